@@ -1,0 +1,1 @@
+//! The binary interface between kernel and processes: rings, entries, status codes, validators

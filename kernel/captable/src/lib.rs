@@ -1,0 +1,1 @@
+//! Capability table and derivation tree, pure logic

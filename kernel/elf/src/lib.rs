@@ -1,0 +1,1 @@
+//! ELF64 program loader arithmetic, pure logic

@@ -1,0 +1,1 @@
+//! Multiboot2 loader that builds the Limine handover

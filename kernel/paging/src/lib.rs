@@ -1,0 +1,1 @@
+//! Addresses, page-table arithmetic, frame allocator, page-cache index, pure logic

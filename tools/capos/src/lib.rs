@@ -1,0 +1,1 @@
+//! Host command line: keys, signing, images, scenarios, benchmarks

@@ -1,0 +1,1 @@
+//! Generator of clients, servers and reflection data from schema/*.capnp

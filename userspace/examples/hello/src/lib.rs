@@ -1,0 +1,1 @@
+//! Tutorial service and client

@@ -1,0 +1,1 @@
+//! The tool-use loop, its limits and its outcomes

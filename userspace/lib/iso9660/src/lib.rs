@@ -1,0 +1,1 @@
+//! ISO 9660 and Rock Ridge reader

@@ -1,0 +1,1 @@
+//! System manifest and scenario configuration

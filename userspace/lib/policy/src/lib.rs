@@ -1,0 +1,1 @@
+//! Permission map, profiles, consent and step-up decisions

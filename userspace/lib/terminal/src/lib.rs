@@ -1,0 +1,1 @@
+//! Line editor, output sanitiser, UTF-8

@@ -1,0 +1,1 @@
+//! fs-verity Merkle trees and signed files

@@ -1,0 +1,1 @@
+//! Reflection: tool descriptors, JSON to Cap'n Proto and back

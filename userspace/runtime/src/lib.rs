@@ -1,0 +1,1 @@
+//! Process runtime: entry, allocator, executor, ring client, typed capabilities

@@ -1,0 +1,1 @@
+//! Generated types, clients, servers and reflection data

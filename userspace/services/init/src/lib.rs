@@ -1,0 +1,1 @@
+//! First process: reads the manifest, starts and supervises services

@@ -1,0 +1,1 @@
+//! ISO 9660 server: Directory, File and pager

@@ -1,0 +1,1 @@
+//! Verifies weights, pages them, serves the model catalog

@@ -1,0 +1,1 @@
+//! Scratch file system in memory

@@ -1,0 +1,1 @@
+//! Shell with agent mode

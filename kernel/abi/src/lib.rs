@@ -1,1 +1,29 @@
-//! The binary interface between kernel and processes: rings, entries, status codes, validators
+//! The binary interface between the kernel and a process.
+//!
+//! A process talks to the kernel through two system calls ([`syscall`]) and one pair of rings per
+//! thread ([`ring`]). Everything else is an entry in a ring ([`entry`]) whose answer is a completion
+//! ([`completion`]). The kernel, the runtime and the fuzzer judge entries with the same validator,
+//! [`entry::Entry::decode`].
+//!
+//! This crate holds layouts and pure checks only: no allocation, no I/O, no unsafe.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+pub mod bootstrap;
+pub mod capability;
+pub mod completion;
+pub mod entry;
+pub mod message;
+pub mod ring;
+pub mod rights;
+pub mod status;
+pub mod syscall;
+
+pub use capability::CapId;
+pub use completion::{Completion, CompletionKind};
+pub use entry::{Entry, EntryError, Opcode, RawEntry};
+pub use message::{CapSlot, MessageHeader, TransferMode};
+pub use ring::RingLayout;
+pub use rights::Rights;
+pub use status::{ExceptionKind, Status};

@@ -1,0 +1,412 @@
+//! Submission entries: one layout per opcode, all 64 bytes, little-endian.
+//!
+//! | offset | CALL | RECV | RETURN | RELEASE | CANCEL | NOTIFY | WAIT | NOP |
+//! |---|---|---|---|---|---|---|---|---|
+//! | 0 (u8) | opcode | opcode | opcode | opcode | opcode | opcode | opcode | opcode |
+//! | 1 (u8) | 0 | 0 | exception kind or 0 | 0 | 0 | 0 | 0 | 0 |
+//! | 2 (u16) | method | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
+//! | 4 (u32) | params length | buffer length | results length | 0 | 0 | 0 | 0 | 0 |
+//! | 8 (u64) | user data | user data | user data | user data | user data | user data | user data | user data |
+//! | 16 (u64) | capability | endpoint | reply | capability | 0 | notification | notification | 0 |
+//! | 24 (u64) | interface | 0 | 0 | 0 | target's user data | bits | 0 | 0 |
+//! | 32 (u64) | params address | buffer address | results address | 0 | 0 | 0 | 0 | 0 |
+//! | 40 (u64) | results address | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
+//! | 48 (u64) | caps address | caps address | caps address | 0 | 0 | 0 | 0 | 0 |
+//! | 56 (u32) | results capacity | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
+//! | 60 (u8) | caps sent | 0 | caps sent | 0 | 0 | 0 | 0 | 0 |
+//! | 61 (u8) | caps accepted | caps accepted | 0 | 0 | 0 | 0 | 0 | 0 |
+//! | 62 (u16) | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
+//!
+//! Lengths are in bytes. Addresses are 8-byte aligned, or 0 where the length or count is 0.
+//! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long
+//! as the larger of the two counts: what is sent is read from it, what is received is written to it.
+
+/// The largest message, in bytes, that a CALL or RETURN carries inline. Bulk data travels as
+/// MemoryObjects.
+pub const MAX_MESSAGE: u32 = 1 << 20;
+
+/// The largest number of capabilities in one message.
+pub const MAX_CAPS: u8 = 16;
+
+/// An entry's size in the ring, in bytes.
+pub const ENTRY_SIZE: usize = 64;
+
+/// What an entry asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Nothing; completes at once.
+    Nop = 0,
+    /// Invoke a method of a capability.
+    Call = 1,
+    /// Offer a buffer for the next message of an endpoint.
+    Recv = 2,
+    /// Answer a received call.
+    Return = 3,
+    /// Give up a capability.
+    Release = 4,
+    /// Cancel an operation of this thread that is in flight.
+    Cancel = 5,
+    /// Set bits of a notification.
+    Notify = 6,
+    /// Wait until a notification (or interrupt) has bits set; takes and clears them.
+    Wait = 7,
+}
+
+/// An entry as it lies in the ring: bytes, nothing believed.
+pub type RawEntry = [u8; ENTRY_SIZE];
+
+/// A user memory range that an entry names: shape checked, address not yet believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Buffer {
+    /// First byte; 8-byte aligned.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u32,
+}
+
+/// A capability array that an entry names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CapArray {
+    /// First slot; 8-byte aligned, 0 where both counts are 0.
+    pub address: u64,
+    /// How many slots are sent.
+    pub sent: u8,
+    /// How many may be received.
+    pub accepted: u8,
+}
+
+/// A well-formed entry. Its capability and addresses are still the caller's claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// See [`Opcode::Nop`].
+    Nop,
+    /// See [`Opcode::Call`].
+    Call { cap: u64, interface: u64, method: u16, params: Buffer, results: Buffer, caps: CapArray },
+    /// See [`Opcode::Recv`].
+    Recv { endpoint: u64, buffer: Buffer, caps: CapArray },
+    /// See [`Opcode::Return`]. `exception` is 0 or an [`crate::ExceptionKind`].
+    Return { reply: u64, exception: u8, results: Buffer, caps: CapArray },
+    /// See [`Opcode::Release`].
+    Release { cap: u64 },
+    /// See [`Opcode::Cancel`].
+    Cancel { target: u64 },
+    /// See [`Opcode::Notify`].
+    Notify { notification: u64, bits: u64 },
+    /// See [`Opcode::Wait`].
+    Wait { notification: u64 },
+}
+
+/// An entry: the operation and the caller's tag, which its completion repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The caller's tag.
+    pub user_data: u64,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// Why an entry is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryError {
+    /// The tag, so that the refusal can be told.
+    pub user_data: u64,
+    /// The reason.
+    pub status: crate::Status,
+}
+
+fn u16_at(raw: &RawEntry, at: usize) -> u16 {
+    match raw.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u16::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+fn u32_at(raw: &RawEntry, at: usize) -> u32 {
+    match raw.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u32::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+fn u64_at(raw: &RawEntry, at: usize) -> u64 {
+    match raw.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+fn u8_at(raw: &RawEntry, at: usize) -> u8 {
+    raw.get(at).copied().unwrap_or(0)
+}
+
+/// The fields of an entry, before any of them is judged.
+struct Fields {
+    byte1: u8,
+    method: u16,
+    length: u32,
+    user_data: u64,
+    word2: u64,
+    word3: u64,
+    word4: u64,
+    word5: u64,
+    word6: u64,
+    capacity: u32,
+    caps_sent: u8,
+    caps_accepted: u8,
+    tail: u16,
+}
+
+fn aligned(address: u64, empty: bool) -> Result<(), crate::Status> {
+    if (empty && address != 0) || (!empty && address == 0) || address & 7 != 0 {
+        return Err(crate::Status::BadAddress);
+    }
+    Ok(())
+}
+
+impl Fields {
+    fn read(raw: &RawEntry) -> Self {
+        Self {
+            byte1: u8_at(raw, 1),
+            method: u16_at(raw, 2),
+            length: u32_at(raw, 4),
+            user_data: u64_at(raw, 8),
+            word2: u64_at(raw, 16),
+            word3: u64_at(raw, 24),
+            word4: u64_at(raw, 32),
+            word5: u64_at(raw, 40),
+            word6: u64_at(raw, 48),
+            capacity: u32_at(raw, 56),
+            caps_sent: u8_at(raw, 60),
+            caps_accepted: u8_at(raw, 61),
+            tail: u16_at(raw, 62),
+        }
+    }
+
+    fn zero(values: &[u64]) -> Result<(), crate::Status> {
+        if values.iter().any(|value| *value != 0) {
+            return Err(crate::Status::ReservedField);
+        }
+        Ok(())
+    }
+
+    fn buffer(address: u64, length: u32) -> Result<Buffer, crate::Status> {
+        if length > MAX_MESSAGE {
+            return Err(crate::Status::TooLarge);
+        }
+        aligned(address, length == 0)?;
+        Ok(Buffer { address, length })
+    }
+
+    fn caps(&self) -> Result<CapArray, crate::Status> {
+        if self.caps_sent > MAX_CAPS || self.caps_accepted > MAX_CAPS {
+            return Err(crate::Status::TooLarge);
+        }
+        aligned(self.word6, self.caps_sent == 0 && self.caps_accepted == 0)?;
+        Ok(CapArray { address: self.word6, sent: self.caps_sent, accepted: self.caps_accepted })
+    }
+
+    fn operation(&self, opcode: u8) -> Result<Operation, crate::Status> {
+        let m = u64::from(self.method);
+        let len = u64::from(self.length);
+        let byte1 = u64::from(self.byte1);
+        let capacity = u64::from(self.capacity);
+        let sent = u64::from(self.caps_sent);
+        let accepted = u64::from(self.caps_accepted);
+        Self::zero(&[u64::from(self.tail)])?;
+        match opcode {
+            0 => {
+                Self::zero(&[byte1, m, len, self.word2, self.word3, self.word4, self.word5])?;
+                Self::zero(&[self.word6, capacity, sent, accepted])?;
+                Ok(Operation::Nop)
+            }
+            1 => {
+                Self::zero(&[byte1])?;
+                Ok(Operation::Call {
+                    cap: self.word2,
+                    interface: self.word3,
+                    method: self.method,
+                    params: Self::buffer(self.word4, self.length)?,
+                    results: Self::buffer(self.word5, self.capacity)?,
+                    caps: self.caps()?,
+                })
+            }
+            2 => {
+                Self::zero(&[byte1, m, self.word3, self.word5, capacity, sent])?;
+                Ok(Operation::Recv {
+                    endpoint: self.word2,
+                    buffer: Self::buffer(self.word4, self.length)?,
+                    caps: self.caps()?,
+                })
+            }
+            3 => {
+                Self::zero(&[m, self.word3, self.word5, capacity, accepted])?;
+                if self.byte1 != 0 && crate::ExceptionKind::from_raw(i32::from(self.byte1)).is_none() {
+                    return Err(crate::Status::InvalidArgument);
+                }
+                Ok(Operation::Return {
+                    reply: self.word2,
+                    exception: self.byte1,
+                    results: Self::buffer(self.word4, self.length)?,
+                    caps: self.caps()?,
+                })
+            }
+            4 => {
+                Self::zero(&[byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                Ok(Operation::Release { cap: self.word2 })
+            }
+            5 => {
+                Self::zero(&[byte1, m, len, self.word2, self.word4, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                Ok(Operation::Cancel { target: self.word3 })
+            }
+            6 => {
+                Self::zero(&[byte1, m, len, self.word4, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                Ok(Operation::Notify { notification: self.word2, bits: self.word3 })
+            }
+            7 => {
+                Self::zero(&[byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                Ok(Operation::Wait { notification: self.word2 })
+            }
+            _ => Err(crate::Status::BadOpcode),
+        }
+    }
+}
+
+impl Entry {
+    /// Judges an entry. The bytes must be the judge's own copy: ring memory can change meanwhile.
+    ///
+    /// # Errors
+    /// The tag and the reason, where the entry is not well formed.
+    pub fn decode(raw: &RawEntry) -> Result<Self, EntryError> {
+        let fields = Fields::read(raw);
+        match fields.operation(u8_at(raw, 0)) {
+            Ok(operation) => Ok(Self { user_data: fields.user_data, operation }),
+            Err(status) => Err(EntryError { user_data: fields.user_data, status }),
+        }
+    }
+
+    /// The entry's bytes for the ring.
+    #[must_use]
+    pub fn encode(&self) -> RawEntry {
+        let mut raw = [0_u8; ENTRY_SIZE];
+        let mut put = |at: usize, bytes: &[u8]| {
+            for (slot, byte) in raw.iter_mut().skip(at).zip(bytes) {
+                *slot = *byte;
+            }
+        };
+        put(8, &self.user_data.to_le_bytes());
+        match self.operation {
+            Operation::Nop => put(0, &[Opcode::Nop as u8]),
+            Operation::Call { cap, interface, method, params, results, caps } => {
+                put(0, &[Opcode::Call as u8]);
+                put(2, &method.to_le_bytes());
+                put(4, &params.length.to_le_bytes());
+                put(16, &cap.to_le_bytes());
+                put(24, &interface.to_le_bytes());
+                put(32, &params.address.to_le_bytes());
+                put(40, &results.address.to_le_bytes());
+                put(48, &caps.address.to_le_bytes());
+                put(56, &results.length.to_le_bytes());
+                put(60, &[caps.sent, caps.accepted]);
+            }
+            Operation::Recv { endpoint, buffer, caps } => {
+                put(0, &[Opcode::Recv as u8]);
+                put(4, &buffer.length.to_le_bytes());
+                put(16, &endpoint.to_le_bytes());
+                put(32, &buffer.address.to_le_bytes());
+                put(48, &caps.address.to_le_bytes());
+                put(60, &[caps.sent, caps.accepted]);
+            }
+            Operation::Return { reply, exception, results, caps } => {
+                put(0, &[Opcode::Return as u8, exception]);
+                put(4, &results.length.to_le_bytes());
+                put(16, &reply.to_le_bytes());
+                put(32, &results.address.to_le_bytes());
+                put(48, &caps.address.to_le_bytes());
+                put(60, &[caps.sent, caps.accepted]);
+            }
+            Operation::Release { cap } => {
+                put(0, &[Opcode::Release as u8]);
+                put(16, &cap.to_le_bytes());
+            }
+            Operation::Cancel { target } => {
+                put(0, &[Opcode::Cancel as u8]);
+                put(24, &target.to_le_bytes());
+            }
+            Operation::Notify { notification, bits } => {
+                put(0, &[Opcode::Notify as u8]);
+                put(16, &notification.to_le_bytes());
+                put(24, &bits.to_le_bytes());
+            }
+            Operation::Wait { notification } => {
+                put(0, &[Opcode::Wait as u8]);
+                put(16, &notification.to_le_bytes());
+            }
+        }
+        raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Status;
+
+    fn samples() -> [Entry; 8] {
+        let buffer = Buffer { address: 0x1000, length: 64 };
+        let empty = Buffer::default();
+        let both = CapArray { address: 0x2000, sent: 1, accepted: 2 };
+        [
+            Operation::Nop,
+            Operation::Call { cap: 7, interface: 9, method: 3, params: buffer, results: buffer, caps: both },
+            Operation::Recv { endpoint: 5, buffer, caps: CapArray { sent: 0, ..both } },
+            Operation::Return { reply: 8, exception: 5, results: empty, caps: CapArray { accepted: 0, ..both } },
+            Operation::Release { cap: 4 },
+            Operation::Cancel { target: 77 },
+            Operation::Notify { notification: 3, bits: 1 << 40 },
+            Operation::Wait { notification: 3 },
+        ]
+        .map(|operation| Entry { user_data: 42, operation })
+    }
+
+    #[test]
+    fn entries_round_trip() {
+        for entry in samples() {
+            assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+        }
+    }
+
+    /// A field that an opcode does not use must be zero: setting any single byte either changes
+    /// the decoded entry or is refused, never passes unseen.
+    #[test]
+    fn no_byte_is_ignored() {
+        for entry in samples() {
+            let raw = entry.encode();
+            for at in 0..ENTRY_SIZE {
+                let mut changed = raw;
+                changed[at] ^= 0x08;
+                assert_ne!(Entry::decode(&changed), Ok(entry), "byte {at} of {entry:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        let mut raw = samples()[1].encode();
+        raw[0] = 200;
+        assert_eq!(Entry::decode(&raw), Err(EntryError { user_data: 42, status: Status::BadOpcode }));
+        let mut raw = samples()[1].encode();
+        raw[32] = 1;
+        assert_eq!(Entry::decode(&raw).map_err(|e| e.status), Err(Status::BadAddress));
+        let mut raw = samples()[1].encode();
+        raw[7] = 0xff;
+        assert_eq!(Entry::decode(&raw).map_err(|e| e.status), Err(Status::TooLarge));
+        let mut raw = samples()[0].encode();
+        raw[62] = 1;
+        assert_eq!(Entry::decode(&raw).map_err(|e| e.status), Err(Status::ReservedField));
+    }
+}

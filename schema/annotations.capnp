@@ -1,0 +1,41 @@
+@0xb1a7c0de5c4e3a01;
+# Annotations that the generator and the tool table read.
+
+enum Category {
+  # What a method does to the world; the permission map is keyed by it.
+  readOnly @0;     # Looks, changes nothing.
+  mutating @1;     # Changes local state in a way that can be undone.
+  destructive @2;  # Destroys data or stops something.
+  outbound @3;     # Sends data off the machine.
+  admin @4;        # Changes the system or somebody's authority.
+}
+
+annotation tool @0xb1a7c0de5c4e3a02 (method) :Text;
+# The method may be offered to a model as a tool with this name (snake_case).
+
+annotation category @0xb1a7c0de5c4e3a03 (method) :Category;
+# Category of a tool method.
+
+annotation abortable @0xb1a7c0de5c4e3a04 (method) :Void;
+# The call may be cancelled while it runs without leaving harm behind.
+
+annotation timeoutMs @0xb1a7c0de5c4e3a05 (method) :UInt32;
+# Time limit of one call as a tool, in milliseconds; 30,000 where absent.
+
+annotation maxResult @0xb1a7c0de5c4e3a06 (method) :UInt32;
+# Bytes of the result that may reach a model; 16,384 where absent.
+
+annotation untrusted @0xb1a7c0de5c4e3a07 (method) :Void;
+# The result holds text that others wrote: files, logs, network.
+
+annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
+# Label that the result carries at least; `public` where absent.
+
+annotation redact @0xb1a7c0de5c4e3a09 (method) :Void;
+# The result is searched for secrets before it reaches a model.
+
+annotation text @0xb1a7c0de5c4e3a0a (field) :Void;
+# A Data field whose JSON form is UTF-8 text and not base64.
+
+annotation kernelCalls @0xb1a7c0de5c4e3a0b (interface) :Void;
+# Implemented by a process and invoked by the kernel.

@@ -1,0 +1,286 @@
+@0xd3f1a0c5b2e94701;
+# Kernel objects. A process invokes them like any capability: CALL with interface, method and
+# parameters. Capability parameters of kernel methods are taken in order from the entry's
+# capability array.
+
+struct Limits {
+  # What an account may hold at most. Carved from the parent's share.
+  frames @0 :UInt64;        # 4 KiB frames: memory, page tables, rings.
+  capabilities @1 :UInt32;  # Capability slots.
+  threads @2 :UInt32;       # Threads.
+  processes @3 :UInt32;     # Processes.
+  objects @4 :UInt32;       # Other kernel objects.
+}
+
+struct Usage {
+  # What an account holds now, its children's carvings included.
+  frames @0 :UInt64;
+  capabilities @1 :UInt32;
+  threads @2 :UInt32;
+  processes @3 :UInt32;
+  objects @4 :UInt32;
+  cpuNanoseconds @5 :UInt64;  # Processor time used, nanoseconds.
+}
+
+struct NamedCapability {
+  # One entry of a process's CapSet.
+  name @0 :Text;
+  id @1 :UInt64;         # Identifier in the process's own table.
+  interface @2 :UInt64;  # Interface that it offers.
+}
+
+struct LaunchRecord {
+  # What a process is told about itself when it starts.
+  name @0 :Text;
+  arguments @1 :List(Text);
+  environment @2 :List(Text);
+  capabilities @3 :List(NamedCapability);
+}
+
+interface Object {
+  # Any capability, where the type does not matter.
+}
+
+interface ResourceAccount {
+  # Pays for kernel resources. Holding it is the authority to use memory at all.
+
+  createMemory @0 (bytes :UInt64) -> (memory :MemoryObject);
+  # Anonymous memory, zeroed, rounded up to 4 KiB, paid for at once.
+
+  createPagedMemory @1 (bytes :UInt64, pager :Pager) -> (memory :MemoryObject);
+  # Memory whose pages the pager supplies on first touch. Its pages live in the page cache, are
+  # shared read-only by all who map them and are evicted under pressure. Never writable.
+
+  createEndpoint @2 () -> (endpoint :Endpoint);
+  # A place to receive calls.
+
+  createNotification @3 () -> (notification :Notification);
+  # A word of 64 signal bits.
+
+  createProcess @4 (name :Text, limits :Limits) -> (process :Process);
+  # An empty process: no memory, no capabilities, no threads; its account is carved from this one.
+
+  carve @5 (limits :Limits) -> (account :ResourceAccount);
+  # A child account.
+
+  usage @6 () -> (usage :Usage, limits :Limits);
+  # What is held now, and what may be held.
+}
+
+struct ExitInfo {
+  # How a process ended.
+  enum Cause {
+    exited @0;   # By EXIT; `code` is its code.
+    killed @1;   # By a holder of its Process capability.
+    fault @2;    # By what it did; `report` says what.
+  }
+  cause @0 :Cause;
+  code @1 :Int32;
+  report @2 :Text;  # One line of words, for people.
+}
+
+interface Process {
+  # A process, as its creator holds it.
+
+  addressSpace @0 () -> (space :AddressSpace);
+  account @1 () -> (account :ResourceAccount);
+
+  grant @2 (capability :Object, rights :UInt32) -> (id :UInt64);
+  # Copies a capability into the process's table with these rights at most; gives its identifier there.
+
+  table @3 () -> (table :CapabilityTable);
+  # The process's own capability table.
+
+  createThread @4 (entry :UInt64, stack :UInt64, argument0 :UInt64, argument1 :UInt64,
+                   ring :UInt64, submissionEntries :UInt32, completionEntries :UInt32,
+                   threadPointer :UInt64) -> (thread :Thread);
+  # Starts a thread at `entry` with rdi, rsi = arguments, rdx = `ring`, rsp = `stack`, FS base =
+  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free).
+
+  kill @5 (reason :Text) -> ();
+  # Ends the process; everything it held is returned.
+
+  wait @6 () -> (exit :ExitInfo);
+  # Answers when the process has ended.
+
+  info @7 () -> (name :Text, id :UInt64, threads :UInt32, alive :Bool);
+}
+
+interface Thread {
+  info @0 () -> (id :UInt64, cpuNanoseconds :UInt64, alive :Bool);
+  kill @1 () -> ();
+}
+
+interface AddressSpace {
+  struct Access {
+    read @0 :Bool;
+    write @1 :Bool;
+    execute @2 :Bool;
+  }
+
+  map @0 (memory :Object, address :UInt64, offset :UInt64, length :UInt64, access :Access) -> ();
+  # Maps a MemoryObject, Mmio or DmaRegion. Address, offset and length are multiples of 4,096;
+  # writable and executable at once is refused; so is what overlaps a mapping.
+
+  unmap @1 (address :UInt64, length :UInt64) -> ();
+  # Removes whole mappings or their parts.
+}
+
+interface MemoryObject {
+  info @0 () -> (bytes :UInt64, residentPages :UInt64, paged :Bool);
+
+  evict @1 () -> (pages :UInt64);
+  # Drops the pages of paged memory that no operation pins; says how many. For tests and tuning. Needs the manage right.
+
+  frames @2 (offset :UInt64, count :UInt32) -> (ids :List(UInt64));
+  # Identifiers of resident frames (0 where absent), equal where memory is shared. Needs the manage right.
+}
+
+interface Pager $import "annotations.capnp".kernelCalls {
+  # Supplies the pages of paged memory. The kernel calls it on the endpoint that the client
+  # capability given to createPagedMemory belongs to; its badge tells which object is meant.
+
+  pageIn @0 (offset :UInt64, bytes :UInt64, window :MemoryObject) -> ();
+  # Fill `window` (`bytes` long, zeroed) with what lies at `offset`. When the call is answered the
+  # window is revoked and its frames are the page cache's. An exception makes the touch a fault.
+}
+
+interface Endpoint {
+  mint @0 (badge :UInt64, interface :UInt64) -> (client :Object);
+  # A capability to call this endpoint's receivers: they see the badge, nothing else of the caller.
+  # `interface` is the only one that calls through it may name.
+}
+
+interface Notification {
+  poll @0 () -> (bits :UInt64);
+  # Takes and clears the bits without waiting.
+}
+
+interface InterruptController {
+  # The authority over interrupt lines. Held by the first process.
+
+  line @0 (irq :UInt8) -> (interrupt :Interrupt);
+  # The interrupt of a legacy ISA line, 0 to 15.
+
+  message @1 () -> (interrupt :Interrupt, address :UInt64, data :UInt32);
+  # A message-signalled interrupt: what the device must write where.
+}
+
+interface Interrupt {
+  bind @0 (notification :Notification, bits :UInt64) -> ();
+  # Signals these bits each time the interrupt comes.
+
+  acknowledge @1 () -> ();
+  # Lets a line interrupt come again.
+}
+
+interface IoPorts {
+  info @0 () -> (first :UInt16, count :UInt32);
+  narrow @1 (first :UInt16, count :UInt32) -> (ports :IoPorts);
+  read @2 (port :UInt16, width :UInt8) -> (value :UInt32);
+  # `width` is 1, 2 or 4 bytes. `port` is absolute and must lie inside.
+  write @3 (port :UInt16, width :UInt8, value :UInt32) -> ();
+  writeBytes @4 (port :UInt16, data :Data) -> ();
+  # Each byte in turn to one port.
+  drain @5 (statusPort :UInt16, mask :UInt8, dataPort :UInt16, max :UInt16) -> (data :Data);
+  # While (status & mask) is not 0, reads a byte from the data port.
+}
+
+interface Mmio {
+  info @0 () -> (address :UInt64, bytes :UInt64);
+  narrow @1 (address :UInt64, bytes :UInt64) -> (mmio :Mmio);
+  # Never what is RAM.
+}
+
+struct DmaSegment {
+  address @0 :UInt64;  # As the device sees it.
+  bytes @1 :UInt64;
+}
+
+interface DmaDomain {
+  # The authority to let a device reach memory. A driver names its own regions, never memory at large.
+
+  allocate @0 (bytes :UInt64) -> (region :DmaRegion, address :UInt64);
+  # Physically contiguous zeroed memory, uncached nowhere, paid for by the caller's account.
+
+  pin @1 (memory :MemoryObject, offset :UInt64, bytes :UInt64)
+      -> (region :DmaRegion, segments :List(DmaSegment));
+  # Lets a device reach memory that the caller holds until the region is released or the memory is
+  # revoked.
+}
+
+interface DmaRegion {
+  info @0 () -> (bytes :UInt64, segments :List(DmaSegment));
+}
+
+interface Timer {
+  now @0 () -> (nanoseconds :UInt64);
+  # Monotonic time since boot.
+  sleepUntil @1 (nanoseconds :UInt64) -> ();
+  # Answers when that time has come.
+  wallClock @2 () -> (unixMilliseconds :UInt64);
+}
+
+interface Entropy {
+  read @0 (bytes :UInt16) -> (data :Data);
+  # 1 to 1,024 random bytes.
+}
+
+interface DebugLog {
+  write @0 (text :Text) -> ();
+  # One line to the kernel's log, with the process's name before it.
+  read @1 (position :UInt64) -> (data :Data, next :UInt64, lost :UInt64);
+  # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. Needs the receive right.
+}
+
+struct CapabilityInfo {
+  id @0 :UInt64;
+  interface @1 :UInt64;
+  kind @2 :Text;        # Kind of the kernel object behind it.
+  rights @3 :UInt32;
+  descendants @4 :UInt32; # Capabilities that derive from it.
+}
+
+interface CapabilityTable {
+  # A process's capabilities, its own to look at.
+  list @0 () -> (capabilities :List(CapabilityInfo));
+  info @1 (id :UInt64) -> (info :CapabilityInfo);
+  derive @2 (id :UInt64, rights :UInt32) -> (id :UInt64);
+  # A weaker copy that revoking the original kills.
+  revoke @3 (id :UInt64) -> (count :UInt32);
+  # Kills everything that derives from it, mappings and calls in flight included; itself stays.
+}
+
+struct MachineInfo {
+  commandLine @0 :Text;
+  bootLoader @1 :Text;
+  firmware @2 :Text;          # `bios` or `uefi`.
+  memoryBytes @3 :UInt64;     # Usable memory.
+  processors @4 :UInt32;
+  tscHertz @5 :UInt64;
+  powerOffPort @6 :UInt16;    # ACPI PM1a control port, 0 where there is none.
+  powerOffValue @7 :UInt16;   # What to write there.
+  pciConfigBase @8 :UInt64;   # Memory-mapped configuration space, 0 where there is none.
+}
+
+struct MachineStatistics {
+  freeFrames @0 :UInt64;
+  totalFrames @1 :UInt64;
+  heapBytes @2 :UInt64;          # Kernel heap in use.
+  cachedFrames @3 :UInt64;       # Page cache.
+  cacheHits @4 :UInt64;          # Faults on a page that was cached.
+  cacheMisses @5 :UInt64;        # Faults that went to a pager.
+  cacheEvictions @6 :UInt64;
+  processes @7 :UInt32;
+  threads @8 :UInt32;
+  contextSwitches @9 :UInt64;
+  kernelEntryTsc @10 :UInt64;    # Time stamp counter when the kernel was entered.
+  initStartTsc @11 :UInt64;      # The same at the first instruction of the first process.
+}
+
+interface Machine {
+  info @0 () -> (info :MachineInfo);
+  statistics @1 () -> (statistics :MachineStatistics);
+  framebuffer @2 () -> (address :UInt64, width :UInt32, height :UInt32, pitch :UInt32, bitsPerPixel :UInt16);
+  # Address 0 where there is none.
+}

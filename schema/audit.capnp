@@ -1,0 +1,73 @@
+@0xd3f1a0c5b2e94707;
+# The audit log: written before an effect with the decision, and after it with the outcome.
+
+using Authority = import "authority.capnp";
+using Models = import "models.capnp";
+
+enum Phase {
+  before @0;
+  after @1;
+}
+
+struct ToolEvent {
+  phase @0 :Phase;
+  session @1 :Text;
+  principal @2 :Text;
+  conversation @3 :Text;
+  turn @4 :UInt32;
+  callId @5 :Text;
+  modelId @6 :Text;
+  backend @7 :Text;
+  nonce @8 :Data;
+  runner @9 :Text;                 # `capos-side` or `browser-agent-ui`.
+  gatewaySession @10 :Text;
+  descriptor @11 :Models.ToolDescriptor;
+  arguments @12 :Text;             # Exact.
+  decision @13 :Authority.Decision;
+  outcome @14 :Models.Outcome;     # Meaningful in phase after.
+  resultHash @15 :Data;            # SHA-256 of the result as it was fed back.
+  error @16 :Text;
+  label @17 :Authority.Label;
+  before @18 :UInt64;              # In phase after: sequence of the record before.
+}
+
+struct GeneralEvent {
+  kind @0 :Text;      # session.start, session.end, broker.decision, model.loaded, model.refused, message, service, ...
+  session @1 :Text;
+  principal @2 :Text;
+  fields @3 :List(Field);
+  struct Field {
+    name @0 :Text;
+    value @1 :Text;
+  }
+}
+
+interface AuditWriter {
+  # Appends. Held by the runner, the broker and the loader, never by a model.
+  tool @0 (event :ToolEvent) -> (sequence :UInt64, hash :Data);
+  general @1 (event :GeneralEvent) -> (sequence :UInt64, hash :Data);
+}
+
+struct Query {
+  session @0 :Text;
+  turn @1 :Int64 = -1;
+  tool @2 :Text;
+  decision @3 :Text;
+  outcome @4 :Text;
+  kind @5 :Text;
+  sinceNanoseconds @6 :UInt64;
+  max @7 :UInt32 = 200;
+  from @8 :UInt64;          # First sequence.
+}
+
+interface AuditReader {
+  query @0 (query :Query) -> (records :List(Text), next :UInt64);
+  # Canonical JSON, one record each; `next` is the sequence to go on from, 0 at the end.
+  verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text);
+  # Walks the whole chain.
+}
+
+interface AuditLog {
+  writer @0 (source :Text) -> (writer :AuditWriter);
+  reader @1 () -> (reader :AuditReader);
+}

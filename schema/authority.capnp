@@ -1,0 +1,130 @@
+@0xd3f1a0c5b2e94706;
+# Who may do what: sessions, decisions, approvals, labels.
+
+using Kernel = import "kernel.capnp";
+using Models = import "models.capnp";
+
+enum Provenance {
+  trusted @0;    # The system or the person at the terminal.
+  untrusted @1;  # Everything else.
+}
+
+struct Label {
+  # Confidentiality of a value. Joined on use, checked at every egress.
+  classes @0 :List(Text);  # Empty: public. Otherwise pii.redacted, pii.*, secret.*
+}
+
+enum Profile {
+  operator @0;
+  guest @1;
+  anonymous @2;
+}
+
+enum Decision {
+  auto @0;
+  consented @1;
+  denied @2;
+  stepUpSucceeded @3;
+  stepUpFailed @4;
+  forbidden @5;
+}
+
+struct ToolPermission {
+  category @0 :Text;
+  methodName @1 :Text;
+  tool @2 :Text;
+  mode @3 :Models.PermissionMode;
+  suppressed @4 :Bool;    # Not even shown.
+}
+
+struct SessionLimits {
+  maxIterations @0 :UInt32 = 16;         # Model calls in one turn.
+  maxTokens @1 :UInt64 = 200000;         # Tokens in one session.
+  maxSeconds @2 :UInt64 = 86400;         # Wall clock of one session.
+  toolTimeoutMs @3 :UInt32 = 30000;      # Where the tool names none.
+  approvalTimeoutMs @4 :UInt32 = 300000;
+  maxTokensPerCall @5 :UInt32 = 1024;
+}
+
+struct ToolQuestion {
+  # What is asked about one tool call.
+  interfaceId @0 :UInt64;
+  methodName @1 :Text;
+  tool @2 :Text;
+  category @3 :Text;
+  arguments @4 :Text;        # Canonical JSON.
+  conversation @5 :Text;
+  turn @6 :UInt32;
+  callId @7 :Text;
+  labels @8 :Label;          # Of all that the model saw in this turn.
+}
+
+struct SessionInfo {
+  id @0 :Text;
+  principal @1 :Text;
+  profile @2 :Profile;
+  limits @3 :SessionLimits;
+  modelAllowed @4 :Bool;
+}
+
+struct NamedGrant {
+  name @0 :Text;
+  capability @1 :Kernel.Object;
+  interface @2 :UInt64;
+}
+
+interface UserSession {
+  # A session's authority, as the broker issued it.
+
+  info @0 () -> (info :SessionInfo);
+
+  bundle @1 () -> (grants :List(NamedGrant));
+  # The capabilities of this session, by profile.
+
+  permissions @2 (tools :List(ToolPermission)) -> (tools :List(ToolPermission));
+  # Fills in mode and suppression for each tool (category, method and name given).
+
+  decide @3 (question :ToolQuestion, mode :Models.PermissionMode, consented :Bool) -> (decision :Decision, reason :Text);
+  # The broker's decision on one call, checked against its own map, recorded in the audit log. A
+  # consent counts only where the map says consent.
+
+  stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease);
+  # Authenticates again for exactly this call.
+
+  model @5 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo);
+  # A model for this session; the profile's default where no id is given.
+
+  models @6 () -> (models :List(Models.ModelInfo));
+  # Those that this session may use.
+
+  charge @7 (tokens :UInt64) -> (remaining :UInt64);
+  # Counts tokens against the session's and the principal's budget; an exception where it is used up.
+
+  end @8 () -> ();
+}
+
+interface Lease {
+  # Leave to run exactly one call, once, before it expires.
+  redeem @0 (question :ToolQuestion) -> ();
+}
+
+interface AuthorityBroker {
+  # Issues sessions. Held by the login.
+  profiles @0 () -> (profiles :List(Profile), initial :Profile);
+  login @1 (profile :Profile, principal :Text, passphrase :Text) -> (session :UserSession);
+  # The operator's first login on a development image sets the passphrase of the image's configuration.
+}
+
+struct Approval {
+  id @0 :Text;
+  title @1 :Text;
+  tool @2 :Text;
+  arguments @3 :Text;
+  risk @4 :Text;
+  state @5 :Text;
+}
+
+interface ApprovalClient {
+  # What a session sees of its own pending and past approvals.
+  list @0 () -> (approvals :List(Approval));
+}

@@ -1,0 +1,182 @@
+@0xd3f1a0c5b2e94705;
+# Language models. Inputs and outputs are data and carry no authority.
+
+using Storage = import "storage.capnp";
+using Authority = import "authority.capnp";
+
+enum Role {
+  system @0;
+  user @1;
+  assistant @2;
+  tool @3;
+}
+
+struct ToolCall {
+  # A proposal by the model. Only the runner may act on it.
+  id @0 :Text;         # Unique within the conversation.
+  name @1 :Text;
+  arguments @2 :Text;  # JSON.
+  handle @3 :Text;     # Handle of the advertised tool, /object/<26 characters>.
+}
+
+struct ChatMessage {
+  role @0 :Role;
+  content @1 :Text;
+  toolCallId @2 :Text;             # For role tool: the call that this answers.
+  toolCalls @3 :List(ToolCall);    # For role assistant: the calls that it proposed.
+  provenance @4 :Authority.Provenance;
+  label @5 :Authority.Label;
+}
+
+enum PermissionMode {
+  auto @0;       # Runs without asking.
+  consent @1;    # The person is asked first.
+  stepUp @2;     # The person authenticates again first.
+  forbidden @3;  # Shown for explanation, never runs.
+}
+
+struct ToolDescriptor {
+  name @0 :Text;
+  description @1 :Text;
+  interfaceId @2 :UInt64;
+  methodName @3 :Text;
+  paramSchema @4 :Text;            # JSON Schema of the argument object.
+  permission @5 :PermissionMode;
+  category @6 :Text;
+  handle @7 :Text;                 # Names this entry for this session.
+  abortable @8 :Bool;
+  timeoutMs @9 :UInt32;
+}
+
+enum Outcome {
+  ok @0;
+  refusedByPolicy @1;
+  deniedByUser @2;
+  stepUpFailed @3;
+  executionError @4;
+  timedOut @5;
+  cancelled @6;
+  invalidArguments @7;
+  unknownTool @8;
+}
+
+struct ToolResult {
+  callId @0 :Text;
+  outcome @1 :Outcome;
+  content @2 :Text;
+  error @3 :Text;
+  label @4 :Authority.Label;
+  provenance @5 :Authority.Provenance;
+}
+
+struct InferenceRequest {
+  messages @0 :List(ChatMessage);
+  tools @1 :List(ToolDescriptor);
+  maxTokens @2 :UInt32;             # 0: the model's own limit.
+  temperature @3 :Float32;
+  stopSequences @4 :List(Text);
+  responseSchema @5 :Text;          # JSON Schema of the final answer; empty: none.
+  nonce @6 :Data;                   # Correlates with the audit log.
+}
+
+struct TokenUsage {
+  promptTokens @0 :UInt32;
+  completionTokens @1 :UInt32;
+}
+
+enum FinishReason {
+  stop @0;
+  toolCalls @1;
+  length @2;
+  cancelled @3;
+  contentFilter @4;
+  error @5;
+}
+
+struct InferenceResponse {
+  message @0 :ChatMessage;
+  usage @1 :TokenUsage;
+  finishReason @2 :FinishReason;
+}
+
+struct ToolCallDelta {
+  # A piece of a call. Pieces with the same index belong together; a field that is not empty is appended.
+  index @0 :UInt32;
+  id @1 :Text;
+  name @2 :Text;
+  handle @3 :Text;
+  arguments @4 :Text;
+}
+
+struct StreamChunk {
+  union {
+    textDelta @0 :Text;
+    toolCallDelta @1 :ToolCallDelta;
+    finish @2 :Finish;     # The last chunk.
+    progress @3 :Progress; # Prefill.
+  }
+  struct Finish {
+    usage @0 :TokenUsage;
+    reason @1 :FinishReason;
+  }
+  struct Progress {
+    done @0 :UInt32;
+    total @1 :UInt32;
+  }
+}
+
+struct ModelInfo {
+  id @0 :Text;             # Content-addressed: fs-verity digest and architecture.
+  displayName @1 :Text;
+  arch @2 :Text;
+  contextTokens @3 :UInt32;
+  outputTokens @4 :UInt32;
+  backend @5 :Text;
+  quantisation @6 :Text;
+  supportsTools @7 :Bool;
+  bytes @8 :UInt64;
+  license @9 :Text;
+}
+
+interface LanguageModel {
+  info @0 () -> (info :ModelInfo);
+  complete @1 (req :InferenceRequest) -> (resp :InferenceResponse);
+  stream @2 (req :InferenceRequest) -> (stream :TokenStream);
+}
+
+interface TokenStream {
+  # Lives as long as its response.
+  next @0 () -> (chunk :StreamChunk, done :Bool);
+  cancel @1 () -> ();
+}
+
+struct Vector {
+  values @0 :List(Float32);
+}
+
+interface TextEmbedder {
+  info @0 () -> (info :ModelInfo);
+  embed @1 (texts :List(Text)) -> (vectors :List(Vector));
+}
+
+struct BackendPolicy {
+  allowLocal @0 :Bool = true;
+  allowRemote @1 :Bool = false;
+  maxTokensPerCall @2 :UInt32 = 4096;
+}
+
+interface ModelCatalog {
+  # Administrative. Never granted to a session.
+  list @0 () -> (models :List(ModelInfo));
+  openLanguageModel @1 (id :Text) -> (model :LanguageModel);
+  openEmbedder @2 (id :Text) -> (embedder :TextEmbedder);
+}
+
+interface ModelAdmin {
+  # Administrative. Never granted to a session.
+  loadWeights @0 (source :Storage.ReadOnlyFile, info :ModelInfo) -> (id :Text);
+  unload @1 (id :Text) -> ();
+  setBackendPolicy @2 (policy :BackendPolicy) -> ();
+  load @3 (path :Text) -> (info :ModelInfo);
+  # Verifies and registers a model file of the boot medium with its tree and signature beside it.
+}

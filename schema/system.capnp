@@ -1,0 +1,140 @@
+@0xd3f1a0c5b2e94704;
+# System services: status, logs, supervision, launching, power.
+
+using A = import "annotations.capnp";
+using Kernel = import "kernel.capnp";
+
+enum ServiceState {
+  stopped @0;
+  starting @1;
+  running @2;
+  failed @3;     # Its restarts are used up.
+  restarting @4;
+}
+
+struct ServiceInfo {
+  name @0 :Text;
+  state @1 :ServiceState;
+  restarts @2 :UInt32;       # Since boot.
+  maxRestarts @3 :UInt32;
+  lastExit @4 :Text;         # How it last ended, in words; empty where it never did.
+  frames @5 :UInt64;         # 4 KiB frames that it holds.
+  description @6 :Text;
+}
+
+interface SystemStatus {
+  # What the machine and its services are doing.
+
+  summary @0 () -> (uptimeSeconds :UInt64, memoryBytes :UInt64, freeBytes :UInt64,
+                    processors :UInt32, processes :UInt32, services :UInt32)
+      $A.tool("system_status") $A.category(readOnly) $A.abortable;
+  # Tells uptime, memory, processors and how many processes and services run.
+
+  services @1 () -> (services :List(ServiceInfo))
+      $A.tool("list_services") $A.category(readOnly) $A.abortable;
+  # Lists every service with its state and restarts.
+
+  statistics @2 () -> (statistics :Kernel.MachineStatistics);
+}
+
+enum LogLevel {
+  debug @0;
+  info @1;
+  warning @2;
+  error @3;
+}
+
+struct LogEntry {
+  sequence @0 :UInt64;
+  nanoseconds @1 :UInt64;   # Since boot.
+  level @2 :LogLevel;
+  service @3 :Text;
+  text @4 :Text;
+}
+
+interface Logger {
+  # One service's way to write to the log; its name is bound to the capability.
+  write @0 (level :LogLevel, text :Text) -> ();
+}
+
+interface LogReader {
+  read @0 (service :Text = "", minimum :LogLevel = info, lastSeconds :UInt64 = 3600,
+           max :UInt32 = 100) -> (entries :List(LogEntry))
+      $A.tool("read_log") $A.category(readOnly) $A.abortable $A.untrusted $A.redact;
+  # Reads the newest log entries, of one service or of all, at this level or above.
+}
+
+interface LogService {
+  logger @0 (service :Text) -> (logger :Logger);
+  reader @1 () -> (reader :LogReader);
+}
+
+interface ServiceSupervisor {
+  status @0 (name :Text) -> (info :ServiceInfo)
+      $A.tool("service_status") $A.category(readOnly) $A.abortable;
+  # Tells the state of one service.
+
+  restart @1 (name :Text) -> (info :ServiceInfo)
+      $A.tool("restart_service") $A.category(mutating) $A.timeoutMs(30000);
+  # Stops one service and starts it again.
+
+  stop @2 (name :Text) -> ()
+      $A.tool("stop_service") $A.category(destructive);
+  # Stops one service until it is restarted.
+
+  kill @3 (name :Text) -> ();
+  # Kills its process as a fault would; supervision acts as it does then. For tests.
+}
+
+struct ProgramResult {
+  code @0 :Int32;
+  report @1 :Text;   # How it ended, in words.
+  output @2 :Text;   # What it wrote, at most 64 KiB.
+}
+
+interface Launcher {
+  # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there.
+
+  run @0 (program :Text, arguments :List(Text) = []) -> (result :ProgramResult)
+      $A.tool("run_program") $A.category(mutating) $A.abortable $A.timeoutMs(60000) $A.untrusted;
+  # Runs an installed program with arguments and returns its output.
+
+  programs @1 () -> (names :List(Text))
+      $A.tool("list_programs") $A.category(readOnly) $A.abortable;
+  # Lists the programs that can be run.
+}
+
+struct Grant {
+  name @0 :Text;
+  capability @1 :Kernel.Object;
+  interface @2 :UInt64;
+}
+
+interface ProcessSpawner {
+  # Starts a program file with exactly the capabilities listed. Held by few.
+  spawn @0 (name :Text, program :Text, arguments :List(Text), grants :List(Grant), limits :Kernel.Limits)
+      -> (process :Kernel.Process);
+}
+
+interface Standard {
+  # Where a launched program writes.
+  write @0 (text :Text) -> ();
+}
+
+interface Power {
+  powerOff @0 () -> ()
+      $A.tool("power_off") $A.category(admin);
+  # Turns the machine off.
+}
+
+interface PciFunction {
+  # One device on the PCI bus, for its driver.
+  config @0 () -> (bytes :Data, address :UInt32);
+  # Its 256 bytes of configuration space, and its bus address.
+  bar @1 (index :UInt8) -> (mmio :Kernel.Mmio, bytes :UInt64);
+  # One memory window of the device.
+  enable @2 () -> ();
+  # Lets it decode memory and master the bus.
+  interrupt @3 (vector :UInt16) -> (interrupt :Kernel.Interrupt);
+  # Makes the MSI-X vector deliver to an interrupt object.
+}

@@ -1,1 +1,31 @@
-//! Scripted model playback
+//! The scripted model: a deterministic backend that plays back a JSON-lines file.
+//!
+//! A script says, request by request, what the model answers: text and tool-call deltas, malformed pieces, delays,
+//! usage, how the response ends, or that the worker dies. It can say anything a hostile model could, and it says the
+//! same bytes each time. The file's format is described in `docs/scripted-model.md`.
+//!
+//! This crate does no I/O: [`Script::parse`] reads the bytes of the file, [`Player::respond`] picks the line that
+//! answers a request, and the [`Response`] it returns is an iterator of [`Event`]s which the worker carries out.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod condition;
+mod event;
+mod parse;
+mod player;
+mod request;
+mod response;
+mod tokens;
+mod turn;
+
+pub use condition::Condition;
+pub use event::{CallDelta, Crash, ErrorKind, Event, Finish, Usage};
+pub use parse::ScriptError;
+pub use player::Player;
+pub use request::{MessageView, RequestView, Role, ToolView};
+pub use response::{Collected, CollectedCall, Response};
+pub use tokens::count_tokens;
+pub use turn::{Arguments, Handle, Script, Selection, Step, Turn};

@@ -1,0 +1,123 @@
+//! What a response is made of, in the order in which the worker carries it out.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One thing the worker does while it answers a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A piece of the answer's text.
+    Text(String),
+    /// A text delta that need not be valid UTF-8; only a hostile model sends one.
+    TextBytes(Vec<u8>),
+    /// A piece of a tool call.
+    Call(CallDelta),
+    /// Wait this many milliseconds of guest time before the next event.
+    Delay(u32),
+    /// The response is complete. Always the last event.
+    Finish { reason: Finish, usage: Usage },
+    /// The call ends with an exception instead of a response. Always the last event.
+    Error { kind: ErrorKind, message: String },
+    /// The worker ends its process with this code. Always the last event.
+    Exit(u32),
+    /// The worker does something that gets its process killed. Always the last event.
+    Crash(Crash),
+    /// The worker goes silent: nothing more comes until the stream is cancelled. Always the last event.
+    Hang,
+}
+
+impl Event {
+    /// Whether nothing can follow this event.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self,
+            Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang
+        )
+    }
+}
+
+/// A piece of a tool call. Pieces with the same `index` belong together; `arguments` fragments are joined in order,
+/// and the first piece that gives an id, a name or a handle sets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallDelta {
+    pub index: u32,
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub handle: Option<String>,
+    /// A fragment of the arguments' JSON text. Nothing makes it valid JSON.
+    pub arguments: String,
+}
+
+/// Why a response ended. `Other` is a number outside the schema's enumeration, as only a hostile model sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    ToolCalls,
+    Length,
+    Cancelled,
+    Error,
+    Other(u16),
+}
+
+impl Finish {
+    pub(crate) const NAMES: [(&'static str, Self); 5] = [
+        ("stop", Self::Stop),
+        ("toolCalls", Self::ToolCalls),
+        ("length", Self::Length),
+        ("cancelled", Self::Cancelled),
+        ("error", Self::Error),
+    ];
+}
+
+/// Tokens as [`count_tokens`](crate::count_tokens) counts them, or as the script claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+}
+
+/// The kind of a call exception: the five of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    Failed,
+    Overloaded,
+    Disconnected,
+    Unimplemented,
+    InvalidArgument,
+}
+
+impl ErrorKind {
+    pub(crate) const NAMES: [(&'static str, Self); 5] = [
+        ("failed", Self::Failed),
+        ("overloaded", Self::Overloaded),
+        ("disconnected", Self::Disconnected),
+        ("unimplemented", Self::Unimplemented),
+        ("invalidArgument", Self::InvalidArgument),
+    ];
+}
+
+/// Ways for the worker to get its process killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// A panic in Rust.
+    Panic,
+    /// A write to address zero.
+    Null,
+    /// A write to the read-only mapping of the weights.
+    Weights,
+    /// A jump into data.
+    Execute,
+    /// An I/O port instruction.
+    Port,
+}
+
+impl Crash {
+    pub(crate) const NAMES: [(&'static str, Self); 5] = [
+        ("panic", Self::Panic),
+        ("null", Self::Null),
+        ("weights", Self::Weights),
+        ("execute", Self::Execute),
+        ("port", Self::Port),
+    ];
+}

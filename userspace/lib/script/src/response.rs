@@ -1,0 +1,362 @@
+//! One response being played: an iterator of events.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::event::{CallDelta, Event, Finish, Usage};
+use crate::request::RequestView;
+use crate::tokens::{ArgumentGate, Budget, TextGate, Verdict, count_tokens};
+use crate::turn::{Arguments, Handle, Step, Turn};
+
+/// The answer to one request, made event by event: a script may ask for gigabytes and the memory stays bounded.
+/// Exactly one last event ([`Event::is_last`]) is returned, and `None` after it.
+#[derive(Debug)]
+pub struct Response {
+    turn: Arc<Turn>,
+    /// The handles of the turn's steps, in order; resolved against the request.
+    handles: Vec<Option<String>>,
+    prompt_tokens: u64,
+    budget: Budget,
+    text: TextGate,
+    arguments: ArgumentGate,
+    step: usize,
+    /// Progress within the step: repetitions done, or bytes said.
+    done: u64,
+    called: bool,
+    pending: VecDeque<Event>,
+    finished: bool,
+}
+
+impl Response {
+    pub(crate) fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
+        let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
+        let stops: &[&str] = if turn.obey {
+            &request.stop_sequences
+        } else {
+            &[]
+        };
+        let handles = turn
+            .steps
+            .iter()
+            .map(|step| match step {
+                Step::Call {
+                    name,
+                    handle: Some(handle),
+                    ..
+                } => Some(handle.resolve(name.as_deref(), request)),
+                _ => None,
+            })
+            .collect();
+        let prompt = request
+            .messages
+            .iter()
+            .map(|message| count_tokens(message.content))
+            .sum();
+        Self {
+            handles,
+            prompt_tokens: turn.prompt_tokens.unwrap_or(prompt),
+            budget: Budget::new(limit),
+            text: TextGate::new(stops),
+            arguments: ArgumentGate::default(),
+            step: 0,
+            done: 0,
+            called: false,
+            pending: VecDeque::new(),
+            finished: false,
+            turn,
+        }
+    }
+
+    /// Line of the script that is played; 0 when no line answers.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.turn.line
+    }
+
+    /// Stops the response. The next event is its end, with what was said so far counted; a response that has ended
+    /// stays ended.
+    pub fn cancel(&mut self) {
+        if self.finished {
+            return;
+        }
+        self.pending.clear();
+        self.end(Finish::Cancelled, false);
+    }
+
+    /// Plays the response to its end without waiting, as `complete` does. Delays are added up.
+    #[must_use]
+    pub fn collect_all(self) -> Collected {
+        let mut collected = Collected::default();
+        for event in self {
+            collected.add(event);
+        }
+        collected
+    }
+
+    fn end(&mut self, reason: Finish, claims: bool) {
+        let counted = self.budget.used();
+        let completion_tokens = self
+            .turn
+            .completion_tokens
+            .filter(|_| claims)
+            .unwrap_or(counted);
+        let usage = Usage {
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens,
+        };
+        self.last(Event::Finish { reason, usage });
+    }
+
+    fn last(&mut self, event: Event) {
+        self.pending.push_back(event);
+        self.finished = true;
+    }
+
+    fn say(&mut self, piece: &str) {
+        let (said, verdict) = self.text.push(piece, &mut self.budget);
+        self.said(said, verdict);
+    }
+
+    /// Lets out held text; false when that ended the response.
+    fn flush_text(&mut self) -> bool {
+        let (said, verdict) = self.text.flush(&mut self.budget);
+        self.said(said, verdict);
+        !self.finished
+    }
+
+    fn said(&mut self, said: String, verdict: Verdict) {
+        if !said.is_empty() {
+            self.pending.push_back(Event::Text(said));
+        }
+        match verdict {
+            Verdict::Continue => {}
+            Verdict::Stopped => self.end(Finish::Stop, false),
+            Verdict::Full => self.end(Finish::Length, false),
+        }
+    }
+
+    fn next_step(&mut self) {
+        self.step = self.step.saturating_add(1);
+        self.done = 0;
+    }
+
+    /// Counts one repetition of the current step; moves on after the last.
+    fn repeated(&mut self, times: u64) {
+        self.done = self.done.saturating_add(1);
+        if self.done >= times {
+            self.next_step();
+        }
+    }
+
+    /// Plays one small part of the script into `pending`.
+    fn advance(&mut self) {
+        let turn = Arc::clone(&self.turn);
+        let Some(step) = turn.steps.get(self.step) else {
+            if self.flush_text() {
+                let natural = if self.called {
+                    Finish::ToolCalls
+                } else {
+                    Finish::Stop
+                };
+                self.end(turn.finish.unwrap_or(natural), true);
+            }
+            return;
+        };
+        match step {
+            Step::Text { text, times } => {
+                self.repeated(*times);
+                if text.is_empty() {
+                    // Said as it stands, so that repeating it is never a loop without an event.
+                    self.pending.push_back(Event::Text(String::new()));
+                }
+                self.say(text);
+                return;
+            }
+            Step::Words(text) => {
+                self.say_word(text);
+                return;
+            }
+            _ => {}
+        }
+        // Everything else ends a run of text, so what was held back for a stop sequence is said first.
+        if !self.flush_text() {
+            return;
+        }
+        match step {
+            Step::Text { .. } | Step::Words(_) => {}
+            Step::TextBytes(bytes) => {
+                self.next_step();
+                if self.budget.take() {
+                    self.pending.push_back(Event::TextBytes(bytes.clone()));
+                } else {
+                    self.end(Finish::Length, false);
+                }
+            }
+            Step::Call {
+                index,
+                id,
+                name,
+                handle,
+                arguments,
+            } => {
+                self.call(
+                    *index,
+                    id.as_ref(),
+                    name.as_ref(),
+                    handle.as_ref(),
+                    arguments,
+                );
+            }
+            Step::Delay(milliseconds) => {
+                self.next_step();
+                self.pending.push_back(Event::Delay(*milliseconds));
+            }
+            Step::Error { kind, message } => self.last(Event::Error {
+                kind: *kind,
+                message: message.clone(),
+            }),
+            Step::Exit(code) => self.last(Event::Exit(*code)),
+            Step::Crash(crash) => self.last(Event::Crash(*crash)),
+            Step::Hang => self.last(Event::Hang),
+        }
+    }
+
+    fn say_word(&mut self, text: &str) {
+        let from = usize::try_from(self.done).unwrap_or(usize::MAX);
+        let rest = text.get(from..).unwrap_or_default();
+        let piece = first_word(rest);
+        if piece.len() == rest.len() {
+            self.next_step();
+        } else {
+            self.done = self.done.saturating_add(piece.len() as u64);
+        }
+        self.say(piece);
+    }
+
+    fn call(
+        &mut self,
+        index: u32,
+        id: Option<&String>,
+        name: Option<&String>,
+        handle: Option<&Handle>,
+        arguments: &Arguments,
+    ) {
+        let first = self.done == 0;
+        let resolved = handle.and_then(|_| self.handles.get(self.step).cloned().flatten());
+        self.repeated(arguments.times);
+        let Some((fragment, verdict)) =
+            self.arguments
+                .push(index, &arguments.text, &mut self.budget)
+        else {
+            self.end(Finish::Length, false);
+            return;
+        };
+        self.called = true;
+        let mut delta = CallDelta {
+            index,
+            arguments: fragment,
+            ..CallDelta::default()
+        };
+        if first {
+            delta.id = id.cloned();
+            delta.name = name.cloned();
+            delta.handle = resolved;
+        }
+        self.pending.push_back(Event::Call(delta));
+        if verdict != Verdict::Continue {
+            self.end(Finish::Length, false);
+        }
+    }
+}
+
+impl Iterator for Response {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        while self.pending.is_empty() && !self.finished {
+            self.advance();
+        }
+        self.pending.pop_front()
+    }
+}
+
+/// A word and the white space after it.
+fn first_word(text: &str) -> &str {
+    let mut seen_word = false;
+    let mut seen_space = false;
+    for (at, character) in text.char_indices() {
+        if character.is_whitespace() {
+            seen_space = seen_word;
+        } else if seen_space {
+            return text.get(..at).unwrap_or(text);
+        } else {
+            seen_word = true;
+        }
+    }
+    text
+}
+
+/// A response put together from its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    pub text: Vec<u8>,
+    /// In the order in which they began.
+    pub calls: Vec<CollectedCall>,
+    /// Sum of the delays in milliseconds.
+    pub delay: u64,
+    /// How it ended; `None` until the last event has been added.
+    pub end: Option<Event>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectedCall {
+    pub index: u32,
+    pub id: String,
+    pub name: String,
+    pub handle: String,
+    pub arguments: String,
+}
+
+impl Collected {
+    /// Adds the next event.
+    pub fn add(&mut self, event: Event) {
+        match event {
+            Event::Text(text) => self.text.extend_from_slice(text.as_bytes()),
+            Event::TextBytes(bytes) => self.text.extend_from_slice(&bytes),
+            Event::Delay(milliseconds) => {
+                self.delay = self.delay.saturating_add(u64::from(milliseconds))
+            }
+            Event::Call(delta) => self.add_call(delta),
+            last => self.end = Some(last),
+        }
+    }
+
+    fn add_call(&mut self, delta: CallDelta) {
+        let known = self.calls.iter().position(|call| call.index == delta.index);
+        let call = match known.and_then(|at| self.calls.get_mut(at)) {
+            Some(call) => call,
+            None => {
+                self.calls.push(CollectedCall {
+                    index: delta.index,
+                    ..CollectedCall::default()
+                });
+                let Some(call) = self.calls.last_mut() else {
+                    return;
+                };
+                call
+            }
+        };
+        for (field, given) in [
+            (&mut call.id, delta.id),
+            (&mut call.name, delta.name),
+            (&mut call.handle, delta.handle),
+        ] {
+            if let Some(given) = given.filter(|_| field.is_empty()) {
+                *field = given;
+            }
+        }
+        call.arguments.push_str(&delta.arguments);
+    }
+}

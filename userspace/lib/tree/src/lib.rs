@@ -1,0 +1,15 @@
+//! A file tree in memory: directories, files, one byte budget.
+//!
+//! Nodes are named by [`NodeId`]; an id of a removed node is answered with [`TreeError::Gone`] and
+//! never names another one. Paths are judged by [`path`].
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+pub mod path;
+mod tree;
+
+pub use path::PathError;
+pub use tree::{Info, Kind, NodeId, Tree, TreeError};

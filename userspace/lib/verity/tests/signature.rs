@@ -1,5 +1,7 @@
 //! Signatures, keys and trust stores: what is accepted, and each way to be refused.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
 use capos_verity::*;
 use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! The tree, its digest and the check of single blocks.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
 use std::path::Path;
 use std::process::Command;
 

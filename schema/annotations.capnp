@@ -39,3 +39,6 @@ annotation text @0xb1a7c0de5c4e3a0a (field) :Void;
 
 annotation kernelCalls @0xb1a7c0de5c4e3a0b (interface) :Void;
 # Implemented by a process and invoked by the kernel.
+
+annotation optional @0xb1a7c0de5c4e3a0c (field) :Void;
+# A pointer that may be null: the field is an Option in Rust and need not be given in JSON.

@@ -5,8 +5,9 @@ using Authority = import "authority.capnp";
 using Models = import "models.capnp";
 
 enum Phase {
-  before @0;
-  after @1;
+  before @0;   # The decision, written before the effect begins.
+  after @1;    # The outcome of the effect that the record `before` announced.
+  refused @2;  # A call that had no effect: it never ran.
 }
 
 struct ToolEvent {
@@ -24,11 +25,14 @@ struct ToolEvent {
   descriptor @11 :Models.ToolDescriptor;
   arguments @12 :Text;             # Exact.
   decision @13 :Authority.Decision;
-  outcome @14 :Models.Outcome;     # Meaningful in phase after.
+  outcome @14 :Models.Outcome;     # Meaningful in phases after and refused.
   resultHash @15 :Data;            # SHA-256 of the result as it was fed back.
   error @16 :Text;
   label @17 :Authority.Label;
   before @18 :UInt64;              # In phase after: sequence of the record before.
+  decided @19 :Bool = true;        # False where the call was turned away before anybody decided on it.
+  reason @20 :Text;                # Why it was decided so, in words.
+  advertised @21 :List(Text);      # Names of all tools that the model saw when it made the call.
 }
 
 struct GeneralEvent {

@@ -1,6 +1,7 @@
 @0xd3f1a0c5b2e94706;
 # Who may do what: sessions, decisions, approvals, labels.
 
+using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
 using Models = import "models.capnp";
 
@@ -88,8 +89,8 @@ interface UserSession {
   # The broker's decision on one call, checked against its own map, recorded in the audit log. A
   # consent counts only where the map says consent.
 
-  stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease);
-  # Authenticates again for exactly this call.
+  stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease $A.optional);
+  # Authenticates again for exactly this call. The lease is there where the decision is stepUpSucceeded.
 
   model @5 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo);
   # A model for this session; the profile's default where no id is given.

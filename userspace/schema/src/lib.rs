@@ -1,1 +1,30 @@
-//! Generated types, clients, servers and reflection data
+//! Everything that `schema/*.capnp` says, as Rust.
+//!
+//! For each schema file `x.capnp` there is `x_capnp` (readers and builders, made by capnpc) and,
+//! by feature:
+//!
+//! * `client`: module `x` with owned types, async clients and server traits;
+//! * `kernel`: module `x_dispatch` with traits that objects implement synchronously;
+//! * `reflect`: tables of interfaces and methods in module `x`, and all of them in `INTERFACES`.
+//!
+//! The hand-written modules are what generated code stands on.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+extern crate self as capos_schema;
+
+#[cfg(feature = "client")]
+pub mod cap;
+pub mod exception;
+mod hook;
+#[cfg(feature = "client")]
+pub mod local;
+#[cfg(feature = "reflect")]
+pub mod reflection;
+#[cfg(feature = "kernel")]
+pub mod sync;
+#[cfg(feature = "client")]
+pub mod wire;
+
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));

@@ -1,0 +1,130 @@
+//! Async clients.
+
+use anyhow::Result;
+
+use crate::code::Code;
+use crate::convert::{self, CAP, Shape, WIRE};
+use crate::model::{Field, File, Interface, Method, Role, Schema};
+use crate::names;
+
+/// The clients of one file's interfaces.
+pub fn generate(schema: &Schema, file: &File) -> Result<String> {
+    let mut code = Code::new();
+    for id in &file.interfaces {
+        client(&mut code, schema, schema.interface(*id)?)?;
+    }
+    Ok(code.finish())
+}
+
+fn client(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()> {
+    let name = &interface.name;
+    code.docs_or(&interface.doc, &format!("A capability with interface `{name}`."));
+    code.line("#[derive(Clone, Debug, PartialEq, Eq)]");
+    code.open(&format!("pub struct {name}Client {{"));
+    code.line(&format!("cap: {CAP}::Cap,"));
+    code.close("}");
+    code.open(&format!("impl {name}Client {{"));
+    code.line("/// The interface's identifier.");
+    code.line(&format!("pub const INTERFACE_ID: u64 = {:#018x};", interface.id));
+    code.line("/// Serves this interface with `server`: a capability that leads to it.");
+    code.line("///");
+    code.line("/// # Errors");
+    code.line("/// Whatever keeps the exporter from making a capability.");
+    code.open(&format!(
+        "pub fn serve<S: {name}Server + 'static>(exporter: &impl {CAP}::Export, server: ::alloc::rc::Rc<S>) -> ::core::result::Result<Self, {CAP}::CallError> {{"
+    ));
+    code.line(&format!(
+        "let cap = exporter.export(::alloc::rc::Rc::new({name}Service(server)))?;"
+    ));
+    code.line("::core::result::Result::Ok(Self { cap })");
+    code.close("}");
+    for ancestor in schema.lineage(interface.id)? {
+        for method in &ancestor.methods {
+            client_method(code, schema, ancestor, method)?;
+        }
+    }
+    code.close("}");
+    code.open(&format!("impl {CAP}::AsCap for {name}Client {{"));
+    code.line(&format!("fn as_cap(&self) -> &{CAP}::Cap {{ &self.cap }}"));
+    code.close("}");
+    code.open(&format!("impl {CAP}::Client for {name}Client {{"));
+    code.line(&format!("const INTERFACE_ID: u64 = {:#018x};", interface.id));
+    code.line(&format!("const NAME: &'static str = {name:?};"));
+    code.line(&format!("fn from_cap(cap: {CAP}::Cap) -> Self {{ Self {{ cap }} }}"));
+    code.line(&format!("fn into_cap(self) -> {CAP}::Cap {{ self.cap }}"));
+    code.close("}");
+    for ancestor in schema.lineage(interface.id)?.into_iter().skip(1) {
+        let path = convert::client_path(schema, ancestor.id)?;
+        code.open(&format!("impl ::core::convert::From<{name}Client> for {path} {{"));
+        code.line(&format!("fn from(client: {name}Client) -> Self {{ {CAP}::Client::from_cap(client.cap) }}"));
+        code.close("}");
+    }
+    Ok(())
+}
+
+/// The arguments of a method: name and field.
+fn arguments<'a>(schema: &'a Schema, method: &Method) -> Result<Vec<(&'a Field, String)>> {
+    let structure = schema.structure(method.params)?;
+    Ok(structure
+        .fields
+        .iter()
+        .map(|field| (field, names::ident(&names::snake(&field.name))))
+        .collect())
+}
+
+fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
+    let params = schema.structure(method.params)?;
+    let results_module = &schema.structure(method.results)?.module;
+    let output = convert::results_type(schema, method)?;
+    let named = params.role != Role::Params;
+    code.docs_or(&method.doc, &format!("Calls `{}.{}`.", interface.name, method.name));
+    code.line("///");
+    code.line("/// # Errors");
+    code.line("/// The call does not arrive, or the other side refuses it.");
+    let mut list = String::from("&self");
+    let arguments = arguments(schema, method)?;
+    if named {
+        list.push_str(&format!(", params: &{}", convert::owned_type(schema, &crate::model::Type::Struct(params.id))?));
+    } else {
+        for (field, name) in &arguments {
+            list.push_str(&format!(", {name}: {}", convert::argument_type(schema, field)?));
+        }
+    }
+    code.open(&format!(
+        "pub async fn {}({list}) -> ::core::result::Result<{output}, {CAP}::CallError> {{",
+        names::ident(&names::snake(&method.name))
+    ));
+    if named {
+        code.line(&format!("let message = {WIRE}::encode_value(params)?;"));
+    } else {
+        let hint = convert::size_hint(schema, params, &arguments)?;
+        code.open(&format!(
+            "let message = {WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{",
+            params.module
+        ));
+        for (field, name) in &arguments {
+            convert::write_argument(code, schema, params, field, name)?;
+        }
+        code.line("::core::result::Result::Ok(())");
+        code.close("})?;");
+    }
+    code.line(&format!(
+        "let reply = self.cap.call({:#018x}, {}, message).await?;",
+        interface.id, method.ordinal
+    ));
+    match convert::results(schema, method)? {
+        Shape::Unit => {
+            code.line("::core::mem::drop(reply);");
+            code.line("::core::result::Result::Ok(())");
+        }
+        Shape::Bare(owner, field) => {
+            let value = convert::read_field(schema, owner, field)?;
+            code.line(&format!(
+                "::core::result::Result::Ok({WIRE}::decode::<{results_module}::Owned, _>(&reply, |reader, caps| ::core::result::Result::Ok({value}))?)"
+            ));
+        }
+        Shape::Struct(_) => code.line(&format!("::core::result::Result::Ok({WIRE}::decode_value(&reply)?)")),
+    }
+    code.close("}");
+    Ok(())
+}

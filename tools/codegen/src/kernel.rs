@@ -1,0 +1,65 @@
+//! Synchronous dispatch, for the kernel's objects.
+
+use anyhow::Result;
+
+use crate::code::Code;
+use crate::model::{File, Interface, Schema};
+use crate::names;
+
+const SYNC: &str = "::capos_schema::sync";
+
+/// The dispatch traits of one file's interfaces.
+pub fn generate(schema: &Schema, file: &File) -> Result<String> {
+    let mut code = Code::new();
+    for id in &file.interfaces {
+        interface(&mut code, schema, schema.interface(*id)?)?;
+    }
+    Ok(code.finish())
+}
+
+fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()> {
+    let name = &interface.name;
+    let snake = names::snake(name);
+    let constant = names::constant(name);
+    code.line(&format!("/// Identifier of interface `{name}`."));
+    code.line(&format!("pub const {constant}: u64 = {:#018x};", interface.id));
+    code.line(&format!("/// Names of the methods of `{name}`, by ordinal."));
+    let list: Vec<String> = interface.methods.iter().map(|method| format!("{:?}", method.name)).collect();
+    code.line(&format!("pub const {constant}_METHODS: &[&str] = &[{}];", list.join(", ")));
+    code.docs_or(&interface.doc, &format!("What an object with interface `{name}` does."));
+    code.line("///");
+    code.line("/// `C` is what the caller passes through: who calls, and with which capabilities.");
+    code.open(&format!("pub trait {name}Kernel<C: ?Sized> {{"));
+    for method in &interface.methods {
+        code.docs_or(&method.doc, &format!("Answers `{name}.{}`.", method.name));
+        code.line("///");
+        code.line("/// # Errors");
+        code.line("/// The exception that the caller gets.");
+        code.line(&format!(
+            "fn {}(&self, cx: &mut C, params: {}::Reader<'_>, results: {}::Builder<'_>) -> ::core::result::Result<{SYNC}::Completion, {SYNC}::Exception>;",
+            names::ident(&names::snake(&method.name)),
+            schema.structure(method.params)?.module,
+            schema.structure(method.results)?.module
+        ));
+    }
+    code.close("}");
+    code.line(&format!("/// Calls the method of `{name}` with this ordinal."));
+    code.line("///");
+    code.line("/// # Errors");
+    code.line("/// No such method; parameters that are no message; whatever the method refuses.");
+    code.open(&format!(
+        "pub fn dispatch_{snake}<C: ?Sized, O: {name}Kernel<C> + ?Sized>(object: &O, cx: &mut C, method: u16, params: ::capnp::any_pointer::Reader<'_>, results: ::capnp::any_pointer::Builder<'_>) -> ::core::result::Result<{SYNC}::Completion, {SYNC}::Exception> {{"
+    ));
+    code.open("match method {");
+    for method in &interface.methods {
+        code.line(&format!(
+            "{} => object.{}(cx, {SYNC}::params(params)?, results.init_as()),",
+            method.ordinal,
+            names::ident(&names::snake(&method.name))
+        ));
+    }
+    code.line(&format!("_ => ::core::result::Result::Err({SYNC}::no_such_method({name:?}, method)),"));
+    code.close("}");
+    code.close("}");
+    Ok(())
+}

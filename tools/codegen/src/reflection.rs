@@ -1,0 +1,96 @@
+//! Reflection tables.
+
+use anyhow::Result;
+
+use crate::code::Code;
+use crate::json_schema;
+use crate::model::{File, Interface, Kind, Method, Schema, Value};
+use crate::names;
+
+const REFLECTION: &str = "::capos_schema::reflection";
+
+/// The name of an interface's table.
+pub fn table_name(interface: &Interface) -> String {
+    format!("{}_INTERFACE", names::constant(&interface.name))
+}
+
+/// The tables of one file's interfaces.
+pub fn generate(schema: &Schema, file: &File) -> Result<String> {
+    let mut code = Code::new();
+    for id in &file.interfaces {
+        let interface = schema.interface(*id)?;
+        code.line(&format!("/// Interface `{}` and its methods.", interface.name));
+        code.open(&format!(
+            "pub static {}: {REFLECTION}::InterfaceInfo = {REFLECTION}::InterfaceInfo {{",
+            table_name(interface)
+        ));
+        code.line(&format!("id: {:#018x},", interface.id));
+        code.line(&format!("name: {:?},", interface.name));
+        code.line(&format!("doc: {:?},", interface.doc.trim()));
+        let extends: Vec<String> = interface.extends.iter().map(|id| format!("{id:#018x}")).collect();
+        code.line(&format!("extends: &[{}],", extends.join(", ")));
+        code.open("methods: &[");
+        for method in &interface.methods {
+            method_info(&mut code, schema, method)?;
+        }
+        code.close("],");
+        code.close("};");
+    }
+    Ok(code.finish())
+}
+
+fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> {
+    let (params, results) = (schema.structure(method.params)?, schema.structure(method.results)?);
+    code.open(&format!("{REFLECTION}::MethodInfo {{"));
+    code.line(&format!("ordinal: {},", method.ordinal));
+    code.line(&format!("name: {:?},", method.name));
+    code.line(&format!("doc: {:?},", method.doc.trim()));
+    code.line(&format!("tool: {},", text(method, "tool")));
+    code.line(&format!("category: {},", category(method)));
+    code.line(&format!("abortable: {},", flag(method, "abortable")));
+    code.line(&format!("timeout_ms: {},", number(method, "timeoutMs")));
+    code.line(&format!("max_result: {},", number(method, "maxResult")));
+    code.line(&format!("untrusted: {},", flag(method, "untrusted")));
+    code.line(&format!("label: {},", text(method, "label")));
+    code.line(&format!("redact: {},", flag(method, "redact")));
+    code.line(&format!("takes_capabilities: {},", schema.has_caps(&Kind::Group(params.id))));
+    code.line(&format!("gives_capabilities: {},", schema.has_caps(&Kind::Group(results.id))));
+    code.line(&format!("params_schema: {:?},", json_schema::of_struct(schema, params.id)?));
+    code.line(&format!("results_schema: {:?},", json_schema::of_struct(schema, results.id)?));
+    for (name, structure) in [("params_type", params), ("results_type", results)] {
+        code.line(&format!(
+            "{name}: <{}::Owned as ::capnp::introspect::Introspect>::introspect,",
+            structure.module
+        ));
+    }
+    code.close("},");
+    Ok(())
+}
+
+fn flag(method: &Method, name: &str) -> bool {
+    matches!(method.annotation(name), Some(Value::Void | Value::Bool(true)))
+}
+
+fn text(method: &Method, name: &str) -> String {
+    match method.annotation(name) {
+        Some(Value::Text(value)) => format!("::core::option::Option::Some({value:?})"),
+        _ => "::core::option::Option::None".to_owned(),
+    }
+}
+
+fn number(method: &Method, name: &str) -> String {
+    match method.annotation(name) {
+        Some(Value::Uint(value)) => format!("::core::option::Option::Some({value})"),
+        Some(Value::Int(value)) if *value >= 0 => format!("::core::option::Option::Some({value})"),
+        _ => "::core::option::Option::None".to_owned(),
+    }
+}
+
+fn category(method: &Method) -> String {
+    match method.annotation("category") {
+        Some(Value::Enum(ordinal)) => {
+            format!("{REFLECTION}::Category::from_ordinal({ordinal})")
+        }
+        _ => "::core::option::Option::None".to_owned(),
+    }
+}

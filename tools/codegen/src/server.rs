@@ -1,0 +1,147 @@
+//! Server traits and their dispatch.
+
+use anyhow::Result;
+
+use crate::code::Code;
+use crate::convert::{self, CAP, Shape, WIRE};
+use crate::model::{File, Interface, Method, Role, Schema, Type};
+use crate::names;
+
+/// The server traits of one file's interfaces.
+pub fn generate(schema: &Schema, file: &File) -> Result<String> {
+    let mut code = Code::new();
+    for id in &file.interfaces {
+        server(&mut code, schema, schema.interface(*id)?)?;
+    }
+    Ok(code.finish())
+}
+
+fn server(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()> {
+    let name = &interface.name;
+    code.docs_or(&interface.doc, &format!("What a server of `{name}` does."));
+    code.line("#[allow(async_fn_in_trait)]");
+    let mut bases = String::new();
+    for base in &interface.extends {
+        let base = schema.interface(*base)?;
+        let sign = if bases.is_empty() { ":" } else { " +" };
+        bases.push_str(&format!("{sign} crate::{}::{}Server", names::ident(&base.file), base.name));
+    }
+    code.open(&format!("pub trait {name}Server{bases} {{"));
+    for method in &interface.methods {
+        let params = schema.structure(method.params)?;
+        code.docs_or(&method.doc, &format!("Answers `{name}.{}`.", method.name));
+        let mut list = format!("&self, cx: &{CAP}::CallContext");
+        if params.role == Role::Params {
+            for field in &params.fields {
+                let ty = convert::field_type(schema, params.id, field)?;
+                list.push_str(&format!(", {}: {ty}", names::ident(&names::snake(&field.name))));
+            }
+        } else {
+            list.push_str(&format!(", params: {}", convert::owned_type(schema, &Type::Struct(params.id))?));
+        }
+        code.line(&format!(
+            "async fn {}({list}) -> ::core::result::Result<{}, {CAP}::CallError>;",
+            names::ident(&names::snake(&method.name)),
+            convert::results_type(schema, method)?
+        ));
+    }
+    code.close("}");
+    code.line(&format!("/// Dispatches calls of `{name}` to a server."));
+    code.line(&format!("pub struct {name}Service<S>(pub ::alloc::rc::Rc<S>);"));
+    code.open(&format!("impl<S: {name}Server + 'static> {CAP}::Dispatch for {name}Service<S> {{"));
+    code.line(&format!("fn interface_id(&self) -> u64 {{ {:#018x} }}", interface.id));
+    let lineage = schema.lineage(interface.id)?;
+    let ids: Vec<String> = lineage.iter().map(|ancestor| format!("{:#018x}", ancestor.id)).collect();
+    code.line(&format!(
+        "fn implements(&self, interface: u64) -> bool {{ ::core::matches!(interface, {}) }}",
+        ids.join(" | ")
+    ));
+    code.open(&format!(
+        "fn dispatch(self: ::alloc::rc::Rc<Self>, cx: {CAP}::CallContext, method: u16, message: {CAP}::IncomingMessage) -> {CAP}::LocalBoxFuture<'static, ::core::result::Result<{CAP}::Message, {CAP}::CallError>> {{"
+    ));
+    code.open("::alloc::boxed::Box::pin(async move {");
+    code.line("let server = &*self.0;");
+    code.open("match (cx.interface, method) {");
+    for ancestor in &lineage {
+        for method in &ancestor.methods {
+            code.line(&format!(
+                "({:#018x}, {}) => crate::{}::{}(server, &cx, message).await,",
+                ancestor.id,
+                method.ordinal,
+                names::ident(&ancestor.file),
+                function(ancestor, method)
+            ));
+        }
+    }
+    code.line(&format!(
+        "_ => ::core::result::Result::Err({CAP}::CallError::no_such_method({name:?}, cx.interface, method)),"
+    ));
+    code.close("}");
+    code.close("})");
+    code.close("}");
+    code.close("}");
+    for method in &interface.methods {
+        dispatch_method(code, schema, interface, method)?;
+    }
+    Ok(())
+}
+
+fn function(interface: &Interface, method: &Method) -> String {
+    format!("dispatch_{}__{}", names::snake(&interface.name), names::snake(&method.name))
+}
+
+fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
+    let params = schema.structure(method.params)?;
+    let results = schema.structure(method.results)?;
+    code.open(&format!(
+        "pub(crate) async fn {}<S: {}Server>(server: &S, cx: &{CAP}::CallContext, message: {CAP}::IncomingMessage) -> ::core::result::Result<{CAP}::Message, {CAP}::CallError> {{",
+        function(interface, method),
+        interface.name
+    ));
+    let mut list = String::from("cx");
+    if params.role == Role::Params {
+        let mut values = String::new();
+        let mut pattern = String::new();
+        for (at, field) in params.fields.iter().enumerate() {
+            values.push_str(&format!("{}, ", convert::read_field(schema, params, field)?));
+            pattern.push_str(&format!("argument_{at}, "));
+            list.push_str(&format!(", argument_{at}"));
+        }
+        if !params.fields.is_empty() {
+            code.line(&format!(
+                "let ({pattern}) = {WIRE}::decode::<{}::Owned, _>(&message, |reader, caps| ::core::result::Result::Ok(({values}))).map_err({CAP}::CallError::bad_arguments)?;",
+                params.module
+            ));
+        }
+    } else {
+        code.line(&format!(
+            "let params = {WIRE}::decode_value(&message).map_err({CAP}::CallError::bad_arguments)?;"
+        ));
+        list.push_str(", params");
+    }
+    code.line("::core::mem::drop(message);");
+    let call = format!("server.{}({list}).await?", names::ident(&names::snake(&method.name)));
+    match convert::results(schema, method)? {
+        Shape::Unit => {
+            code.line(&format!("{call};"));
+            code.line(&format!("::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({}, |_, _| ::core::result::Result::Ok(()))?)", results.module, results.words.saturating_add(1)));
+        }
+        Shape::Bare(owner, field) => {
+            code.line(&format!("let result = {call};"));
+            let hint = convert::size_hint(schema, results, &[(field, "result".to_owned())])?;
+            code.open(&format!(
+                "::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{",
+                results.module
+            ));
+            convert::write_field(code, schema, owner, field, "result")?;
+            code.line("::core::result::Result::Ok(())");
+            code.close("})?)");
+        }
+        Shape::Struct(_) => {
+            code.line(&format!("let results = {call};"));
+            code.line(&format!("::core::result::Result::Ok({WIRE}::encode_value(&results)?)"));
+        }
+    }
+    code.close("}");
+    Ok(())
+}

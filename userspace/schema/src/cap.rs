@@ -1,0 +1,357 @@
+//! Capabilities as programs hold them, and calls through them.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+
+use capnp::Word;
+pub use capos_abi::{Rights, Status, TransferMode};
+
+pub use crate::exception::{Exception, ExceptionKind};
+use crate::wire::WireError;
+
+/// A boxed future of the one thread that it runs on.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// How a call ended when it did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The call did not get through, or the answer did not come back.
+    Transport(Status),
+    /// The other side refused.
+    Exception(Exception),
+    /// A message does not hold what the schema says.
+    Protocol(WireError),
+}
+
+impl CallError {
+    /// It was tried and did not work.
+    pub fn failed(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Exception(Exception::failed(reason))
+    }
+
+    /// Not now: too much to do.
+    pub fn overloaded(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Exception(Exception::overloaded(reason))
+    }
+
+    /// Something that the server needs is gone.
+    pub fn disconnected(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Exception(Exception::disconnected(reason))
+    }
+
+    /// The server does not do this.
+    pub fn unimplemented(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Exception(Exception::unimplemented(reason))
+    }
+
+    /// The arguments are not acceptable.
+    pub fn invalid_argument(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Exception(Exception::invalid_argument(reason))
+    }
+
+    /// The service has no method with this number.
+    #[must_use]
+    pub fn no_such_method(service: &'static str, interface: u64, method: u16) -> Self {
+        Self::unimplemented(alloc::format!("{service} has no method {method} of interface {interface:#018x}"))
+    }
+
+    /// The parameters are not what the schema says.
+    #[must_use]
+    pub fn bad_arguments(error: WireError) -> Self {
+        Self::invalid_argument(alloc::format!("{error}"))
+    }
+
+    /// Whether the other side is gone, so that a new capability is needed.
+    #[must_use]
+    pub fn is_disconnected(&self) -> bool {
+        match self {
+            Self::Transport(status) => matches!(status, Status::Disconnected | Status::StaleCapability),
+            Self::Exception(exception) => exception.kind == ExceptionKind::Disconnected,
+            Self::Protocol(_) => false,
+        }
+    }
+
+    /// What a server that failed with this answers to its own caller.
+    #[must_use]
+    pub fn into_exception(self) -> Exception {
+        match self {
+            Self::Exception(exception) => exception,
+            Self::Transport(status) => {
+                let kind = match status {
+                    Status::Disconnected | Status::StaleCapability => ExceptionKind::Disconnected,
+                    Status::Overloaded | Status::QuotaExceeded | Status::OutOfMemory => ExceptionKind::Overloaded,
+                    _ => ExceptionKind::Failed,
+                };
+                Exception::new(kind, status.words())
+            }
+            Self::Protocol(error) => Exception::failed(alloc::format!("{error}")),
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transport(status) => write!(f, "{status}"),
+            Self::Exception(exception) => write!(f, "{exception}"),
+            Self::Protocol(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for CallError {}
+
+impl From<WireError> for CallError {
+    fn from(error: WireError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<Exception> for CallError {
+    fn from(exception: Exception) -> Self {
+        Self::Exception(exception)
+    }
+}
+
+impl From<Status> for CallError {
+    fn from(status: Status) -> Self {
+        Self::Transport(status)
+    }
+}
+
+/// A message to send: one Cap'n Proto segment and the capabilities that it points to.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    /// The segment; the root pointer is its first word.
+    pub words: Vec<Word>,
+    /// The capability array.
+    pub caps: Vec<CapArg>,
+}
+
+impl Message {
+    /// The segment's bytes, aligned to 8.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        Word::words_to_bytes(&self.words)
+    }
+}
+
+/// A capability to send, and how.
+#[derive(Clone, Debug)]
+pub struct CapArg {
+    /// The capability.
+    pub cap: Cap,
+    /// The receiver gets at most these rights.
+    pub rights: Rights,
+    /// Whether the sender keeps its own.
+    pub mode: TransferMode,
+}
+
+/// A message that came: parameters at the server, results at the client.
+#[derive(Clone, Debug, Default)]
+pub struct IncomingMessage {
+    /// The segment; the root pointer is its first word.
+    pub words: Vec<Word>,
+    /// The capability array. What is not taken out of it is released when it is dropped.
+    pub caps: Vec<Cap>,
+}
+
+impl IncomingMessage {
+    /// A message from bytes; a last word that is not whole is dropped.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], caps: Vec<Cap>) -> Self {
+        let mut words = Word::allocate_zeroed_vec(bytes.len() / 8);
+        for (to, from) in Word::words_to_bytes_mut(&mut words).iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Self { words, caps }
+    }
+}
+
+/// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
+pub trait CapTransport {
+    /// Calls a method. Dropping the future cancels the call.
+    fn call(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>>;
+
+    /// The identifier in the process's table.
+    fn id(&self) -> u64;
+
+    /// The transport itself, for the runtime that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A capability of any interface. Clones share one place in the process's table.
+#[derive(Clone)]
+pub struct Cap {
+    transport: Rc<dyn CapTransport>,
+    rights: Rights,
+    mode: TransferMode,
+}
+
+impl Cap {
+    /// Wraps what the runtime made.
+    pub fn new(transport: impl CapTransport + 'static) -> Self {
+        Self::from_rc(Rc::new(transport))
+    }
+
+    /// Wraps what the runtime made and keeps.
+    #[must_use]
+    pub fn from_rc(transport: Rc<dyn CapTransport>) -> Self {
+        Self { transport, rights: Rights::ALL, mode: TransferMode::Copy }
+    }
+
+    /// The identifier in the process's table.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.transport.id()
+    }
+
+    /// The runtime's handle.
+    #[must_use]
+    pub fn transport(&self) -> &Rc<dyn CapTransport> {
+        &self.transport
+    }
+
+    /// Calls a method of any interface.
+    pub fn call(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        self.transport.call(interface, method, params)
+    }
+
+    /// The same capability, of which receivers get at most these rights.
+    #[must_use]
+    pub fn attenuated(&self, rights: Rights) -> Self {
+        Self { rights: self.rights.intersection(rights), ..self.clone() }
+    }
+
+    /// The same capability, which this process gives away when it sends it.
+    #[must_use]
+    pub fn moved(&self) -> Self {
+        Self { mode: TransferMode::Move, ..self.clone() }
+    }
+
+    /// As an argument of a message.
+    #[must_use]
+    pub fn to_arg(&self) -> CapArg {
+        CapArg { cap: self.clone(), rights: self.rights, mode: self.mode }
+    }
+}
+
+impl fmt::Debug for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", capos_abi::CapId(self.id()))
+    }
+}
+
+impl PartialEq for Cap {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Cap {}
+
+/// What can be sent as a capability: every typed client, and [`Cap`].
+pub trait AsCap {
+    /// The capability.
+    fn as_cap(&self) -> &Cap;
+}
+
+impl AsCap for Cap {
+    fn as_cap(&self) -> &Cap {
+        self
+    }
+}
+
+/// A typed client.
+pub trait Client: AsCap + Sized {
+    /// The interface's identifier.
+    const INTERFACE_ID: u64;
+    /// The interface's name.
+    const NAME: &'static str;
+
+    /// Takes a capability to be of this interface; calls fail where it is not.
+    fn from_cap(cap: Cap) -> Self;
+
+    /// The capability.
+    fn into_cap(self) -> Cap;
+
+    /// The same capability taken to be of another interface; calls fail where it is not.
+    fn cast<T: Client>(self) -> T {
+        T::from_cap(self.into_cap())
+    }
+
+    /// The same, of which receivers get at most these rights.
+    #[must_use]
+    fn attenuated(&self, rights: Rights) -> Self {
+        Self::from_cap(self.as_cap().attenuated(rights))
+    }
+
+    /// The same, which this process gives away when it sends it.
+    #[must_use]
+    fn moved(&self) -> Self {
+        Self::from_cap(self.as_cap().moved())
+    }
+}
+
+/// What a server knows about a call besides its arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallContext {
+    /// The badge of the capability that was invoked: all that is known of the caller.
+    pub badge: u64,
+    /// The interface that the caller named.
+    pub interface: u64,
+}
+
+/// An object that answers calls.
+pub trait Dispatch {
+    /// The interface that capabilities to it are minted for.
+    fn interface_id(&self) -> u64;
+
+    /// Whether it answers calls of this interface: its own and those that it extends.
+    fn implements(&self, interface: u64) -> bool;
+
+    /// Answers one call. Dropping the future abandons it.
+    fn dispatch(
+        self: Rc<Self>,
+        cx: CallContext,
+        method: u16,
+        message: IncomingMessage,
+    ) -> LocalBoxFuture<'static, Result<Message, CallError>>;
+}
+
+/// What makes capabilities to own objects: the runtime, at its endpoint.
+pub trait Export {
+    /// A capability that leads to the object. The object lives as long as anyone holds it.
+    ///
+    /// # Errors
+    /// The runtime's: no room, no endpoint.
+    fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError>;
+}
+
+impl<E: Export + ?Sized> Export for &E {
+    fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
+        (**self).export(object)
+    }
+}
+
+impl<E: Export + ?Sized> Export for Rc<E> {
+    fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
+        (**self).export(object)
+    }
+}

@@ -1,0 +1,126 @@
+//! What the schema says about interfaces and methods, for programs that look at it while they run.
+
+use capnp::introspect::Type;
+
+/// What a method does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Category {
+    /// Looks, changes nothing.
+    ReadOnly,
+    /// Changes local state in a way that can be undone.
+    Mutating,
+    /// Destroys data or stops something.
+    Destructive,
+    /// Sends data off the machine.
+    Outbound,
+    /// Changes the system or somebody's authority.
+    Admin,
+}
+
+impl Category {
+    /// Every category, by ordinal.
+    pub const ALL: &'static [Category] =
+        &[Self::ReadOnly, Self::Mutating, Self::Destructive, Self::Outbound, Self::Admin];
+
+    /// The category with this ordinal in `annotations.capnp`.
+    #[must_use]
+    pub const fn from_ordinal(ordinal: u16) -> Option<Self> {
+        match ordinal {
+            0 => Some(Self::ReadOnly),
+            1 => Some(Self::Mutating),
+            2 => Some(Self::Destructive),
+            3 => Some(Self::Outbound),
+            4 => Some(Self::Admin),
+            _ => None,
+        }
+    }
+
+    /// The name in the schema.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readOnly",
+            Self::Mutating => "mutating",
+            Self::Destructive => "destructive",
+            Self::Outbound => "outbound",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// An interface.
+#[derive(Debug)]
+pub struct InterfaceInfo {
+    /// Its identifier.
+    pub id: u64,
+    /// Its name.
+    pub name: &'static str,
+    /// Its doc comment.
+    pub doc: &'static str,
+    /// The interfaces that it extends directly.
+    pub extends: &'static [u64],
+    /// Its own methods, by ordinal.
+    pub methods: &'static [MethodInfo],
+}
+
+/// A method.
+pub struct MethodInfo {
+    /// Its ordinal.
+    pub ordinal: u16,
+    /// Its name.
+    pub name: &'static str,
+    /// Its doc comment.
+    pub doc: &'static str,
+    /// The tool's name, where a model may be offered it.
+    pub tool: Option<&'static str>,
+    /// What it does to the world.
+    pub category: Option<Category>,
+    /// Whether it may be cancelled while it runs.
+    pub abortable: bool,
+    /// Time limit as a tool, in milliseconds.
+    pub timeout_ms: Option<u32>,
+    /// Bytes of the result that may reach a model.
+    pub max_result: Option<u32>,
+    /// Whether the result holds text that others wrote.
+    pub untrusted: bool,
+    /// The label that the result carries at least.
+    pub label: Option<&'static str>,
+    /// Whether the result is searched for secrets.
+    pub redact: bool,
+    /// Whether a parameter is a capability, which JSON cannot give.
+    pub takes_capabilities: bool,
+    /// Whether a result is a capability.
+    pub gives_capabilities: bool,
+    /// JSON Schema of the parameters.
+    pub params_schema: &'static str,
+    /// JSON Schema of the results.
+    pub results_schema: &'static str,
+    /// Cap'n Proto type of the parameters.
+    pub params_type: fn() -> Type,
+    /// Cap'n Proto type of the results.
+    pub results_type: fn() -> Type,
+}
+
+impl core::fmt::Debug for MethodInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MethodInfo")
+            .field("ordinal", &self.ordinal)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InterfaceInfo {
+    /// The method with this name.
+    #[must_use]
+    pub fn method(&self, name: &str) -> Option<&'static MethodInfo> {
+        self.methods.iter().find(|method| method.name == name)
+    }
+}
+
+/// The interface with this identifier.
+#[must_use]
+pub fn interface(id: u64) -> Option<&'static InterfaceInfo> {
+    let at = crate::INTERFACES.binary_search_by_key(&id, |interface| interface.id).ok()?;
+    crate::INTERFACES.get(at).copied()
+}

@@ -1,0 +1,283 @@
+//! From owned values to messages and back.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use capnp::capability::FromClientHook;
+use capnp::message::{self, HeapAllocator, ReaderOptions, SegmentArray};
+use capnp::private::capability::ClientHook;
+use capnp::private::layout::CapTable;
+use capnp::traits::{FromPointerBuilder, Imbue, ImbueMut, Owned};
+use capnp::{NotInSchema, Word, any_pointer};
+
+use crate::cap::{Cap, CapArg, IncomingMessage, Message};
+use crate::hook::Slot;
+
+/// Deepest nesting of a message that is read.
+pub const MAX_DEPTH: i32 = 64;
+/// Longest message that is made, in words: 64 MiB. Anything large travels as memory.
+pub const MAX_WORDS: usize = 8 << 20;
+
+/// capnp's type of a capability inside a message.
+pub type Hook = Box<dyn ClientHook>;
+
+/// A message that does not hold what the schema says, or a value that no message holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireError {
+    path: &'static str,
+    reason: Cow<'static, str>,
+}
+
+impl WireError {
+    /// What is wrong, and in which field.
+    pub fn new(path: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { path, reason: reason.into() }
+    }
+
+    /// An ordinal that the schema does not have.
+    #[must_use]
+    pub fn unknown(path: &'static str, found: NotInSchema) -> Self {
+        Self::new(path, alloc::format!("value {} is not in the schema", found.0))
+    }
+
+    fn capnp(path: &'static str, error: &capnp::Error) -> Self {
+        Self::new(path, alloc::format!("{error}"))
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed message at {}: {}", self.path, self.reason)
+    }
+}
+
+impl core::error::Error for WireError {}
+
+/// An owned type with a form in messages.
+pub trait Wire: Sized {
+    /// capnpc's type of it.
+    type Capnp: Owned;
+    /// Size of the struct itself in words.
+    const WORDS: usize;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The message is malformed, or holds what the schema does not know.
+    fn read(reader: <Self::Capnp as Owned>::Reader<'_>, caps: &CapReader<'_>) -> Result<Self, WireError>;
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// It is too large.
+    fn write(&self, builder: <Self::Capnp as Owned>::Builder<'_>, caps: &mut CapWriter) -> Result<(), WireError>;
+}
+
+/// The capabilities of a message that is read.
+pub struct CapReader<'a> {
+    caps: &'a [Cap],
+}
+
+impl CapReader<'_> {
+    /// The capability in a field.
+    ///
+    /// # Errors
+    /// There is none, or the message has no capability with its index.
+    pub fn take<C: FromClientHook>(&self, path: &'static str, client: capnp::Result<C>) -> Result<Cap, WireError> {
+        let hook = client
+            .map_err(|_| WireError::new(path, "the capability is missing"))?
+            .into_client_hook();
+        self.caps
+            .get(hook.get_ptr())
+            .cloned()
+            .ok_or_else(|| WireError::new(path, "the message has no capability with this index"))
+    }
+}
+
+/// The capabilities of a message that is written, in the order of their indexes.
+#[derive(Default)]
+pub struct CapWriter {
+    caps: Vec<CapArg>,
+}
+
+impl CapWriter {
+    /// Appends a capability; what is returned must be set into the message at once.
+    pub fn put<C: FromClientHook>(&mut self, cap: &Cap) -> C {
+        let slot = Slot(self.caps.len());
+        self.caps.push(cap.to_arg());
+        C::new(Box::new(slot))
+    }
+}
+
+/// Makes a message whose root `write` fills; `size` is how many words it probably takes.
+///
+/// # Errors
+/// The message is longer than [`MAX_WORDS`], or `write` fails.
+pub fn encode<T: Owned>(
+    size: usize,
+    write: impl for<'a> Fn(T::Builder<'a>, &mut CapWriter) -> Result<(), WireError>,
+) -> Result<Message, WireError> {
+    let mut size = size;
+    loop {
+        let first = u32::try_from(size.clamp(1, MAX_WORDS))
+            .map_err(|_| WireError::new("message", "it is too long"))?;
+        let mut builder = message::Builder::new(HeapAllocator::new().first_segment_words(first));
+        let mut caps = CapWriter::default();
+        let mut table: CapTable = Vec::new();
+        let mut root: any_pointer::Builder<'_> = builder.init_root();
+        root.imbue_mut(&mut table);
+        write(T::Builder::init_pointer_of(root), &mut caps)?;
+        let segments = builder.get_segments_for_output();
+        match &*segments {
+            [one] => return Ok(Message { words: copy(one), caps: caps.caps }),
+            // It spilled over: a second try with as much room as the first one took.
+            many => {
+                let total = many.iter().map(|segment| segment.len() / 8).sum::<usize>();
+                if total > MAX_WORDS || total <= size {
+                    return Err(WireError::new("message", "it is longer than 64 MiB; send it as memory"));
+                }
+                size = total;
+            }
+        }
+    }
+}
+
+/// `init_as` by another name, so that the builder's type follows from the owned type.
+trait InitPointerOf<'a> {
+    fn init_pointer_of(root: any_pointer::Builder<'a>) -> Self;
+}
+
+impl<'a, B: FromPointerBuilder<'a>> InitPointerOf<'a> for B {
+    fn init_pointer_of(root: any_pointer::Builder<'a>) -> Self {
+        root.init_as()
+    }
+}
+
+fn copy(bytes: &[u8]) -> Vec<Word> {
+    let mut words = Word::allocate_zeroed_vec(bytes.len() / 8);
+    let target = Word::words_to_bytes_mut(&mut words);
+    if target.len() == bytes.len() {
+        target.copy_from_slice(bytes);
+    }
+    words
+}
+
+/// Makes a message of an owned value.
+///
+/// # Errors
+/// It is too large.
+pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
+    encode::<T::Capnp>(T::WORDS.saturating_add(64), |builder, caps| value.write(builder, caps))
+}
+
+/// Reads a message's root.
+///
+/// # Errors
+/// The message is malformed, or `read` fails.
+pub fn decode<T: Owned, R>(
+    message: &IncomingMessage,
+    read: impl for<'a> FnOnce(T::Reader<'a>, &CapReader<'_>) -> Result<R, WireError>,
+) -> Result<R, WireError> {
+    decode_parts::<T, R>(&message.words, &message.caps, read)
+}
+
+/// Reads an owned value from a message.
+///
+/// # Errors
+/// The message is malformed.
+pub fn decode_value<T: Wire>(message: &IncomingMessage) -> Result<T, WireError> {
+    decode::<T::Capnp, T>(message, |reader, caps| T::read(reader, caps))
+}
+
+/// Reads an owned value from bytes that are at rest: one segment, no capabilities.
+///
+/// # Errors
+/// The bytes are malformed.
+pub fn from_bytes<T: Wire>(bytes: &[u8]) -> Result<T, WireError> {
+    decode_value(&IncomingMessage::from_bytes(bytes, Vec::new()))
+}
+
+/// The bytes of an owned value without capabilities, for keeping.
+///
+/// # Errors
+/// It is too large, or holds a capability.
+pub fn to_bytes<T: Wire>(value: &T) -> Result<Vec<u8>, WireError> {
+    let message = encode_value(value)?;
+    if message.caps.is_empty() {
+        Ok(message.bytes().to_vec())
+    } else {
+        Err(WireError::new("message", "a capability cannot be kept as bytes"))
+    }
+}
+
+fn decode_parts<T: Owned, R>(
+    words: &[Word],
+    caps: &[Cap],
+    read: impl for<'a> FnOnce(T::Reader<'a>, &CapReader<'_>) -> Result<R, WireError>,
+) -> Result<R, WireError> {
+    let segments = [Word::words_to_bytes(words)];
+    let message = message::Reader::new(SegmentArray::new(&segments), reader_options(words.len()));
+    let table: CapTable = (0..caps.len()).map(|index| Some(Box::new(Slot(index)) as Hook)).collect();
+    let mut root: any_pointer::Reader<'_> =
+        message.get_root().map_err(|error| WireError::capnp("message", &error))?;
+    root.imbue(&table);
+    let reader: T::Reader<'_> = root.get_as().map_err(|error| WireError::capnp("message", &error))?;
+    read(reader, &CapReader { caps })
+}
+
+/// Limits for reading a message of this many words: a message that points to the same place many
+/// times is refused before it is larger than four times itself.
+#[must_use]
+pub fn reader_options(words: usize) -> ReaderOptions {
+    let mut options = ReaderOptions::new();
+    options.traversal_limit_in_words(Some(words.saturating_mul(4).saturating_add(128)));
+    options.nesting_limit(MAX_DEPTH);
+    options
+}
+
+/// A list length as capnp wants it.
+///
+/// # Errors
+/// More than 2^29 - 1 elements.
+pub fn length(path: &'static str, length: usize) -> Result<u32, WireError> {
+    u32::try_from(length)
+        .ok()
+        .filter(|length| *length < 1 << 29)
+        .ok_or_else(|| WireError::new(path, "the list has too many elements"))
+}
+
+/// Text of a field.
+///
+/// # Errors
+/// A malformed pointer, or bytes that are not UTF-8.
+pub fn text(path: &'static str, found: capnp::Result<capnp::text::Reader<'_>>) -> Result<String, WireError> {
+    let found = pointer(path, found)?;
+    found.to_str().map(String::from).map_err(|_| WireError::new(path, "the text is not UTF-8"))
+}
+
+/// Bytes of a field.
+///
+/// # Errors
+/// A malformed pointer.
+pub fn data(path: &'static str, found: capnp::Result<capnp::data::Reader<'_>>) -> Result<Vec<u8>, WireError> {
+    Ok(pointer(path, found)?.to_vec())
+}
+
+/// An enum of a field.
+///
+/// # Errors
+/// An ordinal that the schema does not have.
+pub fn enumerant<W, T: From<W>>(path: &'static str, found: Result<W, NotInSchema>) -> Result<T, WireError> {
+    found.map(T::from).map_err(|unknown| WireError::unknown(path, unknown))
+}
+
+/// Whatever else a field points to.
+///
+/// # Errors
+/// A malformed pointer.
+pub fn pointer<T>(path: &'static str, found: capnp::Result<T>) -> Result<T, WireError> {
+    found.map_err(|error| WireError::capnp(path, &error))
+}

@@ -34,11 +34,11 @@ annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 annotation redact @0xb1a7c0de5c4e3a09 (method) :Void;
 # The result is searched for secrets before it reaches a model.
 
-annotation text @0xb1a7c0de5c4e3a0a (field) :Void;
+annotation text @0xb1a7c0de5c4e3a0a (field, param) :Void;
 # A Data field whose JSON form is UTF-8 text and not base64.
 
 annotation kernelCalls @0xb1a7c0de5c4e3a0b (interface) :Void;
 # Implemented by a process and invoked by the kernel.
 
-annotation optional @0xb1a7c0de5c4e3a0c (field) :Void;
+annotation optional @0xb1a7c0de5c4e3a0c (field, param) :Void;
 # A pointer that may be null: the field is an Option in Rust and need not be given in JSON.

@@ -1,1 +1,30 @@
-//! Addresses, page-table arithmetic, frame allocator, page-cache index, pure logic
+//! Memory bookkeeping without memory: which regions an address space holds, which pages of a paged
+//! object are in, and which cached page goes next. No unsafe, tested on the host.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+mod clock;
+mod pages;
+mod regions;
+
+pub use clock::{Clock, Slot};
+pub use pages::{PageState, Pages};
+pub use regions::{RangeError, Region, Regions};
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// How many pages hold so many bytes.
+#[must_use]
+pub const fn pages_for(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE)
+}
+
+/// Whether an address or length is a multiple of [`PAGE`].
+#[must_use]
+pub const fn is_aligned(value: u64) -> bool {
+    value & 4095 == 0
+}

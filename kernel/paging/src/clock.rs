@@ -1,0 +1,132 @@
+//! Second chance: which cached page goes when memory is short.
+
+use alloc::vec::Vec;
+
+/// Names an entry of the clock for as long as it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Slot(usize);
+
+/// Entries in a circle with a hand. Insertion and removal take constant time.
+#[derive(Debug)]
+pub struct Clock<K> {
+    entries: Vec<Option<K>>,
+    free: Vec<usize>,
+    hand: usize,
+    live: usize,
+}
+
+impl<K: Copy> Default for Clock<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Copy> Clock<K> {
+    /// An empty clock.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), hand: 0, live: 0 }
+    }
+
+    /// Entries in it.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Adds an entry.
+    pub fn insert(&mut self, key: K) -> Slot {
+        self.live = self.live.saturating_add(1);
+        if let Some(at) = self.free.pop()
+            && let Some(place) = self.entries.get_mut(at)
+        {
+            *place = Some(key);
+            return Slot(at);
+        }
+        self.entries.push(Some(key));
+        Slot(self.entries.len().saturating_sub(1))
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, slot: Slot) -> Option<K> {
+        let key = self.entries.get_mut(slot.0)?.take()?;
+        self.live = self.live.saturating_sub(1);
+        if self.live == 0 {
+            self.entries.clear();
+            self.free.clear();
+            self.hand = 0;
+        } else {
+            self.free.push(slot.0);
+        }
+        Some(key)
+    }
+
+    /// The next entry to go, which stays in until it is removed: the hand passes over those that
+    /// `spared` says were used since it last passed (which must clear that mark). After two rounds
+    /// the next one goes whatever is said; `None` only where the clock is empty.
+    pub fn victim(&mut self, mut spared: impl FnMut(&K) -> bool) -> Option<(Slot, K)> {
+        let rounds = self.entries.len().saturating_mul(2);
+        for step in 0..=rounds.saturating_add(self.entries.len()) {
+            let at = self.hand;
+            self.hand = self.hand.saturating_add(1);
+            if self.hand >= self.entries.len() {
+                self.hand = 0;
+            }
+            if let Some(Some(key)) = self.entries.get(at)
+                && (step >= rounds || !spared(key))
+            {
+                return Some((Slot(at), *key));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn used_entries_get_a_second_chance() {
+        let mut clock = Clock::new();
+        let slots: Vec<Slot> = (0..4).map(|key| clock.insert(key)).collect();
+        let mut used = BTreeSet::from([0, 2]);
+        let (slot, key) = clock.victim(|key| used.remove(key)).unwrap();
+        assert_eq!(key, 1);
+        clock.remove(slot);
+        assert_eq!(clock.victim(|key| used.remove(key)).unwrap().1, 3);
+        clock.remove(slots[3]);
+        assert_eq!(clock.victim(|key| used.remove(key)).unwrap().1, 0);
+        assert_eq!(clock.len(), 2);
+    }
+
+    #[test]
+    fn a_clock_of_busy_entries_still_gives_one() {
+        let mut clock = Clock::new();
+        clock.insert('a');
+        clock.insert('b');
+        assert!(clock.victim(|_| true).is_some());
+        let mut empty: Clock<u8> = Clock::new();
+        assert!(empty.victim(|_| false).is_none());
+    }
+
+    #[test]
+    fn slots_are_reused_and_stale_ones_are_harmless() {
+        let mut clock = Clock::new();
+        let a = clock.insert(1);
+        let b = clock.insert(2);
+        assert_eq!(clock.remove(a), Some(1));
+        assert_eq!(clock.remove(a), None);
+        let c = clock.insert(3);
+        assert_eq!(clock.remove(c), Some(3));
+        assert_eq!(clock.remove(b), Some(2));
+        assert!(clock.is_empty());
+    }
+}

@@ -1,0 +1,208 @@
+//! The regions of an address space: ranges that do not overlap, each with what it maps.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Why a range is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeError {
+    /// Empty, not on page borders, or its end overflows.
+    Malformed,
+    /// Not within the bounds of the address space.
+    OutOfBounds,
+    /// Something is mapped there.
+    Overlap,
+}
+
+/// One region: `length` bytes from `start` on show its content from `offset` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region<T> {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Offset in the content that lies at `start`.
+    pub offset: u64,
+    /// What is mapped.
+    pub content: T,
+}
+
+impl<T> Region<T> {
+    /// First address after it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.length)
+    }
+
+    /// The content's offset at an address inside.
+    #[must_use]
+    pub fn offset_of(&self, address: u64) -> u64 {
+        self.offset.saturating_add(address.saturating_sub(self.start))
+    }
+}
+
+/// The regions of one address space.
+#[derive(Debug)]
+pub struct Regions<T> {
+    by_start: BTreeMap<u64, Region<T>>,
+    low: u64,
+    high: u64,
+}
+
+impl<T: Clone> Regions<T> {
+    /// No regions; they may lie in `low..high`.
+    #[must_use]
+    pub const fn new(low: u64, high: u64) -> Self {
+        Self { by_start: BTreeMap::new(), low, high }
+    }
+
+    /// Judges a range: on page borders, within bounds.
+    ///
+    /// # Errors
+    /// [`RangeError`], all but `Overlap`.
+    pub fn check(&self, start: u64, length: u64) -> Result<u64, RangeError> {
+        if length == 0 || !crate::is_aligned(start) || !crate::is_aligned(length) {
+            return Err(RangeError::Malformed);
+        }
+        let end = start.checked_add(length).ok_or(RangeError::Malformed)?;
+        if start < self.low || end > self.high { Err(RangeError::OutOfBounds) } else { Ok(end) }
+    }
+
+    /// Adds a region.
+    ///
+    /// # Errors
+    /// [`RangeError`]; nothing has changed then.
+    pub fn insert(&mut self, start: u64, length: u64, offset: u64, content: T) -> Result<(), RangeError> {
+        let end = self.check(start, length)?;
+        offset.checked_add(length).ok_or(RangeError::Malformed)?;
+        if self.by_start.range(..end).next_back().is_some_and(|(_, last)| last.end() > start) {
+            return Err(RangeError::Overlap);
+        }
+        self.by_start.insert(start, Region { start, length, offset, content });
+        Ok(())
+    }
+
+    /// The region that holds an address.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<&Region<T>> {
+        self.by_start.range(..=address).next_back().map(|(_, region)| region).filter(|region| address < region.end())
+    }
+
+    /// Removes a range from all regions, cutting those that stick out; the pieces that went away.
+    ///
+    /// # Errors
+    /// [`RangeError`], all but `Overlap`.
+    pub fn remove(&mut self, start: u64, length: u64) -> Result<Vec<Region<T>>, RangeError> {
+        let end = self.check(start, length)?;
+        let touched: Vec<u64> = self
+            .by_start
+            .range(..end)
+            .rev()
+            .take_while(|(_, region)| region.end() > start)
+            .map(|(key, _)| *key)
+            .collect();
+        let mut removed = Vec::with_capacity(touched.len());
+        for key in touched.into_iter().rev() {
+            let Some(region) = self.by_start.remove(&key) else { continue };
+            let cut_start = region.start.max(start);
+            let cut_end = region.end().min(end);
+            if region.start < cut_start {
+                let length = cut_start.saturating_sub(region.start);
+                let head = Region { length, ..region.clone() };
+                self.by_start.insert(head.start, head);
+            }
+            if region.end() > cut_end {
+                let tail = Region {
+                    start: cut_end,
+                    length: region.end().saturating_sub(cut_end),
+                    offset: region.offset_of(cut_end),
+                    content: region.content.clone(),
+                };
+                self.by_start.insert(tail.start, tail);
+            }
+            removed.push(Region {
+                start: cut_start,
+                length: cut_end.saturating_sub(cut_start),
+                offset: region.offset_of(cut_start),
+                content: region.content,
+            });
+        }
+        Ok(removed)
+    }
+
+    /// Removes every region.
+    pub fn clear(&mut self) -> Vec<Region<T>> {
+        core::mem::take(&mut self.by_start).into_values().collect()
+    }
+
+    /// Every region, by rising address.
+    pub fn iter(&self) -> impl Iterator<Item = &Region<T>> {
+        self.by_start.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+    use proptest::prelude::*;
+
+    fn regions() -> Regions<u8> {
+        Regions::new(0x1_0000, 0x10_0000)
+    }
+
+    #[test]
+    fn ranges_are_judged() {
+        let mut regions = regions();
+        assert_eq!(regions.insert(0x1_0000, 0, 0, 1), Err(RangeError::Malformed));
+        assert_eq!(regions.insert(0x1_0001, PAGE, 0, 1), Err(RangeError::Malformed));
+        assert_eq!(regions.insert(0, PAGE, 0, 1), Err(RangeError::OutOfBounds));
+        assert_eq!(regions.insert(0xf_f000, 2 * PAGE, 0, 1), Err(RangeError::OutOfBounds));
+        assert_eq!(regions.insert(u64::MAX - 4095, PAGE, 0, 1), Err(RangeError::Malformed));
+        regions.insert(0x2_0000, 4 * PAGE, 0, 1).unwrap();
+        assert_eq!(regions.insert(0x2_3000, PAGE, 0, 2), Err(RangeError::Overlap));
+        assert_eq!(regions.insert(0x1_f000, 2 * PAGE, 0, 2), Err(RangeError::Overlap));
+        assert_eq!(regions.insert(0x1_0000, 0x4_0000, 0, 2), Err(RangeError::Overlap));
+        regions.insert(0x2_4000, PAGE, 0, 2).unwrap();
+    }
+
+    #[test]
+    fn cutting_keeps_offsets() {
+        let mut regions = regions();
+        regions.insert(0x2_0000, 8 * PAGE, 0x1000, 1).unwrap();
+        let removed = regions.remove(0x2_2000, 2 * PAGE).unwrap();
+        assert_eq!(removed, [Region { start: 0x2_2000, length: 2 * PAGE, offset: 0x3000, content: 1 }]);
+        assert_eq!(regions.find(0x2_1fff).unwrap().length, 2 * PAGE);
+        assert!(regions.find(0x2_2000).is_none());
+        assert_eq!(regions.find(0x2_4000).unwrap().offset, 0x5000);
+        assert_eq!(regions.find(0x2_4000).unwrap().offset_of(0x2_5008), 0x6008);
+    }
+
+    proptest! {
+        /// Against a page-by-page model.
+        #[test]
+        fn regions_behave_like_pages(steps in prop::collection::vec((any::<bool>(), 0_u64..40, 1_u64..10), 0..60)) {
+            let mut regions = Regions::new(0, 0x10_0000);
+            let mut model: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+            for (step, (insert, page, count)) in steps.into_iter().enumerate() {
+                let (start, length) = (page * PAGE, count * PAGE);
+                if insert {
+                    let free = (page..page + count).all(|p| !model.contains_key(&p));
+                    prop_assert_eq!(regions.insert(start, length, 0, step).is_ok(), free);
+                    if free {
+                        model.extend((0..count).map(|i| (page + i, (step, i * PAGE))));
+                    }
+                } else {
+                    let removed = regions.remove(start, length).unwrap();
+                    let pages: u64 = removed.iter().map(|r| r.length / PAGE).sum();
+                    let gone = (page..page + count).filter(|p| model.remove(p).is_some()).count();
+                    prop_assert_eq!(pages, gone as u64);
+                }
+                for p in 0..50 {
+                    let found = regions.find(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));
+                    prop_assert_eq!(found, model.get(&p).copied());
+                }
+            }
+        }
+    }
+}

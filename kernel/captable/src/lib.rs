@@ -1,1 +1,20 @@
-//! Capability table and derivation tree, pure logic
+//! The capability table and what goes with it, as pure logic.
+//!
+//! [`Table`] maps identifiers with generations to capabilities: one per process. [`Forest`] records
+//! which capability derives from which, over all processes, so that revoking one finds all that
+//! derive from it. [`KeyedList`] is the queue of an endpoint: first in first out, with removal from
+//! the middle. Every operation on one element costs the same however many there are.
+//!
+//! Nothing here knows what a capability designates; the kernel supplies the types.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod forest;
+mod list;
+mod table;
+
+pub use forest::{Forest, ForestError, NodeId};
+pub use list::{KeyedList, ListKey};
+pub use table::{Full, Table};

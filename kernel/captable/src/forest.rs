@@ -1,0 +1,351 @@
+//! Which capability derives from which.
+//!
+//! Every capability that can be copied is a node. A copy is a child of its source. What was made
+//! through a capability without being one (a mapping, say) is an *attachment*: it dies when the
+//! capability is revoked, and lives on when the capability is only released.
+//!
+//! A removed node with several children or with attachments stays as a nameless joint, so that its
+//! descendants still die with its ancestors; one with a single child is replaced by that child.
+//! There are therefore never more joints than living nodes, and removing costs the same however
+//! many descendants there are.
+
+use alloc::vec::Vec;
+
+const NIL: u32 = u32::MAX;
+
+/// Names a node as long as it lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct NodeId {
+    index: u32,
+    generation: u32,
+}
+
+/// Why nothing was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ForestError {
+    /// The node to derive from is gone.
+    Gone,
+    /// No memory for one more node.
+    Exhausted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free,
+    /// A capability; without a holder it is a joint.
+    Capability,
+    Attachment,
+}
+
+struct Node<H> {
+    generation: u32,
+    kind: Kind,
+    holder: Option<H>,
+    parent: u32,
+    next: u32,
+    previous: u32,
+    first_child: u32,
+    first_attachment: u32,
+}
+
+/// The derivation forest. `H` says who holds a node: a slot of a table, a mapping.
+pub struct Forest<H> {
+    nodes: Vec<Node<H>>,
+    free: u32,
+    live: usize,
+}
+
+impl<H> Default for Forest<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H> Forest<H> {
+    /// An empty forest; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { nodes: Vec::new(), free: NIL, live: 0 }
+    }
+
+    /// Nodes in use, joints included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether it holds no node.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Adds a capability that derives from nothing.
+    ///
+    /// # Errors
+    /// [`ForestError::Exhausted`].
+    pub fn insert_root(&mut self, holder: H) -> Result<NodeId, ForestError> {
+        let index = self.allocate(Kind::Capability, holder)?;
+        Ok(self.id(index))
+    }
+
+    /// Adds a capability that derives from `parent`.
+    ///
+    /// # Errors
+    /// [`ForestError`]; nothing was added.
+    pub fn insert_child(&mut self, parent: NodeId, holder: H) -> Result<NodeId, ForestError> {
+        self.add(parent, Kind::Capability, holder)
+    }
+
+    /// Adds what was made through the capability `parent`.
+    ///
+    /// # Errors
+    /// [`ForestError`]; nothing was added.
+    pub fn attach(&mut self, parent: NodeId, holder: H) -> Result<NodeId, ForestError> {
+        self.add(parent, Kind::Attachment, holder)
+    }
+
+    /// Adds an attachment beside another one, to the same capability: a mapping was split.
+    ///
+    /// # Errors
+    /// [`ForestError`]; nothing was added.
+    pub fn attach_beside(&mut self, attachment: NodeId, holder: H) -> Result<NodeId, ForestError> {
+        let parent = self.checked(attachment).map(|node| node.parent).ok_or(ForestError::Gone)?;
+        if self.node(parent).is_none() {
+            return Err(ForestError::Gone);
+        }
+        let index = self.allocate(Kind::Attachment, holder)?;
+        self.link(parent, index);
+        Ok(self.id(index))
+    }
+
+    fn add(&mut self, parent: NodeId, kind: Kind, holder: H) -> Result<NodeId, ForestError> {
+        match self.checked(parent) {
+            Some(node) if node.kind == Kind::Capability => {}
+            _ => return Err(ForestError::Gone),
+        }
+        let index = self.allocate(kind, holder)?;
+        self.link(parent.index, index);
+        Ok(self.id(index))
+    }
+
+    /// Who holds the node.
+    #[must_use]
+    pub fn holder(&self, id: NodeId) -> Option<&H> {
+        self.checked(id).and_then(|node| node.holder.as_ref())
+    }
+
+    /// Changes who holds the node: the capability was moved. Gives the old holder.
+    pub fn set_holder(&mut self, id: NodeId, holder: H) -> Option<H> {
+        self.checked(id)?;
+        self.node_mut(id.index).and_then(|node| node.holder.replace(holder))
+    }
+
+    /// Removes one node. What derives from it lives on and still dies with its ancestors.
+    pub fn remove(&mut self, id: NodeId) -> Option<H> {
+        self.checked(id)?;
+        let node = self.node_mut(id.index)?;
+        let holder = node.holder.take();
+        // From now on the identifier is dead, also where a joint stays.
+        node.generation = node.generation.wrapping_add(1);
+        if node.kind == Kind::Attachment {
+            let parent = node.parent;
+            self.unlink(id.index);
+            self.release(id.index);
+            self.collapse(parent);
+        } else {
+            self.collapse(id.index);
+        }
+        holder
+    }
+
+    /// Takes one thing that derives from `id`: call until `None` to revoke. Attachments of `id`
+    /// itself stay. All calls together cost as much as there are nodes below `id`.
+    pub fn pop_descendant(&mut self, id: NodeId) -> Option<H> {
+        loop {
+            let child = self.checked(id)?.first_child;
+            let attachment = self.node(child)?.first_attachment;
+            if let Some(node) = self.node_mut(attachment) {
+                let holder = node.holder.take();
+                self.unlink(attachment);
+                self.release(attachment);
+                if holder.is_some() {
+                    return holder;
+                }
+                continue;
+            }
+            self.hand_up(child, id.index);
+            let holder = self.node_mut(child).and_then(|node| node.holder.take());
+            self.unlink(child);
+            self.release(child);
+            if holder.is_some() {
+                return holder;
+            }
+        }
+    }
+
+    /// How many capabilities derive from the node, attachments not counted.
+    #[must_use]
+    pub fn descendants(&self, id: NodeId) -> usize {
+        if self.checked(id).is_none() {
+            return 0;
+        }
+        let mut count = 0;
+        let mut at = id.index;
+        loop {
+            let mut next = self.node(at).map_or(NIL, |node| node.first_child);
+            while next == NIL && at != id.index {
+                let Some(node) = self.node(at) else { return count };
+                next = node.next;
+                if next == NIL {
+                    at = node.parent;
+                }
+            }
+            let Some(node) = self.node(next) else { return count };
+            count += usize::from(node.holder.is_some());
+            at = next;
+        }
+    }
+
+    fn node(&self, index: u32) -> Option<&Node<H>> {
+        self.nodes.get(index as usize)
+    }
+
+    fn node_mut(&mut self, index: u32) -> Option<&mut Node<H>> {
+        self.nodes.get_mut(index as usize)
+    }
+
+    fn checked(&self, id: NodeId) -> Option<&Node<H>> {
+        self.node(id.index)
+            .filter(|node| node.generation == id.generation && node.kind != Kind::Free)
+    }
+
+    fn id(&self, index: u32) -> NodeId {
+        NodeId { index, generation: self.node(index).map_or(0, |node| node.generation) }
+    }
+
+    fn allocate(&mut self, kind: Kind, holder: H) -> Result<u32, ForestError> {
+        if self.free == NIL {
+            let index = u32::try_from(self.nodes.len()).map_err(|_| ForestError::Exhausted)?;
+            self.nodes.try_reserve(1).map_err(|_| ForestError::Exhausted)?;
+            self.nodes.push(Node {
+                generation: 1,
+                kind: Kind::Free,
+                holder: None,
+                parent: NIL,
+                next: NIL,
+                previous: NIL,
+                first_child: NIL,
+                first_attachment: NIL,
+            });
+            self.free = index;
+        }
+        let index = self.free;
+        let node = self.nodes.get_mut(index as usize).ok_or(ForestError::Exhausted)?;
+        self.free = node.next;
+        node.kind = kind;
+        node.holder = Some(holder);
+        node.next = NIL;
+        self.live += 1;
+        Ok(index)
+    }
+
+    fn release(&mut self, index: u32) {
+        let free = self.free;
+        if let Some(node) = self.node_mut(index) {
+            node.generation = node.generation.wrapping_add(1);
+            node.kind = Kind::Free;
+            node.holder = None;
+            node.parent = NIL;
+            node.previous = NIL;
+            node.first_child = NIL;
+            node.first_attachment = NIL;
+            node.next = free;
+            self.free = index;
+            self.live -= 1;
+        }
+    }
+
+    /// The head of the list that a node of this kind is in.
+    fn head_mut(&mut self, parent: u32, kind: Kind) -> Option<&mut u32> {
+        self.node_mut(parent).map(|node| match kind {
+            Kind::Attachment => &mut node.first_attachment,
+            _ => &mut node.first_child,
+        })
+    }
+
+    /// Makes a lone node the first of its kind below `parent`.
+    fn link(&mut self, parent: u32, index: u32) {
+        let Some(kind) = self.node(index).map(|node| node.kind) else { return };
+        let Some(head) = self.head_mut(parent, kind) else { return };
+        let next = core::mem::replace(head, index);
+        if let Some(node) = self.node_mut(next) {
+            node.previous = index;
+        }
+        if let Some(node) = self.node_mut(index) {
+            node.parent = parent;
+            node.next = next;
+            node.previous = NIL;
+        }
+    }
+
+    /// Takes a node out of its parent's list; its own children stay with it.
+    fn unlink(&mut self, index: u32) {
+        let Some((parent, next, previous, kind)) =
+            self.node(index).map(|node| (node.parent, node.next, node.previous, node.kind))
+        else {
+            return;
+        };
+        if let Some(before) = self.node_mut(previous) {
+            before.next = next;
+        } else if let Some(head) = self.head_mut(parent, kind) {
+            *head = next;
+        }
+        if let Some(after) = self.node_mut(next) {
+            after.previous = previous;
+        }
+        if let Some(node) = self.node_mut(index) {
+            node.parent = NIL;
+            node.next = NIL;
+            node.previous = NIL;
+        }
+    }
+
+    /// Makes the children of `from` children of `to`. Each node is handed up at most once per
+    /// revocation, since after that it is a direct child of what is revoked.
+    fn hand_up(&mut self, from: u32, to: u32) {
+        loop {
+            let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL)
+            else {
+                return;
+            };
+            self.unlink(child);
+            self.link(to, child);
+        }
+    }
+
+    /// Removes a joint that joins nothing any more: one without attachments and with at most one child.
+    fn collapse(&mut self, mut index: u32) {
+        while let Some(node) = self.node(index) {
+            if node.holder.is_some() || node.kind != Kind::Capability || node.first_attachment != NIL {
+                return;
+            }
+            let (parent, child) = (node.parent, node.first_child);
+            if self.node(child).is_some_and(|child| child.next != NIL) {
+                return;
+            }
+            if child != NIL {
+                self.unlink(child);
+                if self.node(parent).is_some() {
+                    self.link(parent, child);
+                }
+            }
+            self.unlink(index);
+            self.release(index);
+            index = parent;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! A process's capability table: slots that are reused, identifiers that are not.
+
+use alloc::vec::Vec;
+use capos_abi::{CapId, Status};
+
+/// No free slot.
+const NIL: u32 = u32::MAX;
+
+/// The kernel has no memory for one more slot, or every identifier is used up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+struct Slot<T> {
+    /// Generation of the present occupant, or of the next one where the slot is empty.
+    generation: u32,
+    next_free: u32,
+    value: Option<T>,
+}
+
+/// Maps [`CapId`]s to values. An identifier is never given out twice.
+pub struct Table<T> {
+    slots: Vec<Slot<T>>,
+    first_free: u32,
+    live: u32,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty table; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { slots: Vec::new(), first_free: NIL, live: 0 }
+    }
+
+    /// How many capabilities it holds.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Puts a value into a free slot.
+    ///
+    /// # Errors
+    /// [`Full`], with the table unchanged; the value is dropped.
+    pub fn insert(&mut self, value: T) -> Result<CapId, Full> {
+        self.insert_with(|_| value)
+    }
+
+    /// Puts the value that `make` builds, knowing its identifier, into a free slot.
+    ///
+    /// # Errors
+    /// [`Full`]; then `make` was not called and the table is unchanged.
+    pub fn insert_with(&mut self, make: impl FnOnce(CapId) -> T) -> Result<CapId, Full> {
+        let index = if self.first_free == NIL { self.grow()? } else { self.first_free };
+        let slot = self.slots.get_mut(index as usize).ok_or(Full)?;
+        let id = CapId::new(index, slot.generation);
+        self.first_free = slot.next_free;
+        slot.value = Some(make(id));
+        self.live += 1;
+        Ok(id)
+    }
+
+    fn grow(&mut self) -> Result<u32, Full> {
+        let index = u32::try_from(self.slots.len()).map_err(|_| Full)?;
+        if index == NIL {
+            return Err(Full);
+        }
+        self.slots.try_reserve(1).map_err(|_| Full)?;
+        self.slots.push(Slot { generation: 1, next_free: NIL, value: None });
+        Ok(index)
+    }
+
+    fn refuse(&self, id: CapId) -> Status {
+        match self.slots.get(id.index() as usize) {
+            Some(slot) if id.generation() != 0 && id.generation() < slot.generation => {
+                Status::StaleCapability
+            }
+            _ => Status::BadCapability,
+        }
+    }
+
+    /// The value with this identifier.
+    ///
+    /// # Errors
+    /// [`Status::BadCapability`] where the identifier was never given out,
+    /// [`Status::StaleCapability`] where its value is gone.
+    pub fn get(&self, id: CapId) -> Result<&T, Status> {
+        match self.slots.get(id.index() as usize) {
+            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => {
+                Ok(value)
+            }
+            _ => Err(self.refuse(id)),
+        }
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn get_mut(&mut self, id: CapId) -> Result<&mut T, Status> {
+        let refusal = self.refuse(id);
+        match self.slots.get_mut(id.index() as usize) {
+            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => {
+                Ok(value)
+            }
+            _ => Err(refusal),
+        }
+    }
+
+    /// Takes a value out; its identifier is stale from now on.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn remove(&mut self, id: CapId) -> Result<T, Status> {
+        let refusal = self.refuse(id);
+        let slot = self.slots.get_mut(id.index() as usize).ok_or(refusal)?;
+        if slot.generation != id.generation() {
+            return Err(refusal);
+        }
+        let value = slot.value.take().ok_or(refusal)?;
+        self.live -= 1;
+        // A slot whose generations are used up is never used again, so no identifier comes twice.
+        slot.generation = slot.generation.saturating_add(1);
+        if slot.generation != u32::MAX {
+            slot.next_free = self.first_free;
+            self.first_free = id.index();
+        }
+        Ok(value)
+    }
+
+    /// Takes out any one value: how a dying process's table is emptied. `hint` is where to start
+    /// looking and is advanced; start with 0.
+    pub fn pop(&mut self, hint: &mut u32) -> Option<(CapId, T)> {
+        while let Some(slot) = self.slots.get(*hint as usize) {
+            let id = CapId::new(*hint, slot.generation);
+            if slot.value.is_some() {
+                return self.remove(id).ok().map(|value| (id, value));
+            }
+            *hint += 1;
+        }
+        None
+    }
+
+    /// Every identifier and value, by index.
+    pub fn iter(&self) -> impl Iterator<Item = (CapId, &T)> {
+        (0_u32..).zip(&self.slots).filter_map(|(index, slot)| {
+            slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn an_identifier_dies_with_its_value() {
+        let mut table = Table::new();
+        let first = table.insert('a').unwrap();
+        assert_eq!(table.get(first), Ok(&'a'));
+        assert_eq!(table.remove(first), Ok('a'));
+        assert_eq!(table.get(first), Err(Status::StaleCapability));
+        let second = table.insert('b').unwrap();
+        assert_eq!(second.index(), first.index());
+        assert_ne!(second, first);
+        assert_eq!(table.get(first), Err(Status::StaleCapability));
+        assert_eq!(table.remove(first), Err(Status::StaleCapability));
+    }
+
+    #[test]
+    fn forged_identifiers_were_never_valid() {
+        let mut table = Table::new();
+        let id = table.insert(()).unwrap();
+        for forged in [
+            CapId::NULL,
+            CapId::new(0, 0),
+            CapId::new(0, id.generation() + 1),
+            CapId::new(1, 1),
+            CapId(u64::MAX),
+        ] {
+            assert_eq!(table.get(forged), Err(Status::BadCapability), "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn a_worn_out_slot_retires() {
+        let mut table = Table::new();
+        let id = table.insert(1).unwrap();
+        table.slots[0].generation = u32::MAX - 1;
+        let last = CapId::new(0, u32::MAX - 1);
+        assert_eq!(table.remove(last), Ok(1));
+        assert_eq!(table.insert(2).unwrap().index(), 1);
+        assert_eq!(table.get(id), Err(Status::StaleCapability));
+        assert_eq!(table.get(CapId::new(0, u32::MAX)), Err(Status::BadCapability));
+    }
+
+    proptest! {
+        /// Against a map that never forgets an identifier.
+        #[test]
+        fn agrees_with_a_map(operations in prop::collection::vec((any::<bool>(), any::<u16>()), 0..300)) {
+            let mut table = Table::new();
+            let mut given: Vec<CapId> = Vec::new();
+            let mut model: HashMap<CapId, u16> = HashMap::new();
+            for (insert, number) in operations {
+                if insert || given.is_empty() {
+                    let id = table.insert(number).unwrap();
+                    prop_assert!(!given.contains(&id));
+                    given.push(id);
+                    model.insert(id, number);
+                } else {
+                    let id = given[number as usize % given.len()];
+                    let expected = model.remove(&id).ok_or(Status::StaleCapability);
+                    prop_assert_eq!(table.remove(id), expected);
+                }
+                prop_assert_eq!(table.len() as usize, model.len());
+                for id in &given {
+                    prop_assert_eq!(table.get(*id).ok(), model.get(id));
+                }
+            }
+            let mut hint = 0;
+            while let Some((id, value)) = table.pop(&mut hint) {
+                prop_assert_eq!(model.remove(&id), Some(value));
+            }
+            prop_assert!(model.is_empty() && table.is_empty());
+        }
+    }
+}

@@ -312,7 +312,7 @@ pub fn write_value(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
             code.line(&format!("{WIRE}::Wire::write({value}, builder.reborrow().init_{name}(), caps)?;"));
         }
         Kind::Slot(Type::Void) => code.line(&format!("builder.set_{name}(());")),
-        Kind::Slot(Type::Enum(_)) => code.line(&format!("builder.set_{name}({value}.into());")),
+        Kind::Slot(Type::Enum(_)) => code.line(&format!("builder.set_{name}(::core::convert::Into::into({value}));")),
         Kind::Slot(Type::Struct(_)) => {
             code.line(&format!("{WIRE}::Wire::write({value}, builder.reborrow().init_{name}(), caps)?;"));
         }

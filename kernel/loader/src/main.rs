@@ -1,0 +1,16 @@
+//! The loader: started by a Multiboot2 boot loader (GRUB), it makes the Limine handover and enters the kernel.
+//!
+//! It says nothing unless it has to refuse; then it prints one sentence on COM1 and stops.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+mod handover;
+#[cfg(target_os = "none")]
+mod machine;
+
+/// The loader runs on bare machines only; on a host it can but say so.
+#[cfg(not(target_os = "none"))]
+fn main() -> std::process::ExitCode {
+    eprintln!("capos-loader is started by a boot loader; build it for x86_64-unknown-none (`make iso` does).");
+    std::process::ExitCode::FAILURE
+}

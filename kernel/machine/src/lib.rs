@@ -1,0 +1,16 @@
+//! What the kernel must know about the machine, as far as it is pure logic: reading ACPI tables,
+//! the frame bitmap, page-table entries, clock arithmetic, the random generator's cipher.
+//!
+//! Nothing here touches hardware. Tables come as byte slices, which the firmware wrote and which
+//! are therefore checked like any other input.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+pub mod acpi;
+pub mod bitmap;
+pub mod chacha;
+pub mod clock;
+pub mod page_entry;
+pub mod range;
+pub mod rtc;

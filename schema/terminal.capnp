@@ -10,7 +10,9 @@ enum Style {
   error @5;
   tool @6;
   prompt @7;
-  model @8;
+  model @8;     # What the model says.
+  question @9;
+  success @10;
 }
 
 struct Span {

@@ -1,1 +1,0 @@
-//! Verifies weights, pages them, serves the model catalog

@@ -1,0 +1,55 @@
+//! What the loader tells: the audit log and the log.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use capos_rt::log;
+use capos_schema::audit::{AuditWriterClient, GeneralEvent, GeneralEventField};
+use capos_schema::models::ModelInfo;
+
+/// Where events go.
+pub struct Report {
+    audit: AuditWriterClient,
+}
+
+impl Report {
+    /// Reports go to this writer.
+    pub fn new(audit: AuditWriterClient) -> Self {
+        Self { audit }
+    }
+
+    /// A model was accepted.
+    ///
+    /// # Errors
+    /// The audit log took no record: the model must not be served then.
+    pub async fn loaded(&self, path: &str, info: &ModelInfo) -> Result<(), capos_rt::Error> {
+        log::info!("model {} loaded from {path}", info.id);
+        self.write("model.loaded", &[("path", path), ("model", &info.id), ("bytes", &info.bytes.to_string())]).await
+    }
+
+    /// A model, or a page of one, was refused.
+    pub async fn refused(&self, path: &str, reason: &str) {
+        log::error!("model refused: {reason}");
+        // It is refused either way; that the audit log is gone is told by whoever supervises it.
+        if let Err(error) = self.write("model.refused", &[("path", path), ("reason", reason)]).await {
+            log::error!("the audit log took no record of it: {error}");
+        }
+    }
+
+    /// A worker started or ended.
+    pub async fn worker(&self, kind: &str, model: &str, detail: &str) {
+        log::info!("{kind}: worker of {model}: {detail}");
+        if let Err(error) = self.write(kind, &[("model", model), ("detail", detail)]).await {
+            log::error!("the audit log took no record of it: {error}");
+        }
+    }
+
+    async fn write(&self, kind: &str, fields: &[(&str, &str)]) -> Result<(), capos_rt::Error> {
+        let fields: Vec<GeneralEventField> = fields
+            .iter()
+            .map(|(name, value)| GeneralEventField { name: (*name).to_string(), value: (*value).to_string() })
+            .collect();
+        let event = GeneralEvent { kind: kind.to_string(), fields, ..GeneralEvent::default() };
+        self.audit.general(&event).await?;
+        Ok(())
+    }
+}

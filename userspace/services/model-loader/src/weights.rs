@@ -1,0 +1,174 @@
+//! A verified model file: believed by its signature, checked block by block as its pages come in.
+
+use crate::medium;
+use crate::report::Report;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use capos_gguf as gguf;
+use capos_rt::memory::Mapping;
+use capos_rt::{Context, Error};
+use capos_schema::cap::{AsCap, CallContext, CallError};
+use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerServer};
+use capos_schema::models::ModelInfo;
+use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
+use capos_verity::{
+    BLOCK_SIZE, BlockVerifier, Expected, FileSignature, MAX_TEXT_BYTES, PURPOSE_MODEL_WEIGHTS, TrustStore, VerityError,
+};
+use core::cell::RefCell;
+
+/// Tree blocks kept: 4 KiB each, the leaves of 64 MiB of weights.
+const CACHED_TREE_BLOCKS: usize = 128;
+/// A GGUF header larger than this is not read.
+const MAX_HEADER: usize = 32 << 20;
+/// How much of the file the header is first looked for in.
+const FIRST_HEADER: usize = 64 * 1024;
+
+/// A model file whose signature was accepted.
+pub struct VerifiedWeights {
+    /// Where it lies on the medium.
+    pub path: String,
+    file: ReadOnlyFileClient,
+    tree: ReadOnlyFileClient,
+    verifier: RefCell<BlockVerifier>,
+    table: CapabilityTableClient,
+    report: Rc<Report>,
+    size: u64,
+}
+
+impl VerifiedWeights {
+    /// Opens `path` with `path.sig` and `path.verity` beside it and judges the signature.
+    ///
+    /// # Errors
+    /// In words: which of the three is missing, malformed or not to be believed.
+    pub async fn open(
+        medium: &DirectoryClient,
+        path: &str,
+        trust: &TrustStore,
+        table: CapabilityTableClient,
+        report: Rc<Report>,
+    ) -> Result<Self, Error> {
+        let file = medium.open(path).await.with_context(|| format!("opening {path}"))?;
+        let size = file.info().await.with_context(|| format!("asking for the size of {path}"))?.bytes;
+        let signature_path = format!("{path}.sig");
+        let text = medium::read_file(medium, &signature_path, MAX_TEXT_BYTES).await?;
+        let signature = FileSignature::parse(&text).with_context(|| signature_path.clone())?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let expected = Expected { purpose: PURPOSE_MODEL_WEIGHTS, name, size };
+        let verified = signature.verify(trust, &expected).with_context(|| signature_path)?;
+        let tree_path = format!("{path}.verity");
+        let tree = medium.open(&tree_path).await.with_context(|| format!("opening {tree_path}"))?;
+        let verifier = BlockVerifier::new(&verified, CACHED_TREE_BLOCKS).with_context(|| path.to_string())?;
+        let found = tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
+        verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
+        Ok(Self { path: path.to_string(), file, tree, verifier: RefCell::new(verifier), table, report, size })
+    }
+
+    /// The file's length in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The fs-verity digest, in hex.
+    pub fn digest(&self) -> String {
+        self.verifier.borrow().digest().to_string()
+    }
+
+    /// Checks one block; brings the tree blocks that it needs.
+    async fn check(&self, block: u64, data: &[u8]) -> Result<(), Error> {
+        // Another check may push out a tree block between asking and checking: each round brings
+        // what is then missing, and no tree is deeper than the rounds.
+        for _ in 0..=self.verifier.borrow().geometry().levels().len() {
+            let needed = self.verifier.borrow().needed(block).map_err(|error| Error::new(error.to_string()))?;
+            let mut brought: Vec<(u64, Vec<u8>)> = Vec::with_capacity(needed.len());
+            for index in needed {
+                let offset = index.saturating_mul(BLOCK_SIZE as u64);
+                brought.push((index, medium::read_range(&self.tree, offset, BLOCK_SIZE).await?));
+            }
+            let borrowed: Vec<(u64, &[u8])> = brought.iter().map(|(index, bytes)| (*index, bytes.as_slice())).collect();
+            match self.verifier.borrow_mut().verify_block(block, data, &borrowed) {
+                Err(VerityError::TreeBlockMissing { .. }) => {}
+                other => return other.map_err(|error| Error::new(error.to_string())),
+            }
+        }
+        Err(Error::new(format!("the tree blocks of block {block} did not stay in the cache")))
+    }
+
+    /// Checks whole blocks from `offset` on.
+    async fn check_all(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let first = offset / BLOCK_SIZE as u64;
+        let count = self.size.div_ceil(BLOCK_SIZE as u64);
+        for (block, bytes) in (first..count).zip(data.chunks(BLOCK_SIZE)) {
+            if let Err(error) = self.check(block, bytes).await {
+                let words = format!("{} block {block} is not what was signed: {error}", self.path);
+                self.report.refused(&self.path, &words).await;
+                return Err(Error::new(words));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and checks the first bytes of the file, whole blocks.
+    async fn prefix(&self, bytes: usize) -> Result<Vec<u8>, Error> {
+        let whole = bytes.next_multiple_of(BLOCK_SIZE);
+        let data = medium::read_range(&self.file, 0, whole).await?;
+        self.check_all(0, &data).await?;
+        Ok(data)
+    }
+
+    /// What the file says of itself, from checked blocks.
+    ///
+    /// # Errors
+    /// A block is not what was signed, or the file is not a well-formed GGUF file.
+    pub async fn info(&self, backend: &str) -> Result<ModelInfo, Error> {
+        let mut wanted = FIRST_HEADER;
+        loop {
+            let data = self.prefix(wanted).await?;
+            match gguf::Header::parse(&data, self.size) {
+                Ok(header) => return Ok(self.describe(&header, backend)),
+                Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {
+                    let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);
+                    wanted = more.max(wanted.saturating_mul(2)).min(MAX_HEADER);
+                }
+                Err(error) => return Err(Error::new(format!("{}: {error}", self.path))),
+            }
+        }
+    }
+
+    fn describe(&self, header: &gguf::Header<'_>, backend: &str) -> ModelInfo {
+        let facts = header.facts();
+        ModelInfo {
+            id: format!("{}-{}", self.digest(), facts.architecture),
+            display_name: facts.name.unwrap_or("unnamed").to_string(),
+            arch: facts.architecture.to_string(),
+            context_tokens: facts.context_length,
+            output_tokens: facts.context_length,
+            backend: backend.to_string(),
+            quantisation: facts.quantisation.to_string(),
+            supports_tools: facts.has_chat_template,
+            bytes: self.size,
+            license: facts.license.unwrap_or("").to_string(),
+        }
+    }
+}
+
+impl PagerServer for VerifiedWeights {
+    async fn page_in(
+        &self,
+        _cx: &CallContext,
+        offset: u64,
+        bytes: u64,
+        window: MemoryObjectClient,
+    ) -> Result<(), CallError> {
+        self.file.read_into(offset, bytes, &window, 0).await?;
+        // Nobody else may write the window once it is judged: the copies that went to the file
+        // system and the driver die here.
+        self.table.revoke(window.as_cap().id()).await?;
+        let length = usize::try_from(bytes).map_err(|_| CallError::invalid_argument("the window is too large"))?;
+        let mapping = Mapping::read_only(&window, 0, length).await?;
+        self.check_all(offset, mapping.bytes()).await?;
+        mapping.unmap().await?;
+        Ok(())
+    }
+}

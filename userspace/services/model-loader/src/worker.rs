@@ -1,0 +1,184 @@
+//! Worker processes: one for each model that is open, restarted within bounds.
+
+use crate::report::Report;
+use crate::weights::VerifiedWeights;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use capos_rt::{Context, Error};
+use capos_schema::cap::{AsCap, Client, Rights};
+use capos_schema::kernel::{
+    CapabilityTableClient, EndpointClient, Limits, MemoryObjectClient, ProcessClient, ResourceAccountClient,
+    TimerClient,
+};
+use capos_schema::models::LanguageModelClient;
+use capos_schema::system::{Grant, ProcessSpawnerClient};
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+
+/// The worker's program on the medium.
+const PROGRAM: &str = "/bin/model-worker";
+/// Restarts within [`WINDOW`] before a worker is given up.
+const MAX_RESTARTS: usize = 5;
+/// The time in which restarts are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// What a worker may use: 64 MiB beside the shared weights.
+const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64 };
+
+/// What it takes to start workers.
+pub struct Forge {
+    /// Starts processes with exact grants.
+    pub spawner: ProcessSpawnerClient,
+    /// Pays for endpoints.
+    pub account: ResourceAccountClient,
+    /// For revoking what led to a worker that is given up.
+    pub table: CapabilityTableClient,
+    /// The clock, for restarts and for scripted delays.
+    pub timer: TimerClient,
+    /// The script of the scripted backend, and its length in bytes.
+    pub script: Option<(MemoryObjectClient, u64)>,
+    /// The most tokens of one call.
+    pub max_tokens: u32,
+    /// Where events go.
+    pub report: Rc<Report>,
+}
+
+/// The worker of one model.
+pub struct Worker {
+    forge: Rc<Forge>,
+    model: String,
+    weights: Rc<VerifiedWeights>,
+    memory: MemoryObjectClient,
+    endpoint: EndpointClient,
+    client: LanguageModelClient,
+    process: RefCell<Option<ProcessClient>>,
+    starts: RefCell<Vec<u64>>,
+    given_up: Cell<bool>,
+}
+
+impl Worker {
+    /// Starts the worker of a model.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub async fn start(
+        forge: &Rc<Forge>,
+        model: &str,
+        weights: &Rc<VerifiedWeights>,
+        memory: &MemoryObjectClient,
+    ) -> Result<Rc<Self>, Error> {
+        let endpoint = forge.account.create_endpoint().await.context("making the worker's endpoint")?;
+        let client = endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await.context("minting the worker's capability")?;
+        let worker = Rc::new(Self {
+            forge: forge.clone(),
+            model: model.to_string(),
+            weights: weights.clone(),
+            memory: memory.clone(),
+            endpoint,
+            client: client.cast(),
+            process: RefCell::new(None),
+            starts: RefCell::new(Vec::new()),
+            given_up: Cell::new(false),
+        });
+        let process = worker.spawn().await?;
+        capos_rt::spawn(supervise(worker.clone(), process)).detach();
+        Ok(worker)
+    }
+
+    /// The model, as it is given to sessions.
+    pub fn client(&self) -> LanguageModelClient {
+        self.client.clone()
+    }
+
+    /// Whether it ended for good.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.get()
+    }
+
+    /// Ends the process; `supervise` does not start it again.
+    pub async fn stop(&self) {
+        self.given_up.set(true);
+        let process = self.process.borrow().clone();
+        if let Some(process) = process
+            && let Err(error) = process.kill("its model was unloaded").await
+        {
+            capos_rt::log::warn!("a worker of {} could not be ended: {error}", self.model);
+        }
+    }
+
+    async fn spawn(&self) -> Result<ProcessClient, Error> {
+        let read_only = Rights::READ.union(Rights::CALL);
+        let mut grants = vec![
+            grant("serve", &self.endpoint.clone()),
+            grant("weights", &self.memory.attenuated(read_only)),
+            grant("timer", &self.forge.timer),
+        ];
+        let script_bytes = match &self.forge.script {
+            Some((memory, bytes)) => {
+                grants.push(grant("script", &memory.attenuated(read_only)));
+                *bytes
+            }
+            None => 0,
+        };
+        let arguments = [
+            self.model.clone(),
+            self.weights.size().to_string(),
+            script_bytes.to_string(),
+            self.forge.max_tokens.to_string(),
+        ];
+        let process = self
+            .forge
+            .spawner
+            .spawn("model-worker", PROGRAM, &arguments, &grants, &LIMITS)
+            .await
+            .context("starting the worker")?;
+        *self.process.borrow_mut() = Some(process.clone());
+        self.forge.report.worker("worker.start", &self.model, "started").await;
+        Ok(process)
+    }
+
+    /// Whether another start is within bounds; counts it.
+    async fn may_restart(&self) -> bool {
+        let now = self.forge.timer.now().await.unwrap_or(u64::MAX);
+        let window = u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX);
+        let mut starts = self.starts.borrow_mut();
+        starts.retain(|start| now.saturating_sub(*start) < window);
+        starts.push(now);
+        starts.len() <= MAX_RESTARTS
+    }
+}
+
+fn grant<C: Client>(name: &str, client: &C) -> Grant {
+    Grant { name: name.to_string(), capability: Client::from_cap(client.as_cap().clone()), interface: C::INTERFACE_ID }
+}
+
+/// Waits for the worker's end and starts it again, within bounds. The verified memory stays, so a
+/// new worker verifies nothing anew.
+async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
+    let mut process = first;
+    loop {
+        let how = match process.wait().await {
+            Ok(exit) => exit.report,
+            Err(error) => format!("its end is unknown: {error}"),
+        };
+        *worker.process.borrow_mut() = None;
+        worker.forge.report.worker("worker.end", &worker.model, &how).await;
+        if !worker.is_given_up() && worker.may_restart().await {
+            match worker.spawn().await {
+                Ok(next) => {
+                    process = next;
+                    continue;
+                }
+                Err(error) => worker.forge.report.worker("worker.failed", &worker.model, error.words()).await,
+            }
+        }
+        worker.given_up.set(true);
+        // Whoever still holds the model is told at its next call, and does not wait for ever.
+        if let Err(error) = worker.forge.table.revoke(worker.endpoint.as_cap().id()).await {
+            capos_rt::log::error!("the capabilities to a dead worker could not be revoked: {error}");
+        }
+        return;
+    }
+}

@@ -1,1 +1,0 @@
-//! Language-model worker

@@ -1,0 +1,127 @@
+//! The language-model worker.
+//!
+//! It holds its weights, memory, its endpoint and, for this backend, a script and a clock: nothing
+//! else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes
+//! and the most tokens of one call.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod misbehave;
+mod scripted;
+mod stream;
+mod weights;
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use capos_rt::memory::Mapping;
+use capos_rt::{Context, Env, Error};
+use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::kernel::MemoryObjectClient;
+use capos_schema::models::{
+    ChatMessage, FinishReason, InferenceRequest, InferenceResponse, LanguageModelServer, LanguageModelService,
+    ModelInfo, Role, TokenStreamClient, ToolCall,
+};
+use capos_script::{Collected, Event, Player, Script};
+use core::cell::RefCell;
+use core::time::Duration;
+use stream::Stream;
+use weights::Weights;
+
+/// What the contract calls this backend.
+const BACKEND: &str = "local-scripted";
+
+struct Worker {
+    info: ModelInfo,
+    weights: Weights,
+    player: RefCell<Player>,
+    exporter: Rc<dyn Export>,
+    max_tokens: u32,
+}
+
+impl Worker {
+    /// The budget of one call, enforced here: what is asked beyond it is cut to it.
+    fn within_budget(&self, mut request: InferenceRequest) -> InferenceRequest {
+        if request.max_tokens == 0 || request.max_tokens > self.max_tokens {
+            request.max_tokens = self.max_tokens;
+        }
+        request
+    }
+}
+
+impl LanguageModelServer for Worker {
+    async fn info(&self, _cx: &CallContext) -> Result<ModelInfo, CallError> {
+        Ok(self.info.clone())
+    }
+
+    async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
+        let request = self.within_budget(req);
+        let response = scripted::respond(&mut self.player.borrow_mut(), &request);
+        let mut collected = Collected::default();
+        for event in response {
+            match event {
+                Event::Delay(milliseconds) => capos_rt::sleep(Duration::from_millis(u64::from(milliseconds))).await,
+                Event::Hang => core::future::pending().await,
+                Event::Exit(code) => misbehave::exit(code),
+                Event::Crash(crash) => misbehave::crash(crash),
+                Event::Error { kind, message } => return Err(stream::exception(kind, message)),
+                other => collected.add(other),
+            }
+        }
+        let (finish_reason, usage) = match collected.end {
+            Some(Event::Finish { reason, usage }) => (scripted::reason(reason), scripted::usage(usage)),
+            _ => (None, capos_schema::models::TokenUsage::default()),
+        };
+        let tool_calls: Vec<ToolCall> = collected
+            .calls
+            .into_iter()
+            .map(|call| ToolCall { id: call.id, name: call.name, arguments: call.arguments, handle: call.handle })
+            .collect();
+        Ok(InferenceResponse {
+            message: ChatMessage {
+                role: Role::Assistant,
+                content: String::from_utf8_lossy(&collected.text).into_owned(),
+                tool_calls,
+                ..ChatMessage::default()
+            },
+            usage,
+            finish_reason: finish_reason.unwrap_or(FinishReason::Error),
+        })
+    }
+
+    async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
+        let request = self.within_budget(req);
+        let response = scripted::respond(&mut self.player.borrow_mut(), &request);
+        let cap = self.exporter.export(Stream::new(response))?;
+        Ok(capos_schema::cap::Client::from_cap(cap))
+    }
+}
+
+fn number(env: &Env, index: usize, what: &str) -> Result<u64, Error> {
+    env.arguments()
+        .get(index)
+        .and_then(|text| text.parse().ok())
+        .with_context(|| alloc::format!("argument {index} must be {what}"))
+}
+
+async fn main(env: Env) -> Result<(), Error> {
+    let id = env.arguments().first().cloned().context("argument 0 must be the model's id")?;
+    let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?).await?;
+    let length = usize::try_from(number(&env, 2, "the script's length in bytes")?).context("the script is too long")?;
+    let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
+    let script = if length == 0 {
+        Vec::new()
+    } else {
+        let memory = env.cap::<MemoryObjectClient>("script")?;
+        let mapping = Mapping::read_only(&memory, 0, length).await.context("mapping the script")?;
+        mapping.bytes().get(..length).unwrap_or(&[]).to_vec()
+    };
+    let script = Script::parse(&script).context("the script cannot be played")?;
+    let info = weights.info(&id, BACKEND)?;
+    let server = env.server();
+    let worker = Worker { info, weights, player: RefCell::new(Player::new(script)), exporter: server.clone(), max_tokens };
+    server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
+    server.run().await
+}
+capos_rt::program!(main);

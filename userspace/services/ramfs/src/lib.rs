@@ -1,1 +1,0 @@
-//! Scratch file system in memory

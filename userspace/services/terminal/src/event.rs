@@ -1,0 +1,42 @@
+//! Wakes tasks of this process.
+
+use core::cell::{Cell, RefCell};
+use core::task::{Poll, Waker};
+
+extern crate alloc;
+use alloc::vec::Vec;
+
+/// Counts happenings; tasks wait until one has happened since a count that they know.
+#[derive(Default)]
+pub struct Happenings {
+    count: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Happenings {
+    /// How many there have been.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// One more.
+    pub fn happen(&self) {
+        self.count.set(self.count.get().wrapping_add(1));
+        let waiting = core::mem::take(&mut *self.waiting.borrow_mut());
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+
+    /// Waits until there have been more than `known`.
+    pub async fn after(&self, known: u64) {
+        core::future::poll_fn(|context| {
+            if self.count.get() != known {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}

@@ -1,1 +1,0 @@
-//! Serial terminal service

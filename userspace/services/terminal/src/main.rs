@@ -1,0 +1,41 @@
+//! The terminal: a serial port, line editing, and the one sanitiser of all output.
+//!
+//! Provides: `Terminal` (0). No other process holds the port, so no program can smuggle a control
+//! sequence to the person's screen.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod event;
+mod screen;
+mod session;
+mod uart;
+
+use alloc::rc::Rc;
+use capos_rt::{Env, Error, ServeOptions};
+use capos_schema::kernel::{InterruptClient, IoPortsClient, ResourceAccountClient};
+use capos_schema::terminal::TerminalService;
+use screen::Screen;
+use session::TerminalObject;
+use uart::Uart;
+
+/// Model text and tool results come in pieces; a whole screen fits into one.
+const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 128 << 10, concurrent: 32 };
+
+async fn main(env: Env) -> Result<(), Error> {
+    let account = env.cap::<ResourceAccountClient>("account")?;
+    let notification = account.create_notification().await?;
+    let uart = Uart::start(env.cap::<IoPortsClient>("ports")?, env.cap::<InterruptClient>("irq")?, notification).await?;
+    let screen = Screen::new(uart);
+    env.serve(0, Rc::new(TerminalService(Rc::new(TerminalObject { screen: screen.clone(), exporter: env.server().clone() }))));
+    let ended = capos_rt::select(
+        capos_rt::select(screen.listen(), screen.show()),
+        env.run_with(OPTIONS),
+    )
+    .await;
+    match ended {
+        capos_rt::Either::Left(capos_rt::Either::Left(result) | capos_rt::Either::Right(result))
+        | capos_rt::Either::Right(result) => result,
+    }
+}
+capos_rt::program!(main);

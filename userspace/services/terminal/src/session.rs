@@ -1,0 +1,142 @@
+//! Sessions of the terminal, served.
+
+use crate::screen::{Answer, Screen};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::terminal::{
+    LineEnd, Span, Style, TerminalServer, TerminalSessionAskResults, TerminalSessionClient,
+    TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer, TerminalSessionSizeResults,
+};
+use capos_terminal::{Echo, Read, Sanitiser, sanitise};
+use core::cell::RefCell;
+
+/// The terminal.
+pub struct TerminalObject {
+    /// The one screen.
+    pub screen: Rc<Screen>,
+    /// Makes sessions.
+    pub exporter: Rc<dyn Export>,
+}
+
+impl TerminalServer for TerminalObject {
+    async fn open(&self, _cx: &CallContext, label: String) -> Result<TerminalSessionClient, CallError> {
+        capos_rt::log::info!("session `{}` opened", sanitise(label.as_bytes()).as_str());
+        let session = Session { screen: self.screen.clone(), sanitiser: RefCell::default(), style: RefCell::default() };
+        TerminalSessionClient::serve(&self.exporter, Rc::new(session))
+    }
+}
+
+/// One session. What it writes goes through one sanitiser, so that a sequence cut into pieces is seen whole.
+struct Session {
+    screen: Rc<Screen>,
+    sanitiser: RefCell<Sanitiser>,
+    style: RefCell<capos_terminal::Style>,
+}
+
+fn style(style: Style) -> capos_terminal::Style {
+    match style {
+        Style::Plain => capos_terminal::Style::Plain,
+        Style::Bold => capos_terminal::Style::Bold,
+        Style::Dim => capos_terminal::Style::Dim,
+        Style::Heading => capos_terminal::Style::Heading,
+        Style::Warning => capos_terminal::Style::Warning,
+        Style::Error => capos_terminal::Style::Error,
+        Style::Tool => capos_terminal::Style::Tool,
+        Style::Prompt => capos_terminal::Style::Prompt,
+        Style::Model => capos_terminal::Style::Model,
+        Style::Question => capos_terminal::Style::Question,
+        Style::Success => capos_terminal::Style::Success,
+    }
+}
+
+fn joined(spans: &[Span]) -> String {
+    spans.iter().map(|span| span.text.as_str()).collect()
+}
+
+impl Session {
+    async fn show(&self, spans: &[Span]) {
+        for span in spans {
+            let style = style(span.style);
+            if *self.style.borrow() != style {
+                // A piece of a character or sequence does not go on in another style.
+                let rest = self.sanitiser.borrow_mut().finish();
+                let before = self.style.replace(style);
+                self.screen.write(before, &rest).await;
+            }
+            let clean = self.sanitiser.borrow_mut().push(span.text.as_bytes());
+            self.screen.write(style, &clean).await;
+        }
+    }
+
+    async fn settle(&self) {
+        let rest = self.sanitiser.borrow_mut().finish();
+        let style = *self.style.borrow();
+        self.screen.write(style, &rest).await;
+    }
+
+    async fn read(&self, read: Read) -> (String, LineEnd) {
+        self.settle().await;
+        match self.screen.read(read).await {
+            Answer::Line(line) => (line, LineEnd::Entered),
+            Answer::Interrupted => (String::new(), LineEnd::Interrupted),
+            Answer::End => (String::new(), LineEnd::EndOfInput),
+            Answer::Superseded => (String::new(), LineEnd::Cancelled),
+        }
+    }
+}
+
+impl TerminalSessionServer for Session {
+    async fn write(&self, _cx: &CallContext, spans: Vec<Span>) -> Result<(), CallError> {
+        self.show(&spans).await;
+        Ok(())
+    }
+
+    async fn read_line(
+        &self,
+        _cx: &CallContext,
+        prompt: Vec<Span>,
+        history: bool,
+    ) -> Result<TerminalSessionReadLineResults, CallError> {
+        let read = Read { keep: history, ..Read::line(&joined(&prompt)) };
+        let (line, end) = self.read(read).await;
+        Ok(TerminalSessionReadLineResults { line, end })
+    }
+
+    async fn read_secret(
+        &self,
+        _cx: &CallContext,
+        prompt: Vec<Span>,
+    ) -> Result<TerminalSessionReadSecretResults, CallError> {
+        let read = Read { echo: Echo::Off, ..Read::secret(&joined(&prompt)) };
+        let (line, end) = self.read(read).await;
+        Ok(TerminalSessionReadSecretResults { line, end })
+    }
+
+    async fn ask(
+        &self,
+        _cx: &CallContext,
+        question: Vec<Span>,
+        details: Vec<Span>,
+    ) -> Result<TerminalSessionAskResults, CallError> {
+        self.show(&details).await;
+        let (line, end) = self.read(Read::question(&joined(&question))).await;
+        Ok(TerminalSessionAskResults { line, end })
+    }
+
+    async fn wait_interrupt(&self, _cx: &CallContext) -> Result<u64, CallError> {
+        Ok(self.screen.interrupt().await)
+    }
+
+    async fn size(&self, _cx: &CallContext) -> Result<TerminalSessionSizeResults, CallError> {
+        let (columns, rows) = self.screen.size();
+        Ok(TerminalSessionSizeResults { columns, rows })
+    }
+
+    async fn clear(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.settle().await;
+        self.screen.clear();
+        Ok(())
+    }
+}

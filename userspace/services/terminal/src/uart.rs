@@ -1,0 +1,121 @@
+//! A 16550 serial port, interrupt driven both ways.
+
+use alloc::vec::Vec;
+use capos_rt::{Context, Error};
+use capos_schema::kernel::{InterruptClient, IoPortsClient, NotificationClient};
+
+/// Registers, as offsets from the first port.
+const DATA: u16 = 0;
+const INTERRUPT_ENABLE: u16 = 1;
+const FIFO_CONTROL: u16 = 2;
+const LINE_CONTROL: u16 = 3;
+const MODEM_CONTROL: u16 = 4;
+const LINE_STATUS: u16 = 5;
+
+/// Line status: a byte has come.
+const RECEIVED: u8 = 0x01;
+/// Line status: the transmit FIFO is empty.
+const TRANSMIT_EMPTY: u32 = 0x20;
+/// Interrupt enable: a byte has come.
+const ENABLE_RECEIVED: u32 = 0x01;
+/// Interrupt enable: the transmit FIFO is empty.
+const ENABLE_TRANSMIT: u32 = 0x02;
+/// Bytes that the transmit FIFO takes.
+pub const FIFO: usize = 16;
+/// Bytes taken in one go.
+const MOST: u16 = 256;
+
+/// The port.
+pub struct Uart {
+    ports: IoPortsClient,
+    interrupt: InterruptClient,
+    notification: NotificationClient,
+    first: u16,
+}
+
+impl Uart {
+    /// Sets the port up: 115,200 baud, 8N1, FIFOs, interrupts.
+    ///
+    /// # Errors
+    /// The capabilities do not cover a serial port.
+    pub async fn start(
+        ports: IoPortsClient,
+        interrupt: InterruptClient,
+        notification: NotificationClient,
+    ) -> Result<Self, Error> {
+        let range = ports.info().await?;
+        if range.count < 8 {
+            return Err(Error::new("the grant `ports` must hold the 8 ports of a serial port"));
+        }
+        let uart = Self { ports, interrupt, notification, first: range.first };
+        uart.set(INTERRUPT_ENABLE, 0).await?;
+        // Divisor 1: 115,200 baud.
+        uart.set(LINE_CONTROL, 0x80).await?;
+        uart.set(DATA, 1).await?;
+        uart.set(INTERRUPT_ENABLE, 0).await?;
+        uart.set(LINE_CONTROL, 0x03).await?;
+        uart.set(FIFO_CONTROL, 0xc7).await?;
+        // Ready, request, and the line that lets interrupts out.
+        uart.set(MODEM_CONTROL, 0x0b).await?;
+        uart.interrupt.bind(&uart.notification, 1).await.context("binding the serial port's interrupt")?;
+        uart.set(INTERRUPT_ENABLE, ENABLE_RECEIVED).await?;
+        Ok(uart)
+    }
+
+    fn port(&self, register: u16) -> u16 {
+        self.first.saturating_add(register)
+    }
+
+    async fn set(&self, register: u16, value: u32) -> Result<(), Error> {
+        Ok(self.ports.write(self.port(register), 1, value).await?)
+    }
+
+    /// Waits for the next interrupt.
+    ///
+    /// # Errors
+    /// The interrupt is gone.
+    pub async fn interrupted(&self) -> Result<(), Error> {
+        capos_rt::wait(&self.notification).await?;
+        Ok(())
+    }
+
+    /// Lets the next interrupt come.
+    ///
+    /// # Errors
+    /// The interrupt is gone.
+    pub async fn acknowledge(&self) -> Result<(), Error> {
+        Ok(self.interrupt.acknowledge().await?)
+    }
+
+    /// The bytes that have come, empty where there are none.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn receive(&self) -> Result<Vec<u8>, Error> {
+        Ok(self.ports.drain(self.port(LINE_STATUS), RECEIVED, self.port(DATA), MOST).await?)
+    }
+
+    /// Whether the transmit FIFO is empty.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn may_send(&self) -> Result<bool, Error> {
+        Ok(self.ports.read(self.port(LINE_STATUS), 1).await? & TRANSMIT_EMPTY != 0)
+    }
+
+    /// Hands over at most [`FIFO`] bytes; the FIFO must be empty.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.ports.write_bytes(self.port(DATA), bytes).await?)
+    }
+
+    /// Asks for an interrupt when the FIFO is empty, or no more.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn ask_for_room(&self, ask: bool) -> Result<(), Error> {
+        self.set(INTERRUPT_ENABLE, if ask { ENABLE_RECEIVED | ENABLE_TRANSMIT } else { ENABLE_RECEIVED }).await
+    }
+}

@@ -37,8 +37,8 @@ impl Event {
     }
 }
 
-/// A piece of a tool call. Pieces with the same `index` belong together; `arguments` fragments are joined in order,
-/// and the first piece that gives an id, a name or a handle sets it.
+/// A piece of a tool call. Pieces with the same `index` belong together; each field is the fields of the pieces joined
+/// in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallDelta {
     pub index: u32,
@@ -56,16 +56,18 @@ pub enum Finish {
     ToolCalls,
     Length,
     Cancelled,
+    ContentFilter,
     Error,
     Other(u16),
 }
 
 impl Finish {
-    pub(crate) const NAMES: [(&'static str, Self); 5] = [
+    pub(crate) const NAMES: [(&'static str, Self); 6] = [
         ("stop", Self::Stop),
         ("toolCalls", Self::ToolCalls),
         ("length", Self::Length),
         ("cancelled", Self::Cancelled),
+        ("contentFilter", Self::ContentFilter),
         ("error", Self::Error),
     ];
 }

@@ -348,15 +348,11 @@ impl Collected {
                 call
             }
         };
-        for (field, given) in [
-            (&mut call.id, delta.id),
-            (&mut call.name, delta.name),
-            (&mut call.handle, delta.handle),
-        ] {
-            if let Some(given) = given.filter(|_| field.is_empty()) {
-                *field = given;
-            }
-        }
+        call.id.push_str(delta.id.as_deref().unwrap_or_default());
+        call.name
+            .push_str(delta.name.as_deref().unwrap_or_default());
+        call.handle
+            .push_str(delta.handle.as_deref().unwrap_or_default());
         call.arguments.push_str(&delta.arguments);
     }
 }

@@ -170,6 +170,19 @@ fn malformed_pieces_come_out_as_written() {
 }
 
 #[test]
+fn the_pieces_of_a_call_are_joined_by_index() {
+    let script = r#"{"events":[{"callDelta":{"index":1,"id":"b","name":"re","handle":null,"arguments":"{"}},{"callDelta":{"index":0,"id":"a","name":"x"}},{"callDelta":{"index":1,"name":"adFile","handle":"$of:readFile","arguments":"}"}}]}"#;
+    let calls = player(script).respond(&request(&[])).collect_all().calls;
+    assert_eq!(calls.len(), 2);
+    assert_eq!(
+        (calls[0].name.as_str(), calls[0].arguments.as_str()),
+        ("readFile", "{}")
+    );
+    assert_eq!(calls[0].handle, "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa");
+    assert_eq!((calls[1].id.as_str(), calls[1].name.as_str()), ("a", "x"));
+}
+
+#[test]
 fn every_way_to_die_is_the_last_event() {
     for (event, last) in [
         (
@@ -598,7 +611,7 @@ fn errors_name_the_line_and_what_to_do() {
         ),
         (
             "{\"finish\":\"done\"}",
-            "\"finish\" is one of stop, toolCalls, length, cancelled, error, not \"done\"",
+            "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, not \"done\"",
         ),
         (
             "{\"text\":\"a\"}\n{\"script\":{}}",

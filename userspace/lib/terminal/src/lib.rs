@@ -1,1 +1,28 @@
-//! Line editor, output sanitiser, UTF-8
+//! The terminal without the wires: line editing, styles, and the one sanitiser of output.
+//!
+//! Bytes that come from the keyboard go in, events and bytes for the screen come out; nothing here does I/O.
+//! [`Console`] joins the parts and is what the terminal service drives. Text from anywhere else reaches the screen only
+//! as [`Clean`], which only the [`Sanitiser`] makes; only the [`Painter`] and the editor emit control sequences.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod buffer;
+mod console;
+mod editor;
+mod escape;
+mod history;
+mod keys;
+mod layout;
+mod sanitise;
+mod style;
+mod utf8;
+
+pub use console::{Console, Echo, Event, Read, Settings};
+pub use escape::{escape_bytes_for_prompt, escape_for_prompt, quote, quote_ascii};
+pub use history::History;
+pub use keys::{Key, KeyDecoder};
+pub use sanitise::{Clean, Sanitiser, sanitise};
+pub use style::{Painter, Style};

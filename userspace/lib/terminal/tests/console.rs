@@ -1,0 +1,454 @@
+//! The console against a small model of a terminal: what a person sees and where the cursor is.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may fail the test"
+)]
+
+use capos_terminal::{Console, Echo, Event, Read, Settings, Style, sanitise};
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthChar;
+
+/// A screen that obeys what the console emits, wraps as xterm does, and knows nothing else.
+struct Screen {
+    columns: usize,
+    rows: Vec<Vec<String>>,
+    row: usize,
+    column: usize,
+}
+
+impl Screen {
+    fn new(columns: usize) -> Self {
+        Self {
+            columns,
+            rows: vec![vec![]],
+            row: 0,
+            column: 0,
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        let text = std::str::from_utf8(bytes).expect("output is UTF-8");
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            match character {
+                '\r' => self.column = 0,
+                '\n' => {
+                    self.row += 1;
+                    self.grow();
+                }
+                '\u{7}' => {}
+                '\u{1b}' => {
+                    assert_eq!(characters.next(), Some('['));
+                    let mut parameters = String::new();
+                    let last = loop {
+                        match characters.next().expect("sequence is whole") {
+                            last @ '@'..='~' => break last,
+                            parameter => parameters.push(parameter),
+                        }
+                    };
+                    self.sequence(&parameters, last);
+                }
+                _ => self.put(character),
+            }
+        }
+    }
+
+    fn sequence(&mut self, parameters: &str, last: char) {
+        let number = parameters.parse::<usize>().unwrap_or(1);
+        match last {
+            'A' => self.row = self.row.saturating_sub(number),
+            'B' => self.row = (self.row + number).min(self.rows.len() - 1),
+            'C' => self.column = (self.column + number).min(self.columns - 1),
+            'H' => (self.row, self.column) = (0, 0),
+            'J' if parameters == "2" => self.rows = vec![vec![]],
+            'J' => {
+                self.rows.truncate(self.row + 1);
+                self.rows[self.row].truncate(self.column);
+            }
+            'm' | 'h' | 'l' => {}
+            other => panic!("sequence {parameters:?} {other:?}"),
+        }
+    }
+
+    fn put(&mut self, character: char) {
+        let width = character.width().unwrap_or(0);
+        if width == 0 {
+            let column = self.column.saturating_sub(1);
+            self.rows[self.row][column].push(character);
+            return;
+        }
+        assert!(
+            self.column + width <= self.columns,
+            "the console wraps by itself"
+        );
+        let line = &mut self.rows[self.row];
+        while line.len() < self.column + width {
+            line.push(" ".into());
+        }
+        line[self.column] = character.to_string();
+        if width == 2 {
+            line[self.column + 1] = String::new();
+        }
+        self.column += width;
+    }
+
+    fn grow(&mut self) {
+        while self.rows.len() <= self.row {
+            self.rows.push(vec![]);
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.rows
+            .iter()
+            .map(|row| row.concat().trim_end().to_string())
+            .collect()
+    }
+}
+
+struct Session {
+    console: Console,
+    screen: Screen,
+}
+
+impl Session {
+    fn new(columns: u16) -> Self {
+        let settings = Settings {
+            columns,
+            rows: 24,
+            colour: true,
+        };
+        Self {
+            console: Console::new(settings),
+            screen: Screen::new(columns.into()),
+        }
+    }
+
+    fn type_(&mut self, bytes: &[u8]) -> Option<Event> {
+        self.console.input(bytes);
+        self.look();
+        self.console.next_event()
+    }
+
+    fn read(&mut self, read: Read) -> Option<Event> {
+        self.console.read(read);
+        self.look();
+        self.console.next_event()
+    }
+
+    fn look(&mut self) {
+        let output = self.console.take_output();
+        self.screen.feed(&output);
+    }
+
+    fn line(&mut self, bytes: &[u8]) -> String {
+        self.read(Read::line("> "));
+        match self.type_(bytes) {
+            Some(Event::Line(line)) => line,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn editing_keys_do_what_they_do_everywhere() {
+    for (typed, line) in [
+        (&b"abc\r"[..], "abc"),
+        (b"abc\x1b[D\x1b[DX\r", "aXbc"),
+        (b"abc\x01X\x05Y\r", "XabcY"),
+        (b"abc\x1b[HX\x1b[FY\r", "XabcY"),
+        (b"abc\x7f\x7fX\r", "aX"),
+        (b"abc\x01\x1b[3~\x04X\r", "Xc"),
+        (b"one two three\x17X\r", "one two X"),
+        (b"one two\x15X\r", "X"),
+        (b"one two\x01\x1bf\x0bX\r", "oneX"),
+        (b"one two\x17\x19\x19\r", "one twotwo"),
+        (b"one two\x1bb\x1b\x7fX\r", "Xtwo"),
+        (b"one two\x1b[1;5D\x1bdX\r", "one X"),
+        (b"a\xc3\xbc\xe6\x97\xa5\x7f\x7fX\r", "aX"),
+        (b"ae\xcc\x81\x7fX\r", "aX"),
+        (b"ae\xcc\x81b\x1b[D\x1b[DX\r", "aXe\u{301}b"),
+        (b"\x7f\x1b[D\x1b[C\x1b[3~\x17\x15\x0b\x1b[A\x1b[B\x19\r", ""),
+        (b"\x1b[200~two\r\nlines\x1b[201~\r", "two\nlines"),
+        (b"a\x0cb\r", "ab"),
+    ] {
+        assert_eq!(Session::new(80).line(typed), line, "{typed:?}");
+    }
+}
+
+#[test]
+fn characters_are_joined_across_reads() {
+    let mut session = Session::new(80);
+    session.read(Read::line("> "));
+    for byte in "日ü\u{1f600}\x1b[DX".bytes() {
+        assert_eq!(session.type_(&[byte]), None);
+    }
+    assert_eq!(session.screen.lines(), ["> 日üX\u{1f600}"]);
+    assert_eq!(
+        session.type_(b"\n"),
+        Some(Event::Line("日üX\u{1f600}".into()))
+    );
+}
+
+#[test]
+fn history_goes_back_and_comes_forward_to_the_draft() {
+    let mut session = Session::new(80);
+    for line in [&b"one\r"[..], b"two\r", b"two\r", b"\r"] {
+        session.line(line);
+    }
+    assert_eq!(
+        session.console.history().iter().collect::<Vec<_>>(),
+        ["one", "two"]
+    );
+    assert_eq!(session.line(b"\x1b[A\r"), "two");
+    assert_eq!(session.line(b"\x1b[A\x1b[A\x1b[A!\r"), "one!");
+    assert_eq!(
+        session.line(b"draft\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B+\r"),
+        "draft+"
+    );
+}
+
+#[test]
+fn a_secret_is_not_shown_and_not_kept() {
+    let mut session = Session::new(80);
+    session.console.history_mut().add("old");
+    session.read(Read::secret("Passphrase: "));
+    assert_eq!(session.type_(b"hun\x7fter\x1b[A2"), None);
+    assert_eq!(session.screen.lines(), ["Passphrase:"]);
+    assert_eq!(session.screen.column, "Passphrase: ".len());
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("huter2".into())));
+    assert_eq!(session.screen.lines(), ["Passphrase:", ""]);
+    assert_eq!(session.console.history().iter().count(), 1);
+}
+
+#[test]
+fn a_question_does_not_take_what_was_typed_before_it() {
+    let mut session = Session::new(80);
+    assert_eq!(session.type_(b"y\r"), None);
+    assert_eq!(session.read(Read::question("Allow? [y/N] ")), None);
+    assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
+    assert_eq!(session.console.history().iter().count(), 0);
+    assert_eq!(session.type_(b"next\rafter\r"), None);
+    assert_eq!(
+        session.read(Read::line("> ")),
+        Some(Event::Line("next".into()))
+    );
+    assert_eq!(
+        session.read(Read::line("> ")),
+        Some(Event::Line("after".into()))
+    );
+}
+
+#[test]
+fn what_stands_above_the_prompt_is_shown_once() {
+    let mut session = Session::new(20);
+    let prompt = [
+        (Style::Tool, "deleteFile\npath: \"a\"\nAll"),
+        (Style::Question, "ow? "),
+    ];
+    let prompt = prompt
+        .map(|(style, text)| (style, sanitise(text.as_bytes())))
+        .to_vec();
+    session.read(Read {
+        prompt,
+        ..Read::question("")
+    });
+    session.type_(b"n\x1b[DX");
+    assert_eq!(
+        session.screen.lines(),
+        ["deleteFile", "path: \"a\"", "Allow? Xn"]
+    );
+}
+
+#[test]
+fn interrupt_and_end() {
+    let mut session = Session::new(80);
+    assert_eq!(
+        session.type_(b"ahead\x03"),
+        Some(Event::Interrupt),
+        "while nothing is read"
+    );
+    assert_eq!(
+        session.read(Read::line("> ")),
+        None,
+        "the type-ahead is gone"
+    );
+    assert_eq!(session.type_(b"half\x1b[D\x03"), Some(Event::Interrupt));
+    assert_eq!(session.screen.lines(), ["> hal^C", ""]);
+    assert!(!session.console.is_reading());
+    session.read(Read::line("> "));
+    assert_eq!(
+        session.type_(b"x\x04\x7f\x04"),
+        Some(Event::End),
+        "only an empty line ends"
+    );
+}
+
+#[test]
+fn a_line_longer_than_the_screen_wraps_and_can_be_edited() {
+    let mut session = Session::new(10);
+    session.read(Read::line("> "));
+    session.type_(b"abcdefghijklmnopqrstuvwxyz");
+    assert_eq!(
+        session.screen.lines(),
+        ["> abcdefgh", "ijklmnopqr", "stuvwxyz"]
+    );
+    assert_eq!((session.screen.row, session.screen.column), (2, 8));
+    session.type_(b"\x01X");
+    assert_eq!(
+        session.screen.lines(),
+        ["> Xabcdefg", "hijklmnopq", "rstuvwxyz"]
+    );
+    assert_eq!((session.screen.row, session.screen.column), (0, 3));
+    assert_eq!(
+        session.type_(b"\r"),
+        Some(Event::Line("Xabcdefghijklmnopqrstuvwxyz".into()))
+    );
+    assert_eq!((session.screen.row, session.screen.column), (3, 0));
+}
+
+#[test]
+fn a_wide_character_does_not_straddle_the_edge() {
+    let mut session = Session::new(8);
+    session.read(Read::line("> "));
+    session.type_("abcde日本x".as_bytes());
+    assert_eq!(session.screen.lines(), ["> abcde", "日本x"]);
+    session.type_(b"\x1b[D\x1b[D\x1b[D");
+    assert_eq!((session.screen.row, session.screen.column), (1, 0));
+    session.type_(b"\x1b[D");
+    assert_eq!((session.screen.row, session.screen.column), (0, 6));
+}
+
+#[test]
+fn what_is_typed_cannot_play_tricks_either() {
+    let mut session = Session::new(80);
+    session.read(Read::line("> "));
+    session.type_("a\u{202e}b\u{200b}".as_bytes());
+    session.type_(b"\x1b[200~\nc\x07\x1b[2Jd\x1b[201~");
+    assert_eq!(session.screen.lines(), ["> a\\u{202e}b\\u{200b}\u{21b5}cd"]);
+    assert_eq!(
+        session.type_(b"\r"),
+        Some(Event::Line("a\u{202e}b\u{200b}\ncd".into()))
+    );
+}
+
+#[test]
+fn output_appears_above_the_line_being_read() {
+    let mut session = Session::new(10);
+    session
+        .console
+        .write(Style::Model, &sanitise(b"no newline"));
+    session.read(Read::line("> "));
+    session.type_(b"abcdefghijk\x1b[D");
+    session.console.write(Style::Plain, &sanitise(b"done"));
+    session.console.write_line(Style::Warning, &sanitise(b"x"));
+    session.look();
+    assert_eq!(
+        session.screen.lines(),
+        ["no newline", "done", "warning: x", "> abcdefgh", "ijk"]
+    );
+    assert_eq!((session.screen.row, session.screen.column), (4, 2));
+    session.console.cancel_read();
+    session.look();
+    assert_eq!(
+        session.screen.lines(),
+        ["no newline", "done", "warning: x", ""]
+    );
+}
+
+#[test]
+fn the_size_is_asked_for_and_only_then_believed() {
+    let mut session = Session::new(80);
+    assert_eq!(session.type_(b"\x1b[10;20R"), None);
+    session.console.ask_size();
+    assert_eq!(
+        session.console.take_output(),
+        b"\x1b7\x1b[999;999H\x1b[6n\x1b8"
+    );
+    assert_eq!(
+        session.type_(b"\x1b[30;100R"),
+        Some(Event::Size {
+            columns: 100,
+            rows: 30
+        })
+    );
+    assert_eq!(session.type_(b"\x1b[30;100R"), None);
+    session.screen.columns = 100;
+    session.read(Read::line("> "));
+    session.type_(&[b'x'; 98]);
+    assert_eq!(session.screen.lines().len(), 1);
+}
+
+#[test]
+fn without_colour_no_style_is_emitted() {
+    let mut console = Console::new(Settings {
+        colour: false,
+        ..Settings::default()
+    });
+    console.write_line(Style::Error, &sanitise(b"bad"));
+    console.read(Read {
+        echo: Echo::Off,
+        ..Read::line("> ")
+    });
+    let output = String::from_utf8_lossy(&console.take_output()).into_owned();
+    assert!(output.starts_with("error: bad\r\n"), "{output:?}");
+    assert!(!output.contains('m'), "{output:?}");
+}
+
+#[test]
+fn memory_stays_bounded() {
+    let mut session = Session::new(80);
+    session.type_(&[b'x'; 10_000]);
+    session.console.read(Read {
+        echo: Echo::Off,
+        ..Read::line("> ")
+    });
+    session.console.input(&vec![b'y'; 100_000]);
+    session.console.input(b"\r");
+    let Some(Event::Line(line)) = session.console.next_event() else {
+        panic!("no line")
+    };
+    assert_eq!(line.len(), 64 * 1024);
+    assert_eq!(line.bytes().filter(|&byte| byte == b'x').count(), 4096);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Whatever is typed, the screen shows what a fresh drawing of the same line would show.
+    #[test]
+    fn the_screen_is_always_right(keys in prop::collection::vec(prop::sample::select(&[
+        "a", "b ", "日", "e", "\u{301}", "\u{200b}", "\x1b[D", "\x1b[C", "\x01", "\x05", "\x7f", "\x1b[3~", "\x17", "\x0b",
+        "\x15", "\x19", "\x1b[A", "\x1b[B", "\x1bb", "\x1bf", "\x1b[200~p\nq\x1b[201~", "some words here",
+    ][..]), 0..40), columns in 8u16..30) {
+        let mut session = Session::new(columns);
+        session.console.history_mut().add("an older line that is rather long");
+        session.read(Read::line("> "));
+        for key in &keys {
+            prop_assert_eq!(session.type_(key.as_bytes()), None);
+        }
+        let seen = (session.screen.lines(), session.screen.row, session.screen.column);
+        session.console.write(Style::Plain, &sanitise(b"x\n"));
+        session.look();
+        let mut fresh = session.screen.lines();
+        prop_assert_eq!(fresh.remove(0), "x");
+        prop_assert_eq!(&seen.0, &fresh);
+        prop_assert_eq!((seen.1 + 1, seen.2), (session.screen.row, session.screen.column));
+    }
+
+    #[test]
+    fn no_input_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..300), columns in 0u16..20) {
+        let mut console = Console::new(Settings { columns, ..Settings::default() });
+        console.read(Read::line("> "));
+        for chunk in bytes.chunks(7) {
+            console.input(chunk);
+            if !console.is_reading() {
+                console.read(Read::line("> "));
+            }
+        }
+        prop_assert!(std::str::from_utf8(&console.take_output()).is_ok());
+    }
+}

@@ -2,4 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod boot_package;
+pub mod date;
+pub mod fat;
+pub mod grub;
+pub mod image;
+pub mod limine;
+pub mod tool;
 pub mod ustar;

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::boot_package;
+use capos_tools::{boot_package, image};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -22,11 +22,14 @@ struct Cli {
 enum Command {
     /// Pack the boot package (`boot.tar`) from named files.
     BootPackage(boot_package::Args),
+    /// Build a bootable image.
+    Image(image::Args),
 }
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::BootPackage(args) => boot_package::run(&args),
+        Command::Image(args) => image::run(&args),
     }
 }
 

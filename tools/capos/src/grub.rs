@@ -1,0 +1,103 @@
+//! The GRUB side of an image: one BIOS and one UEFI program made with `grub-mkimage`, and the configuration they read.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::fat;
+use crate::tool;
+
+/// Modules for both firmwares: reading the image, the configuration, and Multiboot2.
+const COMMON: [&str; 14] = [
+    "iso9660", "part_msdos", "part_gpt", "search", "search_fs_uuid", "normal", "configfile", "multiboot2", "boot",
+    "echo", "test", "all_video", "serial", "terminal",
+];
+
+/// Where the boot programs lie on the image.
+const BIOS_IMAGE: &str = "boot/grub/bios.img";
+const UEFI_IMAGE: &str = "boot/grub/uefi.img";
+
+/// Writes the boot programs and the configuration below `root`, the top folder of the image, and gives the options
+/// that make xorriso boot them. `uuid` is how GRUB calls the image's modification date.
+pub fn prepare(root: &Path, uuid: &str, command_line: &str) -> Result<Vec<OsString>> {
+    let library = library()?;
+    let folder = root.join("boot/grub");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("grub.cfg"), configuration(command_line)?)?;
+    let early = folder.join("early.cfg");
+    std::fs::write(&early, format!("search --no-floppy --set=root --fs-uuid {uuid}\nset prefix=($root)/boot/grub\n"))?;
+
+    let core = make(&library, "i386-pc", &early, &folder, &["biosdisk", "vbe", "vga"])?;
+    let mut bios = std::fs::read(library.join("i386-pc/cdboot.img")).context("reading GRUB's cdboot.img")?;
+    bios.extend(core);
+    std::fs::write(root.join(BIOS_IMAGE), bios)?;
+    let uefi = make(&library, "x86_64-efi", &early, &folder, &["efi_gop"])?;
+    std::fs::write(root.join(UEFI_IMAGE), fat::efi_image(&uefi)?)?;
+    std::fs::remove_file(&early)?;
+
+    let mut options = [
+        "-b", BIOS_IMAGE, "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", "--grub2-boot-info",
+        "--efi-boot", UEFI_IMAGE, "-efi-boot-part", "--efi-boot-image", "--protective-msdos-label", "--grub2-mbr",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    options.push(library.join("i386-pc/boot_hybrid.img").into());
+    Ok(options)
+}
+
+/// The folder of GRUB's modules, complete for both firmwares.
+fn library() -> Result<PathBuf> {
+    let folders = ["/usr/lib/grub", "/usr/lib/grub2", "/usr/share/grub"].map(PathBuf::from);
+    let complete = |folder: &&PathBuf| {
+        folder.join("i386-pc/cdboot.img").exists() && folder.join("x86_64-efi/multiboot2.mod").exists()
+    };
+    folders.iter().find(complete).cloned().context(
+        "GRUB's files for BIOS and UEFI are not installed; on Debian: apt-get install grub-pc-bin grub-efi-amd64-bin",
+    )
+}
+
+fn make(library: &Path, format: &str, early: &Path, scratch: &Path, modules: &[&str]) -> Result<Vec<u8>> {
+    let out = scratch.join("core.tmp");
+    let program = tool::find(&["grub-mkimage", "grub2-mkimage"], "grub-common")?;
+    let mut command = Command::new(program);
+    command.arg("-d").arg(library.join(format)).args(["-O", format, "-p", "/boot/grub", "-c"]);
+    command.arg(early).arg("-o").arg(&out).args(COMMON).args(modules);
+    tool::run(&mut command)?;
+    let made = std::fs::read(&out)?;
+    std::fs::remove_file(&out)?;
+    Ok(made)
+}
+
+/// The configuration: starts at once, keeps the serial terminal for the system.
+fn configuration(command_line: &str) -> Result<String> {
+    if command_line.contains(['\n', '\r', '\'']) {
+        bail!("the kernel's command line may not hold line ends or single quotes: `{}`", command_line.escape_debug());
+    }
+    // Quoted whole, so that GRUB takes no character of it for its own; its parser then hands over the words.
+    let words: Vec<String> = command_line.split_whitespace().map(|word| format!("'{word}'")).collect();
+    Ok(format!(
+        "set timeout=0\n\
+         set default=0\n\
+         menuentry 'capOS' {{\n\
+         \tmultiboot2 /boot/loader {}\n\
+         \tmodule2 /boot/kernel kernel\n\
+         \tmodule2 /boot/boot.tar boot.tar\n\
+         }}\n",
+        words.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_quoted_word_by_word() {
+        let text = configuration("log=debug  run=$x;reboot").unwrap();
+        assert!(text.contains("\tmultiboot2 /boot/loader 'log=debug' 'run=$x;reboot'\n"), "{text}");
+        assert!(configuration("a\nreboot").is_err());
+        assert!(configuration("a' b").is_err());
+    }
+}

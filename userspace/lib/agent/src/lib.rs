@@ -1,1 +1,46 @@
-//! The tool-use loop, its limits and its outcomes
+//! The tool-use loop, its limits and its outcomes.
+//!
+//! One turn: the person's message is appended, the model is asked with this turn's snapshot of tools, its answer is
+//! shown as it arrives, and the calls that it proposes are checked one after the other (look-up, arguments, gate,
+//! person), run where their capabilities are free, and their results appended in the order of the calls. That repeats
+//! until the model proposes nothing more, or a limit or the person ends it.
+//!
+//! The crate holds no capability and does no input or output: everything outside is behind the traits of [`world`].
+//! What it guarantees, whatever the model says:
+//!
+//! * Only a structured call that names an entry of the snapshot by exact bytes can have an effect.
+//! * No effect begins before its audit record is written; every such record is followed by exactly one about its end.
+//! * Every call gets exactly one of the nine outcomes, keyed to its id; every gated call one of the six decisions.
+//! * The person's Ctrl-C ends the turn at once, wherever it is.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod agent;
+mod call;
+mod handle;
+mod label;
+mod lanes;
+mod limits;
+mod race;
+mod redact;
+mod response;
+mod result;
+mod signal;
+mod snapshot;
+mod thread;
+pub mod world;
+
+pub use agent::{Agent, Session, TurnEnd};
+pub use handle::{HANDLE_PREFIX, Handles, handle_text};
+pub use label::join;
+pub use limits::Bounds;
+pub use race::{Either, race};
+pub use redact::redact;
+pub use response::{Draft, Response};
+pub use result::{hash, truncate};
+pub use signal::Signal;
+pub use snapshot::{Snapshot, Tool};
+pub use thread::{Entry, Thread, ThreadError};
+pub use world::World;

@@ -1,0 +1,407 @@
+//! The loop: turns, responses, limits.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use capos_schema::audit::GeneralEvent;
+use capos_schema::authority::{Label, Provenance, SessionLimits};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::{
+    ChatMessage, FinishReason, InferenceRequest, Outcome, Role, StreamChunk, ToolCall, ToolResult,
+};
+
+use crate::call::{Checked, Context, Proposal, cancelled, flaw};
+use crate::lanes::Lanes;
+use crate::limits::Bounds;
+use crate::race::{Either, race};
+use crate::response::Response;
+use crate::result::text;
+use crate::signal::Signal;
+use crate::snapshot::Snapshot;
+use crate::thread::{Thread, hex};
+use crate::world::{ChargeError, ModelStream, Show, State, World, field, names};
+
+/// The session, as the broker issued it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: String,
+    /// Who it is for.
+    pub principal: String,
+    /// What it may use up.
+    pub limits: SessionLimits,
+    /// When it began, in nanoseconds since boot.
+    pub started: u64,
+}
+
+impl Session {
+    /// When its time is over, in nanoseconds since boot.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.started.saturating_add(self.limits.max_seconds.saturating_mul(1_000_000_000))
+    }
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The model has nothing more to do.
+    Answered,
+    /// The person pressed Ctrl-C.
+    Interrupted,
+    /// The model was asked as often as one turn allows.
+    Iterations(u32),
+    /// The session's tokens are used up.
+    Tokens(String),
+    /// The session's time is over.
+    Time(u64),
+    /// The model gave no answer.
+    Model(String),
+    /// The broker did not answer, or what the conversation holds may not go to this model.
+    Refused(String),
+}
+
+/// A conversation with a model that may propose tool calls.
+pub struct Agent<W: World> {
+    world: Rc<W>,
+    session: Rc<Session>,
+    system: String,
+    thread: Thread,
+    bounds: Bounds,
+    left: Option<u64>,
+    exhausted: Option<String>,
+    background: Rc<Cell<usize>>,
+}
+
+enum Inferred {
+    Whole(Response),
+    Interrupted,
+    Time,
+    Failed(String),
+}
+
+impl<W: World> Agent<W> {
+    /// A conversation that goes on from `thread`. `system` is the system prompt: text of the program, never data.
+    #[must_use]
+    pub fn new(world: Rc<W>, session: Session, system: String, thread: Thread) -> Self {
+        Self {
+            world,
+            session: Rc::new(session),
+            system,
+            thread,
+            bounds: Bounds::default(),
+            left: None,
+            exhausted: None,
+            background: Rc::default(),
+        }
+    }
+
+    /// The conversation so far.
+    #[must_use]
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// How many calls still run although their turn is over.
+    #[must_use]
+    pub fn background(&self) -> usize {
+        self.background.get()
+    }
+
+    /// One turn: the person's message, and whatever the model does about it with these tools.
+    pub async fn turn(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
+        let end = self.iterate(message, snapshot).await;
+        self.world.show(Show::State(State::Idle)).await;
+        end
+    }
+
+    async fn iterate(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
+        let turn = self.thread.last_turn().saturating_add(1);
+        let mut interrupt = self.world.interrupt();
+        let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
+        self.append(message, turn).await;
+        for _ in 0..self.session.limits.max_iterations {
+            if let Some(end) = self.over() {
+                return end;
+            }
+            self.world.show(Show::State(State::Assembling)).await;
+            let model = self.world.info();
+            let (label, untrusted) = self.thread.label();
+            if let Err(why) = self.world.egress(&label, &model.backend) {
+                return TurnEnd::Refused(why);
+            }
+            let nonce = self.world.random().to_vec();
+            let request = self.request(snapshot, &nonce);
+            self.world.show(Show::State(State::Inferring)).await;
+            let response = match self.infer(&request, &mut interrupt).await {
+                Inferred::Whole(response) => response,
+                Inferred::Interrupted => return TurnEnd::Interrupted,
+                Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
+                Inferred::Failed(why) => return TurnEnd::Model(why),
+            };
+            if let Err(why) = self.charge(response.tokens()).await {
+                return TurnEnd::Refused(format!("the tokens of this answer could not be counted: {why}"));
+            }
+            // The answer is whole and in the conversation before any of its calls is looked at.
+            let proposals = self.proposals(&response, turn);
+            let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
+            let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
+            let (content, tool_calls) = (response.text, calls);
+            let tool_call_id = String::new();
+            let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
+            self.append(answer, turn).await;
+            if proposals.is_empty() {
+                // An answer that was cut goes on, and counts as a step.
+                if response.finish == Some(FinishReason::Length) {
+                    continue;
+                }
+                return TurnEnd::Answered;
+            }
+            self.world.show(Show::State(State::Executing)).await;
+            let context = Rc::new(Context {
+                world: self.world.clone(),
+                session: self.session.clone(),
+                conversation: self.thread.id.clone(),
+                turn,
+                model,
+                nonce,
+                advertised: names(snapshot.tools().iter()),
+                label,
+                untrusted,
+                cancel: Signal::default(),
+                background: self.background.clone(),
+            });
+            let (results, interrupted) = execute(&context, snapshot, &proposals, &mut interrupt).await;
+            for result in results {
+                self.append_result(result, turn).await;
+            }
+            if interrupted {
+                return TurnEnd::Interrupted;
+            }
+        }
+        self.over().unwrap_or(TurnEnd::Iterations(self.session.limits.max_iterations))
+    }
+
+    /// Whether a limit of the session is reached.
+    fn over(&self) -> Option<TurnEnd> {
+        if self.world.now() >= self.session.end() {
+            return Some(TurnEnd::Time(self.session.limits.max_seconds));
+        }
+        if let Some(why) = &self.exhausted {
+            return Some(TurnEnd::Tokens(why.clone()));
+        }
+        (self.left == Some(0)).then(|| TurnEnd::Tokens("the session's token budget is used up".to_string()))
+    }
+
+    fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> InferenceRequest {
+        let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
+        let mut messages = Vec::from([system]);
+        messages.extend(self.thread.entries().iter().map(|entry| entry.message.clone()));
+        let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
+        InferenceRequest {
+            messages,
+            tools: snapshot.descriptors(),
+            max_tokens: self.session.limits.max_tokens_per_call.min(left),
+            nonce: nonce.to_vec(),
+            ..InferenceRequest::default()
+        }
+    }
+
+    async fn infer(&mut self, request: &InferenceRequest, interrupt: &mut LocalBoxFuture<'static, ()>) -> Inferred {
+        let mut deadline = self.world.sleep_until(self.session.end());
+        let opened = {
+            let stop = race(interrupt.as_mut(), deadline.as_mut());
+            race(self.world.stream(request), stop).await
+        };
+        let mut stream = match opened {
+            Either::Left(Ok(stream)) => stream,
+            Either::Left(Err(why)) => return Inferred::Failed(why),
+            Either::Right(Either::Left(())) => return Inferred::Interrupted,
+            Either::Right(Either::Right(())) => return Inferred::Time,
+        };
+        let mut response = Response::new(self.bounds);
+        let end = loop {
+            let next = {
+                let stop = race(interrupt.as_mut(), deadline.as_mut());
+                race(stop, stream.next()).await
+            };
+            let (chunk, done) = match next {
+                Either::Right(Ok(piece)) => piece,
+                Either::Right(Err(why)) => break Inferred::Failed(why),
+                Either::Left(Either::Left(())) => break Inferred::Interrupted,
+                Either::Left(Either::Right(())) => break Inferred::Time,
+            };
+            match &chunk {
+                StreamChunk::TextDelta(text) if !text.is_empty() => self.world.show(Show::Text(text)).await,
+                StreamChunk::Progress(progress) => {
+                    self.world.show(Show::Progress { done: progress.done, total: progress.total }).await;
+                }
+                _ => {}
+            }
+            if let Err(why) = response.push(chunk) {
+                break Inferred::Failed(why);
+            }
+            if done {
+                match response.finish {
+                    Some(FinishReason::Error) => break Inferred::Failed("it ended its answer with an error".to_string()),
+                    Some(FinishReason::ContentFilter) => {
+                        break Inferred::Failed("its content filter stopped the answer".to_string());
+                    }
+                    Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
+                    _ => {}
+                }
+                self.world.show(Show::AnswerEnd).await;
+                return Inferred::Whole(response);
+            }
+        };
+        // What came is dropped; the conversation is as it was. It is paid for all the same.
+        stream.cancel();
+        let (world, tokens) = (self.world.clone(), response.tokens());
+        self.world.spawn(Box::pin(async move {
+            let _ = world.charge(tokens).await;
+        }));
+        self.world.show(Show::AnswerDropped).await;
+        end
+    }
+
+    async fn charge(&mut self, tokens: u64) -> Result<(), String> {
+        match self.world.charge(tokens).await {
+            Ok(left) => self.left = Some(left),
+            // The step that used up the budget is finished; no other begins.
+            Err(ChargeError::Exhausted(why)) => self.exhausted = Some(why),
+            Err(ChargeError::Unavailable(why)) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// The calls of a response, with ids that are unique in the conversation.
+    fn proposals(&self, response: &Response, turn: u32) -> Vec<Proposal> {
+        let mut proposals: Vec<Proposal> = Vec::new();
+        for (at, draft) in response.calls.iter().enumerate() {
+            let earlier = response.calls.get(..at).unwrap_or_default();
+            let doubled = !draft.id.is_empty() && earlier.iter().any(|other| other.id == draft.id);
+            let wanted = if draft.id.is_empty() { format!("call-{turn}-{}", at.saturating_add(1)) } else { draft.id.clone() };
+            let mut id = wanted.clone();
+            let mut count = 1_u32;
+            while self.thread.has_call(&id) || proposals.iter().any(|proposal| proposal.call.id == id) {
+                count = count.saturating_add(1);
+                id = format!("{wanted}~{count}");
+            }
+            let last = at.saturating_add(1) == response.calls.len();
+            let flaw = if last && response.surplus > 0 {
+                let most = self.bounds.calls.saturating_sub(1);
+                let why = format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
+                Some((Outcome::RefusedByPolicy, why))
+            } else {
+                flaw(draft, doubled, &self.bounds)
+            };
+            let call = ToolCall {
+                id,
+                name: draft.name.clone(),
+                arguments: draft.arguments.clone(),
+                handle: draft.handle.clone(),
+            };
+            proposals.push(Proposal { call, flaw });
+        }
+        proposals
+    }
+
+    async fn append_result(&mut self, result: ToolResult, turn: u32) {
+        let message = ChatMessage {
+            role: Role::Tool,
+            content: text(&result),
+            tool_call_id: result.call_id,
+            tool_calls: Vec::new(),
+            provenance: result.provenance,
+            label: result.label,
+        };
+        self.append(message, turn).await;
+    }
+
+    /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
+    async fn append(&mut self, message: ChatMessage, turn: u32) {
+        self.thread.push(message, turn, self.world.now());
+        let Some(entry) = self.thread.entries().last() else { return };
+        let message = &entry.message;
+        let Label { classes } = &message.label;
+        let event = GeneralEvent {
+            kind: "message".to_string(),
+            session: self.session.id.clone(),
+            principal: self.session.principal.clone(),
+            fields: Vec::from([
+                field("conversation", self.thread.id.as_str()),
+                field("turn", turn.to_string()),
+                field("role", message.role.name()),
+                field("atNanoseconds", entry.at.to_string()),
+                field("bytes", message.content.len().to_string()),
+                field("sha256", hex(&entry.hash)),
+                field("provenance", message.provenance.name()),
+                field("label", classes.join(" ")),
+                field("toolCallId", message.tool_call_id.as_str()),
+            ]),
+        };
+        if let Err(why) = self.world.general(&event).await
+            && message.role == Role::User
+        {
+            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+            self.world.show(Show::Notice(&text)).await;
+        }
+    }
+}
+
+/// Checks the calls in order, runs those that may run beside each other where their capabilities are disjoint, and
+/// returns one result for each in order; and whether the person interrupted.
+async fn execute<W: World>(
+    context: &Rc<Context<W>>,
+    snapshot: &Snapshot,
+    proposals: &[Proposal],
+    interrupt: &mut LocalBoxFuture<'static, ()>,
+) -> (Vec<ToolResult>, bool) {
+    let mut lanes: Lanes<ToolResult> = Lanes::default();
+    let mut interrupted = false;
+    for proposal in proposals {
+        if interrupted {
+            lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
+            continue;
+        }
+        let checking = async {
+            let Proposal { call, .. } = proposal;
+            context.world.show(Show::Proposed { name: &call.name, arguments: &call.arguments }).await;
+            context.check(snapshot, proposal).await
+        };
+        let checked = match race(interrupt.as_mut(), lanes.beside(checking)).await {
+            Either::Left(()) => {
+                interrupted = true;
+                context.cancel.set();
+                lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
+                continue;
+            }
+            Either::Right(checked) => checked,
+        };
+        match checked {
+            Checked::Ready(ready) => {
+                let touches = ready.tool.touches.clone();
+                lanes.push(touches, Box::pin(context.clone().run(*ready)));
+            }
+            Checked::Refused(refusal) => {
+                let result = lanes.beside(context.refuse(refusal)).await;
+                lanes.push_done(result);
+            }
+            Checked::Interrupted(refusal) => {
+                interrupted = true;
+                context.cancel.set();
+                lanes.push_done(context.refuse(refusal).await);
+            }
+        }
+    }
+    if !interrupted && let Either::Left(()) = race(interrupt.as_mut(), lanes.finish()).await {
+        interrupted = true;
+        context.cancel.set();
+    }
+    lanes.finish().await;
+    (lanes.into_values().collect(), interrupted)
+}

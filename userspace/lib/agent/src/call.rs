@@ -1,0 +1,469 @@
+//! One proposed call, from look-up to outcome.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
+use serde_json::Value;
+
+use crate::agent::Session;
+use crate::limits::Bounds;
+use crate::race::{Either, race};
+use crate::result::{answered, ended, hash, text};
+use crate::signal::Signal;
+use crate::snapshot::{Snapshot, Tool, quote};
+use crate::world::{Answer, Ask, Gate, Ruling, Secret, Show, World, field};
+
+const NANOSECONDS: u64 = 1_000_000;
+
+/// What all calls of one response share.
+pub struct Context<W: World> {
+    pub world: Rc<W>,
+    pub session: Rc<Session>,
+    pub conversation: String,
+    pub turn: u32,
+    pub model: ModelInfo,
+    pub nonce: Vec<u8>,
+    /// Names of the tools that the model saw.
+    pub advertised: Vec<String>,
+    /// Label of what the model saw, and whether any of it was untrusted.
+    pub label: Label,
+    pub untrusted: bool,
+    /// The person wants the turn to end.
+    pub cancel: Signal,
+    /// Calls that still run although their turn is over.
+    pub background: Rc<Cell<usize>>,
+}
+
+/// A proposed call, its id made unique in the conversation.
+pub struct Proposal {
+    pub call: ToolCall,
+    /// Why it is no valid call at all.
+    pub flaw: Option<(Outcome, String)>,
+}
+
+/// What came of checking a call.
+pub enum Checked<W: World> {
+    /// It will not run.
+    Refused(Refusal),
+    /// The person pressed Ctrl-C at a prompt.
+    Interrupted(Refusal),
+    /// It may run now.
+    Ready(Box<Ready<W>>),
+}
+
+/// A call that does not run, and why.
+pub struct Refusal {
+    pub descriptor: ToolDescriptor,
+    pub call: ToolCall,
+    /// None where nobody decided: it was turned away before.
+    pub decision: Option<Decision>,
+    pub reason: String,
+    pub result: ToolResult,
+}
+
+/// A call that may run.
+pub struct Ready<W: World> {
+    pub tool: Tool,
+    pub call: ToolCall,
+    prepared: W::Prepared,
+    question: ToolQuestion,
+    ruling: Ruling<<W as Gate>::Lease>,
+}
+
+impl<W: World> Context<W> {
+    fn event(&self, phase: Phase, descriptor: &ToolDescriptor, call: &ToolCall) -> ToolEvent {
+        ToolEvent {
+            phase,
+            session: self.session.id.clone(),
+            principal: self.session.principal.clone(),
+            conversation: self.conversation.clone(),
+            turn: self.turn,
+            call_id: call.id.clone(),
+            model_id: self.model.id.clone(),
+            backend: self.model.backend.clone(),
+            nonce: self.nonce.clone(),
+            runner: "capos-side".to_string(),
+            descriptor: descriptor.clone(),
+            arguments: call.arguments.clone(),
+            label: self.label.clone(),
+            advertised: self.advertised.clone(),
+            ..ToolEvent::default()
+        }
+    }
+
+    /// Looks the call up, checks its arguments, and asks the broker and the person. Has no effect; what it found is
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run).
+    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal) -> Checked<W> {
+        let mut call = proposal.call.clone();
+        let unknown = || ToolDescriptor {
+            name: call.name.clone(),
+            handle: call.handle.clone(),
+            permission: PermissionMode::Forbidden,
+            ..ToolDescriptor::default()
+        };
+        let found = snapshot.find(&call.name, &call.handle);
+        if let Some((outcome, why)) = &proposal.flaw {
+            let descriptor = found.map_or_else(|_| unknown(), |tool| tool.descriptor.clone());
+            return Checked::Refused(refusal(descriptor, call, None, "not a valid call", *outcome, why));
+        }
+        let tool = match found {
+            Ok(tool) => tool,
+            Err(why) => {
+                return Checked::Refused(refusal(unknown(), call, None, "not advertised", Outcome::UnknownTool, &why));
+            }
+        };
+        let prepared = match self.arguments(tool, &mut call) {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                let why = format!("{why}; the parameters of {} are {}", tool.descriptor.name, tool.descriptor.param_schema);
+                let descriptor = tool.descriptor.clone();
+                return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, &why));
+            }
+        };
+        let question = ToolQuestion {
+            interface_id: tool.descriptor.interface_id,
+            method_name: tool.descriptor.method_name.clone(),
+            tool: tool.descriptor.name.clone(),
+            category: tool.descriptor.category.clone(),
+            arguments: call.arguments.clone(),
+            conversation: self.conversation.clone(),
+            turn: self.turn,
+            call_id: call.id.clone(),
+            labels: self.label.clone(),
+        };
+        match self.gate(tool, &call, &question).await {
+            Gated::Open(ruling) => {
+                Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
+            }
+            Gated::Closed(decision, reason, outcome) => {
+                Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, &reason))
+            }
+            Gated::Interrupted(decision) => {
+                let why = "cancelled by the person at the prompt";
+                let descriptor = tool.descriptor.clone();
+                Checked::Interrupted(refusal(descriptor, call, Some(decision), why, Outcome::Cancelled, why))
+            }
+        }
+    }
+
+    fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
+        let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
+        let value: Value =
+            serde_json::from_str(given).map_err(|bad| format!("the arguments are not valid JSON: {bad}"))?;
+        if !value.is_object() {
+            return Err("the arguments are not a JSON object".to_string());
+        }
+        let prepared = self.world.prepare(tool, &value)?;
+        // From here on the call is exactly what was read, whatever the model's spelling hid.
+        call.arguments = value.to_string();
+        Ok(prepared)
+    }
+
+    async fn gate(&self, tool: &Tool, call: &ToolCall, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
+        let mode = tool.descriptor.permission;
+        let ask = Ask {
+            tool,
+            arguments: &call.arguments,
+            call_id: &call.id,
+            label: &self.label,
+            untrusted: self.untrusted,
+        };
+        let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
+        let patience = || self.world.sleep_until(self.world.now().saturating_add(limit));
+        let late = || format!("nobody answered within {} s", limit / 1_000_000_000);
+        match mode {
+            PermissionMode::Auto | PermissionMode::Forbidden => {
+                let wanted = if mode == PermissionMode::Auto { Some(Decision::Auto) } else { None };
+                judge(self.world.decide(question, mode, false).await, wanted)
+            }
+            PermissionMode::Consent => {
+                let (why, answer) = match race(self.world.consent(&ask), patience()).await {
+                    Either::Left(Answer::Yes) => {
+                        // Everything is checked again after the yes: the broker decides now, not before.
+                        return judge(self.world.decide(question, mode, true).await, Some(Decision::Consented));
+                    }
+                    Either::Left(answer) => ("the person said no".to_string(), answer),
+                    Either::Right(()) => (late(), Answer::No),
+                };
+                // The broker records the refusal; the call is denied whether it answers or not.
+                let _ = self.world.decide(question, mode, false).await;
+                match answer {
+                    Answer::Interrupted => Gated::Interrupted(Decision::Denied),
+                    _ => Gated::Closed(Some(Decision::Denied), why, Outcome::DeniedByUser),
+                }
+            }
+            PermissionMode::StepUp => {
+                let (why, secret) = match race(self.world.passphrase(&ask), patience()).await {
+                    Either::Left(Secret::Given(passphrase)) => {
+                        let ruling = self.world.step_up(question, &passphrase).await;
+                        return judge(ruling, Some(Decision::StepUpSucceeded));
+                    }
+                    Either::Left(secret) => ("no passphrase was given".to_string(), secret),
+                    Either::Right(()) => (late(), Secret::Declined),
+                };
+                let _ = self.world.decide(question, mode, false).await;
+                match secret {
+                    Secret::Interrupted => Gated::Interrupted(Decision::StepUpFailed),
+                    _ => Gated::Closed(Some(Decision::StepUpFailed), why, Outcome::StepUpFailed),
+                }
+            }
+        }
+    }
+
+    /// Records a call that does not run, and shows it.
+    pub async fn refuse(&self, refusal: Refusal) -> ToolResult {
+        let Refusal { descriptor, call, decision, reason, result } = refusal;
+        let mut event = self.event(Phase::Refused, &descriptor, &call);
+        event.decided = decision.is_some();
+        event.decision = decision.unwrap_or_default();
+        event.reason = reason;
+        close(&mut event, &result);
+        self.write(&event).await;
+        self.show_end(&call, &result).await;
+        result
+    }
+
+    async fn write(&self, event: &ToolEvent) {
+        if let Err(why) = self.world.tool(event).await {
+            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+            self.world.show(Show::Notice(&text)).await;
+        }
+    }
+
+    async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
+        let text = text(result);
+        let (name, call_id, outcome) = (&call.name, &call.id, result.outcome);
+        self.world.show(Show::Finished { name, call_id, outcome, text: &text }).await;
+    }
+
+    /// Runs a call that may run: record, effect, record.
+    pub async fn run(self: Rc<Self>, ready: Ready<W>) -> ToolResult {
+        let Ready { tool, call, prepared, question, mut ruling } = ready;
+        let decision = Some(ruling.decision);
+        let turned_away = |outcome: Outcome, why: &str| {
+            refusal(tool.descriptor.clone(), call.clone(), decision, &ruling.reason, outcome, why)
+        };
+        if self.cancel.is_set() {
+            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
+        }
+        if let Some(lease) = ruling.lease.take()
+            && let Err(why) = self.world.redeem(lease, &question).await
+        {
+            let mut refusal = turned_away(Outcome::StepUpFailed, &why);
+            refusal.decision = Some(Decision::StepUpFailed);
+            return self.refuse(refusal).await;
+        }
+        self.world.show(Show::Started { tool: &tool, call_id: &call.id }).await;
+        if self.cancel.is_set() {
+            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
+        }
+        let mut event = self.event(Phase::Before, &tool.descriptor, &call);
+        event.decision = ruling.decision;
+        event.reason.clone_from(&ruling.reason);
+        event.decided = true;
+        match self.world.tool(&event).await {
+            Ok(sequence) => event.before = sequence,
+            Err(why) => {
+                let why = format!("the audit log takes no records ({why}); without a record no tool runs");
+                let result = answered(&call.id, Outcome::RefusedByPolicy, why);
+                self.show_end(&call, &result).await;
+                return result;
+            }
+        }
+        event.phase = Phase::After;
+        let result = self.clone().effect(&tool, &call, prepared, &event).await;
+        self.show_end(&call, &result).await;
+        result
+    }
+
+    /// The effect itself and the record of its end.
+    async fn effect(self: Rc<Self>, tool: &Tool, call: &ToolCall, prepared: W::Prepared, event: &ToolEvent) -> ToolResult {
+        if self.cancel.is_set() {
+            let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it was not begun");
+            return self.after(event, result).await;
+        }
+        let limit = match tool.descriptor.timeout_ms {
+            0 => self.session.limits.tool_timeout_ms,
+            own => own,
+        };
+        let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
+        let deadline = own_end.min(self.session.end());
+        let mut effect = self.world.invoke(tool, prepared);
+        let stop = race(self.cancel.wait(), self.world.sleep_until(deadline));
+        let cause = match race(effect.as_mut(), stop).await {
+            Either::Left(outcome) => return self.after(event, ended(tool, &call.id, outcome)).await,
+            Either::Right(cause) => cause,
+        };
+        let abortable = tool.descriptor.abortable;
+        match cause {
+            Either::Left(()) if abortable => {
+                drop(effect);
+                self.after(event, answered(&call.id, Outcome::Cancelled, "cancelled by the person")).await
+            }
+            Either::Left(()) => {
+                self.clone().finish_beside(tool.clone(), effect, deadline, event.clone());
+                let why = "cancelled by the person; it cannot be aborted and finishes in the background";
+                answered(&call.id, Outcome::Cancelled, why)
+            }
+            Either::Right(()) => {
+                let why = if deadline < own_end {
+                    "the session's time was over before it ended".to_string()
+                } else {
+                    format!("it did not end within {limit} ms")
+                };
+                let why = if abortable {
+                    drop(effect);
+                    why
+                } else {
+                    self.clone().note_late(tool.clone(), effect, event.clone());
+                    format!("{why}; it cannot be aborted, and what it still does is not waited for")
+                };
+                self.after(event, answered(&call.id, Outcome::TimedOut, why)).await
+            }
+        }
+    }
+
+    async fn after(&self, event: &ToolEvent, result: ToolResult) -> ToolResult {
+        let mut event = event.clone();
+        close(&mut event, &result);
+        self.write(&event).await;
+        result
+    }
+
+    /// Lets a cancelled call that cannot be aborted come to its end, which is recorded and goes nowhere else.
+    fn finish_beside(
+        self: Rc<Self>,
+        tool: Tool,
+        effect: LocalBoxFuture<'static, Result<String, String>>,
+        deadline: u64,
+        mut event: ToolEvent,
+    ) {
+        let world = self.world.clone();
+        self.background.set(self.background.get().saturating_add(1));
+        world.spawn(Box::pin(async move {
+            let how = match race(effect, self.world.sleep_until(deadline)).await {
+                Either::Left(outcome) => {
+                    let result = ended(&tool, &event.call_id, outcome);
+                    close(&mut event, &result);
+                    result.outcome
+                }
+                Either::Right(()) => Outcome::TimedOut,
+            };
+            event.outcome = Outcome::Cancelled;
+            event.error = format!(
+                "cancelled by the person; it could not be aborted and ended later: {}; its result was not fed back",
+                how.name()
+            );
+            self.write(&event).await;
+            self.background.set(self.background.get().saturating_sub(1));
+        }));
+    }
+
+    /// Records the end of a call that ran over its time and could not be aborted.
+    fn note_late(
+        self: Rc<Self>,
+        tool: Tool,
+        effect: LocalBoxFuture<'static, Result<String, String>>,
+        event: ToolEvent,
+    ) {
+        let world = self.world.clone();
+        world.spawn(Box::pin(async move {
+            let result = ended(&tool, &event.call_id, effect.await);
+            let general = capos_schema::audit::GeneralEvent {
+                kind: "tool.late".to_string(),
+                session: event.session,
+                principal: event.principal,
+                fields: Vec::from([
+                    field("before", event.before.to_string()),
+                    field("callId", event.call_id),
+                    field("tool", tool.descriptor.name),
+                    field("outcome", result.outcome.name()),
+                    field("resultHash", crate::thread::hex(&hash(&text(&result)))),
+                ]),
+            };
+            let _ = self.world.general(&general).await;
+        }));
+    }
+}
+
+enum Gated<L> {
+    Open(Ruling<L>),
+    Closed(Option<Decision>, String, Outcome),
+    Interrupted(Decision),
+}
+
+/// Only exactly the decision that the mode asks for lets a call through.
+fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> Gated<L> {
+    let ruling = match ruling {
+        Ok(ruling) => ruling,
+        Err(why) => {
+            let why = format!("the authority broker gave no decision: {why}");
+            return Gated::Closed(None, why, Outcome::RefusedByPolicy);
+        }
+    };
+    let leased = ruling.decision != Decision::StepUpSucceeded || ruling.lease.is_some();
+    if wanted == Some(ruling.decision) && leased {
+        return Gated::Open(ruling);
+    }
+    let outcome = match ruling.decision {
+        Decision::StepUpFailed => Outcome::StepUpFailed,
+        _ => Outcome::RefusedByPolicy,
+    };
+    let decision = match ruling.decision {
+        Decision::Forbidden | Decision::Denied | Decision::StepUpFailed => ruling.decision,
+        // A ruling that does not fit the mode lets nothing through.
+        _ => Decision::Denied,
+    };
+    let reason = if ruling.reason.is_empty() { "not permitted in this session".to_string() } else { ruling.reason };
+    Gated::Closed(Some(decision), reason, outcome)
+}
+
+fn refusal(
+    descriptor: ToolDescriptor,
+    call: ToolCall,
+    decision: Option<Decision>,
+    reason: &str,
+    outcome: Outcome,
+    why: &str,
+) -> Refusal {
+    let result = answered(&call.id, outcome, why);
+    Refusal { descriptor, call, decision, reason: reason.to_string(), result }
+}
+
+fn close(event: &mut ToolEvent, result: &ToolResult) {
+    event.outcome = result.outcome;
+    event.error.clone_from(&result.error);
+    event.result_hash = hash(&text(result)).to_vec();
+    crate::label::join(&mut event.label, &result.label);
+}
+
+/// A call that is answered as cancelled because the turn ends.
+pub fn cancelled(snapshot: &Snapshot, call: &ToolCall) -> Refusal {
+    let descriptor = snapshot.find(&call.name, &call.handle).map_or_else(
+        |_| ToolDescriptor { name: call.name.clone(), handle: call.handle.clone(), ..ToolDescriptor::default() },
+        |tool| tool.descriptor.clone(),
+    );
+    let why = "cancelled by the person before it was looked at";
+    refusal(descriptor, call.clone(), None, why, Outcome::Cancelled, why)
+}
+
+/// What is wrong with a call before anybody looks at its tool.
+pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, String)> {
+    if doubled {
+        let why = format!("another call of this response has the id {}; ids are unique", quote(&draft.id));
+        return Some((Outcome::UnknownTool, why));
+    }
+    if draft.dropped > 0 && draft.arguments.len().saturating_add(4) > bounds.arguments {
+        let why = format!("the arguments are longer than {} bytes", bounds.arguments);
+        return Some((Outcome::InvalidArguments, why));
+    }
+    (draft.dropped > 0).then(|| (Outcome::UnknownTool, format!("its name, id or handle is longer than {} bytes", bounds.name)))
+}

@@ -1,0 +1,163 @@
+//! A model's answer while it arrives, within bounds.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_schema::models::{FinishReason, StreamChunk, TokenUsage, ToolCallDelta};
+
+use crate::limits::{Bounds, least_tokens};
+
+/// A proposed call as it came, pieces joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// Index within the response.
+    pub index: u32,
+    /// What the model calls this call.
+    pub id: String,
+    /// Name of a tool.
+    pub name: String,
+    /// Handle of a tool.
+    pub handle: String,
+    /// JSON, or what the model takes for it.
+    pub arguments: String,
+    /// Bytes of arguments, name, id and handle that were over the bounds and dropped.
+    pub dropped: u64,
+}
+
+/// A model's answer.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    bounds: Bounds,
+    /// The text so far.
+    pub text: String,
+    /// The calls so far, in the order in which they began.
+    pub calls: Vec<Draft>,
+    /// Pieces of calls over the bound.
+    pub surplus: u64,
+    /// What the worker says it used.
+    pub usage: TokenUsage,
+    /// How it ended, where it said so.
+    pub finish: Option<FinishReason>,
+    received: u64,
+}
+
+impl Response {
+    /// An empty answer.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// Takes the next piece in.
+    ///
+    /// # Errors
+    /// The text is over its bound.
+    pub fn push(&mut self, chunk: StreamChunk) -> Result<(), String> {
+        match chunk {
+            StreamChunk::TextDelta(text) => {
+                self.count(text.len());
+                self.text.push_str(&text);
+                if self.text.len() > self.bounds.text {
+                    return Err(format!("the model's answer is longer than {} bytes", self.bounds.text));
+                }
+            }
+            StreamChunk::ToolCallDelta(delta) => self.call(&delta),
+            StreamChunk::Finish(finish) => {
+                self.usage = finish.usage;
+                self.finish = Some(finish.reason);
+            }
+            StreamChunk::Progress(_) => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.received = self.received.saturating_add(bytes as u64);
+    }
+
+    fn call(&mut self, delta: &ToolCallDelta) {
+        let bytes = [&delta.id, &delta.name, &delta.handle, &delta.arguments];
+        self.count(bytes.iter().map(|text| text.len()).sum());
+        let at = self.calls.iter().position(|call| call.index == delta.index);
+        let at = at.unwrap_or_else(|| {
+            if self.calls.len() < self.bounds.calls {
+                self.calls.push(Draft { index: delta.index, ..Draft::default() });
+            }
+            self.calls.len().saturating_sub(1)
+        });
+        let Some(call) = self.calls.get_mut(at).filter(|call| call.index == delta.index) else {
+            self.surplus = self.surplus.saturating_add(1);
+            return;
+        };
+        let mut dropped = 0;
+        dropped += append(&mut call.id, &delta.id, self.bounds.name);
+        dropped += append(&mut call.name, &delta.name, self.bounds.name);
+        dropped += append(&mut call.handle, &delta.handle, self.bounds.name);
+        dropped += append(&mut call.arguments, &delta.arguments, self.bounds.arguments);
+        call.dropped = call.dropped.saturating_add(dropped);
+    }
+
+    /// Tokens to charge: what the worker reports, but at least what was received can have been.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        let completion = u64::from(self.usage.completion_tokens).max(least_tokens(self.received));
+        completion.saturating_add(u64::from(self.usage.prompt_tokens))
+    }
+}
+
+/// Appends as much as fits between characters; what did not.
+fn append(to: &mut String, text: &str, most: usize) -> u64 {
+    let mut end = text.len().min(most.saturating_sub(to.len()));
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    to.push_str(text.get(..end).unwrap_or_default());
+    text.len().saturating_sub(end) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_schema::models::StreamChunkFinish;
+
+    fn delta(index: u32, name: &str, arguments: &str) -> StreamChunk {
+        let (name, arguments) = (name.into(), arguments.into());
+        StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, ..ToolCallDelta::default() })
+    }
+
+    #[test]
+    fn pieces_are_joined_by_index() {
+        let mut response = Response::new(Bounds::default());
+        for chunk in [delta(7, "re", ""), delta(2, "b", "1"), delta(7, "ad", "{\"a\""), delta(7, "", ":1}")] {
+            response.push(chunk).unwrap();
+        }
+        let calls: Vec<_> = response.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("read", "{\"a\":1}"), ("b", "1")]);
+    }
+
+    #[test]
+    fn everything_is_bounded() {
+        let bounds = Bounds { text: 10, calls: 2, arguments: 4, name: 3 };
+        let mut response = Response::new(bounds);
+        for index in 0..1000 {
+            response.push(delta(index, "ééé", "12345")).unwrap();
+        }
+        assert_eq!((response.calls.len(), response.surplus), (2, 998));
+        assert_eq!((response.calls[0].name.as_str(), response.calls[0].arguments.as_str()), ("é", "1234"));
+        assert_eq!(response.calls[0].dropped, 5);
+        assert!(response.push(StreamChunk::TextDelta("0123456789".into())).is_ok());
+        assert!(response.push(StreamChunk::TextDelta("0".into())).is_err());
+    }
+
+    #[test]
+    fn a_worker_that_reports_nothing_is_charged_all_the_same() {
+        let mut response = Response::new(Bounds::default());
+        response.push(StreamChunk::TextDelta("x".repeat(1600))).unwrap();
+        assert_eq!(response.tokens(), 100);
+        let usage = TokenUsage { prompt_tokens: 50, completion_tokens: 400 };
+        let finish = StreamChunkFinish { usage, reason: FinishReason::Stop };
+        response.push(StreamChunk::Finish(finish)).unwrap();
+        assert_eq!((response.tokens(), response.finish), (450, Some(FinishReason::Stop)));
+    }
+}

@@ -1,0 +1,109 @@
+//! What becomes of a tool's result before the model sees it.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_schema::authority::Provenance;
+use capos_schema::models::{Outcome, ToolResult};
+use sha2::{Digest, Sha256};
+
+use crate::redact::redact;
+use crate::snapshot::Tool;
+
+/// Bytes of an error text that may reach the model.
+const MAX_ERROR: usize = 2048;
+
+/// The text cut to at most `most` bytes between characters, followed by a mark that tells how much is missing; the
+/// text itself where it is short enough.
+#[must_use]
+pub fn truncate(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_string();
+    }
+    let mut end = most;
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    let kept = text.get(..end).unwrap_or_default();
+    let cut = text.len().saturating_sub(kept.len());
+    format!("{kept}\n[cut: {cut} of {} bytes are not shown]", text.len())
+}
+
+/// SHA-256.
+#[must_use]
+pub fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// The result of a call that ended by itself: redacted, shortened, labelled.
+pub fn ended(tool: &Tool, call_id: &str, outcome: Result<String, String>) -> ToolResult {
+    let clean = |text: &str, most: usize| {
+        let text = if tool.redact { redact(text).0 } else { text.to_string() };
+        truncate(&text, most)
+    };
+    let mut result = ToolResult {
+        call_id: call_id.to_string(),
+        outcome: Outcome::Ok,
+        content: String::new(),
+        error: String::new(),
+        label: tool.label.clone(),
+        provenance: if tool.untrusted { Provenance::Untrusted } else { Provenance::Trusted },
+    };
+    match outcome {
+        Ok(text) => result.content = clean(&text, tool.max_result),
+        Err(text) => {
+            result.outcome = Outcome::ExecutionError;
+            result.error = clean(&text, MAX_ERROR.min(tool.max_result.max(256)));
+            // What a service says about a failure may quote what it read.
+            result.provenance = Provenance::Untrusted;
+        }
+    }
+    result
+}
+
+/// The result of a call that the runner itself answers.
+pub fn answered(call_id: &str, outcome: Outcome, error: impl Into<String>) -> ToolResult {
+    ToolResult {
+        call_id: call_id.to_string(),
+        outcome,
+        content: String::new(),
+        error: truncate(&error.into(), MAX_ERROR),
+        label: capos_schema::authority::Label::default(),
+        provenance: Provenance::Trusted,
+    }
+}
+
+/// What the model reads: the content, or the outcome and why.
+pub fn text(result: &ToolResult) -> String {
+    if result.outcome == Outcome::Ok {
+        result.content.clone()
+    } else {
+        format!("{}: {}", result.outcome.name(), result.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn c08_a_cut_result_says_how_much_is_missing() {
+        assert_eq!(truncate("abc", 3), "abc");
+        assert_eq!(truncate("aé", 2), "a\n[cut: 2 of 3 bytes are not shown]");
+        let text = "x".repeat(10 << 20);
+        let cut = truncate(&text, 16_384);
+        assert!(cut.len() < 16_500);
+        assert!(cut.ends_with("[cut: 10469376 of 10485760 bytes are not shown]"));
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_keeps_a_beginning(text in "\\PC{0,50}", most in 0_usize..60) {
+            let cut = truncate(&text, most);
+            let kept = cut.split("\n[cut: ").next().unwrap();
+            prop_assert!(text.starts_with(kept) && kept.len() <= most.max(text.len().min(most)));
+            prop_assert_eq!(cut == text, text.len() <= most);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What the loop stands on. A program implements these for the capabilities it holds, a test for a simulated world.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_schema::audit::{GeneralEvent, ToolEvent};
+use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk};
+use serde_json::Value;
+
+use crate::snapshot::Tool;
+
+/// The model, as the session holds it.
+#[allow(async_fn_in_trait)]
+pub trait Model {
+    /// A response that is being made.
+    type Stream: ModelStream;
+
+    /// Which model it is.
+    fn info(&self) -> ModelInfo;
+
+    /// Begins a response.
+    ///
+    /// # Errors
+    /// In words, for the person.
+    async fn stream(&self, request: &InferenceRequest) -> Result<Self::Stream, String>;
+}
+
+/// A response that is being made. Dropping it abandons it.
+#[allow(async_fn_in_trait)]
+pub trait ModelStream {
+    /// The next piece, and whether it was the last.
+    ///
+    /// # Errors
+    /// In words: the worker died, refused, or is gone.
+    async fn next(&mut self) -> Result<(StreamChunk, bool), String>;
+
+    /// Tells the worker to stop. Does not wait for it.
+    fn cancel(self);
+}
+
+/// The session's capabilities, as tools.
+pub trait Tools {
+    /// A call whose arguments have been checked.
+    type Prepared: 'static;
+
+    /// Checks arguments against the tool's parameters.
+    ///
+    /// # Errors
+    /// What is wrong with which argument.
+    fn prepare(&self, tool: &Tool, arguments: &Value) -> Result<Self::Prepared, String>;
+
+    /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
+    /// future aborts the call.
+    fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<String, String>>;
+}
+
+/// Why tokens could not be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChargeError {
+    /// The budget is used up.
+    Exhausted(String),
+    /// The broker does not answer.
+    Unavailable(String),
+}
+
+/// The broker's word on one call.
+#[derive(Debug)]
+pub struct Ruling<L> {
+    /// What was decided.
+    pub decision: Decision,
+    /// Why, in words.
+    pub reason: String,
+    /// Leave for one call, after a step-up.
+    pub lease: Option<L>,
+}
+
+/// The authority broker, as the session sees it.
+#[allow(async_fn_in_trait)]
+pub trait Gate {
+    /// Leave to run one call.
+    type Lease: 'static;
+
+    /// The decision on one call. `consented` is the person's answer where the mode asks for one.
+    ///
+    /// # Errors
+    /// The broker does not answer; nothing runs then.
+    async fn decide(
+        &self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        consented: bool,
+    ) -> Result<Ruling<Self::Lease>, String>;
+
+    /// Authenticates the person again for exactly this call.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    async fn step_up(&self, question: &ToolQuestion, passphrase: &str) -> Result<Ruling<Self::Lease>, String>;
+
+    /// Uses up the leave, immediately before the effect.
+    ///
+    /// # Errors
+    /// It has expired, was used, or is for another call.
+    async fn redeem(&self, lease: Self::Lease, question: &ToolQuestion) -> Result<(), String>;
+
+    /// Counts tokens; what is left of the session's budget.
+    ///
+    /// # Errors
+    /// Used up, or the broker does not answer.
+    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError>;
+
+    /// Whether data of this label may go to a model with this backend.
+    ///
+    /// # Errors
+    /// Why not.
+    fn egress(&self, label: &Label, backend: &str) -> Result<(), String>;
+}
+
+/// What the person is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The tool.
+    pub tool: &'a Tool,
+    /// The arguments that will be used, as canonical JSON.
+    pub arguments: &'a str,
+    /// The call's id.
+    pub call_id: &'a str,
+    /// What the model has seen in this conversation.
+    pub label: &'a Label,
+    /// Whether anything of that was untrusted.
+    pub untrusted: bool,
+}
+
+/// The person's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes.
+    Yes,
+    /// No, or just Enter.
+    No,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// The person's answer to a step-up.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// What was typed.
+    Given(String),
+    /// Nothing was.
+    Declined,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// The person.
+#[allow(async_fn_in_trait)]
+pub trait Approver {
+    /// Asks whether a call may run. Type-ahead must not answer.
+    async fn consent(&self, ask: &Ask<'_>) -> Answer;
+
+    /// Asks for the passphrase for one call.
+    async fn passphrase(&self, ask: &Ask<'_>) -> Secret;
+}
+
+/// The audit log.
+#[allow(async_fn_in_trait)]
+pub trait Audit {
+    /// Appends a record about a tool call; its sequence number.
+    ///
+    /// # Errors
+    /// The log is gone or full; nothing may run then.
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, String>;
+
+    /// Appends another record.
+    ///
+    /// # Errors
+    /// The log is gone or full.
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, String>;
+}
+
+/// Time, chance, other tasks, and the person's Ctrl-C.
+pub trait Host {
+    /// Nanoseconds since boot.
+    fn now(&self) -> u64;
+
+    /// Ends at that time.
+    fn sleep_until(&self, nanoseconds: u64) -> LocalBoxFuture<'static, ()>;
+
+    /// Unguessable bytes.
+    fn random(&self) -> [u8; 16];
+
+    /// Runs a task beside the loop, to its end.
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>);
+
+    /// Ends at the next Ctrl-C that no prompt takes.
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()>;
+}
+
+/// Where the loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Waits for the person.
+    Idle,
+    /// Puts the request together.
+    Assembling,
+    /// The model answers.
+    Inferring,
+    /// Calls are checked and run.
+    Executing,
+}
+
+/// What the person sees. A call is shown as a widget, never as text of the model.
+#[derive(Clone, Copy, Debug)]
+pub enum Show<'a> {
+    /// The loop goes on to this state.
+    State(State),
+    /// The model reads the conversation.
+    Progress {
+        /// Tokens read.
+        done: u32,
+        /// Of how many.
+        total: u32,
+    },
+    /// A piece of the model's text.
+    Text(&'a str),
+    /// The model has finished this answer.
+    AnswerEnd,
+    /// The model's answer was dropped: interrupted, or its worker failed.
+    AnswerDropped,
+    /// The model proposes a call.
+    Proposed {
+        /// What it calls the tool.
+        name: &'a str,
+        /// With which arguments.
+        arguments: &'a str,
+    },
+    /// A call begins.
+    Started {
+        /// The tool.
+        tool: &'a Tool,
+        /// The call.
+        call_id: &'a str,
+    },
+    /// A call has its outcome.
+    Finished {
+        /// What the model called the tool.
+        name: &'a str,
+        /// The call.
+        call_id: &'a str,
+        /// Outcome.
+        outcome: Outcome,
+        /// What the model will see of it.
+        text: &'a str,
+    },
+    /// Something the person should know.
+    Notice(&'a str),
+}
+
+/// The person's screen.
+#[allow(async_fn_in_trait)]
+pub trait Renderer {
+    /// Shows something. Errors of the screen do not stop the loop.
+    async fn show(&self, show: Show<'_>);
+}
+
+/// All of it.
+pub trait World: Model + Tools + Gate + Approver + Audit + Host + Renderer + 'static {}
+
+impl<T: Model + Tools + Gate + Approver + Audit + Host + Renderer + 'static> World for T {}
+
+/// A field of a general audit record.
+pub(crate) fn field(name: &str, value: impl Into<String>) -> capos_schema::audit::GeneralEventField {
+    capos_schema::audit::GeneralEventField { name: String::from(name), value: value.into() }
+}
+
+/// Names of tools.
+pub(crate) fn names<'a>(tools: impl Iterator<Item = &'a Tool>) -> Vec<String> {
+    tools.map(|tool| tool.descriptor.name.clone()).collect()
+}

@@ -1,0 +1,95 @@
+//! The three time limits, the budgets, and services that are gone.
+
+use capos_agent::TurnEnd;
+use capos_agent::world::Answer;
+use capos_schema::authority::{Decision, SessionLimits};
+use capos_schema::models::Outcome;
+
+use crate::world::*;
+
+fn run(world: &World, limits: SessionLimits) -> TurnEnd {
+    let mut agent = agent(world, limits);
+    let end = world.run(agent.turn("go", &snapshot()));
+    world.drain();
+    world.check_audit();
+    end
+}
+
+#[test]
+fn c09_three_limits_have_three_distinct_ends() {
+    // Per tool: the call times out and the turn goes on.
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1,"ms":1000}"#)], vec![]]);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert_eq!(world.outcomes(), [Outcome::TimedOut]);
+    // Per turn.
+    let endless = |count: u64| (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).collect::<Vec<_>>();
+    let world = World::new(endless(50));
+    let limits = SessionLimits { max_iterations: 5, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits), TurnEnd::Iterations(5));
+    assert_eq!(world.effects().len(), 5);
+    // Per session, wall clock: also in the middle of an answer.
+    let world = World::new(vec![vec![Piece::Text("thinking"), Piece::Wait(5000), Piece::Text("late")]]);
+    let limits = SessionLimits { max_seconds: 2, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits), TurnEnd::Time(2));
+    assert_eq!(world.0.clock.get() / MS, 2000);
+    // Per session, tokens.
+    let world = World::new(vec![vec![Piece::Usage(700), call("a", "read", r#"{"n":1}"#)], vec![]]);
+    world.0.budget.set(600);
+    assert!(matches!(run(&world, SessionLimits::default()), TurnEnd::Tokens(_)));
+    // The step that used them up was finished.
+    assert_eq!(world.outcomes(), [Outcome::Ok]);
+    assert_eq!(world.0.requests.borrow().len(), 1);
+}
+
+#[test]
+fn a_tool_that_cannot_be_aborted_times_out_once_and_is_noted_when_it_ends() {
+    let world = World::new(vec![vec![call("a", "slow", r#"{"n":1,"ms":500}"#)], vec![Piece::Text("ok")]]);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert_eq!(world.outcomes(), [Outcome::TimedOut]);
+    let messages = world.0.messages.borrow();
+    let late = messages.iter().find(|event| event.kind == "tool.late").unwrap();
+    assert!(late.fields.iter().any(|field| field.name == "outcome" && field.value == "ok"));
+}
+
+#[test]
+fn an_unanswered_prompt_is_a_no() {
+    let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#)], vec![]]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.thinks.set(400_000 * MS);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert_eq!(world.outcomes(), [Outcome::DeniedByUser]);
+    assert!(world.0.events.borrow()[0].error.contains("within 300 s"));
+}
+
+#[test]
+fn without_audit_log_no_tool_runs() {
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#), call("b", "write", r#"{"n":2}"#)], vec![]]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.audit_down.set(true);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert!(world.effects().is_empty());
+    let requests = world.0.requests.borrow();
+    for result in requests[1].messages.iter().rev().take(2) {
+        assert!(result.content.starts_with("refusedByPolicy: the audit log takes no records"), "{}", result.content);
+    }
+    assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice the audit log")));
+}
+
+#[test]
+fn without_broker_nothing_runs() {
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#)]]);
+    world.0.broker_down.set(true);
+    assert!(matches!(run(&world, SessionLimits::default()), TurnEnd::Refused(_)));
+    assert!(world.effects().is_empty());
+}
+
+#[test]
+fn a_ruling_that_does_not_fit_lets_nothing_through() {
+    use capos_schema::models::PermissionMode;
+    // The broker's map asks for consent meanwhile; the snapshot would run it without asking.
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#)], vec![]]);
+    world.0.modes.borrow_mut().insert("read".into(), PermissionMode::Consent);
+    run(&world, SessionLimits::default());
+    assert!(world.effects().is_empty());
+    assert_eq!(world.0.events.borrow()[0].decision, Decision::Denied);
+}

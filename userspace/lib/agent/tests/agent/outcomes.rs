@@ -1,0 +1,276 @@
+//! The nine outcomes, the six decisions, and what the model and the audit log get of a turn.
+
+use std::collections::BTreeSet;
+
+use capos_agent::TurnEnd;
+use capos_agent::world::{Answer, Secret};
+use capos_schema::audit::Phase;
+use capos_schema::authority::{Decision, Provenance, SessionLimits};
+use capos_schema::models::{FinishReason, Outcome, PermissionMode, Role};
+
+use crate::world::*;
+
+#[test]
+fn c06_e02_every_outcome_and_every_decision() {
+    let unknown =
+        Piece::Call { id: "8".into(), name: "Read".into(), handle: handle("read"), arguments: "{}".into() };
+    let world = World::new(vec![
+        vec![
+            Piece::Text("I will try everything."),
+            call("1", "read", r#"{"n":1}"#),
+            call("2", "write", r#"{"n":2}"#),
+            call("3", "write", r#"{"n":3}"#),
+            call("4", "delete", r#"{"n":4}"#),
+            call("5", "delete", r#"{"n":5}"#),
+            call("6", "power_off", r#"{"n":6}"#),
+            call("7", "read", r#"{"nn":7}"#),
+            unknown,
+            call("9", "read", r#"{"n":9,"ms":5000}"#),
+            call("10", "fails", r#"{"n":10}"#),
+        ],
+        vec![call("11", "read", r#"{"n":11,"ms":90}"#)],
+    ]);
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No]);
+    world.0.secrets.borrow_mut().extend([Secret::Given("open sesame".into()), Secret::Given("wrong".into())]);
+    let mut agent = agent(&world, SessionLimits::default());
+    // The second response's only call is interrupted while it runs.
+    world.0.interrupt_at.set(Some(200 * MS));
+    let end = world.run(agent.turn("go", &snapshot()));
+    world.drain();
+    assert_eq!(end, TurnEnd::Interrupted);
+    let results: Vec<(&str, &str)> = agent
+        .thread()
+        .entries()
+        .iter()
+        .filter(|entry| entry.message.role == Role::Tool)
+        .map(|entry| {
+            let content = entry.message.content.as_str();
+            (entry.message.tool_call_id.as_str(), content.split([':', ' ']).next().unwrap())
+        })
+        .collect();
+    let wanted = [
+        ("1", "result"),
+        ("2", "result"),
+        ("3", "deniedByUser"),
+        ("4", "result"),
+        ("5", "stepUpFailed"),
+        ("6", "refusedByPolicy"),
+        ("7", "invalidArguments"),
+        ("8", "unknownTool"),
+        ("9", "timedOut"),
+        ("10", "executionError"),
+        ("11", "cancelled"),
+    ];
+    assert_eq!(results, wanted);
+    let outcomes: BTreeSet<Outcome> = world.outcomes().into_iter().collect();
+    assert_eq!(outcomes.len(), 9);
+    let events = world.0.events.borrow();
+    let decisions: BTreeSet<Decision> =
+        events.iter().filter(|event| event.decided).map(|event| event.decision).collect();
+    assert_eq!(decisions.into_iter().collect::<Vec<_>>(), Decision::ALL);
+    // Turned away before anybody decided.
+    assert_eq!(events.iter().filter(|event| !event.decided).count(), 2);
+    world.check_audit();
+    // The prompts showed the arguments as they were used.
+    assert_eq!(
+        *world.0.prompts.borrow(),
+        [r#"write {"n":2}"#, r#"write {"n":3}"#, r#"delete {"n":4}"#, r#"delete {"n":5}"#]
+    );
+}
+
+#[test]
+fn c05_a_turn_of_three_iterations() {
+    let world = World::new(vec![
+        vec![Piece::Text("one"), call("a", "read", r#"{"n":1}"#)],
+        vec![Piece::Text("two"), call("b", "read_other", r#"{"n":2}"#)],
+        vec![Piece::Text("done")],
+    ]);
+    let (end, agent) = turn(&world);
+    assert_eq!(end, TurnEnd::Answered);
+    let states: Vec<String> =
+        world.0.shown.borrow().iter().filter_map(|line| line.strip_prefix("state ").map(Into::into)).collect();
+    let step = ["Assembling", "Inferring", "Executing"];
+    let wanted: Vec<&str> = [&step[..], &step[..], &step[..2], &["Idle"]].concat();
+    assert_eq!(states, wanted);
+    let roles: Vec<Role> = agent.thread().entries().iter().map(|entry| entry.message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool, Role::Assistant]);
+}
+
+#[test]
+fn c07_results_are_keyed_and_in_the_order_of_the_calls() {
+    let world = World::new(vec![
+        vec![
+            call("slow", "read", r#"{"n":1,"ms":50}"#),
+            call("fast", "read_other", r#"{"n":2,"ms":1}"#),
+            call("same", "write", r#"{"n":3,"ms":1}"#),
+        ],
+        vec![],
+    ]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    let (_, agent) = turn(&world);
+    let ids: Vec<&str> = agent
+        .thread()
+        .entries()
+        .iter()
+        .filter(|entry| entry.message.role == Role::Tool)
+        .map(|entry| entry.message.tool_call_id.as_str())
+        .collect();
+    assert_eq!(ids, ["slow", "fast", "same"]);
+    // The fast one ended first; the one that shares its capability with the slow one began after it.
+    let trace = world.0.trace.borrow();
+    let at = |wanted: Trace| trace.iter().position(|entry| *entry == wanted).unwrap();
+    let (n1, n2, n3) = (r#"{"ms":50,"n":1}"#, r#"{"ms":1,"n":2}"#, r#"{"ms":1,"n":3}"#);
+    assert!(at(Trace::EffectEnd(n2.into())) < at(Trace::EffectEnd(n1.into())));
+    assert!(at(Trace::Effect(n3.into())) > at(Trace::EffectEnd(n1.into())));
+}
+
+#[test]
+fn c08_results_are_redacted_and_cut() {
+    let world =
+        World::new(vec![vec![call("a", "read", r#"{"n":1}"#), call("b", "fails", "{}"), call("c", "secret", "{}")], vec![]]);
+    let (_, agent) = turn(&world);
+    let contents: Vec<&str> = agent
+        .thread()
+        .entries()
+        .iter()
+        .filter(|entry| entry.message.role == Role::Tool)
+        .map(|entry| entry.message.content.as_str())
+        .collect();
+    assert!(contents[0].ends_with("[cut: 152 of 216 bytes are not shown]"), "{contents:?}");
+    assert_eq!(contents[1], "executionError: disk on fire, password=[redacted]");
+    assert_eq!(contents[2], "token=[redacted]");
+    let events = world.0.events.borrow();
+    let after = events.iter().find(|event| event.phase == Phase::After && event.call_id == "a").unwrap();
+    assert_eq!(after.result_hash, capos_agent::hash(contents[0]));
+}
+
+#[test]
+fn c13_untrusted_data_never_reaches_the_system_prompt() {
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#)], vec![call("b", "secret", "{}")], vec![]]);
+    let (_, _) = turn(&world);
+    let requests = world.0.requests.borrow();
+    assert_eq!(requests.len(), 3);
+    for request in requests.iter() {
+        for (at, message) in request.messages.iter().enumerate() {
+            assert_eq!(message.role == Role::System, at == 0);
+        }
+        assert_eq!(request.messages[0].content, "You are careful.");
+    }
+    let last = &requests[2].messages;
+    let provenance: Vec<_> = last.iter().map(|message| (message.role, message.provenance)).collect();
+    let (trusted, untrusted) = (Provenance::Trusted, Provenance::Untrusted);
+    assert_eq!(
+        provenance,
+        [
+            (Role::System, trusted),
+            (Role::User, trusted),
+            (Role::Assistant, untrusted),
+            (Role::Tool, untrusted),
+            (Role::Assistant, untrusted),
+            (Role::Tool, trusted),
+        ]
+    );
+    assert_eq!(last[5].label.classes, ["secret.key"]);
+}
+
+#[test]
+fn labels_are_joined_and_checked_before_each_request() {
+    let world = World::new(vec![vec![call("a", "secret", "{}")], vec![]]);
+    world.0.egress_refused.set(true);
+    let (end, _) = turn(&world);
+    assert_eq!(end, TurnEnd::Refused("labelled".into()));
+    assert_eq!(world.0.requests.borrow().len(), 1);
+}
+
+#[test]
+fn j02_the_model_sees_name_schema_and_handle_only() {
+    let world = World::new(vec![vec![]]);
+    turn(&world);
+    let requests = world.0.requests.borrow();
+    let tool = &requests[0].tools[0];
+    assert_eq!((tool.name.as_str(), tool.handle.as_str()), ("read", handle("read").as_str()));
+    assert_eq!(requests[0].tools.len(), TOOLS.len());
+}
+
+#[test]
+fn c21_a_cut_answer_goes_on_and_counts_as_a_step() {
+    let cut = || vec![Piece::Text("more "), Piece::Finish(FinishReason::Length)];
+    let world = World::new(vec![cut(), cut(), vec![Piece::Text("end")]]);
+    let (end, _) = turn(&world);
+    assert_eq!((end, world.0.requests.borrow().len()), (TurnEnd::Answered, 3));
+    let world = World::new((0..20).map(|_| cut()).collect());
+    assert_eq!(turn(&world).0, TurnEnd::Iterations(16));
+}
+
+#[test]
+fn c31_nothing_runs_before_the_answer_is_whole() {
+    for end in [Piece::Break, Piece::Finish(FinishReason::Error), Piece::Finish(FinishReason::ContentFilter)] {
+        let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#), Piece::Wait(50), end]]);
+        let (end, agent) = turn(&world);
+        world.drain();
+        assert!(matches!(end, TurnEnd::Model(_)));
+        assert!(world.0.trace.borrow().is_empty());
+        assert_eq!(agent.thread().entries().len(), 1);
+        assert_eq!(world.cancelled_streams(), 1);
+    }
+}
+
+#[test]
+fn everything_is_checked_again_after_the_yes() {
+    let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#)], vec![]]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    // The snapshot still says consent; by the time of the answer the broker forbids it.
+    world.0.modes.borrow_mut().insert("write".into(), PermissionMode::Forbidden);
+    turn(&world);
+    assert_eq!(world.outcomes(), [Outcome::RefusedByPolicy]);
+    assert!(world.effects().is_empty());
+}
+
+#[test]
+fn e01_records_hold_every_field() {
+    let world = World::new(vec![vec![call("a", "read", r#"{ "n" : 1 }"#)], vec![]]);
+    turn(&world);
+    let events = world.0.events.borrow();
+    let [before, after] = &events[..] else { panic!("{events:#?}") };
+    for event in [before, after] {
+        assert_eq!((event.session.as_str(), event.principal.as_str()), ("s1", "ada"));
+        assert_eq!((event.conversation.as_str(), event.turn, event.call_id.as_str()), ("c1", 1, "a"));
+        assert_eq!((event.model_id.as_str(), event.backend.as_str()), ("sha256:1-scripted", "local-scripted"));
+        assert_eq!((event.nonce.len(), event.runner.as_str()), (16, "capos-side"));
+        assert_eq!((event.descriptor.name.as_str(), event.arguments.as_str()), ("read", r#"{"n":1}"#));
+        assert_eq!((event.decided, event.decision), (true, Decision::Auto));
+        assert_eq!(event.advertised.len(), TOOLS.len());
+    }
+    assert_eq!((before.phase, after.phase, after.before > 0), (Phase::Before, Phase::After, true));
+    assert_eq!(after.result_hash.len(), 32);
+}
+
+#[test]
+fn e04_messages_are_recorded_without_content() {
+    let world = World::new(vec![vec![Piece::Text("the answer")]]);
+    turn(&world);
+    let messages = world.0.messages.borrow();
+    assert_eq!(messages.len(), 2);
+    for event in messages.iter() {
+        assert_eq!(event.kind, "message");
+        for name in ["role", "atNanoseconds", "bytes", "sha256", "provenance"] {
+            assert!(event.fields.iter().any(|field| field.name == name && !field.value.is_empty()), "{name}");
+        }
+        assert!(!event.fields.iter().any(|field| field.value.contains("answer") || field.value.contains("please")));
+    }
+}
+
+#[test]
+fn d09_the_broker_hears_of_every_decision() {
+    let world = World::new(vec![
+        vec![
+            call("1", "read", r#"{"n":1}"#),
+            call("2", "write", r#"{"n":2}"#),
+            call("3", "delete", r#"{"n":3}"#),
+            call("4", "power_off", "{}"),
+        ],
+        vec![],
+    ]);
+    turn(&world);
+    assert_eq!(world.0.decisions.get(), 4);
+}

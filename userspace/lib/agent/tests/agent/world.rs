@@ -1,0 +1,500 @@
+//! A simulated world: every operation takes one millisecond of a clock that nothing but the simulation moves, and
+//! everything that happens is traced in order.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use capos_agent::world::*;
+use capos_agent::{Agent, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
+use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
+use capos_schema::authority::{Decision, Label, SessionLimits, ToolQuestion};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::*;
+use serde_json::Value;
+
+pub const MS: u64 = 1_000_000;
+
+#[derive(Clone, Debug)]
+pub enum Piece {
+    Text(&'static str),
+    Call { id: String, name: String, handle: String, arguments: String },
+    Wait(u64),
+    Finish(FinishReason),
+    Usage(u32),
+    Break,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trace {
+    Before(u64, String),
+    Effect(String),
+    EffectEnd(String),
+    After(u64, String, Outcome),
+    Refused(String, Option<Decision>, Outcome),
+}
+
+pub struct Sim {
+    pub clock: Cell<u64>,
+    timers: RefCell<Vec<u64>>,
+    tasks: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
+    pub script: RefCell<VecDeque<Vec<Piece>>>,
+    pub requests: RefCell<Vec<InferenceRequest>>,
+    pub events: RefCell<Vec<ToolEvent>>,
+    pub messages: RefCell<Vec<GeneralEvent>>,
+    pub trace: RefCell<Vec<Trace>>,
+    pub answers: RefCell<VecDeque<Answer>>,
+    pub secrets: RefCell<VecDeque<Secret>>,
+    /// How long the person takes to answer.
+    pub thinks: Cell<u64>,
+    pub shown: RefCell<Vec<String>>,
+    pub prompts: RefCell<Vec<String>>,
+    pub interrupt_at: Cell<Option<u64>>,
+    /// The broker's own map, by tool.
+    pub modes: RefCell<BTreeMap<String, PermissionMode>>,
+    pub decisions: Cell<u32>,
+    pub budget: Cell<u64>,
+    pub audit_down: Cell<bool>,
+    pub broker_down: Cell<bool>,
+    pub egress_refused: Cell<bool>,
+    sequence: Cell<u64>,
+    seed: Cell<u8>,
+    cancelled_streams: Cell<u32>,
+}
+
+#[derive(Clone)]
+pub struct World(pub Rc<Sim>);
+
+struct Flag(AtomicBool);
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl World {
+    pub fn new(script: Vec<Vec<Piece>>) -> Self {
+        Self(Rc::new(Sim {
+            clock: Cell::new(0),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+            script: RefCell::new(script.into()),
+            requests: RefCell::default(),
+            events: RefCell::default(),
+            messages: RefCell::default(),
+            trace: RefCell::default(),
+            answers: RefCell::default(),
+            secrets: RefCell::default(),
+            thinks: Cell::new(3 * MS),
+            shown: RefCell::default(),
+            prompts: RefCell::default(),
+            interrupt_at: Cell::new(None),
+            modes: RefCell::new(
+                TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect(),
+            ),
+            decisions: Cell::new(0),
+            budget: Cell::new(1_000_000),
+            audit_down: Cell::new(false),
+            broker_down: Cell::new(false),
+            egress_refused: Cell::new(false),
+            sequence: Cell::new(0),
+            seed: Cell::new(0),
+            cancelled_streams: Cell::new(0),
+        }))
+    }
+
+    pub fn pause(&self, duration: u64) -> LocalBoxFuture<'static, ()> {
+        self.sleep_until(self.0.clock.get() + duration)
+    }
+
+    /// Runs a future and all tasks; the clock jumps to the next timer when nothing else can go on.
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = Box::pin(future);
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(flag.clone());
+        let cx = &mut Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(cx) {
+                return value;
+            }
+            self.poll_tasks(cx);
+            if !flag.0.swap(false, Ordering::Relaxed) {
+                assert!(self.advance(), "nothing can go on: {:?}", self.0.shown.borrow());
+            }
+        }
+    }
+
+    fn poll_tasks(&self, cx: &mut Context<'_>) {
+        let mut tasks = self.0.tasks.take();
+        tasks.retain_mut(|task| task.as_mut().poll(cx).is_pending());
+        self.0.tasks.borrow_mut().append(&mut tasks);
+    }
+
+    fn advance(&self) -> bool {
+        let now = self.0.clock.get();
+        let mut timers = self.0.timers.borrow_mut();
+        timers.retain(|at| *at > now);
+        let Some(next) = timers.iter().min() else { return false };
+        self.0.clock.set(*next);
+        true
+    }
+
+    /// Lets what still runs beside come to its end.
+    pub fn drain(&self) {
+        let world = self.clone();
+        self.run(poll_fn(move |_| {
+            if world.0.tasks.borrow().is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        }));
+    }
+
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        let events = self.0.events.borrow();
+        events.iter().filter(|event| event.phase != Phase::Before).map(|event| event.outcome).collect()
+    }
+
+    pub fn effects(&self) -> Vec<String> {
+        let trace = self.0.trace.borrow();
+        trace.iter().filter_map(|entry| if let Trace::Effect(a) = entry { Some(a.clone()) } else { None }).collect()
+    }
+
+    pub fn cancelled_streams(&self) -> u32 {
+        self.0.cancelled_streams.get()
+    }
+
+    /// Records and effects belong together one to one, in the right order.
+    pub fn check_audit(&self) {
+        let trace = self.0.trace.borrow();
+        let at = |wanted: &dyn Fn(&Trace) -> bool| {
+            trace.iter().enumerate().filter(|(_, entry)| wanted(entry)).map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        for (place, entry) in trace.iter().enumerate() {
+            match entry {
+                Trace::Before(sequence, arguments) => {
+                    let after = at(&|entry| matches!(entry, Trace::After(before, ..) if before == sequence));
+                    assert_eq!(after.len(), 1, "{entry:?} in {trace:#?}");
+                    let effects = at(&|entry| matches!(entry, Trace::Effect(done) if done == arguments));
+                    let not_begun = matches!(&trace[after[0]], Trace::After(_, error, Outcome::Cancelled)
+                        if error.contains("not begun"));
+                    assert_eq!(effects.len(), usize::from(!not_begun), "{entry:?} in {trace:#?}");
+                    for effect in effects {
+                        assert!(place < effect && effect < after[0], "{entry:?} in {trace:#?}");
+                    }
+                }
+                Trace::Effect(arguments) => {
+                    let before = at(&|entry| matches!(entry, Trace::Before(_, found) if found == arguments));
+                    assert_eq!(before.len(), 1, "{entry:?} in {trace:#?}");
+                }
+                Trace::After(sequence, ..) => {
+                    let before = at(&|entry| matches!(entry, Trace::Before(found, _) if found == sequence));
+                    assert_eq!(before.len(), 1, "{entry:?} in {trace:#?}");
+                }
+                Trace::EffectEnd(_) | Trace::Refused(..) => {}
+            }
+        }
+    }
+}
+
+/// Name, mode, abortable, time limit in milliseconds, capability.
+pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 9] = [
+    ("read", PermissionMode::Auto, true, 100, 1),
+    ("read_other", PermissionMode::Auto, true, 100, 2),
+    ("read_third", PermissionMode::Auto, true, 100, 3),
+    ("write", PermissionMode::Consent, false, 100, 1),
+    ("delete", PermissionMode::StepUp, false, 100, 1),
+    ("power_off", PermissionMode::Forbidden, false, 100, 4),
+    ("slow", PermissionMode::Auto, false, 100, 5),
+    ("fails", PermissionMode::Auto, true, 100, 6),
+    ("secret", PermissionMode::Auto, true, 100, 7),
+];
+
+pub fn handle(name: &str) -> String {
+    let at = TOOLS.iter().position(|tool| tool.0 == name).expect("a tool of the simulation");
+    handle_text([at as u8 + 1; 16])
+}
+
+pub fn snapshot() -> Snapshot {
+    let tools = TOOLS.iter().map(|&(name, permission, abortable, timeout_ms, capability)| Tool {
+        descriptor: ToolDescriptor {
+            name: name.into(),
+            description: format!("Does {name}."),
+            param_schema: "{}".into(),
+            permission,
+            handle: handle(name),
+            abortable,
+            timeout_ms,
+            category: "readOnly".into(),
+            ..ToolDescriptor::default()
+        },
+        capability,
+        method: 0,
+        touches: vec![capability],
+        max_result: 64,
+        untrusted: name.starts_with("read"),
+        redact: true,
+        label: Label { classes: if name == "secret" { vec!["secret.key".into()] } else { vec![] } },
+    });
+    Snapshot::new(tools.collect()).unwrap()
+}
+
+pub fn session(limits: SessionLimits) -> Session {
+    Session { id: "s1".into(), principal: "ada".into(), limits, started: 0 }
+}
+
+pub fn agent(world: &World, limits: SessionLimits) -> Agent<World> {
+    Agent::new(Rc::new(world.clone()), session(limits), "You are careful.".into(), Thread::new("c1".into()))
+}
+
+pub fn turn(world: &World) -> (TurnEnd, Agent<World>) {
+    let mut agent = agent(world, SessionLimits::default());
+    let end = world.run(agent.turn("please", &snapshot()));
+    (end, agent)
+}
+
+pub fn call(id: &str, name: &str, arguments: &str) -> Piece {
+    Piece::Call { id: id.into(), name: name.into(), handle: handle(name), arguments: arguments.into() }
+}
+
+impl Model for World {
+    type Stream = Stream;
+
+    fn info(&self) -> ModelInfo {
+        ModelInfo { id: "sha256:1-scripted".into(), backend: "local-scripted".into(), ..ModelInfo::default() }
+    }
+
+    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
+        self.0.requests.borrow_mut().push(request.clone());
+        self.pause(MS).await;
+        let pieces = self.0.script.borrow_mut().pop_front().ok_or("the script is over")?;
+        Ok(Stream { world: self.clone(), pieces: pieces.into(), next: 0, usage: TokenUsage::default() })
+    }
+}
+
+pub struct Stream {
+    world: World,
+    pieces: VecDeque<Piece>,
+    next: u32,
+    usage: TokenUsage,
+}
+
+impl ModelStream for Stream {
+    async fn next(&mut self) -> Result<(StreamChunk, bool), String> {
+        loop {
+            self.world.pause(MS).await;
+            match self.pieces.pop_front() {
+                Some(Piece::Text(text)) => return Ok((StreamChunk::TextDelta(text.into()), false)),
+                Some(Piece::Call { id, name, handle, arguments }) => {
+                    let index = self.next;
+                    self.next += 1;
+                    let delta = ToolCallDelta { index, id, name, handle, arguments };
+                    return Ok((StreamChunk::ToolCallDelta(delta), false));
+                }
+                Some(Piece::Wait(ms)) => self.world.pause(ms * MS).await,
+                Some(Piece::Usage(tokens)) => self.usage.completion_tokens = tokens,
+                Some(Piece::Break) => return Err("the worker died".into()),
+                Some(Piece::Finish(reason)) => {
+                    let finish = StreamChunkFinish { usage: self.usage.clone(), reason };
+                    return Ok((StreamChunk::Finish(finish), true));
+                }
+                None => {
+                    let finish = StreamChunkFinish { usage: self.usage.clone(), reason: FinishReason::Stop };
+                    return Ok((StreamChunk::Finish(finish), true));
+                }
+            }
+        }
+    }
+
+    fn cancel(self) {
+        self.world.0.cancelled_streams.set(self.world.0.cancelled_streams.get() + 1);
+    }
+}
+
+impl Tools for World {
+    type Prepared = Value;
+
+    fn prepare(&self, _tool: &Tool, arguments: &Value) -> Result<Value, String> {
+        for (key, value) in arguments.as_object().unwrap() {
+            match key.as_str() {
+                "ms" | "n" if value.is_u64() => {}
+                _ => return Err(format!("`{key}` is not a parameter")),
+            }
+        }
+        Ok(arguments.clone())
+    }
+
+    fn invoke(&self, tool: &Tool, prepared: Value) -> LocalBoxFuture<'static, Result<String, String>> {
+        let (world, name) = (self.clone(), tool.descriptor.name.clone());
+        Box::pin(async move {
+            let text = prepared.to_string();
+            world.0.trace.borrow_mut().push(Trace::Effect(text.clone()));
+            world.pause(prepared.get("ms").and_then(Value::as_u64).unwrap_or(2) * MS).await;
+            world.0.trace.borrow_mut().push(Trace::EffectEnd(text));
+            match name.as_str() {
+                "fails" => Err("disk on fire, password=hunter2".into()),
+                "secret" => Ok("token=abcdef".into()),
+                name => Ok(format!("result of {name}: {}", "é".repeat(100))),
+            }
+        })
+    }
+}
+
+impl Gate for World {
+    type Lease = String;
+
+    async fn decide(&self, question: &ToolQuestion, mode: PermissionMode, consented: bool) -> Result<Ruling<String>, String> {
+        self.pause(MS).await;
+        if self.0.broker_down.get() {
+            return Err("it is gone".into());
+        }
+        self.0.decisions.set(self.0.decisions.get() + 1);
+        let own = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
+        let decision = match own {
+            PermissionMode::Auto => Decision::Auto,
+            PermissionMode::Consent if consented && mode == own => Decision::Consented,
+            PermissionMode::Consent => Decision::Denied,
+            PermissionMode::StepUp => Decision::StepUpFailed,
+            PermissionMode::Forbidden => Decision::Forbidden,
+        };
+        Ok(Ruling { decision, reason: format!("the map says {own}"), lease: None })
+    }
+
+    async fn step_up(&self, question: &ToolQuestion, passphrase: &str) -> Result<Ruling<String>, String> {
+        self.pause(MS).await;
+        if self.0.broker_down.get() {
+            return Err("it is gone".into());
+        }
+        self.0.decisions.set(self.0.decisions.get() + 1);
+        let good = passphrase == "open sesame";
+        Ok(Ruling {
+            decision: if good { Decision::StepUpSucceeded } else { Decision::StepUpFailed },
+            reason: "the passphrase".into(),
+            lease: good.then(|| question.arguments.clone()),
+        })
+    }
+
+    async fn redeem(&self, lease: String, question: &ToolQuestion) -> Result<(), String> {
+        self.pause(MS).await;
+        if lease == question.arguments { Ok(()) } else { Err("for another call".into()) }
+    }
+
+    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError> {
+        self.pause(MS).await;
+        if self.0.broker_down.get() {
+            return Err(ChargeError::Unavailable("it is gone".into()));
+        }
+        let left = self.0.budget.get().checked_sub(tokens);
+        self.0.budget.set(left.unwrap_or(0));
+        left.ok_or(ChargeError::Exhausted("the budget is used up".into()))
+    }
+
+    fn egress(&self, label: &Label, _backend: &str) -> Result<(), String> {
+        if self.0.egress_refused.get() && !label.classes.is_empty() { Err("labelled".into()) } else { Ok(()) }
+    }
+}
+
+impl Approver for World {
+    async fn consent(&self, ask: &Ask<'_>) -> Answer {
+        self.0.prompts.borrow_mut().push(format!("{} {}", ask.tool.descriptor.name, ask.arguments));
+        let interrupted = self.interrupt();
+        let thinks = self.0.thinks.get();
+        match capos_agent::race(interrupted, self.pause(thinks)).await {
+            capos_agent::Either::Left(()) => Answer::Interrupted,
+            capos_agent::Either::Right(()) => self.0.answers.borrow_mut().pop_front().unwrap_or(Answer::No),
+        }
+    }
+
+    async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
+        self.0.prompts.borrow_mut().push(format!("{} {}", ask.tool.descriptor.name, ask.arguments));
+        let interrupted = self.interrupt();
+        let thinks = self.0.thinks.get();
+        match capos_agent::race(interrupted, self.pause(thinks)).await {
+            capos_agent::Either::Left(()) => Secret::Interrupted,
+            capos_agent::Either::Right(()) => self.0.secrets.borrow_mut().pop_front().unwrap_or(Secret::Declined),
+        }
+    }
+}
+
+impl Audit for World {
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, String> {
+        self.pause(MS).await;
+        if self.0.audit_down.get() {
+            return Err("it is gone".into());
+        }
+        let sequence = self.0.sequence.get() + 1;
+        self.0.sequence.set(sequence);
+        self.0.events.borrow_mut().push(event.clone());
+        self.0.trace.borrow_mut().push(match event.phase {
+            Phase::Before => Trace::Before(sequence, event.arguments.clone()),
+            Phase::After => Trace::After(event.before, event.error.clone(), event.outcome),
+            Phase::Refused => Trace::Refused(
+                event.descriptor.name.clone(),
+                event.decided.then_some(event.decision),
+                event.outcome,
+            ),
+        });
+        Ok(sequence)
+    }
+
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, String> {
+        self.pause(MS).await;
+        if self.0.audit_down.get() {
+            return Err("it is gone".into());
+        }
+        self.0.messages.borrow_mut().push(event.clone());
+        self.0.sequence.set(self.0.sequence.get() + 1);
+        Ok(self.0.sequence.get())
+    }
+}
+
+impl Host for World {
+    fn now(&self) -> u64 {
+        self.0.clock.get()
+    }
+
+    fn sleep_until(&self, at: u64) -> LocalBoxFuture<'static, ()> {
+        let world = self.clone();
+        Box::pin(poll_fn(move |_| {
+            if world.0.clock.get() >= at {
+                return Poll::Ready(());
+            }
+            world.0.timers.borrow_mut().push(at);
+            Poll::Pending
+        }))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.0.seed.set(self.0.seed.get().wrapping_add(1));
+        [self.0.seed.get(); 16]
+    }
+
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.0.tasks.borrow_mut().push(task);
+    }
+
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
+        match self.0.interrupt_at.get() {
+            Some(at) => self.sleep_until(at),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+impl Renderer for World {
+    async fn show(&self, show: Show<'_>) {
+        let text = match show {
+            Show::State(state) => format!("state {state:?}"),
+            Show::Text(text) => format!("text {text}"),
+            Show::Proposed { name, arguments } => format!("proposed {name} {arguments}"),
+            Show::Started { tool, call_id } => format!("started {} {call_id}", tool.descriptor.name),
+            Show::Finished { name, call_id, outcome, text } => format!("finished {name} {call_id} {outcome} {text}"),
+            Show::Notice(text) => format!("notice {text}"),
+            Show::Progress { .. } => "progress".into(),
+            Show::AnswerEnd => "answer end".into(),
+            Show::AnswerDropped => "answer dropped".into(),
+        };
+        self.0.shown.borrow_mut().push(text);
+    }
+}

@@ -1,1 +1,77 @@
-//! Process runtime: entry, allocator, executor, ring client, typed capabilities
+//! The runtime of a capOS process.
+//!
+//! A program names its entry with [`program!`] and gets an [`Env`]: its name, its arguments and
+//! the capabilities that it was given, nothing else. Everything it does is a call through one of
+//! them; calls are futures on a single-threaded executor that stands on the thread's ring.
+//!
+//! ```ignore
+//! #![cfg_attr(capos_guest, no_std, no_main)]
+//! use capos_rt::{Env, Error, log};
+//! use capos_schema::hello::GreeterClient;
+//!
+//! async fn main(env: Env) -> Result<(), Error> {
+//!     let greeter = env.cap::<GreeterClient>("greeter")?;
+//!     log::info!("{}", greeter.greet("world").await?);
+//!     Ok(())
+//! }
+//! capos_rt::program!(main);
+//! ```
+//!
+//! Unsafe code lives in `arch` (system calls, entry, memory functions), `heap`, `ring` (ring
+//! memory) and `memory` (mapped memory); nowhere else.
+//!
+//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: system calls go to
+//! a simulated kernel (`simulated`) that the test installs.
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(capos_guest))]
+extern crate std;
+
+mod arch;
+mod call;
+mod cancel;
+mod capability;
+mod clock;
+mod env;
+mod error;
+mod executor;
+mod future;
+#[cfg(capos_guest)]
+mod heap;
+pub mod log;
+pub mod memory;
+mod notification;
+mod operation;
+#[cfg(capos_guest)]
+mod panic;
+mod pool;
+mod program;
+#[cfg(any(capos_guest, test))]
+mod raw_calls;
+mod reactor;
+mod ring;
+mod runtime;
+mod server;
+#[cfg(not(capos_guest))]
+pub mod simulated;
+mod task;
+
+pub use call::wait_for;
+pub use cancel::{CancelToken, Cancelled};
+pub use capability::{KernelCap, interface_of, with_results};
+pub use clock::{Clock, now, sleep, sleep_until};
+pub use env::{ClientInfo, Env};
+pub use error::{Context, Error};
+pub use future::{Either, TimedOut, join, join_all, or_cancelled, select, timeout, yield_now};
+pub use notification::{notify, wait};
+#[doc(hidden)]
+pub use program::{MainFuture, start};
+pub use server::{ServeOptions, Server};
+pub use task::{Task, TaskGroup, spawn};
+
+#[doc(hidden)]
+pub mod macro_support {
+    pub use alloc::boxed::Box;
+    pub use alloc::format;
+}

@@ -1,0 +1,14 @@
+//! What only the processor's instructions can do: system calls, the entry, memory functions.
+
+#[cfg(capos_guest)]
+mod entry;
+#[cfg(capos_guest)]
+mod memory_functions;
+#[cfg(capos_guest)]
+mod syscall;
+
+#[cfg(capos_guest)]
+pub(crate) use syscall::{enter, exit};
+
+#[cfg(not(capos_guest))]
+pub(crate) use crate::simulated::enter;

@@ -1,0 +1,117 @@
+//! The runtime's handle of a capability.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::any::Any;
+use core::cell::Cell;
+
+use capos_schema::cap::{AsCap, CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+
+use crate::runtime;
+
+/// Bytes of results that a call accepts unless [`with_results`] says otherwise.
+pub(crate) const RESULTS: u32 = 64 << 10;
+
+/// A place in the process's capability table. Dropping the last clone of its [`Cap`] releases it.
+#[derive(Clone, Debug)]
+pub struct KernelCap {
+    place: Rc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    id: u64,
+    interface: u64,
+    owned: Cell<bool>,
+}
+
+impl KernelCap {
+    /// Takes over the capability with this identifier.
+    pub(crate) fn own(id: u64, interface: u64) -> Cap {
+        Cap::new(Self { place: Rc::new(Place { id, interface, owned: Cell::new(true) }) })
+    }
+
+    /// The interface that it offers.
+    #[must_use]
+    pub fn interface(&self) -> u64 {
+        self.place.interface
+    }
+
+    /// It is no longer in the table.
+    pub(crate) fn forget(&self) {
+        self.place.owned.set(false);
+    }
+
+    /// Whether only this handle and clones of its `Cap` use the place.
+    pub(crate) fn is_unique(&self) -> bool {
+        Rc::strong_count(&self.place) == 1
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.owned.get() {
+            runtime::with(|rt| rt.release(self.id));
+        }
+    }
+}
+
+impl CapTransport for KernelCap {
+    fn call(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        let place = self.place.clone();
+        Box::pin(async move { crate::call::call(place.id, interface, method, params, RESULTS).await })
+    }
+
+    fn id(&self) -> u64 {
+        self.place.id
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The interface that the kernel says a capability offers; 0 for one that is not the kernel's.
+#[must_use]
+pub fn interface_of(cap: &impl AsCap) -> u64 {
+    cap.as_cap().transport().as_any().downcast_ref::<KernelCap>().map_or(0, KernelCap::interface)
+}
+
+/// A second handle whose calls accept this many bytes of results (the default is 64 KiB, the
+/// most 1 MiB). It keeps the first alive.
+#[must_use]
+pub fn with_results<C: Client>(client: &C, bytes: u32) -> C {
+    C::from_cap(Cap::new(Wide { inner: client.as_cap().clone(), bytes }))
+}
+
+/// A capability with another size of results.
+struct Wide {
+    inner: Cap,
+    bytes: u32,
+}
+
+impl CapTransport for Wide {
+    fn call(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        let inner = self.inner.clone();
+        let bytes = self.bytes;
+        Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
+    }
+
+    fn id(&self) -> u64 {
+        self.inner.id()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.inner.transport().as_any()
+    }
+}

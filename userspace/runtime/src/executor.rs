@@ -1,0 +1,223 @@
+//! The single-threaded executor: tasks, and the queue of those that can go on.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+
+use spin::Mutex;
+
+use crate::error::Error;
+use crate::runtime::{Runtime, Wait};
+
+/// A task's future.
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Names a task: its place, and how many the place held before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TaskId {
+    index: usize,
+    generation: u64,
+}
+
+/// Tasks that can go on, in the order in which they were woken.
+#[derive(Debug, Default)]
+struct Ready {
+    queue: Mutex<VecDeque<TaskId>>,
+}
+
+/// Wakes one task. Waking twice before it runs counts once.
+struct TaskWaker {
+    task: TaskId,
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.queue.lock().push_back(self.task);
+        }
+    }
+}
+
+struct TaskSlot {
+    generation: u64,
+    task: Option<Running>,
+}
+
+struct Running {
+    /// Taken out while it is polled.
+    future: Option<TaskFuture>,
+    waker: Arc<TaskWaker>,
+}
+
+/// All tasks of the thread.
+#[derive(Default)]
+pub(crate) struct Executor {
+    slots: RefCell<Vec<TaskSlot>>,
+    free: RefCell<Vec<usize>>,
+    ready: Arc<Ready>,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").finish_non_exhaustive()
+    }
+}
+
+/// Wakes the loop for its main future.
+struct MainWaker(AtomicBool);
+
+impl Wake for MainWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Executor {
+    /// Adds a task; it runs at the next turn.
+    pub(crate) fn spawn(&self, future: TaskFuture) -> TaskId {
+        let mut slots = self.slots.borrow_mut();
+        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            slots.push(TaskSlot { generation: 0, task: None });
+            slots.len().saturating_sub(1)
+        });
+        let generation = slots.get(index).map_or(0, |slot| slot.generation).saturating_add(1);
+        let task = TaskId { index, generation };
+        let waker = Arc::new(TaskWaker { task, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        waker.wake_by_ref();
+        if let Some(slot) = slots.get_mut(index) {
+            *slot = TaskSlot { generation, task: Some(Running { future: Some(future), waker }) };
+        }
+        task
+    }
+
+    /// Ends a task: its future is dropped here, or when its poll returns where it ends itself.
+    pub(crate) fn cancel(&self, task: TaskId) {
+        let future = {
+            let mut slots = self.slots.borrow_mut();
+            let Some(slot) = slots.get_mut(task.index) else { return };
+            if slot.generation != task.generation || slot.task.is_none() {
+                return;
+            }
+            self.free.borrow_mut().push(task.index);
+            slot.task.take()
+        };
+        drop(future);
+    }
+
+    /// Polls one task that is ready. `false` where none is.
+    fn step(&self) -> bool {
+        let Some(task) = self.ready.queue.lock().pop_front() else { return false };
+        let taken = {
+            let mut slots = self.slots.borrow_mut();
+            slots
+                .get_mut(task.index)
+                .filter(|slot| slot.generation == task.generation)
+                .and_then(|slot| slot.task.as_mut())
+                .and_then(|running| Some((running.future.take()?, running.waker.clone())))
+        };
+        let Some((mut future, wake)) = taken else { return true };
+        wake.queued.store(false, Ordering::Release);
+        let waker = Waker::from(wake);
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let leftover = {
+            let mut slots = self.slots.borrow_mut();
+            match slots.get_mut(task.index).filter(|slot| slot.generation == task.generation) {
+                Some(slot) if slot.task.is_some() => {
+                    if ended {
+                        self.free.borrow_mut().push(task.index);
+                        slot.task = None;
+                        Some(future)
+                    } else {
+                        if let Some(running) = slot.task.as_mut() {
+                            running.future = Some(future);
+                        }
+                        None
+                    }
+                }
+                // It was cancelled while it ran.
+                _ => Some(future),
+            }
+        };
+        drop(leftover);
+        true
+    }
+
+    /// Drops every task.
+    #[cfg(not(capos_guest))]
+    pub(crate) fn drop_all(&self) {
+        let slots = core::mem::take(&mut *self.slots.borrow_mut());
+        drop(slots);
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.ready.queue.lock().is_empty()
+    }
+}
+
+impl Runtime {
+    /// Runs all tasks until `main` has ended.
+    ///
+    /// # Errors
+    /// Every task waits and nothing is in flight that could wake one, or the loop runs already.
+    pub(crate) fn block_on<T>(&self, main: impl Future<Output = T>) -> Result<T, Error> {
+        if !self.begin() {
+            return Err(Error::new("the executor runs already; await the future instead"));
+        }
+        let result = self.run(main);
+        self.end();
+        result
+    }
+
+    /// Drops every task, and with them what they wait for.
+    #[cfg(not(capos_guest))]
+    pub(crate) fn drop_tasks(&self) {
+        self.executor.drop_all();
+    }
+
+    fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, Error> {
+        let mut main = pin!(main);
+        let woken = Arc::new(MainWaker(AtomicBool::new(true)));
+        let waker = Waker::from(woken.clone());
+        loop {
+            if woken.0.swap(false, Ordering::AcqRel)
+                && let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return Ok(value);
+            }
+            // What is ready now runs before the ring is entered again; what becomes ready meanwhile
+            // comes after, so that a task that wakes itself does not keep completions waiting.
+            let batch = self.executor.ready.queue.lock().len();
+            for _ in 0..batch {
+                self.executor.step();
+            }
+            if self.executor.has_ready() || woken.0.load(Ordering::Acquire) {
+                self.turn(Wait::No);
+            } else if self.is_waiting() {
+                self.turn(Wait::Completion);
+            } else {
+                self.turn(Wait::No);
+                if !self.executor.has_ready() && !woken.0.load(Ordering::Acquire) {
+                    return Err(Error::new("every task waits, and nothing is in flight that could wake one"));
+                }
+            }
+        }
+    }
+}

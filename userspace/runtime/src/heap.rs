@@ -1,0 +1,119 @@
+//! The heap. It begins with an arena inside the program and grows by memory objects that the
+//! process's account pays for.
+//!
+//! Growing calls the kernel while the allocator is locked, so it allocates nothing: its messages
+//! are made by [`crate::raw_calls`] on the stack, and its completions are taken out of the ring
+//! from between those of others, for which the reactor leaves room.
+
+use core::alloc::{GlobalAlloc, Layout};
+
+use capos_abi::bootstrap::{HEAP_START, MAP_START};
+use capos_schema::cap::AsCap;
+use spin::Mutex;
+use talc::base::Talc;
+use talc::base::binning::Binning;
+use talc::source::Source;
+use talc::{DefaultBinning, TalcLock};
+
+use crate::raw_calls;
+use crate::runtime::{Facts, Runtime};
+
+/// Bytes of the arena that the heap begins with.
+const ARENA: usize = 48 << 10;
+/// The first growth, in bytes; each further one is half of the heap so far.
+const FIRST_GROWTH: u64 = 64 << 10;
+/// The largest growth that is not asked for by a single allocation.
+const LARGEST_GROWTH: u64 = 1 << 20;
+/// Room for the allocator's own accounts of an allocation, in bytes.
+const OVERHEAD: u64 = 128;
+
+/// Where the heap gets memory from.
+#[derive(Debug)]
+struct Growth {
+    /// Whether the arena was claimed.
+    begun: bool,
+    /// Where the last claimed range ends.
+    end: u64,
+    /// Its end as the allocator names it.
+    heap_end: Option<core::ptr::NonNull<u8>>,
+    /// The process's account and address space.
+    caps: Option<(u64, u64)>,
+}
+
+// SAFETY: `heap_end` is an address inside memory that only the allocator uses, under its lock.
+unsafe impl Send for Growth {}
+
+#[repr(C, align(16))]
+struct Arena(core::cell::UnsafeCell<[u8; ARENA]>);
+
+// SAFETY: only its address is taken, once, by the allocator.
+unsafe impl Sync for Arena {}
+
+static START: Arena = Arena(core::cell::UnsafeCell::new([0; ARENA]));
+
+// SAFETY: `acquire` gives the allocator memory that nothing else uses and does not allocate.
+unsafe impl Source for Growth {
+    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
+        if !talc.source.begun {
+            talc.source.begun = true;
+            // SAFETY: the arena is used by nothing else, and claimed only here.
+            unsafe { talc.claim(START.0.get().cast(), ARENA) };
+            return Ok(());
+        }
+        let (account, space) = talc.source.caps.ok_or(())?;
+        let wanted = u64::try_from(layout.size().saturating_add(layout.align())).map_err(|_| ())?;
+        let so_far = talc.source.end.saturating_sub(HEAP_START);
+        let bytes = wanted
+            .saturating_add(OVERHEAD)
+            .max((so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH))
+            .checked_next_multiple_of(crate::memory::PAGE)
+            .ok_or(())?;
+        let start = talc.source.end;
+        let end = start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
+        if !raw_calls::grow(account, space, start, bytes) {
+            return Err(());
+        }
+        talc.source.end = end;
+        let pointer = |address: u64| -> *mut u8 {
+            core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))
+        };
+        talc.source.heap_end = match talc.source.heap_end {
+            // SAFETY: the kernel has just mapped the range behind the heap; nothing else uses it.
+            Some(heap_end) => Some(unsafe { talc.extend(heap_end, pointer(end)) }),
+            // SAFETY: the same, as a heap of its own.
+            None => unsafe { talc.claim(pointer(start), usize::try_from(bytes).map_err(|_| ())?) },
+        };
+        if talc.source.heap_end.is_some() { Ok(()) } else { Err(()) }
+    }
+}
+
+struct Heap(TalcLock<Mutex<()>, Growth, DefaultBinning>);
+
+// SAFETY: all of it is the inner allocator's.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's allocation.
+        unsafe { self.0.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's allocation.
+        unsafe { self.0.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Heap =
+    Heap(TalcLock::new(Growth { begun: false, end: HEAP_START, heap_end: None, caps: None }));
+
+/// Lets the heap grow at the expense of the process's account.
+pub(crate) fn use_kernel_memory(_runtime: &Runtime, facts: &Facts) {
+    if let (Some(account), Some(space)) = (&facts.account, &facts.space) {
+        HEAP.0.lock().source.caps = Some((account.as_cap().id(), space.as_cap().id()));
+    }
+}

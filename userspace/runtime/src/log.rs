@@ -1,0 +1,114 @@
+//! Lines to the log: through the process's `logger`, or to the kernel's log where it holds `log`.
+//!
+//! ```ignore
+//! capos_rt::log::warning!("disk {} answers late", name);
+//! ```
+//! A process with neither writes nowhere. Lines are sent without waiting; when too many are on
+//! their way, further ones are counted and the count is told later.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::Cell;
+
+use capos_schema::kernel::DebugLogClient;
+pub use capos_schema::system::LogLevel;
+use capos_schema::system::LoggerClient;
+
+use crate::call::wait_for;
+use crate::runtime;
+use crate::task::spawn;
+
+/// Lines on their way to the log service at most.
+const MAX_IN_FLIGHT: u32 = 64;
+/// Longest line, in bytes.
+const MAX_LINE: usize = 4000;
+
+/// Where lines go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) logger: Option<LoggerClient>,
+    pub(crate) debug: Option<DebugLogClient>,
+    in_flight: Rc<Cell<u32>>,
+    lost: Rc<Cell<u32>>,
+}
+
+/// Writes a line.
+pub fn write(level: LogLevel, mut line: String) {
+    let Some(log) = runtime::with(|rt| rt.facts.borrow().log.clone()) else { return };
+    if line.len() > MAX_LINE {
+        let mut end = MAX_LINE;
+        while !line.is_char_boundary(end) {
+            end = end.saturating_sub(1);
+        }
+        line.truncate(end);
+        line.push('…');
+    }
+    if let Some(logger) = &log.logger {
+        if log.in_flight.get() >= MAX_IN_FLIGHT {
+            log.lost.set(log.lost.get().saturating_add(1));
+            return;
+        }
+        log.in_flight.set(log.in_flight.get().saturating_add(1));
+        let (logger, in_flight, lost) = (logger.clone(), log.in_flight.clone(), log.lost.clone());
+        spawn(async move {
+            let missing = lost.replace(0);
+            if missing > 0 {
+                line = format!("{line} ({missing} lines before this one were lost: too many at once)");
+            }
+            drop(logger.write(level, &line).await);
+            in_flight.set(in_flight.get().saturating_sub(1));
+        });
+    } else if let Some(debug) = &log.debug {
+        let word = match level {
+            LogLevel::Debug => "debug: ",
+            LogLevel::Info => "",
+            LogLevel::Warning => "warning: ",
+            LogLevel::Error => "error: ",
+        };
+        drop(wait_for(debug.write(&format!("{word}{line}"))));
+    }
+}
+
+/// Sends lines to this logger from now on.
+pub fn set_logger(logger: LoggerClient) {
+    runtime::with(|rt| rt.facts.borrow_mut().log.logger = Some(logger));
+}
+
+/// Waits until every line that was written has arrived.
+pub async fn flush() {
+    while runtime::with(|rt| rt.facts.borrow().log.in_flight.get()).unwrap_or(0) > 0 {
+        crate::future::yield_now().await;
+    }
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log_debug {
+    ($($words:tt)*) => {
+        $crate::log::write($crate::log::LogLevel::Debug, $crate::macro_support::format!($($words)*))
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log_info {
+    ($($words:tt)*) => {
+        $crate::log::write($crate::log::LogLevel::Info, $crate::macro_support::format!($($words)*))
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log_warning {
+    ($($words:tt)*) => {
+        $crate::log::write($crate::log::LogLevel::Warning, $crate::macro_support::format!($($words)*))
+    };
+}
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log_error {
+    ($($words:tt)*) => {
+        $crate::log::write($crate::log::LogLevel::Error, $crate::macro_support::format!($($words)*))
+    };
+}
+
+pub use crate::{__log_debug as debug, __log_error as error, __log_info as info, __log_warning as warning};

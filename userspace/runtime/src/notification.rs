@@ -1,0 +1,30 @@
+//! Notifications and interrupts: bits that one side sets and the other waits for.
+
+use capos_abi::entry::Operation;
+use capos_abi::Status;
+use capos_schema::cap::AsCap;
+
+use crate::operation::{Pending, transport};
+use crate::reactor::Lent;
+
+/// Waits until a notification or interrupt has bits set; takes and clears them.
+///
+/// # Errors
+/// The capability is gone, is neither, or lacks the right to receive.
+pub async fn wait(notification: &impl AsCap) -> Result<u64, Status> {
+    let cap = notification.as_cap().clone();
+    let (completion, _) = Pending::start(Lent::default(), Operation::Wait { notification: cap.id() }).await;
+    transport(&completion)?;
+    Ok(completion.value)
+}
+
+/// Sets bits of a notification.
+///
+/// # Errors
+/// The capability is gone, is none, or lacks the right to signal.
+pub async fn notify(notification: &impl AsCap, bits: u64) -> Result<(), Status> {
+    let cap = notification.as_cap().clone();
+    let operation = Operation::Notify { notification: cap.id(), bits };
+    let (completion, _) = Pending::start(Lent::default(), operation).await;
+    transport(&completion)
+}

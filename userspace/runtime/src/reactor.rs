@@ -1,0 +1,313 @@
+//! Operations in flight.
+//!
+//! Every buffer that an entry names belongs to the operation here, from before the entry is queued
+//! until its completion has been read. A future that is dropped leaves its operation behind: it is
+//! cancelled, and its buffers live until the kernel says that it has ended. Whatever then still
+//! came in, capabilities or a call to answer, is released.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::task::Waker;
+
+use capnp::Word;
+use capos_abi::{CapSlot, Completion, Entry, MessageHeader, entry};
+use capos_schema::cap::CapArg;
+
+use crate::pool::Pool;
+use crate::ring::Ring;
+
+/// Tag of entries whose completion nobody waits for.
+const FORGOTTEN: u64 = 0;
+/// Completions kept free for the allocator, which calls the kernel at any time.
+const RESERVED: u32 = 2;
+
+/// Names an operation. Never 0, and never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    fn new(index: usize, generation: u32) -> Option<Self> {
+        let index = u32::try_from(index).ok()?;
+        Some(Self((u64::from(generation) << 32) | u64::from(index)))
+    }
+
+    fn index(self) -> usize {
+        usize::try_from(self.0 & 0xffff_ffff).unwrap_or(usize::MAX)
+    }
+
+    fn generation(self) -> u32 {
+        u32::try_from(self.0 >> 32).unwrap_or(0)
+    }
+}
+
+/// What an operation lends to the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    /// Message that is sent.
+    pub(crate) sent: Vec<Word>,
+    /// Capabilities that are sent, kept alive until the kernel has taken them.
+    pub(crate) sent_caps: Vec<CapArg>,
+    /// Buffer that is received into; from the pool.
+    pub(crate) received: Vec<Word>,
+    /// The capability array.
+    pub(crate) caps: Vec<Word>,
+}
+
+/// The address of a buffer, for an entry: from here on the kernel may use it.
+pub(crate) fn address(buffer: &mut [Word]) -> u64 {
+    if buffer.is_empty() { 0 } else { buffer.as_mut_ptr().expose_provenance() as u64 }
+}
+
+/// An array for the capabilities to send, with room for `accepted` that come back.
+pub(crate) fn cap_array(sent: &[CapArg], accepted: u8) -> Vec<Word> {
+    let places = sent.len().max(usize::from(accepted));
+    let mut words = Word::allocate_zeroed_vec(places.saturating_mul(2));
+    let (slots, _) = Word::words_to_bytes_mut(&mut words).as_chunks_mut::<{ CapSlot::SIZE }>();
+    for (slot, arg) in slots.iter_mut().zip(sent) {
+        *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
+    }
+    words
+}
+
+/// The capabilities that an array received: identifier and interface.
+pub(crate) fn received_caps(words: &[Word], count: u8) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let (slots, _) = Word::words_to_bytes(words).as_chunks::<{ CapSlot::SIZE }>();
+    slots.iter().take(usize::from(count)).map(|raw| {
+        let slot = CapSlot::decode(raw);
+        (slot.word0, slot.word1)
+    })
+}
+
+/// The header of a received message.
+pub(crate) fn header(words: &[Word]) -> Option<MessageHeader> {
+    Word::words_to_bytes(words).first_chunk().map(MessageHeader::decode)
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting(Option<Waker>),
+    Done(Completion),
+    Abandoned,
+}
+
+#[derive(Debug)]
+struct Operation {
+    state: State,
+    lent: Lent,
+    /// A RECV, whose completion holds a call to answer.
+    receives: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    operation: Option<Operation>,
+}
+
+/// What fell out of a turn, to be dealt with when the reactor is no longer borrowed.
+#[derive(Debug, Default)]
+pub(crate) struct Turned {
+    /// Tasks to wake.
+    pub(crate) wakers: Vec<Waker>,
+    /// What ended operations held.
+    pub(crate) dropped: Vec<Lent>,
+}
+
+/// The operations of the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Reactor {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Entries that found no room in the ring yet.
+    backlog: VecDeque<Entry>,
+    /// Entries queued in the ring or taken by the kernel whose completion was not read yet.
+    in_flight: u32,
+    /// Of these, the ones that nobody waits for. They complete as soon as they are taken.
+    forgotten: u32,
+    /// Operations with a future that waits.
+    waited_for: u32,
+    pub(crate) pool: Pool,
+}
+
+impl Reactor {
+    /// Starts an operation: `entry` makes it of the tag that it is to carry. `None` where four
+    /// thousand million are in flight.
+    pub(crate) fn start(
+        &mut self,
+        ring: &Ring,
+        lent: Lent,
+        operation: entry::Operation,
+    ) -> Option<Key> {
+        let receives = matches!(operation, entry::Operation::Recv { .. });
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(Slot { generation: 0, operation: None });
+                self.slots.len().checked_sub(1)?
+            }
+        };
+        let slot = self.slots.get_mut(index)?;
+        // The highest bit stays clear: tags above belong to the allocator.
+        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        if slot.generation == 0 {
+            slot.generation = 1;
+        }
+        let key = Key::new(index, slot.generation)?;
+        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives });
+        self.waited_for = self.waited_for.saturating_add(1);
+        self.queue(ring, Entry { user_data: key.0, operation });
+        Some(key)
+    }
+
+    /// Queues an entry whose completion nobody waits for. It must lend nothing.
+    pub(crate) fn forget(&mut self, ring: &Ring, operation: entry::Operation) {
+        self.queue(ring, Entry { user_data: FORGOTTEN, operation });
+    }
+
+    fn queue(&mut self, ring: &Ring, entry: Entry) {
+        if !self.backlog.is_empty() || !self.submit(ring, &entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn submit(&mut self, ring: &Ring, entry: &Entry) -> bool {
+        let room = ring.completion_entries().saturating_sub(RESERVED);
+        if self.in_flight >= room || !ring.push(entry) {
+            return false;
+        }
+        self.in_flight = self.in_flight.saturating_add(1);
+        if entry.user_data == FORGOTTEN {
+            self.forgotten = self.forgotten.saturating_add(1);
+        }
+        true
+    }
+
+    /// Moves what waits for room into the ring.
+    pub(crate) fn refill(&mut self, ring: &Ring) {
+        while let Some(entry) = self.backlog.front().copied() {
+            if !self.submit(ring, &entry) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Entries in the ring that complete at once and are not worth waking for.
+    pub(crate) fn forgotten(&self) -> u32 {
+        self.forgotten
+    }
+
+    /// Whether entries wait for room.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// How many futures wait for a completion.
+    pub(crate) fn waited_for(&self) -> u32 {
+        self.waited_for
+    }
+
+    fn operation(&mut self, key: Key) -> Option<&mut Operation> {
+        let slot = self.slots.get_mut(key.index())?;
+        if slot.generation == key.generation() { slot.operation.as_mut() } else { None }
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Operation> {
+        let slot = self.slots.get_mut(key.index())?;
+        if slot.generation != key.generation() {
+            return None;
+        }
+        let operation = slot.operation.take()?;
+        self.free.push(key.index());
+        Some(operation)
+    }
+
+    /// The completion and what was lent, once the operation has ended; until then remembers whom
+    /// to wake.
+    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Lent)> {
+        let operation = self.operation(key)?;
+        match &mut operation.state {
+            State::Done(completion) => {
+                let completion = *completion;
+                let operation = self.remove(key)?;
+                Some((completion, operation.lent))
+            }
+            State::Waiting(known) => {
+                if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                    *known = Some(waker.clone());
+                }
+                None
+            }
+            State::Abandoned => None,
+        }
+    }
+
+    /// Gives up an operation. Returns what can be dropped at once, with the completion where it
+    /// had already come.
+    pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Lent, Option<Completion>, bool)> {
+        let operation = self.operation(key)?;
+        if let State::Done(completion) = operation.state {
+            let operation = self.remove(key)?;
+            return Some((operation.lent, Some(completion), operation.receives));
+        }
+        self.waited_for = self.waited_for.saturating_sub(1);
+        if let Some(at) = self.backlog.iter().position(|entry| entry.user_data == key.0) {
+            self.backlog.remove(at);
+            let operation = self.remove(key)?;
+            return Some((operation.lent, None, false));
+        }
+        if let Some(operation) = self.operation(key) {
+            operation.state = State::Abandoned;
+        }
+        self.forget(ring, entry::Operation::Cancel { target: key.0 });
+        None
+    }
+
+    /// Reads what has completed.
+    pub(crate) fn drain(&mut self, ring: &Ring) -> Turned {
+        let mut turned = Turned::default();
+        while let Some(completion) = ring.pop() {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            if completion.user_data == FORGOTTEN {
+                self.forgotten = self.forgotten.saturating_sub(1);
+            }
+            self.complete(ring, &completion, &mut turned);
+        }
+        self.refill(ring);
+        turned
+    }
+
+    fn complete(&mut self, ring: &Ring, completion: &Completion, turned: &mut Turned) {
+        let key = Key(completion.user_data);
+        let Some(operation) = self.operation(key) else { return };
+        match &mut operation.state {
+            State::Waiting(waker) => {
+                turned.wakers.extend(waker.take());
+                operation.state = State::Done(*completion);
+                self.waited_for = self.waited_for.saturating_sub(1);
+            }
+            State::Abandoned => {
+                if let Some(operation) = self.remove(key) {
+                    self.release_received(ring, &operation.lent, completion, operation.receives);
+                    turned.dropped.push(operation.lent);
+                }
+            }
+            State::Done(_) => {}
+        }
+    }
+
+    /// Releases the capabilities that came with a completion that nobody wants, and the call that
+    /// a RECV brought.
+    pub(crate) fn release_received(&mut self, ring: &Ring, lent: &Lent, completion: &Completion, receives: bool) {
+        if completion.status < 0 {
+            return;
+        }
+        let caps: Vec<u64> = received_caps(&lent.caps, completion.caps).map(|(id, _)| id).collect();
+        for cap in caps {
+            self.forget(ring, entry::Operation::Release { cap });
+        }
+        if receives && let Some(header) = header(&lent.received) && header.reply != 0 {
+            self.forget(ring, entry::Operation::Release { cap: header.reply });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The thread's rings, as the process sees them.
+//!
+//! All methods take `&self` and none allocates: the allocator itself grows through the ring, also
+//! while the reactor is at work above it.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use capos_abi::completion::COMPLETION_SIZE;
+use capos_abi::entry::{ENTRY_SIZE, RawEntry};
+use capos_abi::ring::{
+    COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
+    distance,
+};
+use capos_abi::{Completion, Entry, RingLayout, Status};
+
+/// The process's ends of a thread's two rings.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    base: NonNull<u8>,
+    layout: RingLayout,
+    /// Next entry to fill.
+    tail: Cell<u32>,
+    /// Next completion to read.
+    head: Cell<u32>,
+}
+
+impl Ring {
+    /// Takes over the rings at `base`.
+    ///
+    /// # Errors
+    /// The sizes in the header are not those of a ring.
+    ///
+    /// # Safety
+    /// `base` is a ring region that the kernel made for this thread, mapped for as long as the
+    /// value lives, and no other `Ring` uses it.
+    pub(crate) unsafe fn new(base: NonNull<u8>) -> Result<Self, Status> {
+        let word = |offset: usize| -> u32 {
+            // SAFETY: the header page of the region is mapped and aligned; the kernel may write it.
+            unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
+        };
+        let layout = RingLayout::new(word(SUBMISSION_ENTRIES), word(COMPLETION_ENTRIES))?;
+        Ok(Self {
+            base,
+            layout,
+            tail: Cell::new(word(SUBMISSION_TAIL)),
+            head: Cell::new(word(COMPLETION_HEAD)),
+        })
+    }
+
+    fn index(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: an aligned word of the header page, which stays mapped (see `new`).
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Entries of the completion ring.
+    pub(crate) fn completion_entries(&self) -> u32 {
+        self.layout.completion_entries()
+    }
+
+    /// Entries that are queued and not yet taken by the kernel.
+    pub(crate) fn queued(&self) -> u32 {
+        self.tail.get().wrapping_sub(self.index(SUBMISSION_HEAD).load(Ordering::Acquire))
+    }
+
+    /// Queues an entry; `false` where the submission ring is full.
+    pub(crate) fn push(&self, entry: &Entry) -> bool {
+        let tail = self.tail.get();
+        if self.queued() >= self.layout.submission_entries() {
+            return false;
+        }
+        let raw: RawEntry = entry.encode();
+        let offset = self.layout.submission_offset(tail);
+        // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
+        unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(raw) };
+        let tail = tail.wrapping_add(1);
+        self.tail.set(tail);
+        self.index(SUBMISSION_TAIL).store(tail, Ordering::Release);
+        true
+    }
+
+    /// Completions that lie unread.
+    pub(crate) fn unread(&self) -> u32 {
+        let tail = self.index(COMPLETION_TAIL).load(Ordering::Acquire);
+        distance(self.head.get(), tail, self.layout.completion_entries()).unwrap_or(0)
+    }
+
+    fn completion_at(&self, index: u32) -> NonNull<[u8; COMPLETION_SIZE]> {
+        let offset = self.layout.completion_offset(index);
+        // SAFETY: the offset lies inside the region.
+        unsafe { self.base.add(offset).cast() }
+    }
+
+    fn advance(&self) {
+        let head = self.head.get().wrapping_add(1);
+        self.head.set(head);
+        self.index(COMPLETION_HEAD).store(head, Ordering::Release);
+    }
+
+    /// Takes the oldest completion.
+    pub(crate) fn pop(&self) -> Option<Completion> {
+        if self.unread() == 0 {
+            return None;
+        }
+        // SAFETY: the completion is unread, so the kernel has written it and will not write it
+        // again before the head has passed it.
+        let raw = unsafe { self.completion_at(self.head.get()).read() };
+        let completion = Completion::decode(&raw);
+        self.advance();
+        Some(completion)
+    }
+
+    /// Takes the completion with this tag, wherever it lies; the others keep their order.
+    pub(crate) fn take(&self, user_data: u64) -> Option<Completion> {
+        let head = self.head.get();
+        let found = (0..self.unread()).map(|step| head.wrapping_add(step)).find_map(|index| {
+            // SAFETY: unread, as in `pop`.
+            let completion = Completion::decode(&unsafe { self.completion_at(index).read() });
+            (completion.user_data == user_data).then_some((index, completion))
+        });
+        let (mut index, completion) = found?;
+        while index != head {
+            let before = index.wrapping_sub(1);
+            // SAFETY: both places are unread completions, which belong to the process until the
+            // head passes them.
+            unsafe { self.completion_at(index).write(self.completion_at(before).read()) };
+            index = before;
+        }
+        self.advance();
+        Some(completion)
+    }
+}

@@ -1,0 +1,168 @@
+//! What the processor can do, and turning on what protects the kernel.
+
+use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
+
+use spin::Once;
+
+use super::msr;
+
+pub const EFER_SYSTEM_CALL: u64 = 1;
+const EFER_NO_EXECUTE: u64 = 1 << 11;
+
+/// What CPUID announces, as far as the kernel asks.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// Maker and model, for the log.
+    pub vendor: [u8; 12],
+    pub no_execute: bool,
+    pub apic: bool,
+    pub x2apic: bool,
+    pub tsc_deadline: bool,
+    pub invariant_tsc: bool,
+    pub hypervisor: bool,
+    pub huge_pages: bool,
+    pub smep: bool,
+    pub smap: bool,
+    pub umip: bool,
+    pub rdrand: bool,
+    pub rdseed: bool,
+    pub xsave: bool,
+    pub xsaveopt: bool,
+    /// Register sets that XSAVE keeps (XCR0).
+    pub state_mask: u64,
+    /// Bytes of a thread's save area.
+    pub save_area: usize,
+}
+
+static FEATURES: Once<Features> = Once::new();
+
+/// x87, SSE, AVX, and the three parts of AVX-512.
+const AVX: u64 = 1 << 2;
+const AVX512: u64 = 7 << 5;
+
+/// What this machine's processors can do. Nothing before [`initialize`].
+pub fn features() -> &'static Features {
+    static NOTHING: Features = Features {
+        vendor: [0; 12],
+        no_execute: false,
+        apic: false,
+        x2apic: false,
+        tsc_deadline: false,
+        invariant_tsc: false,
+        hypervisor: false,
+        huge_pages: false,
+        smep: false,
+        smap: false,
+        umip: false,
+        rdrand: false,
+        rdseed: false,
+        xsave: false,
+        xsaveopt: false,
+        state_mask: 0,
+        save_area: 0,
+    };
+    FEATURES.get().unwrap_or(&NOTHING)
+}
+
+/// The answer of CPUID, zeros where the processor does not know the leaf.
+pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
+    let highest = __cpuid(leaf & 0xf000_0000).eax;
+    if leaf > highest {
+        return CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
+    }
+    __cpuid_count(leaf, sub)
+}
+
+/// Finds out what the processor can do. Errors in words where the kernel cannot run on it.
+///
+/// # Errors
+/// The sentence to print.
+pub fn detect() -> Result<(), &'static str> {
+    let bit = |word: u32, bit: u32| word >> bit & 1 == 1;
+    let vendor = __cpuid(0);
+    let basic = cpuid(1, 0);
+    let seven = cpuid(7, 0);
+    let state = cpuid(0xd, 0);
+    let extended = cpuid(0x8000_0001, 0);
+    let power = cpuid(0x8000_0007, 0);
+    let mut name = [0; 12];
+    let words = [vendor.ebx, vendor.edx, vendor.ecx];
+    for (slot, byte) in name.iter_mut().zip(words.iter().flat_map(|w| w.to_le_bytes())) {
+        *slot = byte;
+    }
+    let xsave = bit(basic.ecx, 26);
+    let mut state_mask = 0;
+    if xsave {
+        let supported = u64::from(state.eax) | u64::from(state.edx) << 32;
+        state_mask = 3 | supported & AVX;
+        if supported & AVX != 0 && supported & AVX512 == AVX512 {
+            state_mask |= AVX512;
+        }
+    }
+    let features = Features {
+        vendor: name,
+        no_execute: bit(extended.edx, 20),
+        apic: bit(basic.edx, 9),
+        x2apic: bit(basic.ecx, 21),
+        tsc_deadline: bit(basic.ecx, 24),
+        invariant_tsc: bit(power.edx, 8),
+        hypervisor: bit(basic.ecx, 31),
+        huge_pages: bit(extended.edx, 26),
+        smep: bit(seven.ebx, 7),
+        smap: bit(seven.ebx, 20),
+        umip: bit(seven.ecx, 2),
+        rdrand: bit(basic.ecx, 30),
+        rdseed: bit(seven.ebx, 18),
+        xsave,
+        xsaveopt: xsave && bit(cpuid(0xd, 1).eax, 0),
+        state_mask,
+        save_area: 512,
+    };
+    if !features.no_execute {
+        return Err("this processor cannot forbid execution of data pages (NX); capOS needs that");
+    }
+    if !features.apic {
+        return Err("this processor has no local APIC; capOS needs one");
+    }
+    if !bit(basic.edx, 4) {
+        return Err("this processor has no time-stamp counter; capOS needs one");
+    }
+    initialize(&features);
+    // What CPUID says about the area depends on the sets that are enabled.
+    let save_area = if xsave { cpuid(0xd, 0).ebx as usize } else { 512 };
+    FEATURES.call_once(|| Features { save_area, ..features });
+    Ok(())
+}
+
+/// Turns the protections and register sets on, on the processor that runs this.
+fn initialize(features: &Features) {
+    msr::write(msr::EFER, msr::read(msr::EFER) | EFER_NO_EXECUTE);
+    // Write protection also for the kernel, native x87 errors, no emulation, caches on.
+    let (set, clear) = (1 << 16 | 1 << 5 | 1 << 1, 1 << 2 | 1 << 3 | 1 << 18 | 1 << 29 | 1 << 30);
+    // SAFETY: each bit of CR0 and CR4 changed here restricts the kernel or enables registers that
+    // only threads use; bits of features that CPUID does not announce are not set. XCR0 names sets
+    // that CPUID announced.
+    unsafe {
+        let mut cr0: u64;
+        core::arch::asm!("mov {}, cr0", out(reg) cr0, options(nostack, nomem, preserves_flags));
+        cr0 = cr0 & !clear | set;
+        core::arch::asm!("mov cr0, {}", in(reg) cr0, options(nostack, preserves_flags));
+        let mut cr4: u64;
+        core::arch::asm!("mov {}, cr4", out(reg) cr4, options(nostack, nomem, preserves_flags));
+        // Off: time-stamp counter restriction, performance counters for threads, FS and GS base
+        // instructions (threads get their FS base from the kernel).
+        cr4 &= !(1 << 2 | 1 << 8 | 1 << 16);
+        // On: global pages, FXSAVE and SSE exceptions.
+        cr4 |= 1 << 7 | 1 << 9 | 1 << 10;
+        for (there, bit) in [(features.umip, 11), (features.xsave, 18), (features.smep, 20), (features.smap, 21)] {
+            if there {
+                cr4 |= 1 << bit;
+            }
+        }
+        core::arch::asm!("mov cr4, {}", in(reg) cr4, options(nostack, preserves_flags));
+        if features.xsave {
+            let (low, high) = (features.state_mask as u32, (features.state_mask >> 32) as u32);
+            core::arch::asm!("xsetbv", in("ecx") 0, in("eax") low, in("edx") high, options(nostack, preserves_flags));
+        }
+    }
+}

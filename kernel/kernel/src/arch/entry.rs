@@ -1,0 +1,165 @@
+//! Entry from user mode: the system call instruction, interrupts and exceptions.
+//!
+//! All paths save the user's registers in the current thread's context, take the processor's
+//! kernel stack from its top and go on in Rust, which never returns.
+
+use core::arch::{global_asm, naked_asm};
+use core::mem::offset_of;
+
+use super::context::Context;
+use super::{cpu, gdt, msr};
+use crate::percpu::{CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
+use crate::scheduler;
+
+/// Flags that the system call instruction clears: all but the bit that is always set, that is
+/// interrupts, trap, direction, nested task and alignment check among them.
+const CLEARED_FLAGS: u64 = 0x3f_7fd5;
+
+/// Sets the system call instruction up on this processor.
+pub fn initialize() {
+    // For `syscall`: kernel code, then kernel data behind it. For `sysretq`: the base of which
+    // user data is the next and user code the second next.
+    let star = (u64::from(gdt::KERNEL_DATA) | 3) << 48 | u64::from(gdt::KERNEL_CODE) << 32;
+    msr::write(msr::STAR, star);
+    msr::write(msr::LSTAR, system_call as *const () as u64);
+    msr::write(msr::FMASK, CLEARED_FLAGS);
+    msr::write(msr::EFER, msr::read(msr::EFER) | cpu::EFER_SYSTEM_CALL);
+}
+
+/// Where `syscall` goes: `rcx` holds the return address, `r11` the flags, `rsp` is the user's.
+#[unsafe(naked)]
+unsafe extern "C" fn system_call() -> ! {
+    naked_asm!(
+        "swapgs",
+        "mov gs:[{scratch}], rsp",
+        "mov rsp, gs:[{context}]",
+        "mov [rsp + {rax}], rax", "mov [rsp + {rbx}], rbx", "mov [rsp + {rcx}], rcx", "mov [rsp + {rdx}], rdx",
+        "mov [rsp + {rsi}], rsi", "mov [rsp + {rdi}], rdi", "mov [rsp + {rbp}], rbp",
+        "mov [rsp + {r8}], r8", "mov [rsp + {r9}], r9", "mov [rsp + {r10}], r10", "mov [rsp + {r11}], r11",
+        "mov [rsp + {r12}], r12", "mov [rsp + {r13}], r13", "mov [rsp + {r14}], r14", "mov [rsp + {r15}], r15",
+        "mov [rsp + {rip}], rcx", "mov [rsp + {rflags}], r11",
+        "mov rax, gs:[{scratch}]", "mov [rsp + {rsp}], rax",
+        "mov rsp, gs:[{stack}]",
+        "xor ebp, ebp",
+        "call {handler}",
+        "ud2",
+        scratch = const SCRATCH_OFFSET, context = const CONTEXT_OFFSET, stack = const STACK_OFFSET,
+        handler = sym on_system_call,
+        rax = const offset_of!(Context, rax), rbx = const offset_of!(Context, rbx),
+        rcx = const offset_of!(Context, rcx), rdx = const offset_of!(Context, rdx),
+        rsi = const offset_of!(Context, rsi), rdi = const offset_of!(Context, rdi),
+        rbp = const offset_of!(Context, rbp), r8 = const offset_of!(Context, r8),
+        r9 = const offset_of!(Context, r9), r10 = const offset_of!(Context, r10),
+        r11 = const offset_of!(Context, r11), r12 = const offset_of!(Context, r12),
+        r13 = const offset_of!(Context, r13), r14 = const offset_of!(Context, r14),
+        r15 = const offset_of!(Context, r15), rip = const offset_of!(Context, rip),
+        rsp = const offset_of!(Context, rsp), rflags = const offset_of!(Context, rflags),
+    )
+}
+
+extern "C" fn on_system_call() -> ! {
+    scheduler::on_syscall()
+}
+
+// One stub of 16 bytes per vector. Those for which the processor pushes no error code push a zero.
+global_asm!(
+    ".balign 16",
+    ".global interrupt_stubs",
+    "interrupt_stubs:",
+    ".set vector, 0",
+    ".rept 256",
+    ".balign 16",
+    ".if (vector != 8) && (vector != 10) && (vector != 11) && (vector != 12) && (vector != 13) && (vector != 14) && (vector != 17) && (vector != 21) && (vector != 29) && (vector != 30)",
+    "pushq $0",
+    ".endif",
+    "pushq $vector",
+    ".if (vector == 2) || (vector == 8) || (vector == 18)",
+    "jmp {fatal}",
+    ".else",
+    "jmp {common}",
+    ".endif",
+    ".set vector, vector + 1",
+    ".endr",
+    common = sym interrupt_common,
+    fatal = sym interrupt_fatal,
+    options(att_syntax)
+);
+
+unsafe extern "C" {
+    static interrupt_stubs: u8;
+}
+
+/// Address of the stub for `vector`.
+pub fn stub(vector: u8) -> u64 {
+    &raw const interrupt_stubs as u64 + 16 * u64::from(vector)
+}
+
+/// What the stub and the processor push.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Frame {
+    pub vector: u64,
+    pub error_code: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+/// Saves the user's registers, or goes to the kernel's handler with the frame in place.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupt_common() -> ! {
+    naked_asm!(
+        "test byte ptr [rsp + {frame_cs}], 3",
+        "jz 2f",
+        "swapgs",
+        "push rax",
+        "mov rax, gs:[{context}]",
+        "mov [rax + {rbx}], rbx", "mov [rax + {rcx}], rcx", "mov [rax + {rdx}], rdx",
+        "mov [rax + {rsi}], rsi", "mov [rax + {rdi}], rdi", "mov [rax + {rbp}], rbp",
+        "mov [rax + {r8}], r8", "mov [rax + {r9}], r9", "mov [rax + {r10}], r10", "mov [rax + {r11}], r11",
+        "mov [rax + {r12}], r12", "mov [rax + {r13}], r13", "mov [rax + {r14}], r14", "mov [rax + {r15}], r15",
+        "pop qword ptr [rax + {rax}]",
+        "pop rdi", "pop rsi",
+        "pop qword ptr [rax + {rip}]", "add rsp, 8", "pop qword ptr [rax + {rflags}]", "pop qword ptr [rax + {rsp}]",
+        "mov rsp, gs:[{stack}]",
+        // Clears the user's direction, alignment check (which would suspend SMAP) and nested task.
+        "push 2", "popfq",
+        "xor ebp, ebp",
+        "call {user}",
+        "ud2",
+        "2:",
+        "mov rdi, rsp",
+        "cld",
+        "and rsp, -16",
+        "call {kernel}",
+        "ud2",
+        frame_cs = const offset_of!(Frame, cs),
+        context = const CONTEXT_OFFSET, stack = const STACK_OFFSET,
+        user = sym super::interrupts::from_user, kernel = sym super::interrupts::from_kernel,
+        rax = const offset_of!(Context, rax), rbx = const offset_of!(Context, rbx),
+        rcx = const offset_of!(Context, rcx), rdx = const offset_of!(Context, rdx),
+        rsi = const offset_of!(Context, rsi), rdi = const offset_of!(Context, rdi),
+        rbp = const offset_of!(Context, rbp), r8 = const offset_of!(Context, r8),
+        r9 = const offset_of!(Context, r9), r10 = const offset_of!(Context, r10),
+        r11 = const offset_of!(Context, r11), r12 = const offset_of!(Context, r12),
+        r13 = const offset_of!(Context, r13), r14 = const offset_of!(Context, r14),
+        r15 = const offset_of!(Context, r15), rip = const offset_of!(Context, rip),
+        rsp = const offset_of!(Context, rsp), rflags = const offset_of!(Context, rflags),
+    )
+}
+
+/// NMI, double fault and machine check come on stacks of their own and end the system; they may
+/// come between two instructions of an entry, so neither GS nor the context is touched.
+#[unsafe(naked)]
+unsafe extern "C" fn interrupt_fatal() -> ! {
+    naked_asm!(
+        "mov rdi, rsp",
+        "cld",
+        "and rsp, -16",
+        "call {handler}",
+        "ud2",
+        handler = sym super::interrupts::fatal,
+    )
+}

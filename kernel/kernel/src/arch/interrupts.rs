@@ -1,0 +1,214 @@
+//! Vectors: who has them, and what happens when one comes in.
+
+use core::fmt;
+
+use spin::Mutex;
+
+use super::context::{enter_user, idle};
+use super::entry::Frame;
+use super::{apic, io_apic};
+use crate::memory::kernel_space;
+use crate::{percpu, scheduler};
+
+/// The local APIC's timer.
+pub const TIMER: u8 = 0xf0;
+/// What the local APIC raises when an interrupt went away before it was taken.
+pub const SPURIOUS: u8 = 0xff;
+/// Where the 8259s are put, though they are masked: they too can raise spurious interrupts.
+pub const LEGACY: u8 = 0x20;
+/// Vectors for devices.
+const FIRST: u8 = 0x40;
+const LAST: u8 = 0xef;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Free,
+    /// The I/O APIC input with this global number.
+    Line(u32),
+    /// Raised by a message that a device writes.
+    Message,
+}
+
+static USES: Mutex<[Use; 256]> = Mutex::new([Use::Free; 256]);
+
+/// A vector for the ISA interrupt `irq` (0 to 15) or, above that, the I/O APIC input of that
+/// number, masked. `None` where there is no such input, it is in use, or no vector is left.
+pub fn line(irq: u8) -> Option<u8> {
+    let route = io_apic::route(irq)?;
+    let mut uses = USES.lock();
+    if uses.contains(&Use::Line(route.input)) {
+        return None;
+    }
+    let vector = take(&mut uses, Use::Line(route.input))?;
+    if io_apic::connect(route, vector, apic::identifier()) {
+        Some(vector)
+    } else {
+        give(&mut uses, vector);
+        None
+    }
+}
+
+/// A vector for a device that raises it by writing: the vector, and the address and data of the
+/// write. `None` where no vector is left.
+pub fn message() -> Option<(u8, u64, u32)> {
+    let destination = apic::identifier();
+    // The address holds eight bits of the identifier; a processor beyond needs remapping hardware.
+    let destination = u8::try_from(destination).ok()?;
+    let vector = take(&mut USES.lock(), Use::Message)?;
+    Some((vector, 0xfee0_0000 | u64::from(destination) << 12, u32::from(vector)))
+}
+
+/// Stops a line from being raised. Messages are masked at their device.
+pub fn mask(vector: u8) {
+    if let Use::Line(input) = usage(vector) {
+        io_apic::set_mask(input, true);
+    }
+}
+
+/// Lets a line be raised again.
+pub fn unmask(vector: u8) {
+    if let Use::Line(input) = usage(vector) {
+        io_apic::set_mask(input, false);
+    }
+}
+
+/// Gives a vector back; a line is masked.
+pub fn release(vector: u8) {
+    mask(vector);
+    give(&mut USES.lock(), vector);
+}
+
+/// Whether a vector is a line, which stays masked after each interrupt until [`unmask`].
+pub fn is_line(vector: u8) -> bool {
+    matches!(usage(vector), Use::Line(_))
+}
+
+fn usage(vector: u8) -> Use {
+    USES.lock().get(usize::from(vector)).copied().unwrap_or(Use::Free)
+}
+
+fn take(uses: &mut [Use; 256], purpose: Use) -> Option<u8> {
+    let vector = (FIRST..=LAST).find(|v| uses.get(usize::from(*v)) == Some(&Use::Free))?;
+    *uses.get_mut(usize::from(vector))? = purpose;
+    Some(vector)
+}
+
+fn give(uses: &mut [Use; 256], vector: u8) {
+    if let Some(slot) = uses.get_mut(usize::from(vector)) {
+        *slot = Use::Free;
+    }
+}
+
+/// An interrupt or exception while a thread ran; its registers are saved.
+pub extern "C" fn from_user(vector: u64, error_code: u64) -> ! {
+    let vector = vector as u8;
+    match vector {
+        14 => {
+            let bit = |n: u32| error_code >> n & 1 == 1;
+            scheduler::on_page_fault(fault_address(), bit(1), bit(4), bit(0))
+        }
+        0..32 => scheduler::on_exception(vector, error_code, name(vector)),
+        _ => external(vector),
+    }
+}
+
+/// An interrupt while the processor idled, or an exception in the kernel.
+pub extern "C" fn from_kernel(frame: &Frame) -> ! {
+    if frame.vector < 32 {
+        kernel_exception(frame);
+    }
+    assert!(percpu::current().context().is_null(), "interrupt {} came while the kernel ran, at {:#x}", frame.vector, frame.rip);
+    external(frame.vector as u8)
+}
+
+/// NMI, double fault, machine check.
+pub extern "C" fn fatal(frame: &Frame) -> ! {
+    kernel_exception(frame)
+}
+
+#[allow(clippy::panic, reason = "an exception in the kernel is a defect of the kernel or the machine; there is nothing to go back to")]
+fn kernel_exception(frame: &Frame) -> ! {
+    let address = fault_address();
+    if kernel_space::is_stack_guard(address) && matches!(frame.vector, 8 | 14) {
+        panic!("the kernel stack overflowed at address {address:#x}, instruction {:#x}", frame.rip);
+    }
+    panic!("{} in the kernel: {}", name(frame.vector as u8), Words(frame, address));
+}
+
+/// The frame of an exception, in words.
+struct Words<'a>(&'a Frame, u64);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Words(frame, address) = self;
+        write!(
+            f,
+            "instruction {:#x}, stack {:#x}, flags {:#x}, error code {:#x}, fault address {address:#x}",
+            frame.rip, frame.rsp, frame.rflags, frame.error_code
+        )
+    }
+}
+
+/// A device, the timer, or a spurious interrupt. Lines are masked before the APIC may raise the
+/// next interrupt, since a level stays raised until its driver has served the device.
+fn external(vector: u8) -> ! {
+    match vector {
+        TIMER => {
+            apic::end_of_interrupt();
+            scheduler::on_timer()
+        }
+        FIRST..=LAST => {
+            mask(vector);
+            apic::end_of_interrupt();
+            scheduler::on_interrupt(vector)
+        }
+        // Nothing to acknowledge: these come from no device.
+        _ => resume(),
+    }
+}
+
+/// Goes on with what was interrupted.
+fn resume() -> ! {
+    let context = percpu::current().context();
+    if context.is_null() {
+        idle()
+    } else {
+        // SAFETY: the context is the one that the interrupt was taken from, still current.
+        unsafe { enter_user(context) }
+    }
+}
+
+/// The address that the last page fault was about.
+fn fault_address() -> u64 {
+    let address: u64;
+    // SAFETY: reading CR2 has no effect.
+    unsafe { core::arch::asm!("mov {}, cr2", out(reg) address, options(nostack, nomem, preserves_flags)) };
+    address
+}
+
+/// What an exception is called.
+pub fn name(vector: u8) -> &'static str {
+    match vector {
+        0 => "division error",
+        1 => "debug exception",
+        2 => "non-maskable interrupt",
+        3 => "breakpoint",
+        4 => "overflow",
+        5 => "bound range exceeded",
+        6 => "invalid instruction",
+        7 => "device not available",
+        8 => "double fault",
+        10 => "invalid task state",
+        11 => "segment not present",
+        12 => "stack fault",
+        13 => "general protection fault",
+        14 => "page fault",
+        16 => "x87 floating-point error",
+        17 => "alignment check",
+        18 => "machine check",
+        19 => "vector floating-point error",
+        20 => "virtualization exception",
+        21 => "control protection exception",
+        _ => "reserved exception",
+    }
+}

@@ -1,0 +1,85 @@
+//! Output on the first two serial ports, by polling.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::port::{read_byte, write_byte};
+
+/// A serial port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Port {
+    Com1,
+    Com2,
+}
+
+static PRESENT: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
+
+/// How long to wait for room before bytes are given up: a port that nobody drains must not stop
+/// the system.
+const PATIENCE: u32 = 1_000_000;
+/// Bytes that fit once the transmitter says that it is empty.
+const FIFO: usize = 16;
+
+impl Port {
+    fn base(self) -> u16 {
+        match self {
+            Port::Com1 => 0x3f8,
+            Port::Com2 => 0x2f8,
+        }
+    }
+
+    fn present(self) -> &'static AtomicBool {
+        let [first, second] = &PRESENT;
+        match self {
+            Port::Com1 => first,
+            Port::Com2 => second,
+        }
+    }
+}
+
+/// Finds the ports and sets them to 115,200 baud, 8 bits, no parity, queues on, interrupts off.
+pub fn initialize() {
+    for port in [Port::Com1, Port::Com2] {
+        let base = port.base();
+        // A port that is there keeps what is written to its scratch register.
+        write_byte(base + 7, 0x5a);
+        let first = read_byte(base + 7) == 0x5a;
+        write_byte(base + 7, 0xa5);
+        if !(first && read_byte(base + 7) == 0xa5) {
+            continue;
+        }
+        for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0x07), (4, 0x03)] {
+            write_byte(base + register, value);
+        }
+        port.present().store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends bytes, with a carriage return before each line end. Takes no lock.
+pub fn write(port: Port, bytes: &[u8]) {
+    if !port.present().load(Ordering::Relaxed) {
+        return;
+    }
+    let base = port.base();
+    let mut room = 0;
+    let mut put = |byte: u8| {
+        if room == 0 {
+            let mut patience = PATIENCE;
+            while read_byte(base + 5) & 0x20 == 0 {
+                patience -= 1;
+                if patience == 0 {
+                    return false;
+                }
+                core::hint::spin_loop();
+            }
+            room = FIFO;
+        }
+        room -= 1;
+        write_byte(base, byte);
+        true
+    };
+    for byte in bytes {
+        if *byte == b'\n' && !put(b'\r') || !put(*byte) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The frames of physical memory.
+//!
+//! One bitmap for the whole machine, behind one lock. The bitmap covers all RAM; what the loader,
+//! the firmware or the kernel image occupy is never marked free. The first MiB is left alone:
+//! firmware uses it, and processors are started from there.
+
+use capos_machine::bitmap::{self, Bitmap};
+use capos_machine::page_entry::PAGE;
+use capos_machine::range::Range;
+use spin::Mutex;
+
+use super::hhdm;
+
+/// Memory below this address is not handed out.
+const LOWEST: u64 = 0x10_0000;
+
+/// A 4 KiB physical frame, by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Frame(u64);
+
+impl Frame {
+    /// Physical address of its first byte.
+    pub fn address(self) -> u64 {
+        self.0 * PAGE
+    }
+
+    /// The frame that holds this physical address.
+    pub fn from_address(address: u64) -> Frame {
+        Frame(address / PAGE)
+    }
+
+    /// Its first byte in the direct map. Valid while the frame is RAM.
+    pub fn pointer(self) -> *mut u8 {
+        hhdm::pointer(self.address())
+    }
+
+    /// The frame `n` places further.
+    pub fn offset(self, n: usize) -> Frame {
+        Frame(self.0 + n as u64)
+    }
+}
+
+struct Pool {
+    bitmap: Bitmap<'static>,
+    /// Frames that were ever given to the pool.
+    total: usize,
+}
+
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+/// A zeroed frame, or `None` where none is left.
+pub fn allocate() -> Option<Frame> {
+    let frame = allocate_dirty()?;
+    zero(frame);
+    Some(frame)
+}
+
+/// A frame with whatever was in it before. For callers that overwrite all of it.
+pub fn allocate_dirty() -> Option<Frame> {
+    let index = POOL.lock().as_mut()?.bitmap.take()?;
+    Some(Frame(index as u64))
+}
+
+/// `count` zeroed frames in a row; gives the first. `None` where no such run is left.
+pub fn allocate_contiguous(count: usize) -> Option<Frame> {
+    let first = allocate_contiguous_dirty(count)?;
+    for n in 0..count {
+        zero(first.offset(n));
+    }
+    Some(first)
+}
+
+/// As [`allocate_contiguous`], with whatever was in the frames before.
+pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
+    let index = match count {
+        1 => POOL.lock().as_mut()?.bitmap.take()?,
+        _ => POOL.lock().as_mut()?.bitmap.take_run(count)?,
+    };
+    Some(Frame(index as u64))
+}
+
+/// Gives a frame back. It must have come from here and nobody may use it any more.
+pub fn free(frame: Frame) {
+    let freed = POOL.lock().as_mut().is_some_and(|pool| pool.bitmap.release(frame.0 as usize));
+    assert!(freed, "frame {:#x} was freed twice, or is no RAM", frame.address());
+}
+
+/// How many frames are free now.
+pub fn free_count() -> usize {
+    POOL.lock().as_ref().map_or(0, |pool| pool.bitmap.free_count())
+}
+
+/// How many frames there are for the kernel and all processes, used or free.
+pub fn total() -> usize {
+    POOL.lock().as_ref().map_or(0, |pool| pool.total)
+}
+
+/// Fills a frame with zeros.
+pub fn zero(frame: Frame) {
+    // SAFETY: a frame lies in the direct map, is 4 KiB long and page aligned, and its owner, who
+    // calls this, is the only one to use it. The loop writes exactly 64 times 64 bytes. Plain
+    // stores are used because an emulator runs string instructions byte by byte.
+    unsafe {
+        core::arch::asm!(
+            "2:",
+            "mov [{p}], {z}", "mov [{p} + 8], {z}", "mov [{p} + 16], {z}", "mov [{p} + 24], {z}",
+            "mov [{p} + 32], {z}", "mov [{p} + 40], {z}", "mov [{p} + 48], {z}", "mov [{p} + 56], {z}",
+            "add {p}, 64",
+            "dec {n:e}",
+            "jnz 2b",
+            p = inout(reg) frame.pointer() => _,
+            n = inout(reg) 64u64 => _,
+            z = in(reg) 0u64,
+            options(nostack)
+        );
+    }
+}
+
+/// Sets the pool up over RAM that ends at `end`, with the usable ranges `usable`. False where no
+/// range has room for the bitmap.
+///
+/// # Safety
+/// The ranges must be RAM that nobody uses, mapped in the direct map.
+pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) -> bool {
+    let frames = (end / PAGE) as usize;
+    let words = bitmap::words_for(frames);
+    let bytes = ((words * 8) as u64).next_multiple_of(PAGE);
+    let home = usable.clone().filter_map(handed_out).find(|range| range.length() >= bytes);
+    let Some(home) = home else { return false };
+    let own = Range::new(home.start, bytes);
+    // SAFETY: `own` lies in a usable range, so it is RAM that nobody else uses, and it is taken
+    // out of what the pool hands out below. Every bit pattern is a valid u64; `Bitmap::new`
+    // clears them.
+    let words = unsafe { core::slice::from_raw_parts_mut(hhdm::pointer::<u64>(own.start), words) };
+    let mut pool = Pool { bitmap: Bitmap::new(words, frames), total: 0 };
+    for range in usable.filter_map(handed_out) {
+        for part in range.without(own) {
+            give(&mut pool, part);
+        }
+    }
+    *POOL.lock() = Some(pool);
+    true
+}
+
+/// Adds RAM that was in use until now, such as what the loader left behind.
+///
+/// # Safety
+/// Nobody may use the range any more, and it must be RAM in the direct map below the pool's end.
+pub unsafe fn add(range: Range) {
+    if let (Some(pool), Some(range)) = (POOL.lock().as_mut(), handed_out(range)) {
+        give(pool, range);
+    }
+}
+
+fn give(pool: &mut Pool, range: Range) {
+    if !range.is_empty() {
+        let before = pool.bitmap.free_count();
+        pool.bitmap.release_range((range.start / PAGE) as usize, (range.end / PAGE) as usize);
+        pool.total += pool.bitmap.free_count() - before;
+    }
+}
+
+/// The whole pages of a range that the pool may hand out.
+fn handed_out(range: Range) -> Option<Range> {
+    let pages = Range { start: range.start.max(LOWEST), end: range.end }.inner_pages();
+    (!pages.is_empty()).then_some(pages)
+}

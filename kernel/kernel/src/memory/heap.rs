@@ -1,0 +1,224 @@
+//! The kernel's heap.
+//!
+//! Small blocks come from frames cut into blocks of one size class, larger ones are runs of whole
+//! frames. Everything lies in the direct map, so the heap needs no page tables, and a frame whose
+//! blocks are all free goes back to the pool at once: a process that dies gives its memory back to
+//! the byte.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::null_mut;
+
+use capos_machine::page_entry::PAGE;
+use spin::Mutex;
+
+use super::frames::{self, Frame};
+use super::hhdm;
+
+/// Block sizes. Multiples of 16 that waste little of a frame's 4,032 bytes.
+const CLASSES: [usize; 15] = [16, 32, 48, 64, 96, 128, 192, 256, 336, 448, 576, 800, 1008, 1344, 2016];
+/// Bytes at the start of a frame that describe it.
+const HEADER: usize = 64;
+const FRAME: usize = PAGE as usize;
+
+/// What lies at the start of a frame of small blocks.
+#[repr(C)]
+struct Page {
+    /// Neighbours in the list of pages of this class that have a free block.
+    next: *mut Page,
+    previous: *mut Page,
+    /// First free block, linked through the blocks; null where all are used.
+    free: *mut Block,
+    /// Blocks in use.
+    used: usize,
+    /// Blocks behind the header that were never used yet begin here (offset in the page).
+    fresh: usize,
+}
+
+/// A free block.
+struct Block {
+    next: *mut Block,
+}
+
+struct Heap {
+    /// Per class, the pages that have a free block.
+    partial: [*mut Page; CLASSES.len()],
+    /// Bytes that callers asked for and have not given back.
+    used: usize,
+    /// Frames that the heap holds.
+    frames: usize,
+}
+
+// SAFETY: the pointers lead to frames that the heap owns; they are used under the lock only.
+unsafe impl Send for Heap {}
+
+/// The allocator behind `alloc`.
+pub struct KernelHeap(Mutex<Heap>);
+
+#[global_allocator]
+static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0 }));
+
+/// Bytes in use, as callers asked for them.
+pub fn used() -> usize {
+    HEAP.0.lock().used
+}
+
+/// Frames that the heap holds now.
+pub fn frames() -> usize {
+    HEAP.0.lock().frames
+}
+
+/// The class for a layout; `None` where whole frames serve it.
+fn class(layout: &Layout) -> Option<usize> {
+    let fits = |size: usize| size >= layout.size() && HEADER.is_multiple_of(layout.align()) && size.is_multiple_of(layout.align());
+    CLASSES.iter().position(|size| fits(*size))
+}
+
+// SAFETY: blocks of one page do not overlap (they lie `size` bytes apart behind the header), a
+// block is handed out only while it is on no free list, and a run of frames belongs to one
+// allocation. `class` depends on the layout alone, so freeing takes the way of allocating.
+unsafe impl GlobalAlloc for KernelHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > FRAME {
+            return null_mut();
+        }
+        let mut heap = self.0.lock();
+        let block = match class(&layout) {
+            Some(class) => heap.take(class),
+            None => {
+                let count = layout.size().div_ceil(FRAME);
+                match frames::allocate_contiguous_dirty(count) {
+                    Some(first) => {
+                        heap.frames += count;
+                        first.pointer()
+                    }
+                    None => null_mut(),
+                }
+            }
+        };
+        if !block.is_null() {
+            heap.used += layout.size();
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let mut heap = self.0.lock();
+        heap.used -= layout.size();
+        match class(&layout) {
+            Some(class) => heap.give(class, block),
+            None => {
+                let count = layout.size().div_ceil(FRAME);
+                let first = Frame::from_address(hhdm::physical(block));
+                for n in 0..count {
+                    frames::free(first.offset(n));
+                }
+                heap.frames -= count;
+            }
+        }
+    }
+}
+
+impl Heap {
+    /// A block of `class`, or null.
+    fn take(&mut self, class: usize) -> *mut u8 {
+        let Some(size) = CLASSES.get(class).copied() else { return null_mut() };
+        let mut page = self.head(class);
+        if page.is_null() {
+            let Some(frame) = frames::allocate_dirty() else { return null_mut() };
+            self.frames += 1;
+            page = frame.pointer().cast();
+            // SAFETY: the frame is the heap's alone, aligned and larger than the header.
+            unsafe { page.write(Page { next: null_mut(), previous: null_mut(), free: null_mut(), used: 0, fresh: HEADER }) };
+            // SAFETY: the page is new, so it is on no list.
+            unsafe { self.link(class, page) };
+        }
+        // SAFETY: `page` is a page of this class on the list, so its header is valid and it has a
+        // free block: one on the free list, or one behind `fresh`, which lies inside the frame.
+        unsafe {
+            let block = if (*page).free.is_null() {
+                let block = page.cast::<u8>().add((*page).fresh);
+                (*page).fresh += size;
+                block
+            } else {
+                let block = (*page).free;
+                (*page).free = (*block).next;
+                block.cast()
+            };
+            (*page).used += 1;
+            if (*page).free.is_null() && (*page).fresh + size > FRAME {
+                self.unlink(class, page);
+            }
+            block
+        }
+    }
+
+    /// Takes a block of `class` back.
+    fn give(&mut self, class: usize, block: *mut u8) {
+        let Some(size) = CLASSES.get(class).copied() else { return };
+        let page = block.map_addr(|address| address & !(FRAME - 1)).cast::<Page>();
+        // SAFETY: the block came from `take`, so its frame begins with the header of a page of
+        // this class, and the block is at least as large and aligned as a `Block`.
+        unsafe {
+            let was_full = (*page).free.is_null() && (*page).fresh + size > FRAME;
+            let block = block.cast::<Block>();
+            block.write(Block { next: (*page).free });
+            (*page).free = block;
+            (*page).used -= 1;
+            if (*page).used == 0 {
+                if !was_full {
+                    self.unlink(class, page);
+                }
+                frames::free(Frame::from_address(hhdm::physical(page)));
+                self.frames -= 1;
+            } else if was_full {
+                self.link(class, page);
+            }
+        }
+    }
+
+    fn head(&self, class: usize) -> *mut Page {
+        self.partial.get(class).copied().unwrap_or(null_mut())
+    }
+
+    fn set_head(&mut self, class: usize, page: *mut Page) {
+        if let Some(slot) = self.partial.get_mut(class) {
+            *slot = page;
+        }
+    }
+
+    /// Puts a page on the list of those with a free block.
+    ///
+    /// # Safety
+    /// The page is of this class and on no list.
+    unsafe fn link(&mut self, class: usize, page: *mut Page) {
+        let head = self.head(class);
+        // SAFETY: both are pages of the heap; the head may be null.
+        unsafe {
+            (*page).next = head;
+            (*page).previous = null_mut();
+            if !head.is_null() {
+                (*head).previous = page;
+            }
+        }
+        self.set_head(class, page);
+    }
+
+    /// Takes a page off that list.
+    ///
+    /// # Safety
+    /// The page is of this class and on its list.
+    unsafe fn unlink(&mut self, class: usize, page: *mut Page) {
+        // SAFETY: neighbours on the list are pages of the heap, or null at its ends.
+        unsafe {
+            let (next, previous) = ((*page).next, (*page).previous);
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+            if previous.is_null() {
+                self.set_head(class, next);
+            } else {
+                (*previous).next = next;
+            }
+        }
+    }
+}

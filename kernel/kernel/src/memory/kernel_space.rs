@@ -1,0 +1,253 @@
+//! The kernel half of all address spaces, built by the kernel itself at the start.
+//!
+//! The direct map holds RAM, readable and writable and never executable, in the largest pages that
+//! fit, without the frames of the kernel image; the image is mapped at its link address, text
+//! read-execute, constants read-only, data read-write; kernel stacks lie apart with unmapped pages
+//! below them. Nothing else is mapped.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use capos_machine::page_entry::{Flags, PAGE, PageEntry, step};
+use capos_machine::range::Range;
+
+use super::frames::{self, Frame};
+use super::hhdm;
+use super::page_table::{slot, table};
+use crate::arch::cpu;
+
+/// Where kernel stacks lie.
+const STACKS: u64 = 0xffff_ff00_0000_0000;
+/// Address space per stack: the stack and the unmapped room below it.
+const STACK_SPACING: u64 = 1 << 20;
+/// Bytes of a kernel stack.
+pub const STACK_SIZE: u64 = 64 << 10;
+
+static ROOT: AtomicU64 = AtomicU64::new(0);
+static SEALED: AtomicBool = AtomicBool::new(false);
+static STACK_COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// What the kernel's own map can run into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceError {
+    /// No frame for a page table or a stack.
+    NoMemory,
+    /// The address would need a new entry of the top level after processes copied it.
+    Sealed,
+}
+
+unsafe extern "C" {
+    static kernel_image_start: u8;
+    static kernel_text_start: u8;
+    static kernel_text_end: u8;
+    static kernel_rodata_start: u8;
+    static kernel_rodata_end: u8;
+    static kernel_data_start: u8;
+    static kernel_data_end: u8;
+    static kernel_image_end: u8;
+}
+
+/// Bytes of the kernel's image in memory.
+pub fn image_length() -> u64 {
+    (&raw const kernel_image_end as u64) - (&raw const kernel_image_start as u64)
+}
+
+/// Builds the kernel half and makes it active. `image` is the physical address at which the
+/// loader put the kernel, `memory` the RAM that the direct map shall hold.
+///
+/// # Errors
+/// [`SpaceError::NoMemory`].
+///
+/// # Safety
+/// The loader's map must be active, and hold the frames that `frames` hands out. What the caller
+/// still uses must lie in `memory` or in the image.
+pub unsafe fn initialize(image: u64, memory: impl Iterator<Item = Range>) -> Result<(), SpaceError> {
+    let root = frames::allocate().ok_or(SpaceError::NoMemory)?;
+    ROOT.store(root.address(), Ordering::Relaxed);
+    let read_write = Flags::WRITE | Flags::NO_EXECUTE;
+    let image_range = Range::new(image, image_length()).outer_pages();
+    for range in memory {
+        for part in range.outer_pages().without(image_range) {
+            if !part.is_empty() {
+                map(hhdm::virtual_address(part.start), part.start, part.length(), read_write)?;
+            }
+        }
+    }
+    let start = &raw const kernel_image_start as u64;
+    let sections = [
+        (&raw const kernel_text_start as u64, &raw const kernel_text_end as u64, Flags::empty()),
+        (&raw const kernel_rodata_start as u64, &raw const kernel_rodata_end as u64, Flags::NO_EXECUTE),
+        (&raw const kernel_data_start as u64, &raw const kernel_data_end as u64, read_write),
+    ];
+    for (from, to, flags) in sections {
+        map(from, image + (from - start), to - from, flags)?;
+    }
+    // One table below the top level for the stacks, so that later processors' stacks appear in
+    // every address space.
+    table_below(STACKS, 4)?;
+    // SAFETY: the image, where this code runs, its data and the direct map keep their addresses;
+    // the stack in use lies in RAM that the caller vouches for.
+    unsafe { load_root(root) };
+    Ok(())
+}
+
+/// The top table of the kernel alone.
+pub fn root() -> Frame {
+    Frame::from_address(ROOT.load(Ordering::Relaxed))
+}
+
+/// From now on the top level of the kernel half does not change any more.
+pub fn seal() {
+    SEALED.store(true, Ordering::Relaxed);
+}
+
+/// Leaves the current address space for one without a user half.
+pub fn activate() {
+    // SAFETY: the kernel half is the same in all of them.
+    unsafe { load_root(root()) };
+}
+
+/// Loads CR3, which also forgets all translations of the user half.
+///
+/// # Safety
+/// The kernel half of `root` must be the kernel's.
+pub unsafe fn load_root(root: Frame) {
+    // SAFETY: the caller's promise.
+    unsafe { core::arch::asm!("mov cr3, {}", in(reg) root.address(), options(nostack, preserves_flags)) };
+}
+
+/// The top table in use.
+pub fn loaded_root() -> Frame {
+    let value: u64;
+    // SAFETY: reading CR3 has no effect.
+    unsafe { core::arch::asm!("mov {}, cr3", out(reg) value, options(nostack, nomem, preserves_flags)) };
+    Frame::from_address(PageEntry(value).physical())
+}
+
+/// Forgets the translation of one address on this processor.
+pub fn flush(address: u64) {
+    // SAFETY: forgetting a translation is always allowed.
+    unsafe { core::arch::asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// Maps device registers into the direct map, uncached, and gives their address.
+///
+/// # Errors
+/// See [`SpaceError`].
+pub fn map_device(physical: u64, length: u64) -> Result<*mut u8, SpaceError> {
+    let flags = Flags::WRITE | Flags::NO_EXECUTE | Flags::CACHE_DISABLE | Flags::WRITE_THROUGH;
+    map_around(physical, length, flags)
+}
+
+/// Maps memory that the firmware left, for reading only, and gives its address.
+///
+/// # Errors
+/// See [`SpaceError`].
+pub fn map_firmware(physical: u64, length: u64) -> Result<*const u8, SpaceError> {
+    map_around(physical, length, Flags::NO_EXECUTE).map(|p| p.cast_const())
+}
+
+/// A new kernel stack; gives its top, aligned to 16. The page below it is not mapped.
+///
+/// # Errors
+/// [`SpaceError::NoMemory`].
+pub fn allocate_stack() -> Result<u64, SpaceError> {
+    let number = STACK_COUNT.fetch_add(1, Ordering::Relaxed);
+    let top = STACKS + (number + 1) * STACK_SPACING;
+    let mut address = top - STACK_SIZE;
+    while address < top {
+        let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
+        map(address, frame.address(), PAGE, Flags::WRITE | Flags::NO_EXECUTE)?;
+        address += PAGE;
+    }
+    Ok(top)
+}
+
+/// Whether an address lies in the unmapped room below a kernel stack.
+pub fn is_stack_guard(address: u64) -> bool {
+    let end = STACKS + STACK_COUNT.load(Ordering::Relaxed) * STACK_SPACING;
+    (STACKS..end).contains(&address) && (address - STACKS) % STACK_SPACING < STACK_SPACING - STACK_SIZE
+}
+
+fn map_around(physical: u64, length: u64, flags: Flags) -> Result<*mut u8, SpaceError> {
+    let pages = Range::new(physical, length).outer_pages();
+    map(hhdm::virtual_address(pages.start), pages.start, pages.length(), flags)?;
+    Ok(hhdm::pointer(physical))
+}
+
+/// Maps a range; what is mapped already stays as it is.
+fn map(address: u64, physical: u64, length: u64, flags: Flags) -> Result<(), SpaceError> {
+    let flags = flags | Flags::PRESENT | Flags::GLOBAL;
+    let huge = cpu::features().huge_pages;
+    let mut done = 0;
+    while done < length {
+        let (virtual_now, physical_now) = (address + done, physical + done);
+        let size = step(virtual_now, physical_now, length - done, huge);
+        done += map_one(virtual_now, physical_now, size, flags)?;
+    }
+    Ok(())
+}
+
+/// Maps one page of `size` bytes, or finds out that a smaller or larger page lies there already;
+/// gives how many bytes are settled.
+fn map_one(address: u64, physical: u64, size: u64, flags: Flags) -> Result<u64, SpaceError> {
+    let level = match size {
+        PAGE => 1,
+        capos_machine::page_entry::LARGE_PAGE => 2,
+        _ => 3,
+    };
+    let mut current = table(root().address());
+    let mut here = 4;
+    while here > level {
+        let entry = slot(current, address, here);
+        let value = PageEntry(entry.load(Ordering::Relaxed));
+        if value.is_present() && value.has(Flags::LARGE) {
+            return Ok(PAGE);
+        }
+        current = table(table_below(address, here)?);
+        here -= 1;
+    }
+    let entry = slot(current, address, level);
+    let old = PageEntry(entry.load(Ordering::Relaxed));
+    if old.is_present() {
+        if level > 1 && !old.has(Flags::LARGE) {
+            // Smaller pages lie there: fill what they leave.
+            return map_one(address, physical, PAGE, flags);
+        }
+        return Ok(size);
+    }
+    let large = if level > 1 { Flags::LARGE } else { Flags::empty() };
+    entry.store(PageEntry::new(physical, flags | large).0, Ordering::Release);
+    Ok(size)
+}
+
+/// The table that the entry for `address` on `level` points to, made where it is missing.
+fn table_below(address: u64, level: u32) -> Result<u64, SpaceError> {
+    let mut current = table(root().address());
+    let mut here = 4;
+    loop {
+        let entry = slot(current, address, here);
+        let mut value = PageEntry(entry.load(Ordering::Relaxed));
+        if !value.is_present() {
+            if here == 4 && SEALED.load(Ordering::Relaxed) {
+                return Err(SpaceError::Sealed);
+            }
+            let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
+            value = PageEntry::new(frame.address(), Flags::PRESENT | Flags::WRITE);
+            entry.store(value.0, Ordering::Release);
+        }
+        if here == level {
+            return Ok(value.physical());
+        }
+        current = table(value.physical());
+        here -= 1;
+    }
+}
+
+impl core::fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            SpaceError::NoMemory => "no memory is left for the kernel's own page tables and stacks",
+            SpaceError::Sealed => "a device lies where the kernel's map has no room any more",
+        })
+    }
+}

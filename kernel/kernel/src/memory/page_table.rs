@@ -1,0 +1,207 @@
+//! The user half of one address space.
+//!
+//! Four levels of 4 KiB tables; user memory is mapped in 4 KiB pages only. The kernel half of the
+//! top table is a copy of the kernel's own, which is complete before the first process exists and
+//! never changes at that level.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_machine::page_entry::{Flags, PAGE, PageEntry, USER_END, index};
+
+use super::frames::Frame;
+use super::{hhdm, kernel_space};
+
+/// What may be done with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// Every mapped page can be read; false maps it read-only all the same.
+    pub read: bool,
+    pub write: bool,
+    pub execute: bool,
+    /// Device memory: uncached.
+    pub device: bool,
+}
+
+/// Why a page was not mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// Something is mapped there.
+    Occupied,
+    /// No frame for a page table.
+    NoFrame,
+    /// Not the start of a page of the user half, or a physical address that is no page's start.
+    BadAddress,
+}
+
+/// One table of any level: 512 entries. Atomic, since the processor sets bits in them.
+type Table = [AtomicU64; 512];
+
+/// The table in a frame.
+pub(super) fn table(physical: u64) -> &'static Table {
+    // SAFETY: the callers pass frames that were allocated as page tables, which lie in the direct
+    // map, are 4 KiB long and aligned, and are accessed through atomics only. They live until
+    // `PageTable::destroy`, which takes the address space out of use first.
+    unsafe { &*hhdm::pointer::<Table>(physical) }
+}
+
+/// The entry of `table` for `address` on `level`.
+pub(super) fn slot(table: &'static Table, address: u64, level: u32) -> &'static AtomicU64 {
+    // `index` is below 512 by construction, so the other entry is never taken.
+    let [first, ..] = table;
+    table.get(index(address, level)).unwrap_or(first)
+}
+
+/// The tables of one address space.
+#[derive(Debug)]
+pub struct PageTable {
+    root: Frame,
+    /// How many frames the tables take, the top one included.
+    tables: usize,
+}
+
+impl PageTable {
+    /// An empty user half; takes one zeroed frame from `frames`.
+    pub fn new(frames: &mut dyn FnMut() -> Option<Frame>) -> Option<Self> {
+        let root = frames()?;
+        let own = table(root.address());
+        let kernel = table(kernel_space::root().address());
+        for (entry, shared) in own.iter().zip(kernel).skip(256) {
+            entry.store(shared.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        kernel_space::seal();
+        Some(Self { root, tables: 1 })
+    }
+
+    /// Maps the 4 KiB at `physical` at `address`; takes zeroed frames for missing tables.
+    ///
+    /// # Errors
+    /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
+    pub fn map(&mut self, address: u64, physical: u64, access: Access, frames: &mut dyn FnMut() -> Option<Frame>) -> Result<(), MapError> {
+        // The last page of the user half stays free: a system call in its last bytes would leave
+        // an instruction pointer that the processor does not accept.
+        if address % PAGE != 0 || physical % PAGE != 0 || address >= USER_END - PAGE {
+            return Err(MapError::BadAddress);
+        }
+        let mut current = table(self.root.address());
+        for level in [4, 3, 2] {
+            let entry = slot(current, address, level);
+            let mut value = PageEntry(entry.load(Ordering::Relaxed));
+            if !value.is_present() {
+                let frame = frames().ok_or(MapError::NoFrame)?;
+                self.tables += 1;
+                value = PageEntry::new(frame.address(), Flags::PRESENT | Flags::WRITE | Flags::USER);
+                entry.store(value.0, Ordering::Release);
+            }
+            current = table(value.physical());
+        }
+        let entry = slot(current, address, 1);
+        if PageEntry(entry.load(Ordering::Relaxed)).is_present() {
+            return Err(MapError::Occupied);
+        }
+        let mut flags = Flags::PRESENT | Flags::USER;
+        flags.set(Flags::WRITE, access.write);
+        flags.set(Flags::NO_EXECUTE, !access.execute);
+        flags.set(Flags::CACHE_DISABLE | Flags::WRITE_THROUGH | Flags::DEVICE, access.device);
+        entry.store(PageEntry::new(physical, flags).0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes a page; gives the physical address that was mapped.
+    pub fn unmap(&mut self, address: u64) -> Option<u64> {
+        let entry = self.leaf(address)?;
+        let old = PageEntry(entry.swap(0, Ordering::AcqRel));
+        if !old.is_present() {
+            return None;
+        }
+        self.flush(address);
+        Some(old.physical())
+    }
+
+    /// Where the byte at `address` lies and what the page allows; `None` where nothing is mapped.
+    pub fn lookup(&self, address: u64) -> Option<(u64, Access)> {
+        let entry = PageEntry(self.leaf(address)?.load(Ordering::Acquire));
+        if !entry.is_present() || !entry.has(Flags::USER) {
+            return None;
+        }
+        let access = Access {
+            read: true,
+            write: entry.has(Flags::WRITE),
+            execute: !entry.has(Flags::NO_EXECUTE),
+            device: entry.has(Flags::DEVICE),
+        };
+        Some((entry.physical() + address % PAGE, access))
+    }
+
+    /// Whether the page was used since the last call; clears the mark.
+    pub fn take_accessed(&mut self, address: u64) -> bool {
+        let Some(entry) = self.leaf(address) else { return false };
+        let old = PageEntry(entry.fetch_and(!Flags::ACCESSED.bits(), Ordering::AcqRel));
+        let accessed = old.is_present() && old.has(Flags::ACCESSED);
+        if accessed {
+            self.flush(address);
+        }
+        accessed
+    }
+
+    /// Gives all table frames to `free`. The mapped frames are the caller's business.
+    pub fn destroy(self, free: &mut dyn FnMut(Frame)) {
+        if self.is_active() {
+            kernel_space::activate();
+        }
+        destroy_level(self.root.address(), 4, free);
+    }
+
+    /// Makes this the processor's address space.
+    pub fn activate(&self) {
+        if !self.is_active() {
+            // SAFETY: the kernel half of this table equals the one in use, so the code that runs
+            // and all kernel data stay where they are; the user half is of no concern to Rust.
+            unsafe { kernel_space::load_root(self.root) };
+        }
+    }
+
+    /// How many frames the tables take.
+    pub fn table_frames(&self) -> usize {
+        self.tables
+    }
+
+    fn is_active(&self) -> bool {
+        kernel_space::loaded_root() == self.root
+    }
+
+    /// The lowest-level entry for an address of the user half, where its tables exist.
+    fn leaf(&self, address: u64) -> Option<&'static AtomicU64> {
+        if address >= USER_END {
+            return None;
+        }
+        let mut current = table(self.root.address());
+        for level in [4, 3, 2] {
+            let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
+            if !value.is_present() {
+                return None;
+            }
+            current = table(value.physical());
+        }
+        Some(slot(current, address, 1))
+    }
+
+    fn flush(&self, address: u64) {
+        if self.is_active() {
+            kernel_space::flush(address);
+        }
+    }
+}
+
+/// Frees a table and those below it; of the top level only the user half.
+fn destroy_level(physical: u64, level: u32, free: &mut dyn FnMut(Frame)) {
+    if level > 1 {
+        let entries = if level == 4 { 256 } else { 512 };
+        for entry in table(physical).iter().take(entries) {
+            let value = PageEntry(entry.load(Ordering::Relaxed));
+            if value.is_present() {
+                destroy_level(value.physical(), level - 1, free);
+            }
+        }
+    }
+    free(Frame::from_address(physical));
+}

@@ -1,0 +1,86 @@
+//! What each processor has for itself, reached through the GS base.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::arch::context::Context;
+use crate::arch::msr;
+
+/// One processor's data. The first fields are used by the entry code in assembly.
+#[repr(C)]
+pub struct PerCpu {
+    /// Its own address, so that `gs:[0]` gives a pointer.
+    itself: AtomicPtr<PerCpu>,
+    /// Context of the thread that runs here; null while the processor idles.
+    context: AtomicPtr<Context>,
+    /// Top of the kernel stack; every entry from user mode starts there.
+    stack_top: u64,
+    /// The user's stack pointer, for a few instructions of the system call entry.
+    scratch: AtomicU64,
+    /// Identity of the context whose segment state the processor holds.
+    loaded: AtomicU64,
+    /// Number of this processor, from 0.
+    pub index: u32,
+    /// Its local APIC's identifier.
+    pub apic_id: AtomicU32,
+    /// The scheduler's state.
+    pub scheduler: spin::Mutex<crate::scheduler::CpuState>,
+}
+
+/// Offsets that the entry code uses.
+pub const CONTEXT_OFFSET: usize = offset_of!(PerCpu, context);
+pub const STACK_OFFSET: usize = offset_of!(PerCpu, stack_top);
+pub const SCRATCH_OFFSET: usize = offset_of!(PerCpu, scratch);
+
+impl PerCpu {
+    /// The context of the thread that runs here, or null.
+    pub fn context(&self) -> *mut Context {
+        self.context.load(Ordering::Relaxed)
+    }
+
+    /// Says which thread's registers the next entry from user mode saves; null for none.
+    pub fn set_context(&self, context: *mut Context) {
+        self.context.store(context, Ordering::Relaxed);
+    }
+
+    /// Notes that the processor holds the segment state of context `identity`; gives what it held before.
+    pub fn swap_loaded(&self, identity: u64) -> u64 {
+        let before = self.loaded.load(Ordering::Relaxed);
+        self.loaded.store(identity, Ordering::Relaxed);
+        before
+    }
+
+    /// Top of its kernel stack.
+    pub fn stack_top(&self) -> u64 {
+        self.stack_top
+    }
+}
+
+/// This processor's data.
+pub fn current() -> &'static PerCpu {
+    let address: *const PerCpu;
+    // SAFETY: `initialize` set the GS base to a leaked `PerCpu` whose first field is its own
+    // address; entries from user mode swap GS before any Rust code runs.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[0]", out(reg) address, options(nostack, preserves_flags, readonly));
+        &*address
+    }
+}
+
+/// Makes the data of the processor that runs this. Needs the heap.
+pub fn initialize(index: u32, stack_top: u64) {
+    let data = alloc::boxed::Box::leak(alloc::boxed::Box::new(PerCpu {
+        itself: AtomicPtr::new(core::ptr::null_mut()),
+        context: AtomicPtr::new(core::ptr::null_mut()),
+        stack_top,
+        scratch: AtomicU64::new(0),
+        loaded: AtomicU64::new(0),
+        index,
+        apic_id: AtomicU32::new(0),
+        scheduler: spin::Mutex::new(crate::scheduler::CpuState::default()),
+    }));
+    let address: *mut PerCpu = data;
+    data.itself.store(address, Ordering::Relaxed);
+    msr::write(msr::GS_BASE, address as u64);
+    msr::write(msr::KERNEL_GS_BASE, 0);
+}

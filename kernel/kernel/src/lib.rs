@@ -1,1 +1,0 @@
-//! The capOS microkernel

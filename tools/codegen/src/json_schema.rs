@@ -59,7 +59,7 @@ fn object(
         }
         properties.push(format!("{}:{}", quote(&field.name), property(schema, field, definitions)?));
         let always = variant.is_some_and(|variant| variant.name == field.name);
-        if always || is_required(field) {
+        if always || is_required(schema, found.id, field) {
             required.push(quote(&field.name));
         }
     }
@@ -71,9 +71,12 @@ fn object(
     ))
 }
 
-/// Whether JSON must give the field: it has no default and is not optional.
-pub fn is_required(field: &Field) -> bool {
-    field.default.is_none() && !field.has("optional") && field.kind != Kind::Slot(Type::Void)
+/// Whether JSON must give the field: it has no default, is not optional, and does not hold its own struct.
+pub fn is_required(schema: &Schema, owner: u64, field: &Field) -> bool {
+    field.default.is_none()
+        && !field.has("optional")
+        && field.kind != Kind::Slot(Type::Void)
+        && !schema.is_recursive(owner, &field.kind)
 }
 
 /// Whether the field holds a capability itself, which has no JSON form.

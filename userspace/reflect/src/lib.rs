@@ -1,1 +1,47 @@
-//! Reflection: tool descriptors, JSON to Cap'n Proto and back
+//! Calls by reflection: the parameters of any method from JSON, and its results as JSON.
+//!
+//! What a model says is data. [`parse`] takes its text (no duplicate names, limited size and
+//! depth), [`encode_params`] makes a message of it that says exactly what the text says or refuses
+//! it with the path of the offence, and [`decode_results`] tells what came back. [`validate`] checks
+//! a value against a JSON Schema that somebody gave.
+//!
+//! # The JSON form
+//!
+//! | Cap'n Proto | JSON |
+//! |---|---|
+//! | `Void` | `null` |
+//! | `Bool`, integers, floats, `Text` | boolean, integer in the type's range, number, string |
+//! | a float that is not finite | `"NaN"`, `"Infinity"`, `"-Infinity"`, in results only |
+//! | `Data` | base64 with padding; with `$text` UTF-8 text |
+//! | enum | its enumerant's name |
+//! | list | array |
+//! | struct, group | object; of a union's fields exactly one |
+//! | capability | refused in parameters; `"<capability>"` in results |
+//!
+//! A field is required unless it has an explicit default, is `$optional` or is `Void`.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+mod base64;
+mod decode;
+mod encode;
+mod error;
+mod parse;
+mod pointer;
+mod validate;
+
+pub use decode::{decode, decode_results};
+pub use encode::{encode, encode_params};
+pub use error::ReflectError;
+pub use parse::{MAX_TEXT, parse};
+pub use validate::{check_schema, validate};
+
+/// Deepest nesting of JSON that is taken, told or checked.
+pub const MAX_DEPTH: usize = 64;
+/// Most values in one JSON text that is told: what a message of a few words may claim to hold.
+pub const MAX_VALUES: usize = 1 << 18;
+/// What stands for a capability in results.
+pub const CAPABILITY: &str = "<capability>";

@@ -2,7 +2,6 @@
 
 pub const APIC_BASE: u32 = 0x1b;
 pub const TSC_DEADLINE: u32 = 0x6e0;
-pub const PAT: u32 = 0x277;
 pub const EFER: u32 = 0xc000_0080;
 pub const STAR: u32 = 0xc000_0081;
 pub const LSTAR: u32 = 0xc000_0082;

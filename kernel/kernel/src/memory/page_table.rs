@@ -79,7 +79,7 @@ impl PageTable {
     pub fn map(&mut self, address: u64, physical: u64, access: Access, frames: &mut dyn FnMut() -> Option<Frame>) -> Result<(), MapError> {
         // The last page of the user half stays free: a system call in its last bytes would leave
         // an instruction pointer that the processor does not accept.
-        if address % PAGE != 0 || physical % PAGE != 0 || address >= USER_END - PAGE {
+        if !address.is_multiple_of(PAGE) || !physical.is_multiple_of(PAGE) || address >= USER_END - PAGE {
             return Err(MapError::BadAddress);
         }
         let mut current = table(self.root.address());

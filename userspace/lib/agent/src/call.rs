@@ -11,7 +11,6 @@ use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
-use serde_json::Value;
 
 use crate::agent::Session;
 use crate::limits::Bounds;
@@ -156,14 +155,9 @@ impl<W: World> Context<W> {
 
     fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
         let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-        let value: Value =
-            serde_json::from_str(given).map_err(|bad| format!("the arguments are not valid JSON: {bad}"))?;
-        if !value.is_object() {
-            return Err("the arguments are not a JSON object".to_string());
-        }
-        let prepared = self.world.prepare(tool, &value)?;
+        let (prepared, canonical) = self.world.prepare(tool, given)?;
         // From here on the call is exactly what was read, whatever the model's spelling hid.
-        call.arguments = value.to_string();
+        call.arguments = canonical;
         Ok(prepared)
     }
 

@@ -7,7 +7,6 @@ use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk};
-use serde_json::Value;
 
 use crate::snapshot::Tool;
 
@@ -45,11 +44,12 @@ pub trait Tools {
     /// A call whose arguments have been checked.
     type Prepared: 'static;
 
-    /// Checks arguments against the tool's parameters.
+    /// Reads the text of a call's arguments and checks them against the tool's parameters: the call, and the
+    /// arguments in canonical JSON, which say all that the call says.
     ///
     /// # Errors
     /// What is wrong with which argument.
-    fn prepare(&self, tool: &Tool, arguments: &Value) -> Result<Self::Prepared, String>;
+    fn prepare(&self, tool: &Tool, arguments: &str) -> Result<(Self::Prepared, String), String>;
 
     /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
     /// future aborts the call.

@@ -1,4 +1,5 @@
 //! The loop in a simulated world.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod hostile;
 mod interrupt;

@@ -118,11 +118,15 @@ impl World {
         let waker = Waker::from(flag.clone());
         let cx = &mut Context::from_waker(&waker);
         loop {
+            // Whatever still waits says so again; timers of futures that were dropped are gone.
+            self.0.timers.borrow_mut().clear();
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return value;
             }
+            let before = self.0.tasks.borrow().len();
             self.poll_tasks(cx);
-            if !flag.0.swap(false, Ordering::Relaxed) {
+            let ended = self.0.tasks.borrow().len() != before;
+            if !ended && !flag.0.swap(false, Ordering::Relaxed) {
                 assert!(self.advance(), "nothing can go on: {:?}", self.0.shown.borrow());
             }
         }
@@ -136,8 +140,8 @@ impl World {
 
     fn advance(&self) -> bool {
         let now = self.0.clock.get();
-        let mut timers = self.0.timers.borrow_mut();
-        timers.retain(|at| *at > now);
+        let timers = self.0.timers.borrow();
+        assert!(timers.iter().all(|at| *at > now));
         let Some(next) = timers.iter().min() else { return false };
         self.0.clock.set(*next);
         true
@@ -315,14 +319,16 @@ impl ModelStream for Stream {
 impl Tools for World {
     type Prepared = Value;
 
-    fn prepare(&self, _tool: &Tool, arguments: &Value) -> Result<Value, String> {
-        for (key, value) in arguments.as_object().unwrap() {
+    fn prepare(&self, _tool: &Tool, arguments: &str) -> Result<(Value, String), String> {
+        let value: Value = serde_json::from_str(arguments).map_err(|bad| format!("not valid JSON: {bad}"))?;
+        for (key, value) in value.as_object().ok_or("not an object")? {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
         }
-        Ok(arguments.clone())
+        let canonical = value.to_string();
+        Ok((value, canonical))
     }
 
     fn invoke(&self, tool: &Tool, prepared: Value) -> LocalBoxFuture<'static, Result<String, String>> {

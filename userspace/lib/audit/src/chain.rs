@@ -1,0 +1,266 @@
+//! The chain in memory: append-only, bounded, closed when full.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
+
+use crate::query::Filter;
+use crate::record::{Event, Head, Record};
+
+/// The records since boot.
+///
+/// The bound counts the bytes of all lines. A record *before* an effect is taken only if the record *after* it will fit
+/// too, so an effect that was allowed to begin can always be told of; when that is no longer so the chain refuses, and
+/// whoever asked must not go on.
+#[derive(Debug)]
+pub struct Chain {
+    records: Vec<Record>,
+    limit: usize,
+    used: usize,
+    /// Bytes kept for the ends of effects that have begun.
+    reserved: usize,
+    /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
+    open: BTreeMap<u64, usize>,
+}
+
+/// Why a record was not taken. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// The bound would be exceeded.
+    Full { limit: usize },
+    /// The event contradicts itself or the chain.
+    Invalid(String),
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { limit } => write!(
+                formatter,
+                "the audit log is full ({limit} bytes); export it and restart, or raise its limit in the manifest"
+            ),
+            Self::Invalid(why) => write!(formatter, "this cannot be recorded: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for AppendError {}
+
+/// The longest `error` text of a record, in bytes; longer ones are refused, so that the end of an effect fits into
+/// what was kept for it.
+pub const ERROR_LIMIT: usize = 2048;
+
+/// The most that the classes of a record's label may come to, in bytes of their names, each counted with 4 more.
+pub const LABEL_LIMIT: usize = 1024;
+
+/// What a record after an effect may have in bytes more than the one before it: outcome, hash, link, a longer label,
+/// and longer `reason` and `error`. A character may need six bytes in JSON.
+const GROWTH: usize = 1024 + 6 * (2 * ERROR_LIMIT + LABEL_LIMIT);
+
+impl Chain {
+    /// An empty chain that holds at most `limit` bytes of lines.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            records: Vec::new(),
+            limit,
+            used: 0,
+            reserved: 0,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Where the chain ends.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.records.last().map(Record::head).unwrap_or_default()
+    }
+
+    /// Bytes used, and the bound.
+    #[must_use]
+    pub fn usage(&self) -> (usize, usize) {
+        (self.used, self.limit)
+    }
+
+    /// Records a tool call.
+    ///
+    /// # Errors
+    /// `Full` where it, and the ends of all effects that have begun, do not fit. `Invalid` for an end without its
+    /// beginning, an end whose call is not the one that began, an error or reason longer than [`ERROR_LIMIT`], or a label
+    /// longer than [`LABEL_LIMIT`].
+    pub fn append_tool(&mut self, time: u64, event: ToolEvent) -> Result<Head, AppendError> {
+        if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
+            let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
+            return Err(AppendError::Invalid(what));
+        }
+        let label: usize = event
+            .label
+            .classes
+            .iter()
+            .map(|class| class.len().saturating_add(4))
+            .sum();
+        if label > LABEL_LIMIT {
+            let what = format!("its label is longer than {LABEL_LIMIT} bytes");
+            return Err(AppendError::Invalid(what));
+        }
+        match event.phase {
+            Phase::Before => {
+                if !event.decided {
+                    return Err(AppendError::Invalid(
+                        "an effect begins without a decision".to_string(),
+                    ));
+                }
+                let record = self.next(time, Event::Tool(Box::new(event)));
+                let length = record.line().len();
+                let reserve = length.saturating_add(GROWTH);
+                let head = self.push(record, length, length.saturating_add(reserve))?;
+                self.reserved = self.reserved.saturating_add(reserve);
+                self.open.insert(head.sequence, reserve);
+                Ok(head)
+            }
+            Phase::After => {
+                let Some(&reserve) = self.open.get(&event.before) else {
+                    let what = format!(
+                        "no effect began with record {}, or its end is recorded already",
+                        event.before
+                    );
+                    return Err(AppendError::Invalid(what));
+                };
+                self.same_call(&event)?;
+                let before = event.before;
+                let record = self.next(time, Event::Tool(Box::new(event)));
+                let length = record.line().len();
+                self.reserved = self.reserved.saturating_sub(reserve);
+                match self.push(record, length, length) {
+                    Ok(head) => {
+                        self.open.remove(&before);
+                        Ok(head)
+                    }
+                    Err(error) => {
+                        self.reserved = self.reserved.saturating_add(reserve);
+                        Err(error)
+                    }
+                }
+            }
+            Phase::Refused => {
+                let record = self.next(time, Event::Tool(Box::new(event)));
+                let length = record.line().len();
+                self.push(record, length, length)
+            }
+        }
+    }
+
+    /// Records something else.
+    ///
+    /// # Errors
+    /// `Full` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
+    /// and `-`, and for a field name that occurs twice.
+    pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
+        let plain = |kind: &str| {
+            kind.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+        };
+        if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {
+            return Err(AppendError::Invalid(format!(
+                "{:?} is not a kind of general event",
+                event.kind
+            )));
+        }
+        let mut names: Vec<&str> = event
+            .fields
+            .iter()
+            .map(|field| field.name.as_str())
+            .collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair.first() == pair.last()) {
+            return Err(AppendError::Invalid("a field occurs twice".to_string()));
+        }
+        let record = self.next(time, Event::General(event));
+        let length = record.line().len();
+        self.push(record, length, length)
+    }
+
+    /// Every record, oldest first.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The record with that sequence.
+    #[must_use]
+    pub fn get(&self, sequence: u64) -> Option<&Record> {
+        let at = usize::try_from(sequence.checked_sub(1)?).ok()?;
+        self.records.get(at)
+    }
+
+    /// At most `max` records that pass the filter, from its `from` on, and the sequence from which to go on; 0 at the
+    /// end.
+    #[must_use]
+    pub fn query(&self, filter: &Filter, max: usize) -> (Vec<&Record>, u64) {
+        let from = usize::try_from(filter.from.saturating_sub(1)).unwrap_or(usize::MAX);
+        let mut found = self
+            .records
+            .iter()
+            .skip(from)
+            .filter(|record| filter.matches(record));
+        let page: Vec<&Record> = found.by_ref().take(max).collect();
+        (page, found.next().map_or(0, |record| record.sequence))
+    }
+
+    /// Sequences of the records before effects whose end is not recorded yet.
+    pub fn open(&self) -> impl Iterator<Item = u64> + '_ {
+        self.open.keys().copied()
+    }
+
+    fn next(&self, time: u64, event: Event) -> Record {
+        // A clock that is set back must not make the order look wrong.
+        let time = time.max(self.records.last().map_or(0, |last| last.time));
+        Record::new(self.head(), time, event)
+    }
+
+    fn push(&mut self, record: Record, length: usize, needed: usize) -> Result<Head, AppendError> {
+        let total = self
+            .used
+            .saturating_add(self.reserved)
+            .saturating_add(needed);
+        if total > self.limit {
+            return Err(AppendError::Full { limit: self.limit });
+        }
+        let head = record.head();
+        self.used = self.used.saturating_add(length);
+        self.records.push(record);
+        Ok(head)
+    }
+
+    /// Whether the end belongs to the call that began.
+    fn same_call(&self, after: &ToolEvent) -> Result<(), AppendError> {
+        let Some(Event::Tool(before)) = self.get(after.before).map(|record| &record.event) else {
+            return Err(AppendError::Invalid(
+                "its beginning is not about a tool call".to_string(),
+            ));
+        };
+        let expected = ToolEvent {
+            phase: after.phase,
+            outcome: after.outcome,
+            result_hash: after.result_hash.clone(),
+            error: after.error.clone(),
+            label: after.label.clone(),
+            reason: after.reason.clone(),
+            before: after.before,
+            ..ToolEvent::clone(before)
+        };
+        if expected == *after {
+            Ok(())
+        } else {
+            Err(AppendError::Invalid(format!(
+                "it is not the call that began with record {}",
+                after.before
+            )))
+        }
+    }
+}

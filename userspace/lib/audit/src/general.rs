@@ -1,0 +1,87 @@
+//! Records that are not about a tool call.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use capos_schema::audit::{GeneralEvent, GeneralEventField};
+
+use crate::canonical;
+
+/// The kinds that the system itself writes. Others are allowed; `tool` is not, since it would pass for a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    LogStart,
+    SessionStart,
+    SessionEnd,
+    BrokerDecision,
+    ModelLoaded,
+    ModelRefused,
+    Message,
+    Service,
+}
+
+impl Kind {
+    /// The kind's name in a record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LogStart => "log.start",
+            Self::SessionStart => "session.start",
+            Self::SessionEnd => "session.end",
+            Self::BrokerDecision => "broker.decision",
+            Self::ModelLoaded => "model.loaded",
+            Self::ModelRefused => "model.refused",
+            Self::Message => "message",
+            Self::Service => "service",
+        }
+    }
+
+    /// An event of this kind.
+    #[must_use]
+    pub fn event(
+        self,
+        session: &str,
+        principal: &str,
+        fields: &[(&str, &dyn fmt::Display)],
+    ) -> GeneralEvent {
+        let fields: Vec<GeneralEventField> = fields
+            .iter()
+            .map(|(name, value)| GeneralEventField {
+                name: String::from(*name),
+                value: value.to_string(),
+            })
+            .collect();
+        GeneralEvent {
+            kind: self.name().into(),
+            session: session.into(),
+            principal: principal.into(),
+            fields,
+        }
+    }
+}
+
+/// The metadata of a message of a conversation: who spoke, when in the conversation, how long, and the hash of what was
+/// said. The content itself is not recorded.
+#[must_use]
+pub fn message(
+    session: &str,
+    principal: &str,
+    conversation: &str,
+    turn: u32,
+    role: &str,
+    content: &str,
+) -> GeneralEvent {
+    let hash = hex::encode(canonical::sha256(content.as_bytes()));
+    Kind::Message.event(
+        session,
+        principal,
+        &[
+            ("conversation", &conversation),
+            ("turn", &turn),
+            ("role", &role),
+            ("length", &content.len()),
+            ("hash", &hash),
+        ],
+    )
+}

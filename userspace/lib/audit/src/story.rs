@@ -1,0 +1,124 @@
+//! "What did it do on my behalf": records in words.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde_json::Value;
+
+/// One call that a model proposed, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deed {
+    /// Sequence of its first record.
+    pub sequence: u64,
+    /// Time of its first record, in nanoseconds.
+    pub time: u64,
+    pub turn: u64,
+    pub tool: String,
+    pub arguments: String,
+    pub model: String,
+    /// `None` where the call was turned away before anybody decided on it.
+    pub decision: Option<String>,
+    /// `None` where the effect began and no end is recorded.
+    pub outcome: Option<String>,
+    pub error: String,
+    pub reason: String,
+    /// Whether it had, or may have had, an effect.
+    pub effect: bool,
+    /// The tools that the model saw when it made the call.
+    pub advertised: Vec<String>,
+}
+
+/// The deeds in a list of record lines, in the order in which they began. Lines that are not about tool calls, and
+/// lines that are not JSON, are passed over; an end whose beginning is not in the list counts by itself.
+pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
+    let mut deeds: BTreeMap<u64, Deed> = BTreeMap::new();
+    for line in lines {
+        let Ok(value) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let text = |member: &str| value.get(member).and_then(Value::as_str).map(String::from);
+        let number = |member: &str| value.get(member).and_then(Value::as_u64);
+        if text("kind").as_deref() != Some("tool") {
+            continue;
+        }
+        let sequence = number("sequence").unwrap_or_default();
+        let deed = deeds
+            .entry(number("before").unwrap_or(sequence))
+            .or_insert_with(|| Deed {
+                sequence,
+                time: number("time").unwrap_or_default(),
+                turn: number("turn").unwrap_or_default(),
+                tool: value
+                    .get("descriptor")
+                    .and_then(|descriptor| descriptor.get("name"))
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .into(),
+                arguments: text("arguments").unwrap_or_default(),
+                model: text("modelId").unwrap_or_default(),
+                decision: text("decision"),
+                effect: text("phase").as_deref() != Some("refused"),
+                advertised: value
+                    .get("advertised")
+                    .and_then(Value::as_array)
+                    .map(|names| {
+                        names
+                            .iter()
+                            .filter_map(Value::as_str)
+                            .map(String::from)
+                            .collect()
+                    })
+                    .unwrap_or_default(),
+                ..Deed::default()
+            });
+        deed.outcome = text("outcome").or(deed.outcome.take());
+        for (field, given) in [
+            (&mut deed.error, text("error")),
+            (&mut deed.reason, text("reason")),
+        ] {
+            if let Some(given) = given.filter(|given| !given.is_empty()) {
+                *field = given;
+            }
+        }
+    }
+    deeds.into_values().collect()
+}
+
+/// `#12 turn 3: write_file {"path":"a"}: consented, ok`, on one line however long the arguments are.
+impl fmt::Display for Deed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "#{} turn {}: {} {}: ",
+            self.sequence, self.turn, self.tool, self.arguments
+        )?;
+        match self.decision.as_deref() {
+            None => formatter.write_str("not decided on")?,
+            Some("auto") => formatter.write_str("allowed without asking")?,
+            Some("consented") => formatter.write_str("you agreed")?,
+            Some("denied") => formatter.write_str("you refused")?,
+            Some("stepUpSucceeded") => formatter.write_str("you authenticated for it")?,
+            Some("stepUpFailed") => formatter.write_str("authentication failed")?,
+            Some("forbidden") => formatter.write_str("forbidden")?,
+            Some(other) => formatter.write_str(other)?,
+        }
+        formatter.write_str("; ")?;
+        match (self.effect, self.outcome.as_deref()) {
+            (true, None) => formatter.write_str("it began, and no end is recorded")?,
+            (true, Some("ok")) => formatter.write_str("done")?,
+            (true, Some(outcome)) => write!(formatter, "it ran and ended as {outcome}")?,
+            (false, outcome) => write!(formatter, "not run ({})", outcome.unwrap_or("no outcome"))?,
+        }
+        let why = if self.error.is_empty() {
+            &self.reason
+        } else {
+            &self.error
+        };
+        if !why.is_empty() && self.outcome.as_deref() != Some("ok") {
+            write!(formatter, ": {why}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,657 @@
+//! The chain: what it takes, what it refuses, and what it finds out.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may fail the test"
+)]
+
+use capos_audit::{AppendError, Chain, Event, Filter, Head, Kind, message, story, verify_lines};
+use capos_schema::audit::{GeneralEvent, Phase, Query, ToolEvent};
+use capos_schema::authority::{Decision, Label};
+use capos_schema::models::{Outcome, PermissionMode, ToolDescriptor};
+use proptest::prelude::*;
+
+fn call(phase: Phase, turn: u32, tool: &str, decision: Decision, outcome: Outcome) -> ToolEvent {
+    ToolEvent {
+        phase,
+        session: "session-1".into(),
+        principal: "ada".into(),
+        conversation: "c1".into(),
+        turn,
+        call_id: format!("call-{turn}"),
+        model_id: "0123abcd-llama".into(),
+        backend: "scripted".into(),
+        nonce: vec![1, 2, 3],
+        runner: "capos-side".into(),
+        gateway_session: String::new(),
+        descriptor: ToolDescriptor {
+            name: tool.into(),
+            description: "Writes \"a\" file".into(),
+            interface_id: u64::MAX,
+            method_name: "write".into(),
+            param_schema: "{\"type\":\"object\"}".into(),
+            permission: PermissionMode::Consent,
+            category: "mutating".into(),
+            handle: "/object/abcdefghijklmnopqrstuvwxyz".into(),
+            abortable: true,
+            timeout_ms: 30_000,
+        },
+        arguments: "{ \"path\": \"n\u{f6}tes\\u001b\\n\" }".into(),
+        decision,
+        outcome,
+        result_hash: if phase == Phase::Before {
+            vec![]
+        } else {
+            vec![0xab; 32]
+        },
+        error: String::new(),
+        label: Label {
+            classes: vec!["pii.mail".into()],
+        },
+        before: 0,
+        decided: true,
+        reason: String::new(),
+        advertised: vec!["write_file".into(), "read_file".into()],
+    }
+}
+
+fn before(turn: u32, decision: Decision) -> ToolEvent {
+    call(Phase::Before, turn, "write_file", decision, Outcome::Ok)
+}
+
+fn after(turn: u32, decision: Decision, outcome: Outcome, before: u64) -> ToolEvent {
+    ToolEvent {
+        before,
+        ..call(Phase::After, turn, "write_file", decision, outcome)
+    }
+}
+
+fn sample() -> Chain {
+    let mut chain = Chain::new(1 << 20);
+    chain
+        .append_general(
+            5,
+            Kind::SessionStart.event("session-1", "ada", &[("profile", &"operator")]),
+        )
+        .unwrap();
+    chain
+        .append_general(
+            6,
+            message("session-1", "ada", "c1", 1, "user", "tell nobody"),
+        )
+        .unwrap();
+    let first = chain
+        .append_tool(7, before(1, Decision::Auto))
+        .unwrap()
+        .sequence;
+    let second = chain
+        .append_tool(8, before(2, Decision::Consented))
+        .unwrap()
+        .sequence;
+    chain
+        .append_tool(9, after(2, Decision::Consented, Outcome::TimedOut, second))
+        .unwrap();
+    chain
+        .append_tool(9, after(1, Decision::Auto, Outcome::Ok, first))
+        .unwrap();
+    let refused = call(
+        Phase::Refused,
+        3,
+        "power_off",
+        Decision::Forbidden,
+        Outcome::RefusedByPolicy,
+    );
+    chain.append_tool(10, refused).unwrap();
+    let unknown = call(
+        Phase::Refused,
+        4,
+        "bash",
+        Decision::Auto,
+        Outcome::UnknownTool,
+    );
+    chain
+        .append_tool(
+            10,
+            ToolEvent {
+                decided: false,
+                ..unknown
+            },
+        )
+        .unwrap();
+    chain
+        .append_tool(11, before(5, Decision::StepUpSucceeded))
+        .unwrap();
+    chain
+}
+
+fn lines(chain: &Chain) -> Vec<Vec<u8>> {
+    chain
+        .records()
+        .iter()
+        .map(|record| record.line().into_bytes())
+        .collect()
+}
+
+fn verify(
+    lines: &[Vec<u8>],
+    head: Option<Head>,
+) -> Result<capos_audit::Summary, capos_audit::Broken> {
+    verify_lines(lines.iter().map(Vec::as_slice), head)
+}
+
+/// Requirement E01.
+#[test]
+fn a_record_holds_every_field() {
+    let chain = sample();
+    let line = chain.get(6).unwrap().line();
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    for (member, expected) in [
+        ("sequence", serde_json::json!(6)),
+        ("time", serde_json::json!(9)),
+        ("kind", serde_json::json!("tool")),
+        ("phase", serde_json::json!("after")),
+        ("before", serde_json::json!(3)),
+        ("session", serde_json::json!("session-1")),
+        ("principal", serde_json::json!("ada")),
+        ("conversation", serde_json::json!("c1")),
+        ("turn", serde_json::json!(1)),
+        ("callId", serde_json::json!("call-1")),
+        ("modelId", serde_json::json!("0123abcd-llama")),
+        ("backend", serde_json::json!("scripted")),
+        ("nonce", serde_json::json!("010203")),
+        ("runner", serde_json::json!("capos-side")),
+        ("gatewaySession", serde_json::json!("")),
+        (
+            "arguments",
+            serde_json::json!("{ \"path\": \"n\u{f6}tes\\u001b\\n\" }"),
+        ),
+        ("decision", serde_json::json!("auto")),
+        ("outcome", serde_json::json!("ok")),
+        ("resultHash", serde_json::json!("ab".repeat(32))),
+        ("error", serde_json::json!("")),
+        ("label", serde_json::json!(["pii.mail"])),
+        ("advertised", serde_json::json!(["write_file", "read_file"])),
+        (
+            "descriptor",
+            serde_json::json!({
+                "name": "write_file", "description": "Writes \"a\" file", "interfaceId": "0xffffffffffffffff",
+                "methodName": "write", "paramSchema": "{\"type\":\"object\"}", "permission": "consent",
+                "category": "mutating", "handle": "/object/abcdefghijklmnopqrstuvwxyz", "abortable": true,
+                "timeoutMs": 30000,
+            }),
+        ),
+    ] {
+        assert_eq!(value[member], expected, "{member}");
+    }
+    assert!(!line.contains('\n'));
+    let first: serde_json::Value = serde_json::from_str(&chain.get(3).unwrap().line()).unwrap();
+    assert!(
+        first.get("outcome").is_none(),
+        "before the effect there is no outcome"
+    );
+    let unknown: serde_json::Value = serde_json::from_str(&chain.get(8).unwrap().line()).unwrap();
+    assert!(
+        unknown.get("decision").is_none(),
+        "nobody decided on an unknown tool"
+    );
+}
+
+/// Requirement E04.
+#[test]
+fn a_message_is_recorded_without_its_content() {
+    let line = sample().get(2).unwrap().line();
+    assert!(
+        line.contains("\"role\":\"user\"") && line.contains("\"length\":\"11\""),
+        "{line}"
+    );
+    // SHA-256 of "tell nobody".
+    let hash = sha256("tell nobody");
+    assert!(line.contains(&hash), "{line}");
+    assert!(!line.contains("tell") && !line.contains("nobody"), "{line}");
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::Digest;
+    hex::encode(sha2::Sha256::digest(text.as_bytes()))
+}
+
+#[test]
+fn an_untouched_chain_is_whole() {
+    let chain = sample();
+    let summary = verify(&lines(&chain), Some(chain.head())).unwrap();
+    assert_eq!(
+        (summary.records, summary.effects, summary.refused),
+        (9, 2, 2)
+    );
+    assert_eq!(summary.open, [9]);
+    assert_eq!(summary.head, chain.head());
+    assert_eq!(chain.open().collect::<Vec<_>>(), [9]);
+    assert_eq!(verify(&[], Some(Head::default())).unwrap().records, 0);
+    let hash = chain.get(1).unwrap().line();
+    let bare = hash.replacen(
+        &format!("\"hash\":\"{}\",", hex::encode(chain.get(1).unwrap().hash)),
+        "",
+        1,
+    );
+    assert_eq!(
+        sha256(&bare),
+        hex::encode(chain.get(1).unwrap().hash),
+        "anyone can compute the hash"
+    );
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let chain = sample();
+    let mut lines = lines(&chain);
+    for at in 0..lines.len() {
+        for byte in 0..lines[at].len() {
+            // Every bit of one record of each kind, and one bit of every byte of the others.
+            let bits = if at == 0 || at == 5 {
+                0..8
+            } else {
+                byte % 8..byte % 8 + 1
+            };
+            for bit in bits {
+                lines[at][byte] ^= 1 << bit;
+                let broken = verify(&lines[..=at], None).unwrap_err();
+                assert_eq!(
+                    broken.at,
+                    at as u64 + 1,
+                    "bit {bit} of byte {byte} of record {}",
+                    at + 1
+                );
+                lines[at][byte] ^= 1 << bit;
+            }
+        }
+    }
+    verify(&lines, Some(chain.head())).unwrap();
+}
+
+#[test]
+fn removal_repetition_exchange_and_insertion_are_found() {
+    let chain = sample();
+    let whole = lines(&chain);
+    for at in 0..whole.len() {
+        let mut removed = whole.clone();
+        removed.remove(at);
+        assert!(
+            verify(&removed, Some(chain.head())).is_err(),
+            "record {} removed",
+            at + 1
+        );
+        assert_eq!(
+            verify(&removed, None).is_ok(),
+            at + 1 == whole.len(),
+            "only the last can go unseen"
+        );
+        let mut repeated = whole.clone();
+        repeated.insert(at, whole[at].clone());
+        assert!(
+            verify(&repeated, None).is_err(),
+            "record {} repeated",
+            at + 1
+        );
+        for other in 0..at {
+            let mut exchanged = whole.clone();
+            exchanged.swap(at, other);
+            assert!(
+                verify(&exchanged, None).is_err(),
+                "records {} and {} exchanged",
+                other + 1,
+                at + 1
+            );
+        }
+        let cut = verify(&whole[..at], Some(chain.head())).unwrap_err();
+        assert_eq!(cut.at, at as u64 + 1, "cut after {at}");
+    }
+    let mut longer = whole.clone();
+    longer.push(whole[0].clone());
+    assert!(verify(&longer, None).is_err());
+}
+
+#[test]
+fn a_forger_who_computes_hashes_still_needs_a_beginning() {
+    // A chain whose hashes are right and whose story is not.
+    let mut chain = Chain::new(1 << 20);
+    chain.append_tool(1, before(1, Decision::Auto)).unwrap();
+    let mut forged = Chain::new(1 << 20);
+    let mut other = before(1, Decision::Auto);
+    other.arguments = "{}".into();
+    forged.append_tool(1, other).unwrap();
+    let mut end = after(1, Decision::Auto, Outcome::Ok, 1);
+    end.arguments = "{}".into();
+    forged.append_tool(2, end).unwrap();
+    let mixed = [lines(&chain)[0].clone(), lines(&forged)[1].clone()];
+    assert!(
+        verify(&mixed, None)
+            .unwrap_err()
+            .why
+            .contains("does not follow")
+    );
+}
+
+#[test]
+fn an_end_needs_its_beginning_and_is_recorded_once() {
+    let mut chain = Chain::new(1 << 20);
+    let refused = |error: Result<Head, AppendError>| matches!(error, Err(AppendError::Invalid(_)));
+    assert!(refused(
+        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 0))
+    ));
+    assert!(refused(
+        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 1))
+    ));
+    assert!(refused(chain.append_tool(
+        1,
+        ToolEvent {
+            decided: false,
+            ..before(1, Decision::Auto)
+        }
+    )));
+    let begun = chain
+        .append_tool(1, before(1, Decision::Auto))
+        .unwrap()
+        .sequence;
+    assert!(refused(
+        chain.append_tool(1, after(2, Decision::Auto, Outcome::Ok, begun))
+    ));
+    assert!(refused(chain.append_tool(
+        1,
+        after(1, Decision::Consented, Outcome::Ok, begun)
+    )));
+    let altered = ToolEvent {
+        arguments: "{}".into(),
+        ..after(1, Decision::Auto, Outcome::Ok, begun)
+    };
+    assert!(refused(chain.append_tool(1, altered)));
+    let long = ToolEvent {
+        error: "x".repeat(2049),
+        ..after(1, Decision::Auto, Outcome::ExecutionError, begun)
+    };
+    assert!(refused(chain.append_tool(1, long)));
+    let labelled = Label {
+        classes: vec!["x".repeat(1021)],
+    };
+    assert!(refused(chain.append_tool(
+        1,
+        ToolEvent {
+            label: labelled,
+            ..after(1, Decision::Auto, Outcome::Ok, begun)
+        }
+    )));
+    assert_eq!(chain.records().len(), 1, "what is refused leaves no trace");
+    chain
+        .append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun))
+        .unwrap();
+    assert!(refused(
+        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun))
+    ));
+    verify(&lines(&chain), Some(chain.head())).unwrap();
+}
+
+#[test]
+fn a_general_event_cannot_pass_for_a_tool_call() {
+    let mut chain = Chain::new(1 << 20);
+    for kind in ["", "tool", "a b", "x\n"] {
+        let event = GeneralEvent {
+            kind: kind.into(),
+            ..GeneralEvent::default()
+        };
+        assert!(
+            matches!(chain.append_general(1, event), Err(AppendError::Invalid(_))),
+            "{kind:?}"
+        );
+    }
+    let twice = Kind::Service.event("", "", &[("name", &"a"), ("name", &"b")]);
+    assert!(matches!(
+        chain.append_general(1, twice),
+        Err(AppendError::Invalid(_))
+    ));
+}
+
+#[test]
+fn a_full_chain_refuses_and_forgets_nothing() {
+    let mut chain = Chain::new(64 * 1024);
+    let mut begun = Vec::new();
+    loop {
+        match chain.append_tool(1, before(1, Decision::Auto)) {
+            Ok(head) => begun.push(head.sequence),
+            Err(error) => {
+                assert_eq!(error, AppendError::Full { limit: 64 * 1024 });
+                assert!(error.to_string().contains("full"), "{error}");
+                break;
+            }
+        }
+    }
+    assert!(!begun.is_empty());
+    // Smaller things must not take what the ends need.
+    while chain
+        .append_general(
+            1,
+            Kind::Service.event("", "", &[("name", &"x".repeat(100))]),
+        )
+        .is_ok()
+    {}
+    for &sequence in &begun {
+        let worst = ToolEvent {
+            error: "\u{1}".repeat(2048),
+            reason: "\u{1}".repeat(2048),
+            label: Label {
+                classes: vec!["\u{1}".repeat(500), "\u{1}".repeat(500)],
+            },
+            ..after(1, Decision::Auto, Outcome::ExecutionError, sequence)
+        };
+        chain
+            .append_tool(2, worst)
+            .expect("the end of what was allowed to begin fits");
+    }
+    let (used, limit) = chain.usage();
+    assert!(used <= limit);
+    let summary = verify(&lines(&chain), Some(chain.head())).unwrap();
+    assert_eq!(summary.effects, begun.len() as u64);
+}
+
+#[test]
+fn a_clock_set_back_does_not_disturb_the_order() {
+    let mut chain = Chain::new(1 << 20);
+    chain
+        .append_general(100, Kind::LogStart.event("", "", &[]))
+        .unwrap();
+    chain
+        .append_general(50, Kind::Service.event("", "", &[]))
+        .unwrap();
+    assert_eq!(chain.get(2).unwrap().time, 100);
+    verify(&lines(&chain), None).unwrap();
+}
+
+/// Requirement E05.
+#[test]
+fn questions_find_what_they_ask_for() {
+    let chain = sample();
+    let ask = |filter: Filter| -> Vec<u64> {
+        chain
+            .query(&filter, 100)
+            .0
+            .iter()
+            .map(|record| record.sequence)
+            .collect()
+    };
+    let text = |text: &str| Some(text.to_string());
+    assert_eq!(ask(Filter::default()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(
+        ask(Filter {
+            turn: Some(1),
+            ..Filter::default()
+        }),
+        [2, 3, 6]
+    );
+    assert_eq!(
+        ask(Filter {
+            tool: text("power_off"),
+            ..Filter::default()
+        }),
+        [7]
+    );
+    assert_eq!(
+        ask(Filter {
+            decision: text("consented"),
+            ..Filter::default()
+        }),
+        [4, 5]
+    );
+    assert_eq!(
+        ask(Filter {
+            decision: text("auto"),
+            ..Filter::default()
+        }),
+        [3, 6]
+    );
+    assert_eq!(
+        ask(Filter {
+            outcome: text("ok"),
+            ..Filter::default()
+        }),
+        [6]
+    );
+    assert_eq!(
+        ask(Filter {
+            outcome: text("unknownTool"),
+            ..Filter::default()
+        }),
+        [8]
+    );
+    assert_eq!(
+        ask(Filter {
+            phase: text("refused"),
+            ..Filter::default()
+        }),
+        [7, 8]
+    );
+    assert_eq!(
+        ask(Filter {
+            kind: text("session."),
+            ..Filter::default()
+        }),
+        [1]
+    );
+    assert_eq!(
+        ask(Filter {
+            kind: text("session"),
+            ..Filter::default()
+        }),
+        [0; 0]
+    );
+    assert_eq!(
+        ask(Filter {
+            kind: text("tool"),
+            conversation: text("c1"),
+            ..Filter::default()
+        }),
+        [3, 4, 5, 6, 7, 8, 9]
+    );
+    assert_eq!(
+        ask(Filter {
+            session: text("other"),
+            ..Filter::default()
+        }),
+        [0; 0]
+    );
+    assert_eq!(
+        ask(Filter {
+            since: 7,
+            until: Some(9),
+            ..Filter::default()
+        }),
+        [3, 4]
+    );
+    assert_eq!(
+        ask(Filter {
+            from: 8,
+            ..Filter::default()
+        }),
+        [8, 9]
+    );
+    let (page, next) = chain.query(
+        &Filter {
+            phase: text("before"),
+            ..Filter::default()
+        },
+        2,
+    );
+    assert_eq!((page.len(), next), (2, 9));
+    let query = Query {
+        turn: 2,
+        tool: "write_file".into(),
+        ..Query::default()
+    };
+    assert_eq!(ask(Filter::from(&query)), [4, 5]);
+    assert_eq!(
+        ask(Filter::from(&Query {
+            turn: -1,
+            ..Query::default()
+        }))
+        .len(),
+        9
+    );
+}
+
+#[test]
+fn the_story_is_told_in_words() {
+    let chain = sample();
+    let lines: Vec<String> = chain
+        .records()
+        .iter()
+        .map(capos_audit::Record::line)
+        .collect();
+    let deeds = story(lines.iter().map(String::as_str).chain(["not json", "{}"]));
+    let told: Vec<String> = deeds.iter().map(ToString::to_string).collect();
+    let arguments = "{ \"path\": \"n\u{f6}tes\\u001b\\n\" }";
+    assert_eq!(
+        told,
+        [
+            format!("#3 turn 1: write_file {arguments}: allowed without asking; done"),
+            format!("#4 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
+            format!("#7 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
+            format!("#8 turn 4: bash {arguments}: not decided on; not run (unknownTool)"),
+            format!(
+                "#9 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"
+            ),
+        ]
+    );
+    assert_eq!(deeds[0].model, "0123abcd-llama");
+    assert_eq!(deeds[0].advertised, ["write_file", "read_file"]);
+    assert_eq!(deeds.iter().filter(|deed| deed.effect).count(), 3);
+}
+
+#[test]
+fn the_event_comes_back_as_it_was_given() {
+    let chain = sample();
+    assert_eq!(
+        chain.get(4).unwrap().event,
+        Event::Tool(Box::new(before(2, Decision::Consented)))
+    );
+    assert_eq!(chain.get(0), None);
+    assert_eq!(chain.get(10), None);
+}
+
+proptest! {
+    #[test]
+    fn any_text_survives_the_chain(arguments: String, error in "\\PC{0,100}", field: String) {
+        let mut chain = Chain::new(1 << 20);
+        let begun = ToolEvent { arguments: arguments.clone(), ..before(1, Decision::Auto) };
+        let sequence = chain.append_tool(1, begun).unwrap().sequence;
+        let ended = ToolEvent { arguments: arguments.clone(), error, ..after(1, Decision::Auto, Outcome::ExecutionError, sequence) };
+        chain.append_tool(1, ended).unwrap();
+        chain.append_general(2, Kind::Service.event(&field, &field, &[(field.as_str(), &field)])).unwrap();
+        prop_assert!(verify(&lines(&chain), Some(chain.head())).is_ok());
+        let line = chain.get(1).unwrap().line();
+        prop_assert!(!line.contains('\n'));
+        prop_assert_eq!(&story([line.as_str()])[0].arguments, &arguments);
+    }
+
+    #[test]
+    fn verifying_any_bytes_does_not_panic(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..4)) {
+        let _ = verify(&bytes, None);
+    }
+}

@@ -1,0 +1,157 @@
+//! What can be wrong with a file, in words.
+
+use alloc::string::String;
+use core::fmt;
+
+/// Why a file is not accepted, or not yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GgufError {
+    /// The metadata goes on behind the bytes that were given: call again with at least this many
+    /// bytes from the start of the file (never more than the file has).
+    NeedMore {
+        /// Bytes from the start of the file.
+        bytes: u64,
+    },
+    /// The file does not begin with the four bytes `GGUF`.
+    Magic {
+        /// What it begins with.
+        found: [u8; 4],
+    },
+    /// A version that is not read here.
+    Version {
+        /// The version.
+        found: u32,
+    },
+    /// The file ends before this does.
+    CutOff {
+        /// What should be there.
+        what: &'static str,
+        /// Where it begins, in bytes from the start of the file.
+        offset: u64,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// A number past what is accepted.
+    TooLarge {
+        /// What it counts.
+        what: &'static str,
+        /// Where it is, in bytes from the start of the file.
+        offset: u64,
+        /// The number.
+        found: u64,
+        /// The largest that is accepted.
+        limit: u64,
+    },
+    /// Bytes that should be text and are not UTF-8.
+    NotText {
+        /// What they should be.
+        what: &'static str,
+        /// Where they are, in bytes from the start of the file.
+        offset: u64,
+    },
+    /// A code that names no known type.
+    UnknownType {
+        /// Type of what.
+        what: &'static str,
+        /// Where it is, in bytes from the start of the file.
+        offset: u64,
+        /// The code.
+        found: u32,
+    },
+    /// A value that is neither 0 nor 1 where only these are.
+    NotBool {
+        /// Where it is, in bytes from the start of the file.
+        offset: u64,
+    },
+    /// A key or tensor name that is there twice.
+    Duplicate {
+        /// What it names.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A metadata entry that must be of another type or value.
+    Entry {
+        /// Its key.
+        key: &'static str,
+        /// What it should be.
+        why: &'static str,
+    },
+    /// A tensor that is not described soundly.
+    Tensor {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Two tensors whose data lie over one another.
+    Overlap {
+        /// The tensor that begins first.
+        first: String,
+        /// The one that begins before the first has ended.
+        second: String,
+    },
+}
+
+impl fmt::Display for GgufError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeedMore { bytes } => {
+                write!(f, "the first {bytes} bytes of the file are needed to go on")
+            }
+            Self::Magic { found } => write!(
+                f,
+                "this is no GGUF file: it begins with '{}' instead of 'GGUF'",
+                found.escape_ascii()
+            ),
+            Self::Version { found } => write!(
+                f,
+                "GGUF version {found} is not read here, only versions 2 and 3 in little-endian order"
+            ),
+            Self::CutOff {
+                what,
+                offset,
+                bytes,
+            } => write!(
+                f,
+                "the file ends before {what}, which would take {bytes} bytes from byte {offset} on"
+            ),
+            Self::TooLarge {
+                what,
+                offset,
+                found,
+                limit,
+            } => {
+                write!(
+                    f,
+                    "{what} at byte {offset} is {found}; at most {limit} is accepted"
+                )
+            }
+            Self::NotText { what, offset } => write!(f, "{what} at byte {offset} is not UTF-8"),
+            Self::UnknownType {
+                what,
+                offset,
+                found,
+            } => {
+                write!(
+                    f,
+                    "the type of {what} at byte {offset} is {found}, which is not known"
+                )
+            }
+            Self::NotBool { offset } => {
+                write!(f, "the truth value at byte {offset} is neither 0 nor 1")
+            }
+            Self::Duplicate { what, name } => write!(f, "{what} '{name}' is there twice"),
+            Self::Entry { key, why } => write!(f, "the metadata entry '{key}' {why}"),
+            Self::Tensor { name, why } => write!(f, "the tensor '{name}' {why}"),
+            Self::Overlap { first, second } => {
+                write!(
+                    f,
+                    "the data of the tensors '{first}' and '{second}' overlap"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for GgufError {}

@@ -1,0 +1,334 @@
+//! Whole files of any size, well formed, with repeatable contents and no meaning.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{DEFAULT_ALIGNMENT, TensorType, Writer, WriterValue};
+
+/// Bytes that are made at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Tokens of the vocabulary: three marks and one token per byte.
+const VOCABULARY: u64 = 3 + 256;
+
+/// A size for which there is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyntheticError {
+    /// Too small for the metadata and one layer of the smallest model.
+    TooSmall {
+        /// The smallest size in bytes.
+        least: u64,
+    },
+    /// Not a multiple of the alignment of tensor data.
+    Unaligned,
+    /// Past the largest size, 1 TiB.
+    TooLarge,
+}
+
+impl fmt::Display for SyntheticError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { least } => write!(f, "the smallest file has {least} bytes"),
+            Self::Unaligned => write!(
+                f,
+                "the size must be a multiple of {DEFAULT_ALIGNMENT} bytes"
+            ),
+            Self::TooLarge => f.write_str("the largest file has 1 TiB"),
+        }
+    }
+}
+
+impl core::error::Error for SyntheticError {}
+
+/// A model file of the architecture `llama`: all tensors that one has, at sizes that fit the
+/// file's, filled with small numbers that depend on a seed only. One tensor more, which engines
+/// do not know, fills the file to the exact size. The model says nothing sensible.
+pub struct Synthetic {
+    header: Vec<u8>,
+    /// Start, length and type of each tensor, in bytes from the start of the tensor data.
+    places: Vec<(u64, u64, TensorType)>,
+    size: u64,
+    seed: u64,
+}
+
+/// The numbers that make a llama model.
+struct Shape {
+    embedding: u64,
+    feed_forward: u64,
+    layers: u64,
+}
+
+impl Shape {
+    /// Few large layers, as real models of the size have; the rest of the file is filled up.
+    fn for_size(size: u64) -> Self {
+        // Bytes of a layer: attention 4 e², feed forward 3 e f with f = 3 e, at 34/32 bytes each.
+        let embedding = match size {
+            0..=0x7f_ffff => 64,
+            0x80_0000..=0x3ff_ffff => 256,
+            0x400_0000..=0x3fff_ffff => 512,
+            0x4000_0000..=0x3_ffff_ffff => 2048,
+            _ => 4096,
+        };
+        let feed_forward = 3u64.saturating_mul(embedding);
+        let per_layer = embedding.saturating_mul(embedding).saturating_mul(14);
+        let layers = (size / 10)
+            .saturating_mul(9)
+            .checked_div(per_layer)
+            .unwrap_or(1);
+        Self {
+            embedding,
+            feed_forward,
+            layers: layers.clamp(1, 128),
+        }
+    }
+}
+
+impl Synthetic {
+    /// Plans a file of exactly `size` bytes.
+    ///
+    /// # Errors
+    /// [`SyntheticError`] where there is no such file.
+    pub fn new(size: u64, seed: u64) -> Result<Self, SyntheticError> {
+        if size > 1 << 40 {
+            return Err(SyntheticError::TooLarge);
+        }
+        if !size.is_multiple_of(DEFAULT_ALIGNMENT.into()) {
+            return Err(SyntheticError::Unaligned);
+        }
+        let mut shape = Shape::for_size(size);
+        loop {
+            match plan(&shape, size, seed) {
+                Ok(plan) => return Ok(plan),
+                Err(least) if shape.layers == 1 => return Err(SyntheticError::TooSmall { least }),
+                Err(_) => shape.layers = shape.layers.saturating_sub(1),
+            }
+        }
+    }
+
+    /// The file's size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Gives the file to `sink`, piece by piece in order, in little memory.
+    ///
+    /// # Errors
+    /// The sink's own; nothing more is given to it then.
+    pub fn write<E>(&self, mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        sink(&self.header)?;
+        let mut piece = vec![0u8; PIECE];
+        let mut at = 0u64;
+        for (index, &(start, bytes, kind)) in self.places.iter().enumerate() {
+            // Less than the alignment.
+            let padding = usize::try_from(start.saturating_sub(at)).unwrap_or(0);
+            sink(vec![0u8; padding].as_slice())?;
+            let mut numbers = Numbers::new(self.seed, index as u64);
+            // Whole blocks of every type used here.
+            let room = match kind {
+                TensorType::Q8_0 => PIECE.saturating_sub(PIECE % 34),
+                _ => PIECE,
+            };
+            let mut left = bytes;
+            while left > 0 {
+                let now = usize::try_from(left).unwrap_or(room).min(room);
+                let place = piece.get_mut(..now).unwrap_or_default();
+                fill(place, kind, &mut numbers);
+                sink(place)?;
+                left = left.saturating_sub(now as u64);
+            }
+            at = start.saturating_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// The whole file in memory.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut file = Vec::new();
+        let done: Result<(), core::convert::Infallible> = self.write(|piece| {
+            file.extend_from_slice(piece);
+            Ok(())
+        });
+        match done {
+            Ok(()) => file,
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// A plan for the size, or the smallest size for this shape.
+fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
+    let mut writer = Writer::new();
+    metadata(&mut writer, shape, seed);
+    let impossible = |_| u64::MAX;
+    for (name, kind, dimensions) in tensors(shape) {
+        writer
+            .tensor(&name, kind, &dimensions)
+            .map_err(impossible)?;
+    }
+    // The filler's length does not change the header's, so a first try tells the room.
+    const FILLER: &str = "capos.filler";
+    let least = 32u64;
+    let mut trial = writer;
+    let (filler_at, _) = trial
+        .tensor(FILLER, TensorType::I8, &[least])
+        .map_err(impossible)?;
+    let header = trial.header().len() as u64;
+    let before = header.saturating_add(filler_at);
+    let room = size.checked_sub(before).filter(|room| *room >= least);
+    let room = room.ok_or_else(|| before.saturating_add(least))?;
+    let mut writer = Writer::new();
+    metadata(&mut writer, shape, seed);
+    for (name, kind, dimensions) in tensors(shape) {
+        writer
+            .tensor(&name, kind, &dimensions)
+            .map_err(impossible)?;
+    }
+    writer
+        .tensor(FILLER, TensorType::I8, &[room])
+        .map_err(impossible)?;
+    Ok(Synthetic {
+        header: writer.header(),
+        places: writer.places().collect(),
+        size,
+        seed,
+    })
+}
+
+/// The tensors of a llama model, matrices in Q8_0, the output in F16, norms in F32.
+fn tensors(shape: &Shape) -> Vec<(String, TensorType, Vec<u64>)> {
+    let &Shape {
+        embedding: e,
+        feed_forward: f,
+        layers,
+    } = shape;
+    let mut list = vec![(
+        "token_embd.weight".to_string(),
+        TensorType::Q8_0,
+        vec![e, VOCABULARY],
+    )];
+    for layer in 0..layers {
+        let mut add = |name: &str, kind, dimensions| {
+            list.push((format!("blk.{layer}.{name}.weight"), kind, dimensions));
+        };
+        add("attn_norm", TensorType::F32, vec![e]);
+        for name in ["attn_q", "attn_k", "attn_v", "attn_output"] {
+            add(name, TensorType::Q8_0, vec![e, e]);
+        }
+        add("ffn_norm", TensorType::F32, vec![e]);
+        add("ffn_gate", TensorType::Q8_0, vec![e, f]);
+        add("ffn_up", TensorType::Q8_0, vec![e, f]);
+        add("ffn_down", TensorType::Q8_0, vec![f, e]);
+    }
+    list.push(("output_norm.weight".to_string(), TensorType::F32, vec![e]));
+    list.push((
+        "output.weight".to_string(),
+        TensorType::F16,
+        vec![e, VOCABULARY],
+    ));
+    list
+}
+
+fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
+    let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
+    writer.text("general.architecture", "llama");
+    writer.text("general.name", "capOS synthetic");
+    let description =
+        format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
+    writer.text("general.description", &description);
+    writer.text("general.license", "MIT OR Apache-2.0");
+    writer.entry("general.file_type", WriterValue::U32(7));
+    writer.entry("general.quantization_version", WriterValue::U32(2));
+    writer.entry("general.alignment", WriterValue::U32(DEFAULT_ALIGNMENT));
+    writer.entry("llama.context_length", WriterValue::U32(8192));
+    writer.entry("llama.embedding_length", number(shape.embedding));
+    writer.entry("llama.block_count", number(shape.layers));
+    writer.entry("llama.feed_forward_length", number(shape.feed_forward));
+    writer.entry("llama.attention.head_count", number(shape.embedding / 64));
+    writer.entry(
+        "llama.attention.head_count_kv",
+        number(shape.embedding / 64),
+    );
+    writer.entry(
+        "llama.attention.layer_norm_rms_epsilon",
+        WriterValue::F32(1e-5),
+    );
+    writer.entry("llama.rope.dimension_count", WriterValue::U32(64));
+    writer.entry("llama.rope.freq_base", WriterValue::F32(10_000.0));
+    writer.entry("llama.vocab_size", number(VOCABULARY));
+    writer.text("tokenizer.ggml.model", "llama");
+    let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
+    let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
+    writer.entry(
+        "tokenizer.ggml.tokens",
+        WriterValue::Texts(marks.into_iter().chain(bytes).collect()),
+    );
+    // Of this order, all alike: no merges, so that bytes stay bytes.
+    writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; 259]));
+    // 2: unknown, 3: control, 6: a byte.
+    let kinds = [2, 3, 3]
+        .into_iter()
+        .chain(core::iter::repeat_n(6, 256))
+        .collect();
+    writer.entry("tokenizer.ggml.token_type", WriterValue::I32s(kinds));
+    writer.entry("tokenizer.ggml.bos_token_id", WriterValue::U32(1));
+    writer.entry("tokenizer.ggml.eos_token_id", WriterValue::U32(2));
+    writer.entry("tokenizer.ggml.unknown_token_id", WriterValue::U32(0));
+    writer.entry("tokenizer.ggml.add_bos_token", WriterValue::Bool(true));
+    let template = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    writer.text("tokenizer.chat_template", template);
+}
+
+/// Fills whole blocks with small finite numbers.
+fn fill(piece: &mut [u8], kind: TensorType, numbers: &mut Numbers) {
+    match kind {
+        TensorType::F32 => piece.as_chunks_mut::<4>().0.fill(1f32.to_le_bytes()),
+        TensorType::F16 => {
+            for value in piece.as_chunks_mut::<2>().0 {
+                // A sign, an exponent of 2^-8, and ten random bits.
+                let random = numbers.next() as u16;
+                *value = (0x1c00 | (random & 0x83ff)).to_le_bytes();
+            }
+        }
+        TensorType::Q8_0 => {
+            for block in piece.as_chunks_mut::<34>().0 {
+                let (scale, values) = block.split_at_mut(2);
+                // 2^-12 or so.
+                scale.copy_from_slice(&(0x0c00u16 | (numbers.next() as u16 & 0x3ff)).to_le_bytes());
+                numbers.bytes(values);
+            }
+        }
+        _ => numbers.bytes(piece),
+    }
+}
+
+/// Repeatable random numbers (splitmix64), a stream per tensor.
+struct Numbers(u64);
+
+impl Numbers {
+    fn new(seed: u64, stream: u64) -> Self {
+        let mut numbers = Self(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        numbers.0 = numbers.next();
+        numbers
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn bytes(&mut self, out: &mut [u8]) {
+        let (words, rest) = out.as_chunks_mut::<8>();
+        for word in words {
+            *word = self.next().to_le_bytes();
+        }
+        for (to, from) in rest.iter_mut().zip(self.next().to_le_bytes()) {
+            *to = from;
+        }
+    }
+}

@@ -25,8 +25,10 @@ fn main() -> Result<()> {
     Generator { files, prefix: folder, output: output.clone(), client, kernel, reflect }.run()?;
 
     let folder = root.join("tools/codegen/tests");
-    println!("cargo::rerun-if-changed={}", folder.display());
     let files = schema_files(&folder)?;
+    for file in &files {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
     let output = output.join("test");
     Generator { files, prefix: folder, output, client: true, kernel: true, reflect: true }.run()
 }

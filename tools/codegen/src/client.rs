@@ -103,7 +103,7 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
             params.module
         ));
         for (field, name) in &arguments {
-            convert::write_argument(code, schema, params, field, name)?;
+            convert::write_argument(code, params, field, name)?;
         }
         code.line("::core::result::Result::Ok(())");
         code.close("})?;");

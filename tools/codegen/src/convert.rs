@@ -261,8 +261,8 @@ fn from_reference(ty: &Type, reference: &str) -> String {
 /// Writes an owned field at `place` (such as `self.name`).
 pub fn write_field(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, place: &str) -> Result<()> {
     match (hold(schema, owner.id, field), &field.kind) {
-        (Hold::Plain, Kind::Slot(ty)) => write_value(code, schema, owner, field, &borrow(ty, place)),
-        (Hold::Plain, Kind::Group(_)) => write_value(code, schema, owner, field, &format!("&{place}")),
+        (Hold::Plain, Kind::Slot(ty)) => write_value(code, owner, field, &borrow(ty, place)),
+        (Hold::Plain, Kind::Group(_)) => write_value(code, owner, field, &format!("&{place}")),
         _ => write_optional(code, schema, owner, field, &format!("&{place}")),
     }
 }
@@ -270,8 +270,8 @@ pub fn write_field(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
 /// Writes a variant's payload, of which `value` is a reference.
 pub fn write_variant(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field) -> Result<()> {
     match (hold(schema, owner.id, field), &field.kind) {
-        (Hold::Plain, Kind::Slot(ty)) => write_value(code, schema, owner, field, &from_reference(ty, "value")),
-        (Hold::Plain, Kind::Group(_)) => write_value(code, schema, owner, field, "value"),
+        (Hold::Plain, Kind::Slot(ty)) => write_value(code, owner, field, &from_reference(ty, "value")),
+        (Hold::Plain, Kind::Group(_)) => write_value(code, owner, field, "value"),
         _ => {
             // The discriminant must be set also where there is nothing to point to.
             if let Kind::Slot(Type::Struct(_)) = &field.kind {
@@ -286,25 +286,25 @@ fn write_optional(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fiel
     let Kind::Slot(ty) = &field.kind else { return Ok(()) };
     code.open(&format!("if let ::core::option::Option::Some(value) = {option} {{"));
     let reference = if hold(schema, owner.id, field) == Hold::Boxed { "&**value".to_owned() } else { from_reference(ty, "value") };
-    write_value(code, schema, owner, field, &reference)?;
+    write_value(code, owner, field, &reference)?;
     code.close("}");
     Ok(())
 }
 
 /// Writes a client's argument.
-pub fn write_argument(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, name: &str) -> Result<()> {
+pub fn write_argument(code: &mut Code, owner: &Struct, field: &Field, name: &str) -> Result<()> {
     if field.has("optional") && is_pointer(&field.kind) {
         code.open(&format!("if let ::core::option::Option::Some(value) = {name} {{"));
-        write_value(code, schema, owner, field, "value")?;
+        write_value(code, owner, field, "value")?;
         code.close("}");
         Ok(())
     } else {
-        write_value(code, schema, owner, field, name)
+        write_value(code, owner, field, name)
     }
 }
 
 /// Writes a value given in borrowed form: scalars by value, everything else by reference or slice.
-pub fn write_value(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, value: &str) -> Result<()> {
+pub fn write_value(code: &mut Code, owner: &Struct, field: &Field, value: &str) -> Result<()> {
     let path = format!("{}.{}", owner.name, field.name);
     let name = names::snake(&field.name);
     match &field.kind {
@@ -330,7 +330,7 @@ pub fn write_value(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
             code.line(&format!(
                 "let mut list = builder.reborrow().init_{name}({WIRE}::length({path:?}, value.len())?);"
             ));
-            write_list(code, schema, &path, inner)?;
+            write_list(code, &path, inner)?;
             code.close("}");
         }
         Kind::Slot(_) => code.line(&format!("builder.set_{name}({value});")),
@@ -339,7 +339,7 @@ pub fn write_value(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
 }
 
 /// Writes the slice `value` into the list builder `list`.
-fn write_list(code: &mut Code, schema: &Schema, path: &str, inner: &Type) -> Result<()> {
+fn write_list(code: &mut Code, path: &str, inner: &Type) -> Result<()> {
     code.open("for (at, item) in (0_u32..).zip(value.iter()) {");
     match inner {
         Type::Struct(_) => code.line(&format!("{WIRE}::Wire::write(item, list.reborrow().get(at), caps)?;")),
@@ -350,7 +350,7 @@ fn write_list(code: &mut Code, schema: &Schema, path: &str, inner: &Type) -> Res
         Type::List(deeper) => {
             code.line("let value = item.as_slice();");
             code.line(&format!("let mut list = list.reborrow().init(at, {WIRE}::length({path:?}, value.len())?);"));
-            write_list(code, schema, path, deeper)?;
+            write_list(code, path, deeper)?;
         }
         Type::AnyCapability => anyhow::bail!("{path}: List(Capability) is not supported; make a struct of it"),
         _ => code.line("list.set(at, *item);"),

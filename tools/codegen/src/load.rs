@@ -1,6 +1,6 @@
 //! From the Cap'n Proto compiler's request to [`Schema`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, anyhow, bail};
 use capnp::schema_capnp::{annotation, enumerant, field, node, type_, value};
@@ -37,7 +37,36 @@ pub fn load(mut bytes: &[u8]) -> Result<Schema> {
     }
     let mut loader = Loader { context, docs, annotations, schema: Schema::default() };
     loader.files()?;
+    check_names(&loader.schema)?;
     Ok(loader.schema)
+}
+
+/// Refuses two Rust types of one name in one file: nested names are joined, and clients, services and
+/// server traits have names made from their interface's.
+fn check_names(schema: &Schema) -> Result<()> {
+    for file in &schema.files {
+        let mut names = BTreeSet::new();
+        let mut add = |name: String| {
+            if names.insert(name.clone()) { Ok(()) } else { Err(anyhow!("{}.capnp makes two Rust types called {name}", file.stem)) }
+        };
+        for id in &file.structs {
+            let structure = schema.structure(*id)?;
+            add(structure.name.clone())?;
+            if !structure.is_enum() && !structure.union().is_empty() {
+                add(structure.union_name())?;
+            }
+        }
+        for id in &file.enums {
+            add(schema.enumeration(*id)?.name.clone())?;
+        }
+        for id in &file.interfaces {
+            let name = &schema.interface(*id)?.name;
+            for suffix in ["Client", "Server", "Service"] {
+                add(format!("{name}{suffix}"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_docs(context: &GeneratorContext<'_>) -> Result<Docs> {

@@ -235,7 +235,7 @@ fn wire(code: &mut Code, schema: &Schema, structure: &Struct) -> Result<()> {
             let binding = if is_void(field) { "" } else { "(value)" };
             code.open(&format!("{variant}{binding} => {{"));
             if is_void(field) {
-                convert::write_value(code, schema, structure, field, "()")?;
+                convert::write_value(code, structure, field, "()")?;
             } else {
                 convert::write_variant(code, schema, structure, field)?;
             }

@@ -1,4 +1,5 @@
 //! Clients and servers made from the test schema, connected inside the process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
 //! Owned values survive the way into a message and back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
 //! Synchronous dispatch, as the kernel uses it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
 

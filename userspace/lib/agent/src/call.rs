@@ -15,7 +15,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 use crate::agent::Session;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
-use crate::result::{answered, ended, hash, text};
+use crate::result::{MAX_ERROR, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
 use crate::world::{Answer, Ask, Gate, Ruling, Secret, Show, World, field};
@@ -261,7 +261,7 @@ impl<W: World> Context<W> {
         }
         let mut event = self.event(Phase::Before, &tool.descriptor, &call);
         event.decision = ruling.decision;
-        event.reason.clone_from(&ruling.reason);
+        event.reason = truncate(&ruling.reason, MAX_ERROR);
         event.decided = true;
         match self.world.tool(&event).await {
             Ok(sequence) => event.before = sequence,
@@ -429,7 +429,7 @@ fn refusal(
     why: &str,
 ) -> Refusal {
     let result = answered(&call.id, outcome, why);
-    Refusal { descriptor, call, decision, reason: reason.to_string(), result }
+    Refusal { descriptor, call, decision, reason: truncate(reason, MAX_ERROR), result }
 }
 
 fn close(event: &mut ToolEvent, result: &ToolResult) {

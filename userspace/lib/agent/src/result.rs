@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use crate::redact::redact;
 use crate::snapshot::Tool;
 
-/// Bytes of an error text that may reach the model.
-const MAX_ERROR: usize = 2048;
+/// Bytes of an error text that may reach the model and the audit log, which takes 2,048 with the mark of the cut.
+pub const MAX_ERROR: usize = 1900;
 
 /// The text cut to at most `most` bytes between characters, followed by a mark that tells how much is missing; the
 /// text itself where it is short enough.

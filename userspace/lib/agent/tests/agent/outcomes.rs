@@ -253,7 +253,7 @@ fn e04_messages_are_recorded_without_content() {
     assert_eq!(messages.len(), 2);
     for event in messages.iter() {
         assert_eq!(event.kind, "message");
-        for name in ["role", "atNanoseconds", "bytes", "sha256", "provenance"] {
+        for name in ["role", "atNanoseconds", "length", "hash", "provenance"] {
             assert!(event.fields.iter().any(|field| field.name == name && !field.value.is_empty()), "{name}");
         }
         assert!(!event.fields.iter().any(|field| field.value.contains("answer") || field.value.contains("please")));

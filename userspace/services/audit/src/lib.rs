@@ -1,1 +1,0 @@
-//! Audit log service

@@ -1,0 +1,45 @@
+//! The audit log: what was decided before an effect, and how the effect ended after it, hash-chained.
+//!
+//! Provides: `AuditLog` (0), `AuditWriter` (1) and `AuditReader` (2). A writer that the manifest gave records general
+//! events under its service's name; only one that the log made for a session may record tool calls, and only of that
+//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and whoever asked must not go on.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod log;
+mod reader;
+mod writer;
+
+use alloc::rc::Rc;
+
+use capos_audit::{Chain, Kind};
+use capos_rt::{Context, Env, Error, ServeOptions};
+use capos_schema::audit::{AuditLogService, AuditReaderService, AuditWriterService};
+use log::{AuditObject, Log};
+use reader::Reader;
+use writer::Writer;
+
+/// Kibibytes of records that are kept where the manifest does not say.
+const LIMIT_KIB: usize = 8 << 10;
+/// A record holds arguments of 64 KiB, and a descriptor.
+const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 256 << 10, concurrent: 16 };
+
+async fn start(env: Env) -> Result<(), Error> {
+    let limit = match env.variable("LIMIT_KIB") {
+        Some(text) => text.parse().ok().context("LIMIT_KIB is not a number of kibibytes")?,
+        None => LIMIT_KIB,
+    };
+    let log = Log::new(Chain::new(limit.saturating_mul(1024)), env.clock()?, env.server().clone())?;
+    let start = Kind::LogStart.event("", "", &[("limitKib", &limit)]);
+    log.append(start)?;
+    env.serve(0, Rc::new(AuditLogService(Rc::new(AuditObject(log.clone())))));
+    let writers = log.clone();
+    env.serve_clients(1, move |client| {
+        let source = client.name.clone();
+        Rc::new(AuditWriterService(Rc::new(Writer::service(writers.clone(), source))))
+    });
+    env.serve(2, Rc::new(AuditReaderService(Rc::new(Reader::new(log)))));
+    env.run_with(OPTIONS).await
+}
+capos_rt::program!(start);

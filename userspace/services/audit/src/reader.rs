@@ -1,0 +1,60 @@
+//! Reading the log, and checking it.
+
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_audit::{Filter, verify_lines};
+use capos_schema::audit::{AuditReaderQueryResults, AuditReaderServer, AuditReaderVerifyResults, Query};
+use capos_schema::cap::{CallContext, CallError};
+
+use crate::log::Log;
+
+/// Bytes of records in one answer: a message holds 1 MiB.
+const MAX_ANSWER: usize = 512 << 10;
+
+/// The right to read all of the log.
+pub struct Reader {
+    log: Rc<Log>,
+}
+
+impl Reader {
+    /// A reader of a log.
+    pub fn new(log: Rc<Log>) -> Self {
+        Self { log }
+    }
+}
+
+impl AuditReaderServer for Reader {
+    async fn query(&self, _cx: &CallContext, query: Query) -> Result<AuditReaderQueryResults, CallError> {
+        let most = usize::try_from(query.max).unwrap_or(usize::MAX).max(1);
+        Ok(self.log.with(|chain| {
+            let (found, mut next) = chain.query(&Filter::from(&query), most);
+            let mut records: Vec<String> = Vec::new();
+            let mut bytes = 0_usize;
+            for record in found {
+                let line = record.line();
+                bytes = bytes.saturating_add(line.len()).saturating_add(16);
+                if bytes > MAX_ANSWER && !records.is_empty() {
+                    next = record.sequence;
+                    break;
+                }
+                records.push(line);
+            }
+            AuditReaderQueryResults { records, next }
+        }))
+    }
+
+    async fn verify(&self, _cx: &CallContext) -> Result<AuditReaderVerifyResults, CallError> {
+        Ok(self.log.with(|chain| {
+            let lines: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
+            let head = chain.head();
+            let checked = verify_lines(lines.iter().map(String::as_bytes), Some(head));
+            let (ok, reason) = match checked {
+                Ok(_) => (true, String::new()),
+                Err(broken) => (false, broken.to_string()),
+            };
+            AuditReaderVerifyResults { ok, records: head.sequence, head: head.hash.to_vec(), reason }
+        }))
+    }
+}

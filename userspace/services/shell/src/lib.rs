@@ -1,1 +1,0 @@
-//! Shell with agent mode

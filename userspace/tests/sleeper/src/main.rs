@@ -1,0 +1,28 @@
+//! Sleeps for the seconds of its first argument and says so: a program for tests of time limits and Ctrl-C. `fail` as
+//! its first argument makes it fail at once.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+use alloc::format;
+
+use capos_rt::{Context, Env, Error};
+use capos_schema::system::StandardClient;
+
+async fn start(env: Env) -> Result<(), Error> {
+    let first = env.arguments().first().map_or("1", |first| first.as_str());
+    if first == "fail" {
+        return Err(Error::new("it was asked to fail"));
+    }
+    let seconds: u64 = first.parse().ok().context("the first argument is the seconds to sleep")?;
+    let output = env.optional::<StandardClient>("output")?;
+    if let Some(output) = &output {
+        output.write(&format!("sleeping for {seconds} s\n")).await?;
+    }
+    capos_rt::sleep(seconds.saturating_mul(1_000_000_000)).await?;
+    if let Some(output) = &output {
+        output.write("awake again\n").await?;
+    }
+    Ok(())
+}
+capos_rt::program!(start);

@@ -41,11 +41,6 @@ impl KernelCap {
     pub(crate) fn forget(&self) {
         self.place.owned.set(false);
     }
-
-    /// Whether only this handle and clones of its `Cap` use the place.
-    pub(crate) fn is_unique(&self) -> bool {
-        Rc::strong_count(&self.place) == 1
-    }
 }
 
 impl Drop for Place {

@@ -9,12 +9,12 @@
 //! use capos_rt::{Env, Error, log};
 //! use capos_schema::hello::GreeterClient;
 //!
-//! async fn main(env: Env) -> Result<(), Error> {
+//! async fn run(env: Env) -> Result<(), Error> {
 //!     let greeter = env.cap::<GreeterClient>("greeter")?;
 //!     log::info!("{}", greeter.greet("world").await?);
 //!     Ok(())
 //! }
-//! capos_rt::program!(main);
+//! capos_rt::program!(run);
 //! ```
 //!
 //! Unsafe code lives in `arch` (system calls, entry, memory functions), `heap`, `ring` (ring
@@ -65,6 +65,7 @@ pub use env::{ClientInfo, Env};
 pub use error::{Context, Error};
 pub use future::{Either, TimedOut, join, join_all, or_cancelled, select, timeout, yield_now};
 pub use notification::{notify, wait};
+pub use program::exit;
 #[doc(hidden)]
 pub use program::{MainFuture, start};
 pub use server::{ServeOptions, Server};

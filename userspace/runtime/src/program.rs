@@ -49,6 +49,14 @@ pub fn start(_main: fn(Env) -> MainFuture) {
 #[cfg(capos_guest)]
 pub fn start(_main: fn(Env) -> MainFuture) {}
 
+/// Ends the process at once with an exit code; nothing is dropped, the kernel takes everything back.
+pub fn exit(code: i32) -> ! {
+    #[cfg(capos_guest)]
+    crate::arch::exit(code);
+    #[cfg(not(capos_guest))]
+    std::process::exit(code)
+}
+
 #[cfg(capos_guest)]
 pub(crate) use guest::enter_process;
 

@@ -43,7 +43,8 @@ impl Key {
 /// What an operation lends to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
-    /// Message that is sent.
+    /// Message that is sent; only kept here while the kernel may read it.
+    #[expect(dead_code, reason = "owned for its address")]
     pub(crate) sent: Vec<Word>,
     /// Capabilities that are sent, kept alive until the kernel has taken them.
     pub(crate) sent_caps: Vec<CapArg>,
@@ -83,6 +84,11 @@ pub(crate) fn header(words: &[Word]) -> Option<MessageHeader> {
     Word::words_to_bytes(words).first_chunk().map(MessageHeader::decode)
 }
 
+/// Whether an operation may wait long for somebody else.
+fn is_slow(operation: &entry::Operation) -> bool {
+    matches!(operation, entry::Operation::Call { .. } | entry::Operation::Wait { .. })
+}
+
 #[derive(Debug)]
 enum State {
     Waiting(Option<Waker>),
@@ -96,6 +102,8 @@ struct Operation {
     lent: Lent,
     /// A RECV, whose completion holds a call to answer.
     receives: bool,
+    /// A call or a wait.
+    slow: bool,
 }
 
 #[derive(Debug)]
@@ -118,8 +126,14 @@ pub(crate) struct Turned {
 pub(crate) struct Reactor {
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Entries that found no room in the ring yet.
-    backlog: VecDeque<Entry>,
+    /// Calls and waits that found no room yet: they may take long, so they leave a part of the
+    /// ring to what ends soon. Else a process whose calls fill its ring could not answer the very
+    /// calls that its own wait for.
+    slow: VecDeque<Entry>,
+    /// Everything else that found no room in the ring yet.
+    prompt: VecDeque<Entry>,
+    /// Calls and waits among `in_flight`.
+    slow_in_flight: u32,
     /// Entries queued in the ring or taken by the kernel whose completion was not read yet.
     in_flight: u32,
     /// Of these, the ones that nobody waits for. They complete as soon as they are taken.
@@ -153,7 +167,7 @@ impl Reactor {
             slot.generation = 1;
         }
         let key = Key::new(index, slot.generation)?;
-        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives });
+        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives, slow: is_slow(&operation) });
         self.waited_for = self.waited_for.saturating_add(1);
         self.queue(ring, Entry { user_data: key.0, operation });
         Some(key)
@@ -165,17 +179,21 @@ impl Reactor {
     }
 
     fn queue(&mut self, ring: &Ring, entry: Entry) {
-        if !self.backlog.is_empty() || !self.submit(ring, &entry) {
-            self.backlog.push_back(entry);
-        }
+        let backlog = if is_slow(&entry.operation) { &mut self.slow } else { &mut self.prompt };
+        backlog.push_back(entry);
+        self.refill(ring);
     }
 
     fn submit(&mut self, ring: &Ring, entry: &Entry) -> bool {
         let room = ring.completion_entries().saturating_sub(RESERVED);
-        if self.in_flight >= room || !ring.push(entry) {
+        let slow = is_slow(&entry.operation);
+        if self.in_flight >= room || (slow && self.slow_in_flight >= room / 4 * 3) || !ring.push(entry) {
             return false;
         }
         self.in_flight = self.in_flight.saturating_add(1);
+        if slow {
+            self.slow_in_flight = self.slow_in_flight.saturating_add(1);
+        }
         if entry.user_data == FORGOTTEN {
             self.forgotten = self.forgotten.saturating_add(1);
         }
@@ -184,11 +202,17 @@ impl Reactor {
 
     /// Moves what waits for room into the ring.
     pub(crate) fn refill(&mut self, ring: &Ring) {
-        while let Some(entry) = self.backlog.front().copied() {
+        while let Some(entry) = self.prompt.front().copied() {
             if !self.submit(ring, &entry) {
-                break;
+                return;
             }
-            self.backlog.pop_front();
+            self.prompt.pop_front();
+        }
+        while let Some(entry) = self.slow.front().copied() {
+            if !self.submit(ring, &entry) {
+                return;
+            }
+            self.slow.pop_front();
         }
     }
 
@@ -197,9 +221,11 @@ impl Reactor {
         self.forgotten
     }
 
-    /// Whether entries wait for room.
-    pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+    /// Whether entries wait for room that the kernel makes by taking others.
+    pub(crate) fn has_backlog(&self, ring: &Ring) -> bool {
+        let room = ring.completion_entries().saturating_sub(RESERVED);
+        self.in_flight < room
+            && (!self.prompt.is_empty() || (!self.slow.is_empty() && self.slow_in_flight < room / 4 * 3))
     }
 
     /// How many futures wait for a completion.
@@ -251,8 +277,14 @@ impl Reactor {
             return Some((operation.lent, Some(completion), operation.receives));
         }
         self.waited_for = self.waited_for.saturating_sub(1);
-        if let Some(at) = self.backlog.iter().position(|entry| entry.user_data == key.0) {
-            self.backlog.remove(at);
+        let is_it = |entry: &Entry| entry.user_data == key.0;
+        if let Some(at) = self.slow.iter().position(is_it) {
+            self.slow.remove(at);
+            let operation = self.remove(key)?;
+            return Some((operation.lent, None, false));
+        }
+        if let Some(at) = self.prompt.iter().position(is_it) {
+            self.prompt.remove(at);
             let operation = self.remove(key)?;
             return Some((operation.lent, None, false));
         }
@@ -270,6 +302,8 @@ impl Reactor {
             self.in_flight = self.in_flight.saturating_sub(1);
             if completion.user_data == FORGOTTEN {
                 self.forgotten = self.forgotten.saturating_sub(1);
+            } else if self.operation(Key(completion.user_data)).is_some_and(|operation| operation.slow) {
+                self.slow_in_flight = self.slow_in_flight.saturating_sub(1);
             }
             self.complete(ring, &completion, &mut turned);
         }

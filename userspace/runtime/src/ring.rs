@@ -112,6 +112,7 @@ impl Ring {
     }
 
     /// Takes the completion with this tag, wherever it lies; the others keep their order.
+    #[cfg(any(capos_guest, test))]
     pub(crate) fn take(&self, user_data: u64) -> Option<Completion> {
         let head = self.head.get();
         let found = (0..self.unread()).map(|step| head.wrapping_add(step)).find_map(|index| {

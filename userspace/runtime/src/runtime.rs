@@ -41,8 +41,6 @@ pub(crate) enum Wait {
     No,
     /// Until something has completed.
     Completion,
-    /// The same, but not past this time (nanoseconds since boot).
-    Until(u64),
 }
 
 impl Runtime {
@@ -109,20 +107,16 @@ impl Runtime {
     /// One turn: submits what is queued, waits as asked, reads what has completed.
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
-        while self.reactor(|reactor, _| reactor.has_backlog()) {
+        // Whoever waits for what has already completed comes before waiting for more.
+        let mut woken = self.collect();
+        while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
             let taken = arch::enter(self.ring.queued(), 0, 0);
-            let any = self.collect();
-            if any || taken == 0 {
+            woken |= self.collect();
+            if taken == 0 {
                 break;
             }
         }
-        let (deadline, wanted) = match wait {
-            Wait::No => (0, 0),
-            // Whoever waits for what has already completed comes first.
-            _ if self.ring.unread() > 0 && self.collect() => (0, 0),
-            Wait::Until(deadline) => (deadline, 1),
-            Wait::Completion => (NO_DEADLINE, 1),
-        };
+        let (deadline, wanted) = if woken || wait == Wait::No { (0, 0) } else { (NO_DEADLINE, 1) };
         let queued = self.ring.queued();
         if wanted > 0 {
             let at_once = self.reactor(|reactor, _| reactor.forgotten());
@@ -131,6 +125,11 @@ impl Runtime {
             arch::enter(queued, 0, 0);
         }
         self.collect();
+    }
+
+    /// Receive buffers that the ring has room for.
+    pub(crate) fn receivers(&self) -> u32 {
+        (self.ring.completion_entries() / 8).max(1)
     }
 
     /// Whether any future waits for the kernel.

@@ -37,7 +37,8 @@ const FIRST_SWEEP: usize = 32;
 /// How a service receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServeOptions {
-    /// Buffers that wait for calls, and so the calls taken from the endpoint in one go; 1 to 256.
+    /// Buffers that wait for calls, and so the calls taken from the endpoint in one go; 1 to an
+    /// eighth of the completion ring.
     pub buffers: u16,
     /// Largest parameters, in bytes, up to 1 MiB. A larger call fails at the caller.
     pub message_bytes: u32,
@@ -223,15 +224,24 @@ impl Server {
         };
         let limit = Rc::new(Gate::new(options.concurrent.max(1)));
         let calls = Rc::new(TaskGroup::new());
-        let receivers = (0..options.buffers.clamp(1, 256)).map(|_| {
-            let (server, limit, calls) = (self.clone(), limit.clone(), calls.clone());
+        let most = runtime::with(runtime::Runtime::receivers).unwrap_or(1);
+        // A task for each buffer: tasks run in the order in which they are woken, so calls are
+        // answered in the order in which they came.
+        let receivers = TaskGroup::new();
+        let failure: Rc<RefCell<Option<Error>>> = Rc::default();
+        for _ in 0..u32::from(options.buffers).clamp(1, most) {
+            let (server, limit, calls, failure) = (self.clone(), limit.clone(), calls.clone(), failure.clone());
             let endpoint = endpoint.clone();
-            async move { server.receive(&endpoint, options, &limit, &calls).await }
-        });
-        for result in crate::future::join_all(receivers).await {
-            result?;
+            receivers.spawn(async move {
+                let result = server.receive(&endpoint, options, &limit, &calls).await;
+                if let Err(error) = result {
+                    *failure.borrow_mut() = Some(error);
+                }
+            });
         }
-        Ok(())
+        receivers.join().await;
+        let failure = failure.borrow_mut().take();
+        failure.map_or(Ok(()), Err)
     }
 
     async fn receive(

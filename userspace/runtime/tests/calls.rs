@@ -1,0 +1,415 @@
+//! The runtime against the simulated kernel: calls, servers, exported objects, cancellation.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use capos_abi::Status;
+use capos_rt::simulated::{self, Object};
+use capos_rt::{
+    CancelToken, Either, Env, ServeOptions, TaskGroup, join, join_all, or_cancelled, select, spawn, timeout, yield_now,
+};
+use capos_schema::cap::{CallContext, CallError, Client, Dispatch, ExceptionKind};
+use capos_schema::kernel::EndpointClient;
+use capos_schema::system::{
+    LogEntry, LogLevel, LogReaderClient, LogReaderServer, LogServiceClient, LogServiceServer,
+    LogServiceService, LoggerClient, LoggerServer, LoggerService,
+};
+
+const ALL: &[(&str, Object)] = &[
+    ("serve", Object::Endpoint),
+    ("table", Object::Table),
+    ("timer", Object::Timer),
+    ("log", Object::DebugLog),
+];
+
+/// A log in memory: makes loggers, which are objects exported at run time.
+struct Log {
+    env: Env,
+    lines: Rc<RefCell<Vec<String>>>,
+}
+
+struct OneLogger {
+    service: String,
+    lines: Rc<RefCell<Vec<String>>>,
+    dropped: Rc<Cell<u32>>,
+}
+
+impl Drop for OneLogger {
+    fn drop(&mut self) {
+        self.dropped.set(self.dropped.get() + 1);
+    }
+}
+
+impl LoggerServer for OneLogger {
+    async fn write(&self, _cx: &CallContext, level: LogLevel, text: String) -> Result<(), CallError> {
+        if text == "refuse" {
+            return Err(CallError::invalid_argument("this line is not wanted"));
+        }
+        if text == "never" {
+            std::future::pending::<()>().await;
+        }
+        self.lines.borrow_mut().push(format!("{} {level} {text}", self.service));
+        Ok(())
+    }
+}
+
+struct OneReader(Rc<RefCell<Vec<String>>>);
+
+impl LogReaderServer for OneReader {
+    async fn read(
+        &self,
+        _cx: &CallContext,
+        _service: String,
+        _minimum: LogLevel,
+        _last_seconds: u64,
+        max: u32,
+    ) -> Result<Vec<LogEntry>, CallError> {
+        let lines = self.0.borrow();
+        Ok(lines.iter().take(max as usize).map(|line| LogEntry { text: line.clone(), ..LogEntry::default() }).collect())
+    }
+}
+
+thread_local! {
+    static DROPPED: Rc<Cell<u32>> = Rc::default();
+}
+
+impl LogServiceServer for Log {
+    async fn logger(&self, _cx: &CallContext, service: String) -> Result<LoggerClient, CallError> {
+        let logger = OneLogger { service, lines: self.lines.clone(), dropped: DROPPED.with(Rc::clone) };
+        LoggerClient::serve(&self.env, Rc::new(logger))
+    }
+
+    async fn reader(&self, _cx: &CallContext) -> Result<LogReaderClient, CallError> {
+        LogReaderClient::serve(&self.env, Rc::new(OneReader(self.lines.clone())))
+    }
+}
+
+/// Runs a test as a client of the log that its own process serves.
+fn with_log<F: Future<Output = ()>>(options: ServeOptions, test: impl FnOnce(Env, LogServiceClient) -> F) {
+    simulated::run(ALL, |env| async move {
+        let log = Rc::new(Log { env: env.clone(), lines: Rc::default() });
+        env.serve(0, Rc::new(LogServiceService(log)));
+        let serving = env.clone();
+        spawn(async move { serving.run_with(options).await.unwrap() });
+        let endpoint = env.cap::<EndpointClient>("serve").unwrap();
+        let client: LogServiceClient = endpoint.mint(0, LogServiceClient::INTERFACE_ID).await.unwrap().cast();
+        test(env, client).await;
+    });
+}
+
+#[test]
+fn calls_reach_objects_and_their_objects() {
+    with_log(ServeOptions::default(), |_, log| async move {
+        let logger = log.logger("disk").await.unwrap();
+        logger.write(LogLevel::Warning, "slow").await.unwrap();
+        let entries = log.reader().await.unwrap().read("", LogLevel::Debug, 0, 10).await.unwrap();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].text, "disk warning slow");
+    });
+}
+
+#[test]
+fn refusals_carry_their_words() {
+    with_log(ServeOptions::default(), |_, log| async move {
+        let logger = log.logger("disk").await.unwrap();
+        let error = logger.write(LogLevel::Info, "refuse").await.unwrap_err();
+        assert_eq!(error, CallError::invalid_argument("this line is not wanted"));
+        let error = log.as_cap_for_test().call(LogServiceClient::INTERFACE_ID, 77, Default::default()).await;
+        assert!(matches!(error, Err(CallError::Exception(e)) if e.kind == ExceptionKind::Unimplemented));
+    });
+}
+
+trait ForTest {
+    fn as_cap_for_test(&self) -> capos_schema::cap::Cap;
+}
+
+impl<T: Client + Clone> ForTest for T {
+    fn as_cap_for_test(&self) -> capos_schema::cap::Cap {
+        self.as_cap().clone()
+    }
+}
+
+#[test]
+fn many_calls_at_once_find_room_and_keep_their_order() {
+    // The simulated rings hold 16 entries and 32 completions: 200 calls wait for room.
+    with_log(ServeOptions { buffers: 3, concurrent: 5, ..ServeOptions::default() }, |_, log| async move {
+        let logger = log.logger("x").await.unwrap();
+        let lines: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+        let results = join_all(lines.iter().map(|line| logger.write(LogLevel::Info, line))).await;
+        assert!(results.iter().all(Result::is_ok));
+        let entries = log.reader().await.unwrap().read("", LogLevel::Debug, 0, 1000).await.unwrap();
+        let found: Vec<String> = entries.into_iter().map(|entry| entry.text).collect();
+        let wanted: Vec<String> = (0..200).map(|number| format!("x info {number}")).collect();
+        assert_eq!(found, wanted);
+    });
+}
+
+#[test]
+fn a_message_too_large_for_the_receiver_fails_at_the_caller() {
+    let options = ServeOptions { message_bytes: 4096 - 64, ..ServeOptions::default() };
+    with_log(options, |_, log| async move {
+        let logger = log.logger("x").await.unwrap();
+        let long = "x".repeat(8000);
+        assert_eq!(logger.write(LogLevel::Info, &long).await, Err(CallError::Transport(Status::TooLarge)));
+        assert_eq!(logger.write(LogLevel::Info, "short").await, Ok(()));
+        let larger = "x".repeat(2 << 20);
+        assert_eq!(logger.write(LogLevel::Info, &larger).await, Err(CallError::Transport(Status::TooLarge)));
+    });
+}
+
+#[test]
+fn results_larger_than_the_buffer_need_a_larger_one() {
+    with_log(ServeOptions::default(), |_, log| async move {
+        let logger = log.logger("x").await.unwrap();
+        let line = "y".repeat(10_000);
+        for _ in 0..10 {
+            logger.write(LogLevel::Info, &line).await.unwrap();
+        }
+        let reader = log.reader().await.unwrap();
+        let error = reader.read("", LogLevel::Debug, 0, 10).await.unwrap_err();
+        assert_eq!(error, CallError::Transport(Status::TooLarge));
+        let wide = capos_rt::with_results(&reader, 256 << 10);
+        drop(reader);
+        assert_eq!(wide.read("", LogLevel::Debug, 0, 10).await.unwrap().len(), 10);
+    });
+}
+
+#[test]
+fn a_dropped_call_is_cancelled_and_leaks_nothing() {
+    with_log(ServeOptions::default(), |env, log| async move {
+        let logger = log.logger("x").await.unwrap();
+        logger.write(LogLevel::Info, "warm").await.unwrap();
+        yield_now().await;
+        let before = simulated::capabilities();
+        let clock = env.clock().unwrap();
+        for _ in 0..50 {
+            let never = logger.write(LogLevel::Info, "never");
+            let tick = clock.sleep(1000);
+            assert!(matches!(select(never, tick).await, Either::Second(())));
+        }
+        // The server's futures never end, and each holds the right to answer: nothing else is left.
+        let unanswered = simulated::capabilities() - before;
+        assert!(unanswered <= 50, "{unanswered}");
+        logger.write(LogLevel::Info, "after").await.unwrap();
+    });
+}
+
+#[test]
+fn results_that_nobody_waits_for_are_released() {
+    with_log(ServeOptions::default(), |_, log| async move {
+        log.logger("warm").await.unwrap();
+        // Abandoned after it was submitted, before its results are read: the capability in them goes.
+        for _ in 0..10 {
+            let call = std::pin::pin!(log.logger("x"));
+            assert!(matches!(select(call, yield_now()).await, Either::Second(())));
+        }
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        let held = simulated::capabilities();
+        for _ in 0..10 {
+            let call = std::pin::pin!(log.logger("x"));
+            assert!(matches!(select(call, yield_now()).await, Either::Second(())));
+        }
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        // Only what the server exports and keeps until its next sweep may have grown.
+        assert!(simulated::capabilities() - held <= 10);
+    });
+}
+
+#[test]
+fn exported_objects_end_when_nobody_holds_them() {
+    let dropped = DROPPED.with(Rc::clone);
+    let before = dropped.get();
+    with_log(ServeOptions::default(), |env, log| async move {
+        let kept = log.logger("kept").await.unwrap();
+        for number in 0..100 {
+            drop(log.logger(&number.to_string()).await.unwrap());
+        }
+        yield_now().await;
+        // Sweeps happen as exports grow, so most are gone without asking.
+        assert!(env.server().exported() < 50, "{}", env.server().exported());
+        env.server().sweep();
+        assert_eq!(env.server().exported(), 1);
+        assert_eq!(dropped.get() - before, 100);
+        kept.write(LogLevel::Info, "still there").await.unwrap();
+    });
+}
+
+#[test]
+fn an_object_that_is_unexported_is_gone_at_once() {
+    with_log(ServeOptions::default(), |env, log| async move {
+        let object = Rc::new(OneReader(Rc::default()));
+        let own = LogReaderClient::serve(&env, object).unwrap();
+        own.read("", LogLevel::Debug, 0, 9).await.unwrap();
+        env.server().unexport(&own.as_cap_for_test());
+        let error = own.read("", LogLevel::Debug, 0, 9).await.unwrap_err();
+        assert!(error.is_disconnected(), "{error}");
+        log.logger("others live").await.unwrap();
+    });
+}
+
+#[test]
+fn a_badge_of_an_earlier_instance_is_told_so() {
+    with_log(ServeOptions::default(), |env, _| async move {
+        let endpoint = env.cap::<EndpointClient>("serve").unwrap();
+        let badge = 1 << 63 | 7 << 32 | 1;
+        let lost: LoggerClient = endpoint.mint(badge, LoggerClient::INTERFACE_ID).await.unwrap().cast();
+        let error = lost.write(LogLevel::Info, "x").await.unwrap_err();
+        assert!(error.is_disconnected());
+        assert!(error.to_string().contains("lost when the service restarted"), "{error}");
+        let missing: LoggerClient = endpoint.mint(9, LoggerClient::INTERFACE_ID).await.unwrap().cast();
+        let error = missing.write(LogLevel::Info, "x").await.unwrap_err();
+        assert!(error.to_string().contains("ordinal 9"), "{error}");
+    });
+}
+
+#[test]
+fn each_client_can_have_its_own_object() {
+    simulated::run(ALL, |env| async move {
+        let lines: Rc<RefCell<Vec<String>>> = Rc::default();
+        let shared = lines.clone();
+        env.serve_clients(3, move |client| {
+            let service = format!("client{}", client.number);
+            let logger = OneLogger { service, lines: shared.clone(), dropped: Rc::default() };
+            Rc::new(LoggerService(Rc::new(logger))) as Rc<dyn Dispatch>
+        });
+        let serving = env.clone();
+        spawn(async move { serving.run().await.unwrap() });
+        let endpoint = env.cap::<EndpointClient>("serve").unwrap();
+        for number in [4_u64, 5, 4] {
+            let badge = 3 | number << 16;
+            let logger: LoggerClient = endpoint.mint(badge, LoggerClient::INTERFACE_ID).await.unwrap().cast();
+            logger.write(LogLevel::Info, "here").await.unwrap();
+        }
+        assert_eq!(*lines.borrow(), ["client4 info here", "client5 info here", "client4 info here"]);
+    });
+}
+
+#[test]
+fn a_capability_of_the_wrong_interface_is_refused_in_words() {
+    simulated::run(ALL, |env| async move {
+        let error = env.cap::<LoggerClient>("timer").unwrap_err();
+        assert!(error.words().contains("not Logger"), "{error}");
+        let error = env.cap::<LoggerClient>("logger").unwrap_err();
+        assert!(error.words().contains("it holds: log, serve, table, timer"), "{error}");
+        assert!(env.optional::<LoggerClient>("logger").unwrap().is_none());
+        let timer = env.raw("timer").unwrap();
+        let error = LoggerClient::from_cap(timer).write(LogLevel::Info, "x").await.unwrap_err();
+        assert_eq!(error, CallError::Transport(Status::WrongInterface));
+    });
+}
+
+#[test]
+fn time_limits_and_tokens_end_what_they_guard() {
+    simulated::run(ALL, |env| async move {
+        let clock = env.clock().unwrap();
+        let late = timeout(1_000_000, clock.sleep(2_000_000)).await.unwrap();
+        assert!(late.is_err());
+        assert_eq!(clock.now(), 1_000_000);
+        let early = timeout(5_000_000, async { 7 }).await.unwrap();
+        assert_eq!(early, Ok(7));
+        assert_eq!(clock.now(), 1_000_000, "the sleep that was not needed is cancelled");
+
+        let token = CancelToken::new();
+        let child = token.child();
+        let guarded = spawn({
+            let (child, clock) = (child.clone(), clock.clone());
+            async move { or_cancelled(&child, clock.sleep(1 << 40)).await }
+        });
+        clock.sleep(10).await;
+        token.cancel();
+        assert_eq!(guarded.await.map(|result| result.is_err()), Some(true));
+        assert!(child.is_cancelled() && child.check().is_err());
+        assert!(clock.now() < 2_000_000);
+    });
+}
+
+#[test]
+fn a_group_ends_its_tasks_with_itself() {
+    simulated::run(ALL, |env| async move {
+        let clock = env.clock().unwrap();
+        let count = Rc::new(Cell::new(0));
+        let group = TaskGroup::new();
+        for step in 1..=3_u64 {
+            let (clock, count) = (clock.clone(), count.clone());
+            group.spawn(async move {
+                clock.sleep(step * 100).await;
+                count.set(count.get() + 1);
+            });
+        }
+        clock.sleep(250).await;
+        assert_eq!((count.get(), group.running()), (2, 1));
+        drop(group);
+        clock.sleep(1000).await;
+        assert_eq!(count.get(), 2);
+        let (a, b) = join(clock.sleep(5), async { 3 }).await;
+        assert_eq!((a, b), ((), 3));
+    });
+}
+
+#[test]
+fn notifications_gather_bits() {
+    simulated::run(ALL, |_| async move {
+        let bell = simulated::notification();
+        capos_rt::notify(&bell, 0b001).await.unwrap();
+        capos_rt::notify(&bell, 0b100).await.unwrap();
+        assert_eq!(capos_rt::wait(&bell).await, Ok(0b101));
+        let waiting = spawn({
+            let bell = bell.clone();
+            async move { capos_rt::wait(&bell).await }
+        });
+        yield_now().await;
+        capos_rt::notify(&bell, 1 << 63).await.unwrap();
+        assert_eq!(waiting.await, Some(Ok(1 << 63)));
+    });
+}
+
+#[test]
+fn a_call_and_its_answer_take_few_entries_into_the_kernel() {
+    with_log(ServeOptions::default(), |_, log| async move {
+        let logger = log.logger("x").await.unwrap();
+        logger.write(LogLevel::Info, "warm").await.unwrap();
+        let before = simulated::entered();
+        for _ in 0..100 {
+            logger.write(LogLevel::Info, "x").await.unwrap();
+        }
+        // One entry brings the call to the server, one brings the answer back.
+        let each = (simulated::entered() - before) / 100;
+        assert!(each <= 3, "{each}");
+    });
+}
+
+#[test]
+fn lines_without_a_logger_go_to_the_kernels_log() {
+    simulated::run(ALL, |_| async move {
+        capos_rt::log::info!("plain {}", 1);
+        capos_rt::log::error!("bad");
+        capos_rt::log::flush().await;
+    });
+    assert_eq!(simulated::log_lines(), ["plain 1", "error: bad"]);
+}
+
+#[test]
+#[should_panic(expected = "every task waits")]
+fn waiting_for_nothing_is_an_error() {
+    simulated::run(ALL, |_| async { std::future::pending::<()>().await });
+}
+
+#[test]
+fn tasks_that_wake_themselves_do_not_starve_the_ring() {
+    simulated::run(ALL, |env| async move {
+        let spinning = spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        env.clock().unwrap().wall_clock().unwrap_err();
+        let bell = simulated::notification();
+        capos_rt::notify(&bell, 1).await.unwrap();
+        spinning.cancel();
+        assert!(spinning.await.map(|never: ()| never).is_none());
+    });
+}

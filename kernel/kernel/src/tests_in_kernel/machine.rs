@@ -1,0 +1,199 @@
+//! Tests of the machine part: frames, heap, page tables, clocks, random bytes, vectors. A failed
+//! assertion panics, which ends the machine with the panic's status.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
+
+use alloc::vec::Vec;
+
+use crate::arch::context::Fpu;
+use crate::arch::interrupts;
+use crate::memory::frames::{self, Frame};
+use crate::memory::heap;
+use crate::memory::page_table::{Access, MapError, PageTable};
+use crate::{entropy, log, time};
+
+/// The tests by name.
+pub const TESTS: [(&str, fn()); 9] = [
+    ("frames", frames_come_and_go),
+    ("frame-runs", runs_are_contiguous_and_zeroed),
+    ("heap", heap_returns_every_byte),
+    ("page-table", page_table_maps_and_returns_its_frames),
+    ("clock", clock_advances),
+    ("random", random_bytes_differ),
+    ("vectors", vectors_are_exclusive),
+    ("fpu", vector_registers_survive),
+    ("log", log_positions_hold),
+];
+
+const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
+const READ_EXECUTE: Access = Access { read: true, write: false, execute: true, device: false };
+
+fn is_zero(frame: Frame) -> bool {
+    // SAFETY: the frame is RAM that the test owns.
+    (0..4096).all(|at| unsafe { frame.pointer().add(at).read() } == 0)
+}
+
+fn frames_come_and_go() {
+    let mut taken = Vec::with_capacity(64);
+    let before = frames::free_count();
+    for _ in 0..64 {
+        let frame = frames::allocate().unwrap();
+        assert!(is_zero(frame));
+        assert!(!taken.contains(&frame));
+        // SAFETY: the frame is RAM that the test owns.
+        unsafe { frame.pointer().write(0xff) };
+        taken.push(frame);
+    }
+    assert_eq!(frames::free_count(), before - 64);
+    for frame in taken.drain(..) {
+        frames::free(frame);
+    }
+    assert_eq!(frames::free_count(), before);
+    let again = frames::allocate().unwrap();
+    assert!(is_zero(again), "a frame that was used comes back zeroed");
+    frames::free(again);
+}
+
+fn runs_are_contiguous_and_zeroed() {
+    let before = frames::free_count();
+    let first = frames::allocate_contiguous(100).unwrap();
+    assert_eq!(first.offset(99).address(), first.address() + 99 * 4096);
+    assert_eq!(frames::free_count(), before - 100);
+    for n in 0..100 {
+        assert!(is_zero(first.offset(n)));
+        frames::free(first.offset(n));
+    }
+    assert_eq!(frames::free_count(), before);
+    assert!(frames::allocate_contiguous(frames::total() + 1).is_none());
+}
+
+fn heap_returns_every_byte() {
+    let before = (frames::free_count() + heap::frames(), heap::frames(), heap::used());
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    // A fixed sequence of sizes and victims: a linear congruence with Knuth's multiplier.
+    let mut state = 1u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..5000usize {
+        let length = next(9000) + 1;
+        let mark = round as u8;
+        let mut block = alloc::vec![mark; length];
+        block[length - 1] = !mark;
+        kept.push(block);
+        if kept.len() > 200 {
+            let victim = next(kept.len());
+            check_marks(&kept.swap_remove(victim));
+        }
+    }
+    kept.iter().for_each(|block| check_marks(block));
+    drop(kept);
+    assert_eq!(before, (frames::free_count() + heap::frames(), heap::frames(), heap::used()));
+}
+
+/// The last byte is the complement of all others: nobody else wrote to the block.
+fn check_marks(block: &[u8]) {
+    let (last, rest) = block.split_last().unwrap();
+    assert!(rest.iter().all(|byte| *byte == !*last));
+}
+
+fn page_table_maps_and_returns_its_frames() {
+    let before = frames::free_count();
+    let mut table = PageTable::new(&mut frames::allocate).unwrap();
+    let page = frames::allocate().unwrap();
+    let (low, high) = (0x40_0000, 0x7fff_ffff_e000);
+    table.map(low, page.address(), READ_EXECUTE, &mut frames::allocate).unwrap();
+    table.map(high, page.address(), READ_WRITE, &mut frames::allocate).unwrap();
+    assert_eq!(table.table_frames(), 7);
+    assert_eq!(table.lookup(low + 5), Some((page.address() + 5, READ_EXECUTE)));
+    assert_eq!(table.lookup(high + 4095), Some((page.address() + 4095, READ_WRITE)));
+    assert_eq!(table.lookup(low + 4096), None);
+    let mut map = |address, physical| table.map(address, physical, READ_WRITE, &mut frames::allocate);
+    assert_eq!(map(low, page.address()), Err(MapError::Occupied));
+    for bad in [low + 1, 0x7fff_ffff_f000, 0x8000_0000_0000, 0xffff_8000_0000_0000] {
+        assert_eq!(map(bad, page.address()), Err(MapError::BadAddress));
+    }
+    assert_eq!(table.map(0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
+    assert!(!table.take_accessed(low), "nobody touched the page");
+    table.activate();
+    assert_eq!(table.unmap(low), Some(page.address()));
+    assert_eq!(table.unmap(low), None);
+    assert_eq!(table.lookup(low), None);
+    table.destroy(&mut frames::free);
+    frames::free(page);
+    assert_eq!(frames::free_count(), before);
+}
+
+fn clock_advances() {
+    let (start, start_tsc) = (time::now(), time::tsc());
+    let mut last = start;
+    while last < start + 1_000_000 {
+        let now = time::now();
+        assert!(now >= last, "time went back");
+        last = now;
+    }
+    let ticks = time::tsc() - start_tsc;
+    // A millisecond in ticks, and at most the last reading more.
+    assert!(ticks >= time::tsc_hertz() / 1001, "{ticks} ticks in a millisecond");
+}
+
+fn random_bytes_differ() {
+    let (mut first, mut second) = ([0u8; 256], [0u8; 256]);
+    entropy::fill(&mut first);
+    entropy::fill(&mut second);
+    assert_ne!(first, second);
+    // 2,048 random bits have between 850 and 1,198 ones but for one time in 10^13.
+    let ones: u32 = first.iter().map(|byte| byte.count_ones()).sum();
+    assert!((850..1198).contains(&ones), "{ones} ones");
+}
+
+fn vectors_are_exclusive() {
+    let (first, address, data) = interrupts::message().unwrap();
+    let (second, ..) = interrupts::message().unwrap();
+    assert_ne!(first, second);
+    assert_eq!(address & !0xf_f000, 0xfee0_0000);
+    assert_eq!(data, u32::from(first));
+    assert!(!interrupts::is_line(first));
+    interrupts::release(second);
+    assert_eq!(interrupts::message().map(|(vector, ..)| vector), Some(second));
+    interrupts::release(first);
+    interrupts::release(second);
+    // ISA 3 and 4 are the serial ports on every PC; which of them is in use here is the system's.
+    if let Some(line) = interrupts::line(3) {
+        assert!(interrupts::is_line(line));
+        assert_eq!(interrupts::line(3), None, "a line has one owner");
+        interrupts::release(line);
+        assert!(!interrupts::is_line(line));
+    }
+}
+
+/// Loads one value into a vector register, switches to a fresh thread's state and back.
+fn vector_registers_survive() {
+    let mut mine = Fpu::new().unwrap();
+    let fresh = Fpu::new().unwrap();
+    let value = 0x0123_4567_89ab_cdefu64;
+    let (cleared, back): (u64, u64);
+    fresh.restore();
+    // SAFETY: the kernel keeps nothing in vector registers; each block moves one register.
+    unsafe { core::arch::asm!("movq xmm3, {}", in(reg) value, options(nostack, nomem, preserves_flags)) };
+    mine.save();
+    fresh.restore();
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("movq {}, xmm3", out(reg) cleared, options(nostack, nomem, preserves_flags)) };
+    mine.restore();
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("movq {}, xmm3", out(reg) back, options(nostack, nomem, preserves_flags)) };
+    assert_eq!((cleared, back), (0, value));
+    fresh.restore();
+}
+
+fn log_positions_hold() {
+    let start = log::end();
+    crate::log!("position {}", start);
+    let mut text = [0u8; 64];
+    let read = log::read_from(start, &mut text);
+    assert_eq!(read.start, start);
+    assert!(text[..read.length].starts_with(b"position "));
+    assert_eq!(log::read_from(log::end(), &mut text).length, 0);
+    assert_eq!(log::read_from(u64::MAX, &mut text).length, 0);
+}

@@ -13,7 +13,7 @@ use spin::Mutex;
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
-use talc::{DefaultBinning, TalcLock};
+use talc::TalcLock;
 
 use crate::raw_calls;
 use crate::runtime::{Facts, Runtime};
@@ -87,7 +87,7 @@ unsafe impl Source for Growth {
     }
 }
 
-struct Heap(TalcLock<Mutex<()>, Growth, DefaultBinning>);
+struct Heap(TalcLock<Mutex<()>, Growth>);
 
 // SAFETY: all of it is the inner allocator's.
 unsafe impl GlobalAlloc for Heap {

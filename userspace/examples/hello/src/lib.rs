@@ -1,1 +1,0 @@
-//! Tutorial service and client

@@ -9,3 +9,8 @@ pub mod image;
 pub mod limine;
 pub mod tool;
 pub mod ustar;
+pub mod weights;
+pub mod weights_gguf;
+pub mod weights_keygen;
+pub mod weights_sign;
+pub mod weights_verify;

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{boot_package, image};
+use capos_tools::{boot_package, image, weights_gguf, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -24,12 +24,24 @@ enum Command {
     BootPackage(boot_package::Args),
     /// Build a bootable image.
     Image(image::Args),
+    /// Make a signing key for one purpose.
+    Keygen(weights_keygen::Args),
+    /// Sign a file: write its Merkle tree and its signature beside it.
+    Sign(weights_sign::Args),
+    /// Verify a signed file.
+    Verify(weights_verify::Args),
+    /// Make a model file of any size.
+    Gguf(weights_gguf::Args),
 }
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::BootPackage(args) => boot_package::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Keygen(args) => weights_keygen::run(&args),
+        Command::Sign(args) => weights_sign::run(&args),
+        Command::Verify(args) => weights_verify::run(&args),
+        Command::Gguf(args) => weights_gguf::run(&args),
     }
 }
 

@@ -1,0 +1,37 @@
+//! `capos gguf`: a well-formed model file of any size, without meaning.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use capos_gguf::Synthetic;
+
+use crate::weights::{parse_size, write_whole};
+
+/// Make a well-formed GGUF model file of any size, filled with repeatable numbers that mean nothing.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Exact size of the file, such as 64MiB or 1GiB; a multiple of 32 bytes.
+    #[arg(long, value_parser = parse_size, default_value = "64MiB")]
+    size: u64,
+    /// Where to write the file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// What the contents depend on: the same seed and size give the same bytes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let synthetic = Synthetic::new(args.size, args.seed).with_context(|| format!("a file of {} bytes", args.size))?;
+    write_whole(&args.out, |file| {
+        let mut out = std::io::BufWriter::with_capacity(4 << 20, file);
+        synthetic
+            .write(|piece| out.write_all(piece))
+            .and_then(|()| out.flush())
+            .with_context(|| format!("writing {}", args.out.display()))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

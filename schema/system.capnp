@@ -138,3 +138,8 @@ interface PciFunction {
   interrupt @3 (vector :UInt16) -> (interrupt :Kernel.Interrupt);
   # Makes the MSI-X vector deliver to an interrupt object.
 }
+
+interface SessionObserver {
+  # Told when a session has ended, after its last audit record was written.
+  ended @0 (session :Text) -> ();
+}

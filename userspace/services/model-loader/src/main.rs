@@ -46,7 +46,7 @@ async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, 
     Ok(None)
 }
 
-async fn main(env: Env) -> Result<(), Error> {
+async fn run(env: Env) -> Result<(), Error> {
     let medium = env.cap::<DirectoryClient>("medium")?;
     let table = env.cap::<CapabilityTableClient>("table")?;
     let account = env.cap::<ResourceAccountClient>("account")?;
@@ -62,12 +62,11 @@ async fn main(env: Env) -> Result<(), Error> {
         max_tokens: MAX_TOKENS,
         report: report.clone(),
     });
-    let server = env.server();
-    let catalog = Catalog::new(medium, trust, table, account, server.clone(), report, forge);
+    let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);
     let count = catalog.register_all(MODELS).await?;
     log::info!("{count} models are registered");
-    server.serve(0, Rc::new(ModelCatalogService(catalog.clone())));
-    server.serve(1, Rc::new(ModelAdminService(catalog)));
-    server.run().await
+    env.serve(0, Rc::new(ModelCatalogService(catalog.clone())));
+    env.serve(1, Rc::new(ModelAdminService(catalog)));
+    env.run().await
 }
-capos_rt::program!(main);
+capos_rt::program!(run);

@@ -6,7 +6,7 @@ use capos_rt::{Context, Error};
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 
 /// Bytes of one read.
-const PIECE: u32 = 64 * 1024;
+const PIECE: u32 = 32 * 1024;
 
 /// Reads `bytes` of a file from `offset` on, or less where it ends before.
 ///

@@ -7,7 +7,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_gguf as gguf;
-use capos_rt::memory::Mapping;
+use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error};
 use capos_schema::cap::{AsCap, CallContext, CallError};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerServer};
@@ -166,9 +166,8 @@ impl PagerServer for VerifiedWeights {
         // system and the driver die here.
         self.table.revoke(window.as_cap().id()).await?;
         let length = usize::try_from(bytes).map_err(|_| CallError::invalid_argument("the window is too large"))?;
-        let mapping = Mapping::read_only(&window, 0, length).await?;
-        self.check_all(offset, mapping.bytes()).await?;
-        mapping.unmap().await?;
+        let data = memory::map(&window, 0, bytes, Access::Read)?.read_vec(0, length)?;
+        self.check_all(offset, &data).await?;
         Ok(())
     }
 }

@@ -16,14 +16,13 @@ use capos_schema::kernel::{
 use capos_schema::models::LanguageModelClient;
 use capos_schema::system::{Grant, ProcessSpawnerClient};
 use core::cell::{Cell, RefCell};
-use core::time::Duration;
 
 /// The worker's program on the medium.
 const PROGRAM: &str = "/bin/model-worker";
 /// Restarts within [`WINDOW`] before a worker is given up.
 const MAX_RESTARTS: usize = 5;
-/// The time in which restarts are counted.
-const WINDOW: Duration = Duration::from_secs(60);
+/// The time in which restarts are counted, in nanoseconds.
+const WINDOW: u64 = 60_000_000_000;
 /// What a worker may use: 64 MiB beside the shared weights.
 const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64 };
 
@@ -83,7 +82,7 @@ impl Worker {
             given_up: Cell::new(false),
         });
         let process = worker.spawn().await?;
-        capos_rt::spawn(supervise(worker.clone(), process)).detach();
+        drop(capos_rt::spawn(supervise(worker.clone(), process)));
         Ok(worker)
     }
 
@@ -104,7 +103,7 @@ impl Worker {
         if let Some(process) = process
             && let Err(error) = process.kill("its model was unloaded").await
         {
-            capos_rt::log::warn!("a worker of {} could not be ended: {error}", self.model);
+            capos_rt::log::warning!("a worker of {} could not be ended: {error}", self.model);
         }
     }
 
@@ -142,9 +141,8 @@ impl Worker {
     /// Whether another start is within bounds; counts it.
     async fn may_restart(&self) -> bool {
         let now = self.forge.timer.now().await.unwrap_or(u64::MAX);
-        let window = u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX);
         let mut starts = self.starts.borrow_mut();
-        starts.retain(|start| now.saturating_sub(*start) < window);
+        starts.retain(|start| now.saturating_sub(*start) < WINDOW);
         starts.push(now);
         starts.len() <= MAX_RESTARTS
     }

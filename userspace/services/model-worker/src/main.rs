@@ -15,8 +15,8 @@ mod weights;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use capos_rt::memory::Mapping;
-use capos_rt::{Context, Env, Error};
+use capos_rt::memory::FileMapping;
+use capos_rt::{Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::MemoryObjectClient;
 use capos_schema::models::{
@@ -25,12 +25,14 @@ use capos_schema::models::{
 };
 use capos_script::{Collected, Event, Player, Script};
 use core::cell::RefCell;
-use core::time::Duration;
 use stream::Stream;
 use weights::Weights;
 
 /// What the contract calls this backend.
 const BACKEND: &str = "local-scripted";
+
+/// A request holds a whole conversation.
+const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 1 << 20, concurrent: 16 };
 
 struct Worker {
     info: ModelInfo,
@@ -61,7 +63,9 @@ impl LanguageModelServer for Worker {
         let mut collected = Collected::default();
         for event in response {
             match event {
-                Event::Delay(milliseconds) => capos_rt::sleep(Duration::from_millis(u64::from(milliseconds))).await,
+                Event::Delay(milliseconds) => {
+                    capos_rt::sleep(u64::from(milliseconds).saturating_mul(stream::MILLISECOND)).await?;
+                }
                 Event::Hang => core::future::pending().await,
                 Event::Exit(code) => misbehave::exit(code),
                 Event::Crash(crash) => misbehave::crash(crash),
@@ -105,23 +109,22 @@ fn number(env: &Env, index: usize, what: &str) -> Result<u64, Error> {
         .with_context(|| alloc::format!("argument {index} must be {what}"))
 }
 
-async fn main(env: Env) -> Result<(), Error> {
+async fn run(env: Env) -> Result<(), Error> {
     let id = env.arguments().first().cloned().context("argument 0 must be the model's id")?;
-    let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?).await?;
-    let length = usize::try_from(number(&env, 2, "the script's length in bytes")?).context("the script is too long")?;
+    let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?)?;
+    let length = number(&env, 2, "the script's length in bytes")?;
     let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
     let script = if length == 0 {
         Vec::new()
     } else {
         let memory = env.cap::<MemoryObjectClient>("script")?;
-        let mapping = Mapping::read_only(&memory, 0, length).await.context("mapping the script")?;
-        mapping.bytes().get(..length).unwrap_or(&[]).to_vec()
+        FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
     let script = Script::parse(&script).context("the script cannot be played")?;
     let info = weights.info(&id, BACKEND)?;
     let server = env.server();
     let worker = Worker { info, weights, player: RefCell::new(Player::new(script)), exporter: server.clone(), max_tokens };
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
-    server.run().await
+    env.run_with(OPTIONS).await
 }
-capos_rt::program!(main);
+capos_rt::program!(run);

@@ -39,6 +39,7 @@ pub fn reason(finish: Finish) -> Option<FinishReason> {
         Finish::ToolCalls => FinishReason::ToolCalls,
         Finish::Length => FinishReason::Length,
         Finish::Cancelled => FinishReason::Cancelled,
+        Finish::ContentFilter => FinishReason::ContentFilter,
         Finish::Error => FinishReason::Error,
         Finish::Other(_) => return None,
     })

@@ -12,10 +12,11 @@ use capos_schema::models_capnp::token_stream::next_results;
 use capos_schema::wire;
 use capos_script::{ErrorKind, Event, Response};
 use core::cell::{Cell, RefCell};
-use core::time::Duration;
 
 /// `TokenStream.next`.
 const NEXT: u16 = 0;
+/// A millisecond in nanoseconds.
+pub const MILLISECOND: u64 = 1_000_000;
 /// `TokenStream.cancel`.
 const CANCEL: u16 = 1;
 
@@ -82,7 +83,7 @@ impl Stream {
     async fn act(&self, event: Event) -> Result<(), CallError> {
         match event {
             Event::Delay(milliseconds) => {
-                let wait = capos_rt::sleep(Duration::from_millis(u64::from(milliseconds)));
+                let wait = capos_rt::sleep(u64::from(milliseconds).saturating_mul(MILLISECOND));
                 // Cancelled or not, the next event tells.
                 let _ended = capos_rt::or_cancelled(&self.cancelled, wait).await;
                 Ok(())

@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 use capos_gguf as gguf;
-use capos_rt::memory::Mapping;
+use capos_rt::memory::FileMapping;
 use capos_rt::{Context, Env, Error};
 use capos_schema::kernel::MemoryObjectClient;
 use capos_schema::models::ModelInfo;
@@ -17,8 +17,7 @@ pub fn address() -> usize {
 
 /// A model file that is mapped.
 pub struct Weights {
-    mapping: Mapping,
-    bytes: usize,
+    mapping: FileMapping,
 }
 
 impl Weights {
@@ -26,17 +25,16 @@ impl Weights {
     ///
     /// # Errors
     /// There is none, or it cannot be mapped.
-    pub async fn map(env: &Env, bytes: u64) -> Result<Self, Error> {
+    pub fn map(env: &Env, bytes: u64) -> Result<Self, Error> {
         let memory = env.cap::<MemoryObjectClient>("weights")?;
-        let bytes = usize::try_from(bytes).context("the weights do not fit into memory addresses")?;
-        let mapping = Mapping::read_only(&memory, 0, bytes).await.context("mapping the weights")?;
-        ADDRESS.store(mapping.bytes().as_ptr().addr(), Ordering::Relaxed);
-        Ok(Self { mapping, bytes })
+        let mapping = FileMapping::new(&memory, bytes).context("mapping the weights")?;
+        ADDRESS.store(mapping.as_ptr().addr(), Ordering::Relaxed);
+        Ok(Self { mapping })
     }
 
     /// The file.
     pub fn bytes(&self) -> &[u8] {
-        self.mapping.bytes().get(..self.bytes).unwrap_or(&[])
+        &self.mapping
     }
 
     /// What the file says of itself.
@@ -44,7 +42,7 @@ impl Weights {
     /// # Errors
     /// It is malformed.
     pub fn info(&self, id: &str, backend: &str) -> Result<ModelInfo, Error> {
-        let file = gguf::Header::parse(self.bytes(), self.bytes as u64).context("the weights are not a well-formed GGUF file")?;
+        let file = gguf::Header::parse(self.bytes(), self.bytes().len() as u64).context("the weights are not a well-formed GGUF file")?;
         let facts = file.facts();
         Ok(ModelInfo {
             id: id.to_string(),
@@ -55,7 +53,7 @@ impl Weights {
             backend: backend.to_string(),
             quantisation: String::from(facts.quantisation),
             supports_tools: facts.has_chat_template,
-            bytes: self.bytes as u64,
+            bytes: self.bytes().len() as u64,
             license: facts.license.unwrap_or_default().to_string(),
         })
     }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_schema::cap::{CallContext, CallError, Client, Export};
+use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::{MemoryObjectClient, TimerClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryServer, EntryInfo, EntryKind, FileClient, FileServer, ReadOnlyFileClient,

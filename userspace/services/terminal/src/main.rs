@@ -22,7 +22,7 @@ use uart::Uart;
 /// Model text and tool results come in pieces; a whole screen fits into one.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 128 << 10, concurrent: 32 };
 
-async fn main(env: Env) -> Result<(), Error> {
+async fn run(env: Env) -> Result<(), Error> {
     let account = env.cap::<ResourceAccountClient>("account")?;
     let notification = account.create_notification().await?;
     let uart = Uart::start(env.cap::<IoPortsClient>("ports")?, env.cap::<InterruptClient>("irq")?, notification).await?;
@@ -34,8 +34,8 @@ async fn main(env: Env) -> Result<(), Error> {
     )
     .await;
     match ended {
-        capos_rt::Either::Left(capos_rt::Either::Left(result) | capos_rt::Either::Right(result))
-        | capos_rt::Either::Right(result) => result,
+        capos_rt::Either::First(capos_rt::Either::First(result) | capos_rt::Either::Second(result))
+        | capos_rt::Either::Second(result) => result,
     }
 }
-capos_rt::program!(main);
+capos_rt::program!(run);

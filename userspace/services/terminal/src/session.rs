@@ -122,7 +122,7 @@ impl TerminalSessionServer for Session {
     ) -> Result<TerminalSessionAskResults, CallError> {
         self.show(&details).await;
         let (line, end) = self.read(Read::question(&joined(&question))).await;
-        Ok(TerminalSessionAskResults { line, end })
+        Ok(TerminalSessionAskResults { answer: line, end })
     }
 
     async fn wait_interrupt(&self, _cx: &CallContext) -> Result<u64, CallError> {

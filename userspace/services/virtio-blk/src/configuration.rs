@@ -32,11 +32,6 @@ impl Configuration {
         self.bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// The 16-bit value at an offset.
-    pub fn half(&self, offset: usize) -> u16 {
-        self.bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u16::from_le_bytes(*bytes))
-    }
-
     fn bar(register: u8) -> Option<usize> {
         let index = usize::from(register.checked_sub(FIRST_BAR)? / 4);
         (index < BARS && register % 4 == 0).then_some(index)
@@ -52,20 +47,6 @@ impl Configuration {
         // The upper half of a 64-bit window answers with the upper half of the mask.
         let below = bar.checked_sub(1).and_then(|below| self.sizes.get(below)).copied().unwrap_or(0);
         if below != 0 { (!(below.wrapping_sub(1)) >> 32) as u32 } else { 0 }
-    }
-
-    /// The window (register index, offset in it) that holds a bus address.
-    pub fn window_of(&self, address: u64) -> Option<(u8, u64)> {
-        for (index, size) in self.sizes.iter().enumerate().filter(|(_, size)| **size != 0) {
-            let register = FIRST_BAR.checked_add(u8::try_from(index * 4).ok()?)?;
-            let low = self.word(register);
-            let high = if low & 0b110 == 0b100 { self.word(register.checked_add(4)?) } else { 0 };
-            let base = u64::from(low & !0xf) | (u64::from(high) << 32);
-            if let Some(offset) = address.checked_sub(base).filter(|offset| offset < size) {
-                return Some((u8::try_from(index).ok()?, offset));
-            }
-        }
-        None
     }
 }
 

@@ -92,7 +92,6 @@ pub struct Disk {
 }
 
 /// Why the device cannot be used.
-#[derive(Debug)]
 pub enum StartError {
     /// It has no modern interface.
     NotModern,
@@ -100,6 +99,16 @@ pub enum StartError {
     Library(Error),
     /// It does not take our interrupt.
     NoInterrupt,
+}
+
+impl core::fmt::Display for StartError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotModern => f.write_str("it offers only the interface from before virtio 1.0"),
+            Self::Library(error) => write!(f, "{error}"),
+            Self::NoInterrupt => f.write_str("it does not take a message-signalled interrupt for its queue"),
+        }
+    }
 }
 
 impl Disk {
@@ -229,7 +238,7 @@ unsafe fn with_buffers<R>(
     head: NonNull<u8>,
     command: Command,
     segments: &[Segment],
-    call: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    call: impl for<'a> FnOnce(&'a [&'a [u8]], &'a mut [&'a mut [u8]]) -> R,
 ) -> R {
     let pointer = |segment: &Segment| core::ptr::with_exposed_provenance_mut::<u8>(segment.address);
     let mut inputs: Vec<&[u8]> = Vec::with_capacity(segments.len().saturating_add(1));

@@ -40,9 +40,10 @@ pub fn add_reachable(stretch: Stretch) {
     REACHABLE.lock().push(stretch);
 }
 
-/// Takes it back.
-pub fn remove_reachable(address: usize) {
-    REACHABLE.lock().retain(|stretch| stretch.address != address);
+/// Takes back what lies in a range.
+pub fn remove_reachable_range(address: usize, bytes: usize) {
+    let end = address.saturating_add(bytes);
+    REACHABLE.lock().retain(|stretch| stretch.address < address || stretch.address >= end);
 }
 
 fn translate(table: &[Stretch], address: usize, bytes: usize) -> Option<u64> {

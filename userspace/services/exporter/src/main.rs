@@ -1,0 +1,67 @@
+//! Exports the audit log and the home directory when a scenario's session ends, then turns the machine off.
+//!
+//! Provides: `SessionObserver` (0). Where the medium holds no scenario it does nothing.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod export;
+mod wire;
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use capos_rt::{Env, Error, log};
+use capos_schema::audit::AuditReaderClient;
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::kernel::IoPortsClient;
+use capos_schema::storage::DirectoryClient;
+use capos_schema::system::{PowerClient, SessionObserverServer, SessionObserverService};
+use export::Archive;
+use wire::Wire;
+
+/// The file that makes a run a scenario.
+const SCENARIO: &str = "scenario/config.toml";
+
+struct Exporter {
+    wire: Option<Wire>,
+    audit: AuditReaderClient,
+    home: DirectoryClient,
+    power: PowerClient,
+}
+
+impl Exporter {
+    async fn export(&self, wire: &Wire) -> Result<(), Error> {
+        let archive = Archive::begin(wire).await?;
+        archive.audit(&self.audit).await?;
+        archive.tree(&self.home).await?;
+        archive.end().await
+    }
+}
+
+impl SessionObserverServer for Exporter {
+    async fn ended(&self, _cx: &CallContext, session: String) -> Result<(), CallError> {
+        let Some(wire) = &self.wire else { return Ok(()) };
+        log::info!("session {session} ended: exporting");
+        if let Err(error) = self.export(wire).await {
+            log::error!("the export broke off: {error}");
+        }
+        self.power.power_off().await
+    }
+}
+
+async fn run(env: Env) -> Result<(), Error> {
+    let medium = env.cap::<DirectoryClient>("medium")?;
+    let wire = match medium.stat(SCENARIO).await {
+        Ok(_) => Wire::open(env.cap::<IoPortsClient>("ports")?).await?,
+        Err(_) => None,
+    };
+    let exporter = Exporter {
+        wire,
+        audit: env.cap::<AuditReaderClient>("audit")?,
+        home: env.cap::<DirectoryClient>("home")?,
+        power: env.cap::<PowerClient>("power")?,
+    };
+    env.serve(0, Rc::new(SessionObserverService(Rc::new(exporter))));
+    env.run().await
+}
+capos_rt::program!(run);

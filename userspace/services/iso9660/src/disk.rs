@@ -1,0 +1,145 @@
+//! The medium, as the reader of directories wants it: sectors through a bounce buffer, with a small cache.
+//! File contents never come this way when they are paged in: the driver fills those pages itself.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use capos_iso9660::{ReadSectors, SECTOR};
+use capos_rt::memory::{self, Access, Mapping};
+use capos_rt::{Context, Error};
+use capos_schema::cap::CallError;
+use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
+use capos_schema::storage::BlockDeviceClient;
+use core::cell::{Cell, RefCell};
+use core::task::{Poll, Waker};
+
+/// Bytes of the bounce buffer.
+const BOUNCE: usize = 64 * 1024;
+/// Sectors that are kept.
+const CACHED: usize = 512;
+
+/// The medium.
+pub struct Disk {
+    device: BlockDeviceClient,
+    block_bytes: u32,
+    sectors: u64,
+    bounce: MemoryObjectClient,
+    mapping: Mapping,
+    busy: Cell<bool>,
+    waiting: RefCell<VecDeque<Waker>>,
+    cache: RefCell<Cache>,
+}
+
+#[derive(Default)]
+struct Cache {
+    sectors: BTreeMap<u32, Box<[u8]>>,
+    order: VecDeque<u32>,
+}
+
+impl Cache {
+    fn keep(&mut self, lba: u32, bytes: &[u8]) {
+        if self.sectors.insert(lba, bytes.into()).is_none() {
+            self.order.push_back(lba);
+        }
+        while self.order.len() > CACHED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.sectors.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// The medium in a device.
+    ///
+    /// # Errors
+    /// Its blocks do not fit into sectors, or there is no memory.
+    pub async fn new(device: BlockDeviceClient, account: &ResourceAccountClient) -> Result<Self, Error> {
+        let info = device.info().await.context("asking the block device")?;
+        let sector = u32::try_from(SECTOR).unwrap_or(u32::MAX);
+        if info.block_bytes == 0 || !sector.is_multiple_of(info.block_bytes) {
+            return Err(Error::new(alloc::format!(
+                "the block device has blocks of {} bytes, which do not fit into sectors of {SECTOR}",
+                info.block_bytes
+            )));
+        }
+        let sectors = info.blocks / u64::from(sector / info.block_bytes);
+        let bounce = account.create_memory(BOUNCE as u64).await?;
+        let mapping = memory::map(&bounce, 0, BOUNCE as u64, Access::Read)?;
+        Ok(Self {
+            device,
+            block_bytes: info.block_bytes,
+            sectors,
+            bounce,
+            mapping,
+            busy: Cell::new(false),
+            waiting: RefCell::default(),
+            cache: RefCell::default(),
+        })
+    }
+
+    /// Sectors of the device.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Lets the device fill memory with whole sectors.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn fill(&self, lba: u32, sectors: u32, memory: &MemoryObjectClient, offset: u64) -> Result<(), CallError> {
+        let factor = u32::try_from(SECTOR).unwrap_or(u32::MAX).checked_div(self.block_bytes).unwrap_or(1);
+        let block = u64::from(lba).saturating_mul(u64::from(factor));
+        self.device.read(block, sectors.saturating_mul(factor), memory, offset).await
+    }
+
+    async fn lock(&self) {
+        core::future::poll_fn(|context| {
+            if self.busy.replace(true) {
+                self.waiting.borrow_mut().push_back(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn unlock(&self) {
+        self.busy.set(false);
+        if let Some(next) = self.waiting.borrow_mut().pop_front() {
+            next.wake();
+        }
+    }
+
+    async fn bounce(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
+        let sectors = u32::try_from(buffer.len() / SECTOR).unwrap_or(u32::MAX);
+        self.lock().await;
+        let mut filled = self.fill(lba, sectors, &self.bounce, 0).await;
+        if filled.is_ok() {
+            filled = self.mapping.read(0, buffer);
+        }
+        self.unlock();
+        filled
+    }
+}
+
+impl ReadSectors for Disk {
+    type Error = CallError;
+
+    async fn read(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
+        if buffer.len() == SECTOR {
+            if let Some(sector) = self.cache.borrow().sectors.get(&lba) {
+                buffer.copy_from_slice(sector);
+                return Ok(());
+            }
+            self.bounce(lba, buffer).await?;
+            self.cache.borrow_mut().keep(lba, buffer);
+            return Ok(());
+        }
+        let mut at = lba;
+        for piece in buffer.chunks_mut(BOUNCE) {
+            self.bounce(at, piece).await?;
+            at = at.saturating_add(u32::try_from(piece.len() / SECTOR).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+}

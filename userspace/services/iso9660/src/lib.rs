@@ -1,1 +1,0 @@
-//! ISO 9660 server: Directory, File and pager

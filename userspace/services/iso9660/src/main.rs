@@ -1,0 +1,32 @@
+//! The boot medium: an ISO 9660 volume as directories and files, and the pager of the files' memory.
+//!
+//! Provides: `Directory` (0), the volume's root, read-only.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod disk;
+mod server;
+
+use alloc::rc::Rc;
+use capos_iso9660::Volume;
+use capos_rt::{Context, Env, Error, ServeOptions, log};
+use capos_schema::kernel::ResourceAccountClient;
+use capos_schema::storage::{BlockDeviceClient, DirectoryService};
+use disk::Disk;
+use server::{DirectoryObject, Medium};
+
+/// Calls are small; several files are paged in at the same time.
+const OPTIONS: ServeOptions = ServeOptions { buffers: 8, message_bytes: 16 << 10, concurrent: 32 };
+
+async fn run(env: Env) -> Result<(), Error> {
+    let account = env.cap::<ResourceAccountClient>("account")?;
+    let disk = Disk::new(env.cap::<BlockDeviceClient>("device")?, &account).await?;
+    let sectors = disk.sectors();
+    let volume = Volume::mount(disk, sectors).await.context("the boot medium holds no volume that can be read")?;
+    log::info!("volume `{}`, {} sectors", volume.label(), volume.sectors());
+    let medium = Medium::new(volume, account, env.server().clone());
+    env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&medium))));
+    env.run_with(OPTIONS).await
+}
+capos_rt::program!(run);

@@ -1,0 +1,258 @@
+//! Directories and files of the volume, served; and the pager of the files' memory.
+
+use crate::disk::Disk;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use capos_iso9660::{Error, Kind, Node, SECTOR, Volume};
+use capos_rt::memory::{self, Access};
+use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
+use capos_schema::storage::{
+    DirectoryClient, DirectoryServer, EntryInfo, EntryKind, FileClient, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
+    ReadOnlyFileServer,
+};
+use core::cell::RefCell;
+
+/// The most that one read carries, in bytes.
+const MAX_READ: usize = 256 * 1024;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Sectors that one request to the device carries at most.
+const MAX_SECTORS: u32 = 1024;
+
+/// The mounted volume and what is shared by all that is served.
+pub struct Medium {
+    volume: Volume<Disk>,
+    account: ResourceAccountClient,
+    exporter: Rc<dyn Export>,
+    /// Memory of files by their first sector, so that all who map a file share its pages.
+    memories: RefCell<BTreeMap<u32, MemoryObjectClient>>,
+}
+
+impl Medium {
+    /// A mounted volume.
+    pub fn new(volume: Volume<Disk>, account: ResourceAccountClient, exporter: Rc<dyn Export>) -> Rc<Self> {
+        Rc::new(Self { volume, account, exporter, memories: RefCell::default() })
+    }
+
+    async fn memory(self: &Rc<Self>, node: &Node) -> Result<MemoryObjectClient, CallError> {
+        if node.size() == 0 {
+            return Err(CallError::invalid_argument("an empty file has no memory"));
+        }
+        let key = node.extents().first().map_or(0, |extent| extent.lba);
+        if let Some(memory) = self.memories.borrow().get(&key) {
+            return Ok(memory.clone());
+        }
+        let file = Rc::new(FileObject { medium: self.clone(), node: node.clone() });
+        let pager = PagerClient::serve(&self.exporter, file)?;
+        let memory = self.account.create_paged_memory(node.size(), &pager).await?;
+        Ok(self.memories.borrow_mut().entry(key).or_insert(memory).clone())
+    }
+
+    /// Fills memory with whole pages of a file; what lies past its end is left zero.
+    async fn read_into(
+        &self,
+        node: &Node,
+        offset: u64,
+        bytes: u64,
+        memory: &MemoryObjectClient,
+        memory_offset: u64,
+    ) -> Result<(), CallError> {
+        if offset % PAGE != 0 || bytes % PAGE != 0 || memory_offset % PAGE != 0 {
+            return Err(CallError::invalid_argument("offsets and length must be multiples of 4096 bytes"));
+        }
+        let sector = SECTOR as u64;
+        let mut done = 0_u64;
+        for run in node.runs(offset, bytes) {
+            let mut lba = run.lba.saturating_add(run.skip / u32::try_from(SECTOR).unwrap_or(u32::MAX));
+            let mut left = u32::try_from(run.bytes.div_ceil(sector)).unwrap_or(u32::MAX);
+            let mut at = memory_offset.saturating_add(done);
+            while left > 0 {
+                let count = left.min(MAX_SECTORS);
+                self.volume.source().fill(lba, count, memory, at).await?;
+                lba = lba.saturating_add(count);
+                at = at.saturating_add(u64::from(count).saturating_mul(sector));
+                left = left.saturating_sub(count);
+            }
+            done = done.saturating_add(run.bytes);
+        }
+        if done % sector != 0 {
+            clear_tail(memory, memory_offset.saturating_add(done))?;
+        }
+        Ok(())
+    }
+}
+
+/// Zeroes from the end of a file to the end of its last page: what the medium holds there is not the file.
+fn clear_tail(memory: &MemoryObjectClient, end: u64) -> Result<(), CallError> {
+    let page = end / PAGE * PAGE;
+    let within = end.saturating_sub(page);
+    let length = usize::try_from(PAGE.saturating_sub(within)).unwrap_or(0);
+    memory::map(memory, page, PAGE, Access::ReadWrite)?.clear(within, length)
+}
+
+/// What a caller is told of an error of the volume.
+fn refused(error: Error<CallError>, path: &str) -> CallError {
+    match error {
+        Error::Source { lba, error } => CallError::failed(format!("sector {lba} cannot be read: {error}")),
+        Error::Malformed(malformed) => {
+            capos_rt::log::error!("the volume is malformed: {malformed}");
+            CallError::failed(format!("the volume is malformed: {malformed}"))
+        }
+        other => CallError::invalid_argument(format!("`{path}`: {other}")),
+    }
+}
+
+fn info(name: &str, node: &Node) -> EntryInfo {
+    EntryInfo {
+        name: name.to_string(),
+        kind: match node.kind() {
+            Kind::File => EntryKind::File,
+            Kind::Directory => EntryKind::Directory,
+            _ => EntryKind::Link,
+        },
+        bytes: node.size(),
+        modified_unix: node.modified(),
+    }
+}
+
+fn read_only<T>() -> Result<T, CallError> {
+    Err(CallError::invalid_argument("the boot medium is read-only"))
+}
+
+/// A directory of the volume: the root of what its holder sees.
+pub struct DirectoryObject {
+    medium: Rc<Medium>,
+    node: Node,
+}
+
+impl DirectoryObject {
+    /// The volume's root.
+    pub fn root(medium: &Rc<Medium>) -> Rc<Self> {
+        Rc::new(Self { medium: medium.clone(), node: medium.volume.root().clone() })
+    }
+
+    async fn find(&self, path: &str) -> Result<Node, CallError> {
+        self.medium.volume.resolve(&self.node, path).await.map_err(|error| refused(error, path))
+    }
+
+    async fn file(&self, path: &str) -> Result<Rc<FileObject>, CallError> {
+        let node = self.find(path).await?;
+        if !node.is_file() {
+            return Err(CallError::invalid_argument(format!("`{path}` is not a file")));
+        }
+        Ok(Rc::new(FileObject { medium: self.medium.clone(), node }))
+    }
+}
+
+impl DirectoryServer for DirectoryObject {
+    async fn list(&self, _cx: &CallContext, path: String) -> Result<Vec<EntryInfo>, CallError> {
+        let node = self.find(&path).await?;
+        let entries = self.medium.volume.list(&node).await.map_err(|error| refused(error, &path))?;
+        Ok(entries.iter().map(|entry| info(&entry.name, &entry.node)).collect())
+    }
+
+    async fn stat(&self, _cx: &CallContext, path: String) -> Result<EntryInfo, CallError> {
+        let node = self.find(&path).await?;
+        Ok(info(path.rsplit('/').next().unwrap_or(&path), &node))
+    }
+
+    async fn open(&self, _cx: &CallContext, path: String) -> Result<ReadOnlyFileClient, CallError> {
+        ReadOnlyFileClient::serve(&self.medium.exporter, self.file(&path).await?)
+    }
+
+    async fn create(&self, _cx: &CallContext, _path: String) -> Result<FileClient, CallError> {
+        read_only()
+    }
+
+    async fn open_directory(&self, _cx: &CallContext, path: String) -> Result<DirectoryClient, CallError> {
+        let node = self.find(&path).await?;
+        if !node.is_directory() {
+            return Err(CallError::invalid_argument(format!("`{path}` is not a folder")));
+        }
+        DirectoryClient::serve(&self.medium.exporter, Rc::new(Self { medium: self.medium.clone(), node }))
+    }
+
+    async fn read_text(&self, _cx: &CallContext, path: String) -> Result<String, CallError> {
+        let file = self.file(&path).await?;
+        if file.node.size() > MAX_READ as u64 {
+            return Err(CallError::invalid_argument(format!("`{path}` is larger than {MAX_READ} bytes")));
+        }
+        let bytes = file.bytes(0, MAX_READ).await?;
+        String::from_utf8(bytes).map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))
+    }
+
+    async fn write_text(&self, _cx: &CallContext, _path: String, _text: String) -> Result<(), CallError> {
+        read_only()
+    }
+
+    async fn remove(&self, _cx: &CallContext, _path: String) -> Result<(), CallError> {
+        read_only()
+    }
+
+    async fn make_directory(&self, _cx: &CallContext, _path: String) -> Result<(), CallError> {
+        read_only()
+    }
+
+    async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
+        let directory = Self { medium: self.medium.clone(), node: self.node.clone() };
+        DirectoryClient::serve(&self.medium.exporter, Rc::new(directory))
+    }
+}
+
+/// A file of the volume, served to readers and to the kernel as the pager of its memory.
+pub struct FileObject {
+    medium: Rc<Medium>,
+    node: Node,
+}
+
+impl FileObject {
+    async fn bytes(&self, offset: u64, count: usize) -> Result<Vec<u8>, CallError> {
+        let left = usize::try_from(self.node.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut buffer = alloc::vec![0; count.min(left)];
+        let read = self.medium.volume.read(&self.node, offset, &mut buffer).await.map_err(|error| refused(error, "file"))?;
+        buffer.truncate(read);
+        Ok(buffer)
+    }
+}
+
+impl ReadOnlyFileServer for FileObject {
+    async fn info(&self, _cx: &CallContext) -> Result<EntryInfo, CallError> {
+        Ok(info("", &self.node))
+    }
+
+    async fn read(&self, _cx: &CallContext, offset: u64, count: u32) -> Result<Vec<u8>, CallError> {
+        self.bytes(offset, usize::try_from(count).unwrap_or(usize::MAX).min(MAX_READ)).await
+    }
+
+    async fn memory(&self, _cx: &CallContext) -> Result<ReadOnlyFileMemoryResults, CallError> {
+        let memory = self.medium.memory(&self.node).await?;
+        Ok(ReadOnlyFileMemoryResults { memory, bytes: self.node.size() })
+    }
+
+    async fn read_into(
+        &self,
+        _cx: &CallContext,
+        offset: u64,
+        bytes: u64,
+        memory: MemoryObjectClient,
+        memory_offset: u64,
+    ) -> Result<(), CallError> {
+        self.medium.read_into(&self.node, offset, bytes, &memory, memory_offset).await
+    }
+}
+
+impl PagerServer for FileObject {
+    async fn page_in(
+        &self,
+        _cx: &CallContext,
+        offset: u64,
+        bytes: u64,
+        window: MemoryObjectClient,
+    ) -> Result<(), CallError> {
+        self.medium.read_into(&self.node, offset, bytes, &window, 0).await
+    }
+}

@@ -1,0 +1,55 @@
+@0xd3f1a0c5b2e94709;
+# The system manifest as it lies in the boot package: the checked form of iso_root/etc/manifest.toml.
+
+using Kernel = import "kernel.capnp";
+
+struct Manifest {
+  services @0 :List(Service);   # In the order in which they are started: each after those that it calls.
+  programs @1 :List(Service);   # What the launcher may start.
+}
+
+struct Service {
+  # A process that the first process starts and supervises, or a program that it launches.
+  name @0 :Text;
+  description @1 :Text;
+  program @2 :Text;             # `boot:NAME` in the boot package, otherwise a path on the medium.
+  arguments @3 :List(Text);
+  environment @4 :List(Text);   # `KEY=VALUE`.
+  provides @5 :List(Provided);
+  grants @6 :List(Grant);
+  limits @7 :Kernel.Limits;
+  maxRestarts @8 :UInt32;       # In `perSeconds`; one more and the service has failed.
+  perSeconds @9 :UInt32;
+  when @10 :Text;               # Path on the medium without which it is not started; empty: always.
+  clients @11 :List(Text);      # Names of its clients; the number of a client is its index plus 1.
+}
+
+struct Provided {
+  name @0 :Text;       # Of the interface.
+  interface @1 :UInt64;
+}
+
+struct Grant {
+  # One capability of a process.
+  name @0 :Text;
+  interface @1 :UInt64;
+  rights @2 :UInt32;
+  source :union {
+    service :group {
+      service @3 :Text;      # Who provides it; `init` for the first process.
+      ordinal @4 :UInt16;    # Which of its provided interfaces.
+      client @5 :UInt16;     # The client's number there.
+    }
+    ports :group {
+      first @6 :UInt16;
+      count @7 :UInt32;
+    }
+    interrupt @8 :UInt8;     # ISA line.
+    pci :group {
+      vendor @9 :UInt16;
+      devices @10 :List(UInt16);
+    }
+    kernel @11 :Text;        # Name of a capability of the first process, passed on as it is.
+    powerOff @12 :Void;      # The ports that turn the machine off, as ACPI tells.
+  }
+}

@@ -1,0 +1,175 @@
+//! Making a process: memory, capabilities, launch record, first thread.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_abi::Rights;
+use capos_abi::bootstrap::{FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, LAUNCH_RECORD};
+use capos_elf::Segment;
+use capos_rt::memory::{Access, PAGE, map};
+use capos_rt::{Context, Error};
+use capos_schema::cap::{Cap, Client};
+use capos_schema::kernel::{
+    AddressSpaceAccess, AddressSpaceClient, CapabilityTableClient, LaunchRecord, Limits, MemoryObjectClient,
+    NamedCapability, ProcessClient, ResourceAccountClient,
+};
+
+use crate::image::Image;
+
+/// Entries of the first thread's rings.
+const SUBMISSION_ENTRIES: u32 = 64;
+const COMPLETION_ENTRIES: u32 = 128;
+
+/// A capability that a process is given.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// Its name in the process's CapSet.
+    pub name: String,
+    /// The capability.
+    pub cap: Cap,
+    /// Interface that it offers.
+    pub interface: u64,
+    /// The process gets at most these rights.
+    pub rights: Rights,
+}
+
+impl Granted {
+    /// A typed capability under a name, with the rights that it has.
+    pub fn new<C: Client>(name: &str, client: &C) -> Self {
+        let arg = client.as_cap().to_arg();
+        Self { name: name.to_string(), cap: arg.cap, interface: C::INTERFACE_ID, rights: arg.rights }
+    }
+}
+
+/// What to start.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The process's name, for reports and logs.
+    pub name: &'a str,
+    /// Its program.
+    pub image: &'a Image,
+    /// Its arguments, without its name.
+    pub arguments: Vec<String>,
+    /// `KEY=VALUE` lines.
+    pub environment: Vec<String>,
+    /// All that it gets, besides its own `account`, `space` and `table`.
+    pub grants: Vec<Granted>,
+    /// What it may hold at most, carved from `account`.
+    pub limits: Limits,
+    /// Who pays.
+    pub account: &'a ResourceAccountClient,
+}
+
+/// A process that runs.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The process.
+    pub process: ProcessClient,
+    /// The account that was carved for it.
+    pub account: ResourceAccountClient,
+}
+
+struct Maker<'a> {
+    account: &'a ResourceAccountClient,
+    space: &'a AddressSpaceClient,
+}
+
+impl Maker<'_> {
+    /// Maps new memory at `address` with `content` at its start.
+    async fn place(&self, address: u64, bytes: u64, content: &[u8], access: &AddressSpaceAccess) -> Result<(), Error> {
+        let memory: MemoryObjectClient = self.account.create_memory(bytes).await.context("its memory")?;
+        if !content.is_empty() {
+            let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
+            map(&memory, 0, length, Access::ReadWrite)?.write(0, content)?;
+        }
+        self.space.map(&memory, address, 0, bytes, access).await.context("mapping its memory")?;
+        Ok(())
+    }
+
+    async fn segment(&self, image: &Image, segment: &Segment) -> Result<(), Error> {
+        let access = AddressSpaceAccess { read: segment.read, write: segment.write, execute: segment.execute };
+        if let Some(memory) = image.shared(segment) {
+            self.space
+                .map(memory, segment.address, segment.file_offset, segment.memory_bytes, &access)
+                .await
+                .context("mapping its file")?;
+            return Ok(());
+        }
+        let content = image.content(segment).await?;
+        self.place(segment.address, segment.memory_bytes, &content, &access).await
+    }
+}
+
+impl Launch<'_> {
+    /// Makes the process and starts its first thread.
+    ///
+    /// # Errors
+    /// In words, with the step that failed. Nothing of the process is left then.
+    pub async fn start(self) -> Result<Started, Error> {
+        let name = self.name;
+        let process = self
+            .account
+            .create_process(name, &self.limits)
+            .await
+            .with_context(|| format!("making process `{name}`"))?;
+        match self.fill(&process).await {
+            Ok(account) => Ok(Started { process, account }),
+            Err(error) => {
+                // The reason is the error's; that a half-made process cannot be ended changes nothing.
+                let _ = process.kill("it could not be started").await;
+                Err(Error::new(format!("starting `{name}`: {error}")))
+            }
+        }
+    }
+
+    async fn fill(self, process: &ProcessClient) -> Result<ResourceAccountClient, Error> {
+        let space = process.address_space().await?;
+        let account = process.account().await?;
+        let maker = Maker { account: &account, space: &space };
+        for segment in self.image.segments() {
+            maker.segment(self.image, segment).await?;
+        }
+        let read_write = AddressSpaceAccess { read: true, write: true, execute: false };
+        let stack = FIRST_STACK_TOP.saturating_sub(FIRST_STACK_BYTES);
+        maker.place(stack, FIRST_STACK_BYTES, &[], &read_write).await.context("its stack")?;
+
+        let mut capabilities = Vec::new();
+        let table: CapabilityTableClient = process.table().await?;
+        let own = [Granted::new("account", &account), Granted::new("space", &space), Granted::new("table", &table)];
+        for granted in own.iter().chain(&self.grants) {
+            let id = process
+                .grant(&granted.cap, granted.rights.0)
+                .await
+                .with_context(|| format!("granting `{}`", granted.name))?;
+            capabilities.push(NamedCapability { name: granted.name.clone(), id, interface: granted.interface });
+        }
+        let record = LaunchRecord {
+            name: self.name.to_string(),
+            arguments: self.arguments,
+            environment: self.environment,
+            capabilities,
+        };
+        let record = capos_schema::wire::to_bytes(&record)?;
+        let length = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        let read_only = AddressSpaceAccess { read: true, write: false, execute: false };
+        maker
+            .place(LAUNCH_RECORD, length.next_multiple_of(PAGE), &record, &read_only)
+            .await
+            .context("its launch record")?;
+        process
+            .create_thread(
+                self.image.entry(),
+                FIRST_STACK_TOP,
+                LAUNCH_RECORD,
+                length,
+                FIRST_RING,
+                SUBMISSION_ENTRIES,
+                COMPLETION_ENTRIES,
+                0,
+            )
+            .await
+            .context("its first thread")?;
+        Ok(account)
+    }
+}

@@ -1,1 +1,36 @@
-//! Permission map, profiles, consent and step-up decisions
+//! What the authority broker decides, without the broker: who may do what, and who has to be asked.
+//!
+//! [`Policy`] is the configuration of a system; [`SessionPolicy`] is what it means for one session, and answers each
+//! question about a tool call by look-ups alone: is the tool granted, is what it is called with in scope, and what
+//! approval does it need. [`Lease`], [`Approvals`], [`Passphrase`] and [`Budgets`] are the pieces of state around it.
+//! Nothing here does I/O, and every time is given by the caller, in nanoseconds of one clock.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod approval;
+mod binding;
+mod budget;
+mod category;
+mod labels;
+mod lease;
+mod map;
+mod passphrase;
+mod path;
+mod profile;
+mod scope;
+mod session;
+
+pub use approval::{Answer, Approvals, Span};
+pub use budget::{Budgets, Rate, Spent};
+pub use category::Category;
+pub use labels::{Egress, class_below, join, join_provenance, label_below};
+pub use lease::{Lease, LeaseError};
+pub use map::{Override, Permission, default_mode, stricter};
+pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};
+pub use path::{PathError, PathRules, normalise};
+pub use profile::{ModelAccess, ProfileRules, is_remote};
+pub use scope::{Scope, ScopeError};
+pub use session::{Gate, GrantedTool, Policy, SessionPolicy};

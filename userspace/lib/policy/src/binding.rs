@@ -1,0 +1,30 @@
+//! Exactly what somebody agreed to.
+
+use alloc::string::String;
+
+use capos_schema::authority::ToolQuestion;
+use sha2::{Digest, Sha256};
+
+/// A tool and the arguments it was to be called with. Arguments are the same when their text is, byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ExactCall {
+    interface: u64,
+    method: String,
+    tool: String,
+    arguments: [u8; 32],
+}
+
+impl ExactCall {
+    pub(crate) fn of(question: &ToolQuestion) -> Self {
+        Self {
+            interface: question.interface_id,
+            method: question.method_name.clone(),
+            tool: question.tool.clone(),
+            arguments: Sha256::digest(question.arguments.as_bytes()).into(),
+        }
+    }
+
+    pub(crate) fn same_tool(&self, other: &Self) -> bool {
+        (self.interface, &self.method, &self.tool) == (other.interface, &other.method, &other.tool)
+    }
+}

@@ -1,0 +1,107 @@
+//! Confidentiality labels: a lattice of classes, joined on use and checked where something leaves.
+//!
+//! `public` is below everything. In a family such as `pii` or `secret`, `pii.redacted` is below every other class of its
+//! family, and `pii.*` is above them. Classes of different families cannot be compared. A label is a set of classes,
+//! and none at all is public.
+
+use alloc::string::String;
+
+use capos_schema::authority::{Label, Provenance};
+
+/// Whether what has class `low` may go wherever class `high` may.
+#[must_use]
+pub fn class_below(low: &str, high: &str) -> bool {
+    if low == "public" || low == high {
+        return true;
+    }
+    let (Some((low_family, low_kind)), Some((high_family, high_kind))) =
+        (low.split_once('.'), high.split_once('.'))
+    else {
+        return false;
+    };
+    // A secret that is redacted is no secret in part, so this holds for personal data alone.
+    let redacted = low_family == "pii" && low_kind == "redacted";
+    low_family == high_family && (high_kind == "*" || redacted)
+}
+
+/// Whether each class of `low` is below some class of `high`.
+#[must_use]
+pub fn label_below(low: &Label, high: &Label) -> bool {
+    above(low, &high.classes).is_none()
+}
+
+/// The first class of `label` that is below none of `classes`.
+fn above<'a>(label: &'a Label, classes: &[String]) -> Option<&'a str> {
+    let cleared =
+        |class: &str| class == "public" || classes.iter().any(|high| class_below(class, high));
+    label
+        .classes
+        .iter()
+        .map(String::as_str)
+        .find(|class| !cleared(class))
+}
+
+/// The least label that is above both, with sorted classes and none that another makes superfluous.
+#[must_use]
+pub fn join(one: &Label, other: &Label) -> Label {
+    let mut joined = Label::default();
+    for class in one.classes.iter().chain(&other.classes) {
+        if class == "public" || joined.classes.iter().any(|have| class_below(class, have)) {
+            continue;
+        }
+        joined.classes.retain(|have| !class_below(have, class));
+        joined.classes.push(class.clone());
+    }
+    joined.classes.sort_unstable();
+    joined
+}
+
+/// What is made of something untrusted is untrusted.
+#[must_use]
+pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
+    if one == Provenance::Untrusted {
+        one
+    } else {
+        other
+    }
+}
+
+/// The most confidential label that may leave by each way. What stays on this machine is not checked here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// By an outbound tool.
+    pub outbound: Label,
+    /// In a prompt to a remote model.
+    pub remote_model: Label,
+}
+
+impl Default for Egress {
+    /// Redacted personal data may leave by a tool that a person agreed to; nothing but public text goes to a remote
+    /// model.
+    fn default() -> Self {
+        Self {
+            outbound: Label {
+                classes: [String::from("pii.redacted")].into(),
+            },
+            remote_model: Label::default(),
+        }
+    }
+}
+
+impl Egress {
+    /// Whether a value may leave by an outbound tool.
+    ///
+    /// # Errors
+    /// The first class that may not.
+    pub fn check_outbound<'a>(&self, label: &'a Label) -> Result<(), &'a str> {
+        above(label, &self.outbound.classes).map_or(Ok(()), Err)
+    }
+
+    /// Whether a value may be sent to a remote model.
+    ///
+    /// # Errors
+    /// The first class that may not.
+    pub fn check_remote_model<'a>(&self, label: &'a Label) -> Result<(), &'a str> {
+        above(label, &self.remote_model.classes).map_or(Ok(()), Err)
+    }
+}

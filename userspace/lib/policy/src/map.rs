@@ -1,0 +1,116 @@
+//! The permission map: from profile, category, method and tool to a mode.
+
+use alloc::string::String;
+
+use capos_schema::authority::Profile;
+use capos_schema::models::PermissionMode;
+
+use crate::category::Category;
+
+/// How one tool is treated in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    pub mode: PermissionMode,
+    /// Not even shown to the model.
+    pub suppressed: bool,
+}
+
+/// The mode without any override.
+///
+/// | category | operator | guest | anonymous |
+/// |---|---|---|---|
+/// | read-only | auto | auto | auto |
+/// | mutating | consent | consent | forbidden |
+/// | destructive | step-up | step-up | forbidden |
+/// | outbound | consent | consent | forbidden |
+/// | admin | step-up | forbidden | forbidden |
+#[must_use]
+pub fn default_mode(profile: Profile, category: Category) -> PermissionMode {
+    match (category, profile) {
+        (Category::ReadOnly, _) => PermissionMode::Auto,
+        (_, Profile::Anonymous) | (Category::Admin, Profile::Guest) => PermissionMode::Forbidden,
+        (Category::Mutating | Category::Outbound, _) => PermissionMode::Consent,
+        (Category::Destructive, _) | (Category::Admin, Profile::Operator) => PermissionMode::StepUp,
+    }
+}
+
+/// A rule of the configuration for the tools it names. What is `None` names all.
+///
+/// A rule tightens: of the default and all rules that name a tool the strictest counts. Only with `widen`, and only in
+/// an operator's session, does a rule take the default's place; then too a destructive or admin tool keeps at least
+/// `consent`, and other rules still tighten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Override {
+    pub profile: Option<Profile>,
+    pub category: Option<Category>,
+    pub method: Option<String>,
+    pub tool: Option<String>,
+    pub mode: Option<PermissionMode>,
+    /// `Some(true)` hides the tool; `Some(false)` shows it though it is forbidden.
+    pub suppressed: Option<bool>,
+    pub widen: bool,
+}
+
+impl Override {
+    pub(crate) fn names(
+        &self,
+        profile: Profile,
+        category: Category,
+        method: &str,
+        tool: &str,
+    ) -> bool {
+        self.profile.is_none_or(|wanted| wanted == profile)
+            && self.category.is_none_or(|wanted| wanted == category)
+            && self.method.as_deref().is_none_or(|wanted| wanted == method)
+            && self.tool.as_deref().is_none_or(|wanted| wanted == tool)
+    }
+}
+
+/// The mode and the visibility that follow from the default and the rules.
+pub(crate) fn resolve(
+    overrides: &[Override],
+    profile: Profile,
+    category: Category,
+    method: &str,
+    tool: &str,
+    hide_forbidden: bool,
+) -> Permission {
+    let named = || {
+        overrides
+            .iter()
+            .filter(|rule| rule.names(profile, category, method, tool))
+    };
+    let widens = |rule: &&Override| rule.widen && profile == Profile::Operator;
+    let floor = match category {
+        Category::Destructive | Category::Admin => PermissionMode::Consent,
+        Category::ReadOnly | Category::Mutating | Category::Outbound => PermissionMode::Auto,
+    };
+    let base = named()
+        .filter(widens)
+        .filter_map(|rule| rule.mode)
+        .reduce(stricter)
+        .map_or_else(
+            || default_mode(profile, category),
+            |mode| stricter(mode, floor),
+        );
+    let mode = named()
+        .filter(|rule| !widens(rule))
+        .filter_map(|rule| rule.mode)
+        .fold(base, stricter);
+    let hidden = named().any(|rule| rule.suppressed == Some(true));
+    let shown = named().any(|rule| rule.suppressed == Some(false));
+    let suppressed = hidden || (mode == PermissionMode::Forbidden && hide_forbidden && !shown);
+    Permission { mode, suppressed }
+}
+
+/// The stricter of two modes: auto, consent, step-up, forbidden.
+#[must_use]
+pub fn stricter(one: PermissionMode, other: PermissionMode) -> PermissionMode {
+    let rank = |mode| match mode {
+        PermissionMode::Auto => 0,
+        PermissionMode::Consent => 1,
+        PermissionMode::StepUp => 2,
+        PermissionMode::Forbidden => 3,
+    };
+    if rank(one) >= rank(other) { one } else { other }
+}

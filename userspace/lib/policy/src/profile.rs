@@ -1,0 +1,86 @@
+//! What a profile gives a session, apart from its tools.
+
+use alloc::string::{String, ToString};
+
+use capos_schema::authority::{Profile, SessionLimits};
+
+/// Which models a session may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ModelAccess {
+    #[default]
+    None,
+    /// Models that run on this machine.
+    Local,
+    /// Remote ones too, after a step-up and only where the session has opted in.
+    Remote,
+}
+
+/// The rules of one profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileRules {
+    pub model: ModelAccess,
+    pub limits: SessionLimits,
+    /// Tokens that all sessions of one principal may use together, since boot.
+    pub principal_tokens: u64,
+    /// Forbidden tools are left out of what the model sees, instead of shown as forbidden.
+    pub hide_forbidden: bool,
+}
+
+impl ProfileRules {
+    /// The rules without configuration: an operator has models and sees what is forbidden; a guest has local ones;
+    /// an anonymous session has none.
+    #[must_use]
+    pub fn standard(profile: Profile) -> Self {
+        let limits = SessionLimits::default();
+        let session = limits.max_tokens;
+        match profile {
+            Profile::Operator => Self {
+                model: ModelAccess::Remote,
+                principal_tokens: session.saturating_mul(10),
+                limits,
+                hide_forbidden: false,
+            },
+            Profile::Guest => Self {
+                model: ModelAccess::Local,
+                principal_tokens: session,
+                limits,
+                hide_forbidden: true,
+            },
+            Profile::Anonymous => Self {
+                model: ModelAccess::None,
+                principal_tokens: 0,
+                limits,
+                hide_forbidden: true,
+            },
+        }
+    }
+
+    /// Whether a session may use a model with that backend (`ModelInfo.backend`).
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn may_use(&self, backend: &str, opted_in: bool, stepped_up: bool) -> Result<(), String> {
+        match (self.model, is_remote(backend)) {
+            (ModelAccess::None, _) => Err("this profile has no model".to_string()),
+            (ModelAccess::Local, true) => {
+                Err("this profile may use models on this machine only".to_string())
+            }
+            (ModelAccess::Remote, true) if !opted_in => {
+                Err("remote models are off; the operator has to opt in first".to_string())
+            }
+            (ModelAccess::Remote, true) if !stepped_up => {
+                Err("a remote model needs the passphrase first".to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a backend sends prompts off this machine. Names that are not known to be local count as remote.
+#[must_use]
+pub fn is_remote(backend: &str) -> bool {
+    !(backend == "scripted"
+        || backend == "stub"
+        || backend == "local"
+        || backend.starts_with("local-"))
+}

@@ -1,0 +1,52 @@
+//! What a tool may be called with.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use crate::path::PathRules;
+
+/// Why arguments are out of scope, in words.
+pub type ScopeError = String;
+
+/// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Arguments that are paths, by name, and where they may lie.
+    pub paths: Vec<(String, PathRules)>,
+    /// The longest arguments, in bytes of their JSON text.
+    pub max_bytes: Option<usize>,
+}
+
+impl Scope {
+    /// Whether arguments, the JSON text of an object, are in scope. An argument that a rule names and that is left out
+    /// is not looked at; one that is no text is out of scope.
+    ///
+    /// # Errors
+    /// What is out of scope.
+    pub fn check(&self, arguments: &str) -> Result<(), ScopeError> {
+        if let Some(max) = self.max_bytes.filter(|max| arguments.len() > *max) {
+            return Err(format!(
+                "the arguments are {} bytes long, and {max} are allowed",
+                arguments.len()
+            ));
+        }
+        if self.paths.is_empty() {
+            return Ok(());
+        }
+        let arguments: Value = serde_json::from_str(arguments)
+            .map_err(|bad| format!("the arguments are not JSON: {bad}"))?;
+        for (name, rules) in &self.paths {
+            match arguments.get(name) {
+                None => {}
+                Some(Value::String(path)) => rules
+                    .check(path)
+                    .map_err(|why| format!("{name} {path:?}: {why}"))?,
+                Some(_) => return Err(format!("{name} is not a text")),
+            }
+        }
+        Ok(())
+    }
+}

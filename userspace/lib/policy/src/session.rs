@@ -1,0 +1,269 @@
+//! The policy of one session, and its answer to each call.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_schema::authority::{Decision, Profile, ToolPermission, ToolQuestion};
+use capos_schema::models::PermissionMode;
+use hashbrown::HashMap;
+
+use crate::approval::{Answer, Approvals};
+use crate::category::Category;
+use crate::labels::Egress;
+use crate::map::{Override, Permission, resolve, stricter};
+use crate::profile::ProfileRules;
+use crate::scope::Scope;
+
+/// The configuration: what differs from the standard.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    pub overrides: Vec<Override>,
+    /// Bounds on arguments, by name of the tool. Several for one tool must all hold.
+    pub scopes: Vec<(String, Scope)>,
+    pub egress: Egress,
+    /// Rules that take the place of a profile's standard ones.
+    pub profiles: Vec<(Profile, ProfileRules)>,
+}
+
+impl Policy {
+    /// The rules of a profile: the configured ones, or the standard ones.
+    #[must_use]
+    pub fn profile(&self, profile: Profile) -> ProfileRules {
+        let configured = self.profiles.iter().find(|(name, _)| *name == profile);
+        configured.map_or_else(
+            || ProfileRules::standard(profile),
+            |(_, rules)| rules.clone(),
+        )
+    }
+}
+
+/// A tool that the session holds the capability for. The category comes from the schema, never from the runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedTool {
+    pub interface_id: u64,
+    pub method: String,
+    /// The name under which it is advertised.
+    pub name: String,
+    pub category: Category,
+}
+
+/// What has to happen before a call may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Nothing.
+    Open,
+    /// A person has agreed to exactly this call already, for the turn or the session.
+    Approved,
+    /// A person has to agree.
+    AskPerson,
+    /// A person has to authenticate.
+    AskPassphrase,
+    /// It may not run; the reason is for the model and the person.
+    Shut { reason: String },
+}
+
+/// What one session may do. Every answer takes a bounded number of look-ups, however many tools there are.
+#[derive(Clone, Debug)]
+pub struct SessionPolicy {
+    profile: Profile,
+    rules: ProfileRules,
+    overrides: Vec<Override>,
+    scopes: HashMap<String, Vec<Scope>>,
+    egress: Egress,
+    /// By interface and name of the tool.
+    tools: HashMap<(u64, String), Entry>,
+    approvals: Approvals,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    method: String,
+    category: Category,
+    permission: Permission,
+}
+
+impl SessionPolicy {
+    #[must_use]
+    pub fn new(policy: &Policy, profile: Profile) -> Self {
+        let mut scopes: HashMap<String, Vec<Scope>> = HashMap::new();
+        for (tool, scope) in &policy.scopes {
+            scopes
+                .entry_ref(tool.as_str())
+                .or_default()
+                .push(scope.clone());
+        }
+        Self {
+            profile,
+            rules: policy.profile(profile),
+            overrides: policy.overrides.clone(),
+            scopes,
+            egress: policy.egress.clone(),
+            tools: HashMap::new(),
+            approvals: Approvals::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The rules of the session's profile.
+    #[must_use]
+    pub fn rules(&self) -> &ProfileRules {
+        &self.rules
+    }
+
+    /// Where labels may go.
+    #[must_use]
+    pub fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// Consents that stand in this session.
+    pub fn approvals(&mut self) -> &mut Approvals {
+        &mut self.approvals
+    }
+
+    /// The permission for a tool, whether it is granted or not.
+    #[must_use]
+    pub fn permission(&self, category: Category, method: &str, tool: &str) -> Permission {
+        resolve(
+            &self.overrides,
+            self.profile,
+            category,
+            method,
+            tool,
+            self.rules.hide_forbidden,
+        )
+    }
+
+    /// Fills in mode and suppression of a tool by its category, method and name.
+    pub fn fill_in(&self, tool: &mut ToolPermission) {
+        let permission = self.permission(
+            Category::from_name(&tool.category),
+            &tool.method_name,
+            &tool.tool,
+        );
+        tool.mode = permission.mode;
+        tool.suppressed = permission.suppressed;
+    }
+
+    /// Adds a tool whose capability the session has got.
+    pub fn grant(&mut self, tool: GrantedTool) -> Permission {
+        let permission = self.permission(tool.category, &tool.method, &tool.name);
+        let entry = Entry {
+            method: tool.method,
+            category: tool.category,
+            permission,
+        };
+        self.tools.insert((tool.interface_id, tool.name), entry);
+        permission
+    }
+
+    /// Removes a tool whose capability the session has lost.
+    pub fn revoke(&mut self, interface_id: u64, tool: &str) {
+        self.tools.remove(&(interface_id, String::from(tool)));
+    }
+
+    /// What a call needs: first whether the tool is granted, then whether the call is in scope, then what approval it
+    /// takes.
+    #[must_use]
+    pub fn gate(&self, question: &ToolQuestion) -> Gate {
+        self.gate_at_least(question, PermissionMode::Auto)
+    }
+
+    /// The same, where the runner asks for more than the map does. It cannot ask for less.
+    #[must_use]
+    pub fn gate_at_least(&self, question: &ToolQuestion, mode: PermissionMode) -> Gate {
+        let shut = |reason: String| Gate::Shut { reason };
+        let Some(entry) = self
+            .tools
+            .get(&(question.interface_id, question.tool.clone()))
+        else {
+            return shut(format!(
+                "{:?} is not granted to this session",
+                question.tool
+            ));
+        };
+        if entry.method != question.method_name {
+            return shut(format!(
+                "{:?} is another method than the one that was granted",
+                question.method_name
+            ));
+        }
+        if entry.category != Category::from_name(&question.category) {
+            let category = entry.category.name();
+            return shut(format!(
+                "{:?} is {category} in the schema, not {:?}",
+                question.tool, question.category
+            ));
+        }
+        for scope in self
+            .scopes
+            .get(question.tool.as_str())
+            .into_iter()
+            .flatten()
+        {
+            if let Err(reason) = scope.check(&question.arguments) {
+                return shut(format!("out of scope: {reason}"));
+            }
+        }
+        if entry.category == Category::Outbound
+            && let Err(class) = self.egress.check_outbound(&question.labels)
+        {
+            return shut(format!(
+                "what the model has seen in this turn is labelled {class}, which may not leave"
+            ));
+        }
+        if entry.permission.suppressed {
+            return shut(format!(
+                "{:?} is not offered in this session",
+                question.tool
+            ));
+        }
+        match stricter(entry.permission.mode, mode) {
+            PermissionMode::Auto => Gate::Open,
+            PermissionMode::Consent if self.approvals.cover(question) => Gate::Approved,
+            PermissionMode::Consent => Gate::AskPerson,
+            PermissionMode::StepUp => Gate::AskPassphrase,
+            PermissionMode::Forbidden => shut(format!(
+                "{:?} is not permitted to {} sessions",
+                question.tool,
+                self.profile.name()
+            )),
+        }
+    }
+
+    /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: what was
+    /// true when the question was put need not be true when it is answered. A consent is no step-up, and none opens what
+    /// is shut.
+    pub fn decide(
+        &mut self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        answer: Answer,
+    ) -> (Decision, String) {
+        match (self.gate_at_least(question, mode), answer) {
+            (Gate::Open, _) => (Decision::Auto, String::new()),
+            (Gate::Approved, _) => (Decision::Consented, String::from("agreed to before")),
+            (Gate::AskPerson, Answer::Yes(span)) => {
+                self.approvals.add(span, question);
+                (Decision::Consented, String::new())
+            }
+            (Gate::AskPerson, Answer::No) => (Decision::Denied, String::from("the person said no")),
+            (Gate::AskPassphrase, _) => (
+                Decision::StepUpFailed,
+                String::from("this call needs the passphrase, and consent is not enough"),
+            ),
+            (Gate::Shut { reason }, _) => (Decision::Forbidden, reason),
+        }
+    }
+
+    /// Ends the session: no consent stands and no tool is granted.
+    pub fn end(&mut self) {
+        self.approvals.clear();
+        self.tools.clear();
+    }
+}

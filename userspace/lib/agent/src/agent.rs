@@ -122,6 +122,13 @@ impl<W: World> Agent<W> {
     async fn iterate(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
         let turn = self.thread.last_turn().saturating_add(1);
         let mut interrupt = self.world.interrupt();
+        // What is left is the broker's to say, whatever this conversation remembers.
+        if let Err(why) = self.charge(0).await {
+            return TurnEnd::Refused(format!("the broker cannot be asked what is left of the session's budget: {why}"));
+        }
+        if let Some(end) = self.over() {
+            return end;
+        }
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
         for _ in 0..self.session.limits.max_iterations {

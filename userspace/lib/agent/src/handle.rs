@@ -26,21 +26,27 @@ pub fn handle_text(random: [u8; 16]) -> String {
 /// The handles of one session. A capability's method keeps its handle while the session lasts; they die with it.
 #[derive(Debug, Default)]
 pub struct Handles {
-    by_target: BTreeMap<(u64, u64, String), String>,
+    by_target: BTreeMap<(String, u64, String), String>,
 }
 
 impl Handles {
-    /// The handle of this method of this capability; `random` is used where it has none yet.
-    pub fn handle(&mut self, capability: u64, interface: u64, method: &str, random: [u8; 16]) -> String {
+    /// The handle of this method of the capability with this name; `random` is used where it has none yet.
+    pub fn handle(
+        &mut self,
+        capability: &str,
+        interface: u64,
+        method: &str,
+        random: impl FnOnce() -> [u8; 16],
+    ) -> String {
         self.by_target
-            .entry((capability, interface, String::from(method)))
-            .or_insert_with(|| handle_text(random))
+            .entry((String::from(capability), interface, String::from(method)))
+            .or_insert_with(|| handle_text(random()))
             .clone()
     }
 
-    /// Forgets the handles of capabilities for which `keep` is false.
-    pub fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
-        self.by_target.retain(|(capability, _, _), _| keep(*capability));
+    /// Forgets the handles of capabilities for which `keep` is false: one that comes back later gets new handles.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.by_target.retain(|(capability, _, _), _| keep(capability));
     }
 }
 
@@ -60,11 +66,11 @@ mod tests {
     #[test]
     fn j11_handles_last_for_the_session_only() {
         let mut first = Handles::default();
-        let handle = first.handle(7, 1, "read", [1; 16]);
-        assert_eq!(first.handle(7, 1, "read", [2; 16]), handle);
-        assert_ne!(first.handle(7, 1, "write", [3; 16]), handle);
-        first.retain(|capability| capability != 7);
-        assert_ne!(first.handle(7, 1, "read", [4; 16]), handle);
+        let handle = first.handle("home", 1, "read", || [1; 16]);
+        assert_eq!(first.handle("home", 1, "read", || [2; 16]), handle);
+        assert_ne!(first.handle("home", 1, "write", || [3; 16]), handle);
+        first.retain(|capability| capability != "home");
+        assert_ne!(first.handle("home", 1, "read", || [4; 16]), handle);
     }
 
     proptest! {

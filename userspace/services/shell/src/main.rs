@@ -1,1 +1,42 @@
-fn main() {}
+//! The shell: login, slash commands, and agent mode.
+//!
+//! A line that begins with `/` is a command of the shell and never reaches a model; everything else is a turn of the
+//! conversation with the model. The shell is the runner of spec 1: it holds the session's capabilities, builds the tool
+//! table from them, and drives the loop of `capos-agent`. It holds a terminal, the broker, a timer and entropy; all else
+//! comes with the session.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod approver;
+mod command;
+mod escape;
+mod gate;
+mod invoke;
+mod login;
+mod model;
+mod render;
+mod screen;
+mod session;
+mod table;
+
+use alloc::rc::Rc;
+
+use capos_rt::{Env, Error};
+use capos_schema::authority::AuthorityBrokerClient;
+use capos_schema::kernel::EntropyClient;
+use capos_schema::terminal::TerminalClient;
+use login::Login;
+use screen::Screen;
+
+async fn start(env: Env) -> Result<(), Error> {
+    let terminal = env.cap::<TerminalClient>("terminal")?.open("shell").await?;
+    let login = Login {
+        screen: Rc::new(Screen::new(terminal)),
+        broker: env.cap::<AuthorityBrokerClient>("broker")?,
+        clock: env.clock()?,
+        entropy: env.cap::<EntropyClient>("entropy")?,
+    };
+    login.serve().await
+}
+capos_rt::program!(start);

@@ -1,0 +1,372 @@
+//! The commands of the shell. None of them touches the model.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_schema::audit::{AuditReaderClient, Query};
+use capos_schema::authority::ApprovalClientClient;
+use capos_schema::reflection;
+use capos_schema::system::SystemStatusClient;
+use capos_schema::terminal::Style;
+
+use crate::escape::{escape, first_line};
+use crate::session::Session;
+
+/// How it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// With the next line.
+    Go,
+    /// The session is over.
+    Exit,
+    /// The broker has forgotten the session.
+    Lost,
+}
+
+const HELP: &[(&str, &str)] = &[
+    ("/help", "this list"),
+    ("/cap", "the session's capabilities; /cap drop NAME puts one away, /cap take NAME takes it back"),
+    ("/inspect NAME", "a capability or a tool in full; /inspect conversation shows what the model is sent"),
+    ("/tools", "the tools that the model is shown, and what each needs"),
+    ("/model", "the model; /model ID changes to another"),
+    ("/audit", "what was done in this session; /audit all: in all; /audit verify checks the chain"),
+    ("/approvals", "what you were asked, and what you answered"),
+    ("/status", "the machine, its services, and this session's limits"),
+    ("/stop", "ends the conversation; the next line begins a new one"),
+    ("/exit", "ends the session"),
+];
+
+/// Runs a command, given without its slash.
+pub async fn run(session: &mut Session, line: &str) -> Flow {
+    let mut words = line.split_whitespace();
+    let command = words.next().unwrap_or_default();
+    let rest: Vec<&str> = words.collect();
+    let result = match command {
+        "help" | "?" => help(session).await,
+        "cap" | "caps" => cap(session, &rest).await,
+        "inspect" => inspect(session, &rest).await,
+        "tools" => tools(session).await,
+        "model" => model(session, &rest).await,
+        "audit" => audit(session, &rest).await,
+        "approvals" => approvals(session).await,
+        "status" => status(session).await,
+        "stop" => stop(session).await,
+        "exit" | "quit" => return Flow::Exit,
+        _ => Err(format!("there is no command /{}; /help lists them", escape(command))),
+    };
+    if let Err(why) = result {
+        session.runner.screen.line(Style::Error, &why).await;
+    }
+    Flow::Go
+}
+
+type Done = Result<(), String>;
+
+/// Shows rows in columns: the first is padded.
+async fn rows(session: &Session, rows: &[(String, String)]) {
+    let width = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0);
+    for (first, second) in rows {
+        let pad = " ".repeat(width.saturating_sub(first.chars().count()).saturating_add(2));
+        let first = format!("  {first}{pad}");
+        session.runner.screen.spans(&[(Style::Bold, &first), (Style::Plain, second)]).await;
+    }
+}
+
+async fn help(session: &Session) -> Done {
+    let text: Vec<(String, String)> = HELP.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
+    rows(session, &text).await;
+    session.runner.screen.line(Style::Dim, "Anything else is said to the model.").await;
+    Ok(())
+}
+
+async fn refreshed(session: &mut Session) -> Done {
+    session.refresh().await.map_err(|why| format!("the broker does not answer: {why}"))
+}
+
+async fn cap(session: &mut Session, rest: &[&str]) -> Done {
+    match rest {
+        [] => {}
+        ["drop", name] => {
+            if !session.runner.grants().iter().any(|grant| grant.name == *name) {
+                return Err(format!("this session holds no capability {:?}", escape(name)));
+            }
+            session.runner.dropped.borrow_mut().insert((*name).to_string());
+        }
+        ["take", name] => {
+            if !session.runner.dropped.borrow_mut().remove(*name) {
+                return Err(format!("{:?} was not put away", escape(name)));
+            }
+        }
+        _ => return Err("say /cap, /cap drop NAME or /cap take NAME".to_string()),
+    }
+    refreshed(session).await?;
+    let text: Vec<(String, String)> = session
+        .runner
+        .grants()
+        .iter()
+        .enumerate()
+        .map(|(at, grant)| {
+            let interface = reflection::interface(grant.interface).map_or("unknown interface", |found| found.name);
+            let tools = session.snapshot.tools().iter().filter(|tool| tool.capability == at as u64).count();
+            (grant.name.clone(), format!("{interface}, {tools} tools"))
+        })
+        .collect();
+    rows(session, &text).await;
+    let dropped: Vec<String> = session.runner.dropped.borrow().iter().cloned().collect();
+    if !dropped.is_empty() {
+        session.runner.screen.line(Style::Dim, &format!("  put away: {}", dropped.join(", "))).await;
+    }
+    Ok(())
+}
+
+async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
+    let [name] = rest else { return Err("say /inspect and the name of a capability, a tool, or `conversation`".into()) };
+    if *name == "conversation" {
+        return conversation(session).await;
+    }
+    refreshed(session).await?;
+    let screen = session.runner.screen.clone();
+    if let Some(tool) = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == *name) {
+        let found = &tool.descriptor;
+        screen.line(Style::Heading, &format!("tool {}", found.name)).await;
+        let limit = if found.timeout_ms == 0 { session.runner.info.limits.tool_timeout_ms } else { found.timeout_ms };
+        let text = [
+            ("what", found.description.clone()),
+            ("permission", found.permission.name().to_string()),
+            ("category", found.category.clone()),
+            ("method", format!("{} of interface {:#018x}", found.method_name, found.interface_id)),
+            ("handle", found.handle.clone()),
+            ("parameters", found.param_schema.clone()),
+            ("time limit", format!("{limit} ms")),
+            ("abortable", if found.abortable { "yes" } else { "no" }.to_string()),
+            ("result", format!("at most {} bytes{}", tool.max_result, if tool.redact { ", secrets taken out" } else { "" })),
+            ("provenance", if tool.untrusted { "untrusted" } else { "trusted" }.to_string()),
+        ];
+        rows(session, &text.map(|(name, value)| (name.to_string(), value))).await;
+        return Ok(());
+    }
+    let grants = session.runner.grants();
+    let Some(grant) = grants.iter().find(|grant| grant.name == *name) else {
+        return Err(format!("this session has no capability and no tool {:?}", escape(name)));
+    };
+    let Some(interface) = reflection::interface(grant.interface) else {
+        return Err(format!("interface {:#018x} is not in this system's schema", grant.interface));
+    };
+    screen.line(Style::Heading, &format!("capability {}: {}", grant.name, interface.name)).await;
+    if !interface.doc.is_empty() {
+        screen.line(Style::Plain, &format!("  {}", interface.doc.replace('\n', " "))).await;
+    }
+    let text: Vec<(String, String)> = interface
+        .methods
+        .iter()
+        .map(|method| {
+            let category = method.category.map_or("not a tool", |category| category.name());
+            (method.name.to_string(), format!("{category}. {}", method.doc.replace('\n', " ")))
+        })
+        .collect();
+    rows(session, &text).await;
+    Ok(())
+}
+
+/// Everything that the next request would hold before the person's line.
+async fn conversation(session: &Session) -> Done {
+    let screen = &session.runner.screen;
+    let entries = session.agent.thread().entries();
+    screen.line(Style::Heading, &format!("conversation {}: {} messages", session.agent.thread().id, entries.len())).await;
+    for entry in entries {
+        let message = &entry.message;
+        let label = if message.label.classes.is_empty() { "public".to_string() } else { message.label.classes.join("+") };
+        let head = format!(
+            "  {:<9} turn {}, {}, {label}, {} bytes",
+            message.role.name(),
+            entry.turn,
+            message.provenance.name(),
+            message.content.len()
+        );
+        let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        let calls = if calls.is_empty() { String::new() } else { format!(", calls {}", escape(&calls.join(", "))) };
+        screen.spans(&[(Style::Bold, &head), (Style::Tool, &calls)]).await;
+        screen.line(Style::Dim, &format!("    {}", escape(&first_line(&message.content, 120)))).await;
+    }
+    Ok(())
+}
+
+async fn tools(session: &mut Session) -> Done {
+    refreshed(session).await?;
+    let text: Vec<(String, String)> = session
+        .snapshot
+        .tools()
+        .iter()
+        .map(|tool| {
+            let found = &tool.descriptor;
+            let what = format!(
+                "{:<9} {:<11} {}",
+                found.permission.name(),
+                found.category,
+                first_line(&found.description, 70)
+            );
+            (found.name.clone(), what)
+        })
+        .collect();
+    if text.is_empty() {
+        return Err("this session has no tools".to_string());
+    }
+    rows(session, &text).await;
+    Ok(())
+}
+
+async fn model(session: &mut Session, rest: &[&str]) -> Done {
+    match rest {
+        [] => {}
+        [id] => session.runner.open_model(id).await.map_err(|why| format!("the model was not changed: {why}"))?,
+        _ => return Err("say /model, or /model and an id".to_string()),
+    }
+    let current = session.runner.model.borrow().as_ref().map(|(_, info)| info.clone());
+    let known = session.runner.within(session.runner.user.models()).await.map_err(|why| why.to_string())?;
+    let text: Vec<(String, String)> = known
+        .iter()
+        .map(|info| {
+            let now = if current.as_ref().is_some_and(|current| current.id == info.id) { "in use, " } else { "" };
+            let what = format!(
+                "{now}{}, {}, {}, {}, context {} tokens, {} MiB",
+                info.display_name,
+                info.arch,
+                info.quantisation,
+                info.backend,
+                info.context_tokens,
+                info.bytes / (1 << 20)
+            );
+            (info.id.clone(), what)
+        })
+        .collect();
+    if text.is_empty() {
+        return Err("this session may use no model".to_string());
+    }
+    rows(session, &text).await;
+    Ok(())
+}
+
+async fn audit(session: &Session, rest: &[&str]) -> Done {
+    let reader = session.runner.grant::<AuditReaderClient>()?;
+    let reader = capos_rt::with_results(&reader, 1 << 20);
+    let screen = &session.runner.screen;
+    let own = session.runner.info.id.clone();
+    let query = match rest {
+        [] => Query { session: own, kind: "tool".into(), ..Query::default() },
+        ["all"] => Query { kind: "tool".into(), ..Query::default() },
+        ["verify"] => {
+            let checked = session.runner.audited(reader.verify()).await?;
+            let head = hex::encode(&checked.head);
+            if checked.ok {
+                let text = format!("the chain of {} records is whole; head {head}", checked.records);
+                screen.line(Style::Success, &text).await;
+                return Ok(());
+            }
+            return Err(format!("the chain is broken: {}", checked.reason));
+        }
+        _ => return Err("say /audit, /audit all or /audit verify".to_string()),
+    };
+    let lines = read_all(session, &reader, query).await?;
+    let deeds = capos_audit::story(lines.iter().map(String::as_str));
+    if deeds.is_empty() {
+        screen.line(Style::Plain, "no tool was called").await;
+    }
+    for deed in &deeds {
+        let style = if deed.effect { Style::Plain } else { Style::Dim };
+        screen.line(style, &format!("  {}", escape(&deed.to_string()))).await;
+    }
+    let mut models: Vec<&str> = deeds.iter().map(|deed| deed.model.as_str()).collect();
+    models.sort_unstable();
+    models.dedup();
+    let effects = deeds.iter().filter(|deed| deed.effect).count();
+    let text = format!("{} calls, {effects} with an effect; proposed by {}", deeds.len(), models.join(", "));
+    screen.line(Style::Dim, &text).await;
+    Ok(())
+}
+
+async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
+    loop {
+        let page = session.runner.audited(reader.query(&query)).await?;
+        lines.extend(page.records);
+        if page.next == 0 || page.next <= query.from {
+            return Ok(lines);
+        }
+        query.from = page.next;
+    }
+}
+
+async fn approvals(session: &Session) -> Done {
+    let client = session.runner.grant::<ApprovalClientClient>()?;
+    let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
+    if list.is_empty() {
+        session.runner.screen.line(Style::Plain, "you were not asked anything yet").await;
+    }
+    let text: Vec<(String, String)> = list
+        .iter()
+        .map(|found| {
+            let what = format!("{} {}: {} ({})", found.tool, escape(&found.arguments), found.state, found.risk);
+            (found.id.clone(), what)
+        })
+        .collect();
+    rows(session, &text).await;
+    Ok(())
+}
+
+async fn status(session: &Session) -> Done {
+    let screen = &session.runner.screen;
+    if let Ok(status) = session.runner.grant::<SystemStatusClient>() {
+        let now = session.runner.audited(status.summary()).await?;
+        let text = format!(
+            "up {} s, {} processors, {} of {} MiB free, {} processes",
+            now.uptime_seconds,
+            now.processors,
+            now.free_bytes / (1 << 20),
+            now.memory_bytes / (1 << 20),
+            now.processes
+        );
+        screen.line(Style::Plain, &text).await;
+        let services = session.runner.audited(status.services()).await?;
+        let text: Vec<(String, String)> = services
+            .iter()
+            .map(|service| {
+                let mut what = format!("{}, {} KiB", service.state.name(), service.frames.saturating_mul(4));
+                if service.restarts > 0 {
+                    what = format!("{what}, restarted {} of {} times", service.restarts, service.max_restarts);
+                }
+                if !service.last_exit.is_empty() {
+                    what = format!("{what}; last: {}", first_line(&service.last_exit, 100));
+                }
+                (service.name.clone(), what)
+            })
+            .collect();
+        rows(session, &text).await;
+    }
+    let (info, limits) = (&session.runner.info, &session.runner.info.limits);
+    let left = match session.runner.within(session.runner.user.charge(0)).await {
+        Ok(left) => format!("{left} of {} tokens left", limits.max_tokens),
+        Err(why) => why.to_string(),
+    };
+    let text = format!(
+        "session {} of {}: {left}, {} model calls a turn, {} s in all; {} calls in the background",
+        info.id,
+        info.principal,
+        limits.max_iterations,
+        limits.max_seconds,
+        session.agent.background()
+    );
+    screen.line(Style::Plain, &text).await;
+    Ok(())
+}
+
+async fn stop(session: &mut Session) -> Done {
+    let running = session.agent.background();
+    session.forget();
+    let mut text = "the conversation is over; the next line begins a new one".to_string();
+    if running > 0 {
+        text = format!("{text}; {running} calls that cannot be aborted finish in the background");
+    }
+    session.runner.screen.line(Style::Dim, &text).await;
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Text from a model, as people can trust what they see of it.
+
+use alloc::string::String;
+
+/// The text on one line: letters, digits and printable ASCII as they are; everything that moves the cursor, hides, or
+/// turns the direction of writing as an escape.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter == ' ' || letter.is_ascii_graphic() || letter.is_alphanumeric() {
+            out.push(letter);
+        } else {
+            out.extend(letter.escape_default());
+        }
+    }
+    out
+}
+
+/// The first line of a text, at most `most` characters of it.
+pub fn first_line(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(most).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_hides_in_arguments() {
+        assert_eq!(escape("{\"path\":\"a b/é\"}"), "{\"path\":\"a b/é\"}");
+        assert_eq!(escape("a\u{202e}b\u{200b}\u{1b}[2J\n\r"), "a\\u{202e}b\\u{200b}\\u{1b}[2J\\n\\r");
+    }
+
+    #[test]
+    fn first_lines_are_short() {
+        assert_eq!(first_line("one\ntwo", 10), "one…");
+        assert_eq!(first_line("one", 2), "on…");
+        assert_eq!(first_line("one", 3), "one");
+    }
+}

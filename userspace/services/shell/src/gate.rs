@@ -1,0 +1,72 @@
+//! The broker and the audit log, as the loop uses them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_agent::world::{Audit, ChargeError, Gate, Ruling};
+use capos_schema::audit::{GeneralEvent, ToolEvent};
+use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
+use capos_schema::cap::{CallError, ExceptionKind};
+use capos_schema::models::PermissionMode;
+
+use crate::session::Runner;
+
+/// How long the audit log and the broker may take to answer, in nanoseconds.
+pub const PATIENCE: u64 = 10_000_000_000;
+
+impl Gate for Runner {
+    type Lease = LeaseClient;
+
+    async fn decide(
+        &self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        consented: bool,
+    ) -> Result<Ruling<LeaseClient>, String> {
+        let ruling = self.within(self.user.decide(question, mode, consented)).await.map_err(|error| error.to_string())?;
+        Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: None })
+    }
+
+    async fn step_up(&self, question: &ToolQuestion, passphrase: &str) -> Result<Ruling<LeaseClient>, String> {
+        let ruling = self.within(self.user.step_up(question, passphrase)).await.map_err(|error| error.to_string())?;
+        Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: ruling.lease })
+    }
+
+    async fn redeem(&self, lease: LeaseClient, question: &ToolQuestion) -> Result<(), String> {
+        self.within(lease.redeem(question)).await.map_err(|error| error.to_string())
+    }
+
+    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError> {
+        self.within(self.user.charge(tokens)).await.map_err(|error| match &error {
+            CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
+                ChargeError::Exhausted(exception.reason.to_string())
+            }
+            _ => ChargeError::Unavailable(error.to_string()),
+        })
+    }
+
+    fn egress(&self, label: &Label, backend: &str) -> Result<(), String> {
+        // A local model does not take data off the machine.
+        if label.classes.is_empty() || backend.starts_with("local-") {
+            return Ok(());
+        }
+        Err(format!(
+            "this conversation holds {} and may not go to a model with backend {backend}; choose a local one with /model",
+            label.classes.join(", ")
+        ))
+    }
+}
+
+impl Audit for Runner {
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, String> {
+        let writer = self.writer()?;
+        let written = self.audited(writer.tool(event)).await?;
+        Ok(written.sequence)
+    }
+
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, String> {
+        let writer = self.writer()?;
+        let written = self.audited(writer.general(event)).await?;
+        Ok(written.sequence)
+    }
+}

@@ -1,0 +1,129 @@
+//! Logging in, and what happens between sessions.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+
+use capos_rt::{Clock, Error};
+use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
+use capos_schema::kernel::EntropyClient;
+use capos_schema::terminal::{LineEnd, Style};
+
+use crate::command::Flow;
+use crate::screen::Screen;
+use crate::session::Session;
+
+/// What the shell holds without a session.
+pub struct Login {
+    /// The terminal.
+    pub screen: Rc<Screen>,
+    /// Issues sessions.
+    pub broker: AuthorityBrokerClient,
+    /// Time.
+    pub clock: Clock,
+    /// Chance.
+    pub entropy: EntropyClient,
+}
+
+/// Who wants a session.
+struct Who {
+    profile: Profile,
+    passphrase: String,
+}
+
+impl Login {
+    /// Logs in the initial profile, then whoever comes, for ever.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub async fn serve(&self) -> Result<(), Error> {
+        self.screen.spans(&[(Style::Heading, "capOS"), (Style::Dim, " — an agent on a machine you can trust")]).await;
+        let mut who = None;
+        loop {
+            let (profiles, initial) = match self.broker.profiles().await {
+                Ok(known) => (known.profiles, known.initial),
+                Err(why) => {
+                    self.screen.line(Style::Error, &format!("the authority broker does not answer: {why}")).await;
+                    self.ask(&[Profile::Operator], Profile::Operator).await?;
+                    continue;
+                }
+            };
+            let wanted = match who.take() {
+                Some(wanted) => wanted,
+                None => Who { profile: initial, passphrase: String::new() },
+            };
+            match self.broker.login(wanted.profile, &principal(wanted.profile), &wanted.passphrase).await {
+                Ok(user) => self.session(user).await?,
+                Err(why) => self.screen.line(Style::Error, &format!("login refused: {why}")).await,
+            }
+            who = Some(self.ask(&profiles, initial).await?);
+        }
+    }
+
+    async fn session(&self, mut user: UserSessionClient) -> Result<(), Error> {
+        let mut kept = None;
+        loop {
+            let mut session = match Session::open(self, user, kept.take()).await {
+                Ok(session) => session,
+                Err(why) => {
+                    self.screen.line(Style::Error, &format!("the session could not be opened: {why}")).await;
+                    return Ok(());
+                }
+            };
+            let profile = session.profile();
+            match session.run().await? {
+                Flow::Lost => {
+                    // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
+                    // goes on in a new session with the same conversation.
+                    match self.broker.login(profile, &principal(profile), "").await {
+                        Ok(again) => {
+                            let text = "the authority broker restarted; this is a new session with the same conversation";
+                            self.screen.line(Style::Warning, text).await;
+                            kept = Some(session.into_thread());
+                            user = again;
+                        }
+                        Err(why) => {
+                            self.screen.line(Style::Error, &format!("the session is lost: {why}; log in again")).await;
+                            return Ok(());
+                        }
+                    }
+                }
+                Flow::Go | Flow::Exit => {
+                    session.end().await;
+                    self.screen.line(Style::Dim, "session ended").await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Asks who wants the next session.
+    async fn ask(&self, profiles: &[Profile], initial: Profile) -> Result<Who, Error> {
+        let names: alloc::vec::Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
+        let prompt = format!("login as {} (Enter: {}): ", names.join(", "), initial.name());
+        loop {
+            let (line, end) = self.screen.read(&prompt).await?;
+            let name = line.trim();
+            if end != LineEnd::Entered {
+                continue;
+            }
+            if name.is_empty() {
+                return Ok(Who { profile: initial, passphrase: String::new() });
+            }
+            let Some(profile) = Profile::from_name(name).filter(|profile| profiles.contains(profile)) else {
+                self.screen.line(Style::Error, &format!("there is no profile {:?}", crate::escape::escape(name))).await;
+                continue;
+            };
+            let passphrase = if profile == Profile::Operator && profile != initial {
+                self.screen.secret("passphrase: ").await?.0
+            } else {
+                String::new()
+            };
+            return Ok(Who { profile, passphrase });
+        }
+    }
+}
+
+fn principal(profile: Profile) -> String {
+    profile.name().to_string()
+}

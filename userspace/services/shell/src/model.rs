@@ -1,0 +1,49 @@
+//! The model, as the loop uses it.
+
+use alloc::string::{String, ToString};
+
+use capos_agent::world::{Model, ModelStream};
+use capos_schema::models::{InferenceRequest, ModelInfo, StreamChunk, TokenStreamClient};
+
+use crate::session::Runner;
+
+/// A response that is being made.
+pub struct Stream {
+    stream: TokenStreamClient,
+}
+
+impl Model for Runner {
+    type Stream = Stream;
+
+    fn info(&self) -> ModelInfo {
+        self.model.borrow().as_ref().map(|(_, info)| info.clone()).unwrap_or_default()
+    }
+
+    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
+        let model = self.model.borrow().as_ref().map(|(model, _)| model.clone());
+        let model = model.ok_or_else(|| "this session has no model; /model tells which there are".to_string())?;
+        match model.stream(request).await {
+            Ok(stream) => Ok(Stream { stream }),
+            Err(error) => {
+                if error.is_disconnected() {
+                    // The next turn opens the model anew.
+                    self.model_lost.set(true);
+                }
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
+impl ModelStream for Stream {
+    async fn next(&mut self) -> Result<(StreamChunk, bool), String> {
+        let piece = self.stream.next().await.map_err(|error| error.to_string())?;
+        Ok((piece.chunk, piece.done))
+    }
+
+    fn cancel(self) {
+        capos_rt::spawn(async move {
+            let _ = self.stream.cancel().await;
+        });
+    }
+}

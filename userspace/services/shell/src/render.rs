@@ -1,0 +1,70 @@
+//! What the person sees of a turn.
+
+use alloc::format;
+use core::cell::Cell;
+
+use capos_agent::world::{Renderer, Show, State};
+use capos_schema::models::Outcome;
+use capos_schema::terminal::Style;
+
+use crate::escape::{escape, first_line};
+use crate::session::Runner;
+
+/// Characters of arguments and results that a widget shows.
+const WIDTH: usize = 160;
+
+/// Where the screen is in an answer.
+#[derive(Default)]
+pub struct Progress {
+    /// Something of the answer was shown.
+    speaking: Cell<bool>,
+}
+
+impl Renderer for Runner {
+    async fn show(&self, show: Show<'_>) {
+        let screen = &self.screen;
+        match show {
+            Show::Text(text) => {
+                if !self.progress.speaking.replace(true) {
+                    screen.fresh_line().await;
+                }
+                screen.write(Style::Model, text).await;
+            }
+            Show::AnswerEnd | Show::State(State::Idle) => {
+                self.progress.speaking.set(false);
+                screen.fresh_line().await;
+            }
+            Show::AnswerDropped => {
+                if self.progress.speaking.replace(false) {
+                    screen.write(Style::Dim, " […]").await;
+                }
+                screen.fresh_line().await;
+            }
+            Show::Proposed { name, arguments } => {
+                let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments)));
+                screen.line(Style::Tool, &text).await;
+            }
+            Show::Finished { name, outcome, text, .. } => {
+                let name = escape(name);
+                let line = shorten(&escape(&first_line(text, WIDTH)));
+                if outcome == Outcome::Ok {
+                    let mark = format!("  ✓ {name} ok, {} bytes: ", text.len());
+                    screen.spans(&[(Style::Success, &mark), (Style::Dim, &line)]).await;
+                } else {
+                    screen.spans(&[(Style::Error, &format!("  ✗ {name} ")), (Style::Plain, &line)]).await;
+                }
+            }
+            Show::Notice(text) => screen.line(Style::Warning, text).await,
+            Show::Progress { .. } | Show::Started { .. } | Show::State(_) => {}
+        }
+    }
+}
+
+fn shorten(text: &str) -> alloc::string::String {
+    if text.chars().count() <= WIDTH {
+        return text.into();
+    }
+    let mut short: alloc::string::String = text.chars().take(WIDTH).collect();
+    short.push('…');
+    short
+}

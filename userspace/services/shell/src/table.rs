@@ -1,0 +1,101 @@
+//! The tool table: what the session's capabilities can do, by reflection over their interfaces.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_agent::{Handles, Snapshot, Tool};
+use capos_schema::authority::{Label, NamedGrant, ToolPermission};
+use capos_schema::models::{PermissionMode, ToolDescriptor};
+use capos_schema::reflection::{self, MethodInfo};
+
+/// Bytes of a result that may reach the model where the schema names no number.
+const MAX_RESULT: u32 = 16_384;
+
+/// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool.
+pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
+    let mut tools: Vec<Tool> = Vec::new();
+    for (at, grant) in grants.iter().enumerate() {
+        let Some(interface) = reflection::interface(grant.interface) else { continue };
+        for method in interface.methods {
+            if let Some(mut tool) = offer(at as u64, interface.id, method) {
+                // Two capabilities of one interface: the second one's tools carry its name.
+                if tools.iter().any(|other| other.descriptor.name == tool.descriptor.name) {
+                    tool.descriptor.name = format!("{}_of_{}", tool.descriptor.name, grant.name);
+                }
+                tools.push(tool);
+            }
+        }
+    }
+    tools
+}
+
+fn offer(capability: u64, interface: u64, method: &MethodInfo) -> Option<Tool> {
+    let (name, category) = (method.tool?, method.category?);
+    if method.takes_capabilities {
+        return None;
+    }
+    Some(Tool {
+        descriptor: ToolDescriptor {
+            name: name.to_string(),
+            description: method.doc.to_string(),
+            interface_id: interface,
+            method_name: method.name.to_string(),
+            param_schema: method.params_schema.to_string(),
+            permission: PermissionMode::Forbidden,
+            category: category.name().to_string(),
+            handle: String::new(),
+            abortable: method.abortable,
+            timeout_ms: method.timeout_ms.unwrap_or(0),
+        },
+        capability,
+        method: method.ordinal,
+        touches: Vec::from([capability]),
+        max_result: method.max_result.unwrap_or(MAX_RESULT) as usize,
+        untrusted: method.untrusted,
+        redact: method.redact,
+        label: Label { classes: method.label.filter(|label| *label != "public").map(String::from).into_iter().collect() },
+    })
+}
+
+/// The questions to the broker about these tools.
+pub fn questions(tools: &[Tool]) -> Vec<ToolPermission> {
+    tools
+        .iter()
+        .map(|tool| ToolPermission {
+            category: tool.descriptor.category.clone(),
+            method_name: tool.descriptor.method_name.clone(),
+            tool: tool.descriptor.name.clone(),
+            mode: PermissionMode::Forbidden,
+            suppressed: false,
+        })
+        .collect()
+}
+
+/// The snapshot for a turn: the tools with the broker's modes and this session's handles, without those that are
+/// suppressed. What the broker did not answer about is left out.
+///
+/// # Errors
+/// Two tools have the same name.
+pub fn snapshot(
+    tools: Vec<Tool>,
+    answers: &[ToolPermission],
+    grants: &[NamedGrant],
+    handles: &mut Handles,
+    mut random: impl FnMut() -> [u8; 16],
+) -> Result<Snapshot, String> {
+    let mut permitted = Vec::new();
+    for mut tool in tools {
+        let answer = answers.iter().find(|answer| answer.tool == tool.descriptor.name);
+        let grant = usize::try_from(tool.capability).ok().and_then(|at| grants.get(at));
+        let (Some(answer), Some(grant)) = (answer, grant) else { continue };
+        if answer.suppressed {
+            continue;
+        }
+        let found = &mut tool.descriptor;
+        found.permission = answer.mode;
+        found.handle = handles.handle(&grant.name, found.interface_id, &found.method_name, &mut random);
+        permitted.push(tool);
+    }
+    Snapshot::new(permitted)
+}

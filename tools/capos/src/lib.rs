@@ -1,13 +1,22 @@
 //! What the host command line `capos` is made of: one module per subcommand, and the parts they share.
 #![forbid(unsafe_code)]
 
+pub mod accel;
 pub mod boot_package;
 pub mod date;
+pub mod expect;
+pub mod export;
 pub mod fat;
+pub mod files;
 pub mod grub;
 pub mod image;
 pub mod limine;
+pub mod packages;
+pub mod qemu;
+pub mod scenario;
+pub mod script;
 pub mod tool;
+pub mod toolchain;
 pub mod ustar;
 pub mod weights;
 pub mod weights_gguf;

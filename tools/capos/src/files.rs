@@ -1,0 +1,108 @@
+//! Files of the build: written only when their content changes, so that what depends on them stays up to date.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+
+/// Writes `content` to `path` unless it holds just that; true when it was written.
+pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<bool> {
+    if std::fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(false);
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))?;
+    Ok(true)
+}
+
+/// Every regular file below `folder`, sorted; a missing folder has none.
+pub fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        if !folder.is_dir() {
+            continue;
+        }
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() { open.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// When a file was last changed.
+pub fn changed(path: &Path) -> Result<SystemTime> {
+    let data = std::fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?;
+    data.modified().context("this host keeps no modification times")
+}
+
+/// True when `out` exists and no input is newer.
+pub fn up_to_date(out: &Path, inputs: &[PathBuf]) -> Result<bool> {
+    let Ok(made) = changed(out) else { return Ok(false) };
+    for input in inputs {
+        if changed(input)? > made {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes `to` hold exactly the files of `from` given by name: others are removed.
+pub fn mirror(wanted: &[(String, PathBuf)], to: &Path) -> Result<()> {
+    for old in walk(to)? {
+        if !wanted.iter().any(|(name, _)| to.join(name) == old) {
+            std::fs::remove_file(&old).with_context(|| format!("removing {}", old.display()))?;
+        }
+    }
+    for (name, from) in wanted {
+        copy_if_newer(from, &to.join(name))?;
+    }
+    Ok(())
+}
+
+/// Copies `from` to `to` where that is older or missing. A hard link is made where it can be: models are large.
+pub fn copy_if_newer(from: &Path, to: &Path) -> Result<()> {
+    if up_to_date(to, &[from.to_owned()])? && std::fs::metadata(from)?.len() == std::fs::metadata(to)?.len() {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let _ = std::fs::remove_file(to);
+    if std::fs::hard_link(from, to).is_err() {
+        std::fs::copy(from, to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unchanged_files_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        assert!(write_if_changed(&path, b"1").unwrap());
+        assert!(!write_if_changed(&path, b"1").unwrap());
+        assert!(write_if_changed(&path, b"2").unwrap());
+        assert_eq!(walk(folder.path()).unwrap(), [path]);
+    }
+
+    #[test]
+    fn a_mirror_has_no_leftovers() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        std::fs::write(&source, "x").unwrap();
+        let to = folder.path().join("to");
+        write_if_changed(&to.join("old/file"), b"").unwrap();
+        mirror(&[("bin/new".into(), source.clone())], &to).unwrap();
+        assert_eq!(walk(&to).unwrap(), [to.join("bin/new")]);
+        assert!(up_to_date(&to.join("bin/new"), &[source]).unwrap());
+        assert!(!up_to_date(&to.join("none"), &[]).unwrap());
+    }
+}

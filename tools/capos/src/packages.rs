@@ -1,0 +1,100 @@
+//! What the workspace holds, as cargo tells it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::toolchain;
+
+/// A program of the guest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// Its name on the image, in `/bin`.
+    pub name: String,
+    /// The package that builds it.
+    pub package: String,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// Folders whose programs go on the image.
+const FOLDERS: [&str; 3] = ["services", "examples", "tests"];
+
+/// Every program of the guest in the workspace at `root`, by name.
+pub fn programs(root: &Path) -> Result<Vec<Program>> {
+    let mut command = toolchain::cargo();
+    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
+    let output = command.output().context("starting cargo metadata")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "cargo metadata failed:\n{said}");
+    parse(&output.stdout, root)
+}
+
+fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {
+    let metadata: Metadata = serde_json::from_slice(json).context("reading what cargo metadata says")?;
+    let mut programs = Vec::new();
+    for package in metadata.packages {
+        let place = Path::new(&package.manifest_path);
+        if !FOLDERS.iter().any(|folder| place.starts_with(root.join("userspace").join(folder))) {
+            continue;
+        }
+        let binaries = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
+        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone() }));
+    }
+    programs.sort();
+    let twice = programs.windows(2).find(|pair| matches!(pair, [one, other] if one.name == other.name));
+    ensure!(twice.is_none(), "two packages build a program of the same name: {twice:?}");
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, folder: &str, target: &str, kind: &str) -> String {
+        format!(
+            r#"{{"name":"{name}","manifest_path":"/w/{folder}/Cargo.toml","targets":[{{"name":"{target}","kind":["{kind}"]}}]}}"#
+        )
+    }
+
+    fn read(packages: &[String]) -> Result<Vec<Program>> {
+        parse(format!(r#"{{"packages":[{}]}}"#, packages.join(",")).as_bytes(), Path::new("/w"))
+    }
+
+    #[test]
+    fn binaries_of_the_three_folders_count() {
+        let found = read(&[
+            package("svc", "userspace/services/shell", "shell", "bin"),
+            package("ex", "userspace/examples/hello", "hello", "bin"),
+            package("lib", "userspace/services/x", "x", "lib"),
+            package("tools", "tools/capos", "capos", "bin"),
+        ])
+        .unwrap();
+        let names: Vec<_> = found.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["hello", "shell"]);
+    }
+
+    #[test]
+    fn one_name_for_two_programs_is_refused() {
+        let one = package("a", "userspace/services/a", "shell", "bin");
+        let other = package("b", "userspace/tests/b", "shell", "bin");
+        assert!(read(&[one, other]).is_err());
+    }
+}

@@ -1,0 +1,261 @@
+//! One virtual machine: how QEMU is called, and a running one that is always ended.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::tool;
+
+/// Machine types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Board {
+    /// The PC of 1996 with PCI.
+    Pc,
+    /// The PC of 2009 with PCI Express.
+    Q35,
+}
+
+/// What starts the boot loader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Firmware {
+    /// SeaBIOS.
+    Bios,
+    /// OVMF.
+    Uefi,
+}
+
+/// How the image is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// As a virtio disk.
+    Virtio,
+    /// As a disc in an optical drive.
+    Cdrom,
+}
+
+/// A machine to be started.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Its type.
+    pub board: Board,
+    /// Its firmware.
+    pub firmware: Firmware,
+    /// Memory, in MiB.
+    pub memory: u32,
+    /// Processors.
+    pub cpus: u32,
+    /// QEMU's processor model and features.
+    pub cpu: String,
+    /// QEMU's accelerator.
+    pub accelerator: String,
+    /// The image it boots.
+    pub image: PathBuf,
+    /// How the image is attached.
+    pub medium: Medium,
+}
+
+/// Where OVMF lies on the distributions.
+const OVMF: [&str; 5] = [
+    "/usr/share/ovmf/OVMF.fd",
+    "/usr/share/edk2/ovmf/OVMF_CODE.fd",
+    "/usr/share/edk2/x64/OVMF.4m.fd",
+    "/usr/share/edk2-ovmf/x64/OVMF.fd",
+    "/usr/share/qemu/ovmf-x86_64.bin",
+];
+
+impl Machine {
+    /// The machine that `make run` and scenarios use unless told otherwise.
+    pub fn new(image: &Path, accelerator: &str) -> Self {
+        Self {
+            board: Board::Q35,
+            firmware: Firmware::Bios,
+            memory: 512,
+            cpus: 1,
+            cpu: "max".into(),
+            accelerator: accelerator.to_owned(),
+            image: image.to_owned(),
+            medium: Medium::Virtio,
+        }
+    }
+
+    /// QEMU's arguments for everything but the serial ports.
+    pub fn arguments(&self) -> Result<Vec<OsString>> {
+        let board = match self.board {
+            Board::Pc => "pc",
+            Board::Q35 => "q35",
+        };
+        let image = self.image.to_str().context("the image's path is not UTF-8")?.replace(',', ",,");
+        let mut arguments: Vec<String> = vec![
+            "-machine".into(),
+            format!("{board},accel={}", self.accelerator),
+            "-cpu".into(),
+            self.cpu.clone(),
+            "-m".into(),
+            format!("{}M", self.memory),
+            "-smp".into(),
+            self.cpus.to_string(),
+            "-nodefaults".into(),
+            "-vga".into(),
+            "std".into(),
+            "-display".into(),
+            "none".into(),
+            "-no-reboot".into(),
+            "-device".into(),
+            "virtio-rng-pci".into(),
+            "-device".into(),
+            "isa-debug-exit,iobase=0xf4,iosize=4".into(),
+        ];
+        match self.medium {
+            Medium::Virtio => {
+                arguments.push("-drive".into());
+                arguments.push(format!("if=none,id=medium,format=raw,readonly=on,file={image}"));
+                arguments.push("-device".into());
+                arguments.push("virtio-blk-pci,drive=medium,bootindex=0".into());
+            }
+            Medium::Cdrom => {
+                arguments.push("-drive".into());
+                arguments.push(format!("if=ide,media=cdrom,format=raw,readonly=on,file={image}"));
+            }
+        }
+        if self.firmware == Firmware::Uefi {
+            let found = OVMF.iter().find(|path| Path::new(path).is_file());
+            let Some(path) = found else {
+                bail!("OVMF, the UEFI firmware for QEMU, is not installed; on Debian: apt-get install ovmf");
+            };
+            arguments.push("-bios".into());
+            arguments.push((*path).into());
+        }
+        Ok(arguments.into_iter().map(OsString::from).collect())
+    }
+
+    /// A command that runs the machine, without serial ports.
+    pub fn command(&self) -> Result<Command> {
+        let mut command = Command::new(tool::find(&["qemu-system-x86_64"], "qemu-system-x86")?);
+        command.args(self.arguments()?);
+        Ok(command)
+    }
+
+    /// Starts the machine with nobody at its screen: COM1 connected to the socket at `terminal`, where somebody
+    /// already listens, COM2 and COM3 written to files.
+    pub fn start(&self, terminal: &Path, log: &Path, export: &Path) -> Result<Running> {
+        let qemu = self.command()?;
+        // `setpriv` becomes QEMU, having asked for it to be killed should this program die.
+        let mut command = match tool::find(&["setpriv"], "util-linux") {
+            Ok(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL"]).arg(qemu.get_program());
+                command
+            }
+            Err(_) => Command::new(qemu.get_program()),
+        };
+        command.args(qemu.get_args());
+        command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", terminal.display()));
+        command.args(["-serial", "chardev:terminal"]);
+        command.arg("-serial").arg(format!("file:{}", log.display()));
+        command.arg("-serial").arg(format!("file:{}", export.display()));
+        command.args(["-monitor", "none"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().context("starting QEMU")?;
+        Ok(Running { child })
+    }
+}
+
+/// A running machine; dropping it ends it.
+pub struct Running {
+    child: Child,
+}
+
+/// How a machine ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It switched itself off.
+    PoweredOff,
+    /// A value was written to the debug-exit device.
+    DebugExit(u32),
+    /// QEMU failed or was killed.
+    Failed,
+}
+
+impl End {
+    fn from_status(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(0) => Self::PoweredOff,
+            // QEMU exits with twice the value plus one; 1 is also what its own errors give.
+            Some(code @ 3..=255) if code % 2 == 1 => Self::DebugExit(code.unsigned_abs() / 2),
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl Running {
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<End>> {
+        Ok(self.child.try_wait()?.map(End::from_status))
+    }
+
+    /// Waits for the end until `deadline`. The end of a process has no event that could be waited for with a limit,
+    /// so this looks every few milliseconds; what it finds does not depend on when it looks.
+    pub fn wait(&mut self, deadline: Instant) -> Result<Option<End>> {
+        loop {
+            if let Some(end) = self.ended()? {
+                return Ok(Some(end));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// What QEMU said on its error output; to be asked after the end.
+    pub fn complaint(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut output) = self.child.stderr.take() {
+            let _ = std::io::Read::read_to_string(&mut output, &mut text);
+        }
+        text.trim().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(machine: &Machine) -> String {
+        let words = machine.arguments().unwrap();
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_image_is_attached_read_only_and_booted() {
+        let mut machine = Machine::new(Path::new("a,b.iso"), "tcg");
+        assert!(text(&machine).contains("readonly=on,file=a,,b.iso -device virtio-blk-pci,drive=medium,bootindex=0"));
+        machine.medium = Medium::Cdrom;
+        assert!(text(&machine).contains("media=cdrom,format=raw,readonly=on,file=a,,b.iso"));
+        assert!(!text(&machine).contains("virtio-blk"));
+    }
+
+    #[test]
+    fn exit_codes_tell_the_end() {
+        let end = |code: i32| End::from_status(std::os::unix::process::ExitStatusExt::from_raw(code << 8));
+        assert_eq!(end(0), End::PoweredOff);
+        assert_eq!(end(1), End::Failed);
+        assert_eq!(end(33), End::DebugExit(16));
+        assert_eq!(end(137), End::DebugExit(68));
+        let killed: ExitStatus = std::os::unix::process::ExitStatusExt::from_raw(9);
+        assert_eq!(End::from_status(killed), End::Failed);
+    }
+}

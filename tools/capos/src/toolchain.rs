@@ -1,0 +1,112 @@
+//! Which compiler builds the kernel, and how cargo is called for each kind of program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::tool;
+
+/// The kernel's target.
+pub const BARE: &str = "x86_64-unknown-none";
+/// The target of the guest's programs.
+pub const USER: &str = "x86_64-unknown-linux-gnu";
+/// Debian's compiler.
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+
+/// How the bare target is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bare {
+    /// The active toolchain has its `core`.
+    Prebuilt,
+    /// Debian's compiler builds `core` from the source in `rust-web-src`.
+    Debian,
+}
+
+/// The cargo to call: the one that runs this program, if one does.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn has_core(compiler: &str, target: &str) -> bool {
+    let output = Command::new(compiler).args(["--print", "target-libdir", "--target", target]).output();
+    let folder = output.ok().filter(|output| output.status.success());
+    let folder = folder.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    entries.is_some_and(|mut files| {
+        files.any(|file| file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libcore-")))
+    })
+}
+
+fn has_core_source(compiler: &str) -> bool {
+    let output = Command::new(compiler).args(["--print", "sysroot"]).output();
+    let sysroot = output.ok().filter(|output| output.status.success());
+    sysroot.is_some_and(|output| {
+        let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file()
+    })
+}
+
+/// Finds out how to build for the bare target, installing it with rustup where that is quick.
+pub fn bare() -> Result<Bare> {
+    if has_core("rustc", BARE) {
+        return Ok(Bare::Prebuilt);
+    }
+    // Before asking the network: once found missing there, Debian's compiler is as good.
+    let debian = has_core_source(DEBIAN_RUSTC);
+    let seconds = if debian { "20" } else { "120" };
+    let mut add = Command::new("timeout");
+    add.args([seconds, "rustup", "target", "add", BARE]).stdout(Stdio::null()).stderr(Stdio::null());
+    let added = tool::find(&["rustup"], "rustup").is_ok() && add.status().is_ok_and(|status| status.success());
+    if added && has_core("rustc", BARE) {
+        return Ok(Bare::Prebuilt);
+    }
+    if debian {
+        return Ok(Bare::Debian);
+    }
+    bail!(
+        "the compiler cannot build for {BARE}: `rustup target add {BARE}` does not work here, and Debian's packages \
+         rustc-web and rust-web-src are not installed; `make deps` says what to install"
+    )
+}
+
+/// Builds programs for the bare target and gives the folder they lie in.
+pub fn build_bare(root: &Path, packages: &[&str], features: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/kernel");
+    let mut command = cargo();
+    if bare()? == Bare::Debian {
+        command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+        command.args(["--config", "kernel/cargo-debian.toml"]);
+    }
+    command.args(["build", "--profile", "guest", "--target", BARE, "--target-dir"]).arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    if !features.is_empty() {
+        command.arg("--features").arg(features.join(","));
+    }
+    build(command.current_dir(root), "the kernel and its loader")?;
+    Ok(target.join(BARE).join("guest"))
+}
+
+/// Builds programs of the guest and gives the folder they lie in.
+pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/guest");
+    let mut command = cargo();
+    command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
+    command.arg("--target-dir").arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    build(command.current_dir(root), "the guest's programs")?;
+    Ok(target.join(USER).join("guest"))
+}
+
+/// Runs cargo, its messages going where ours go.
+fn build(command: &mut Command, what: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
+    if !status.success() {
+        bail!("building {what} failed ({status})");
+    }
+    Ok(())
+}

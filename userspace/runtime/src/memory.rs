@@ -255,6 +255,20 @@ impl Mapping {
         Ok(())
     }
 
+    /// Writes one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
+    ///
+    /// # Errors
+    /// It lies outside or between words, or the mapping is not writable.
+    pub fn write_word(&self, offset: u64, value: u32) -> Result<(), CallError> {
+        if self.access != Access::ReadWrite || !offset.is_multiple_of(4) {
+            return Err(CallError::invalid_argument("the mapping is not writable, or the word not aligned"));
+        }
+        let to = self.at(offset, 4)?;
+        // SAFETY: as in `write`; the mapping begins on a page border, so the word is aligned.
+        unsafe { to.cast::<u32>().write_volatile(value) };
+        Ok(())
+    }
+
     /// Fills a range with zeros.
     ///
     /// # Errors

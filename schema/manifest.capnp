@@ -6,6 +6,8 @@ using Kernel = import "kernel.capnp";
 struct Manifest {
   services @0 :List(Service);   # In the order in which they are started: each after those that it calls.
   programs @1 :List(Service);   # What the launcher may start.
+  medium @2 :Text;              # The service whose Directory is the boot medium's root.
+  mediumOrdinal @3 :UInt16;     # Which of its provided interfaces that is.
 }
 
 struct Service {

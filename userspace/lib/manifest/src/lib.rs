@@ -1,1 +1,35 @@
-//! System manifest and scenario configuration
+//! The system manifest, on the host: read from TOML, checked, encoded for the image, explained.
+//!
+//! The manifest says which processes the first process starts, what each holds, and whom it may
+//! call. It is checked as a whole before anything is built: names, interfaces, hardware that two
+//! services would share, circles. Errors name the file, the place, and what to do.
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod graph;
+mod source;
+mod text;
+
+pub use check::compile;
+pub use error::ManifestError;
+pub use graph::describe;
+
+use capos_schema::manifest::Manifest;
+
+/// Reads and checks a manifest; `file` is its name for errors.
+///
+/// # Errors
+/// It is not TOML of the right shape, or does not make sense.
+pub fn read(file: &str, text: &str) -> Result<Manifest, ManifestError> {
+    let document = text::parse(file, text)?;
+    compile(file, &document)
+}
+
+/// A manifest as it lies in the boot package.
+///
+/// # Errors
+/// It is too large.
+pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
+    capos_schema::wire::to_bytes(manifest).map_err(|error| ManifestError::new("manifest", "encoding", error.to_string()))
+}

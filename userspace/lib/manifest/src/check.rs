@@ -1,0 +1,423 @@
+//! From the document to the manifest: everything named is found, nothing is claimed twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capos_abi::Rights;
+use capos_schema::kernel::Limits;
+use capos_schema::manifest::{
+    Grant, GrantSource, GrantSourcePci, GrantSourcePorts, GrantSourceService, Manifest, Provided, Service,
+};
+
+use crate::error::ManifestError;
+use crate::source::{INIT, KERNEL, RIGHTS};
+use crate::text::{self, Document, Process};
+
+/// Names that every process holds, so that no grant may take them.
+const RESERVED: &[&str] = &["account", "space", "table", "serve", "out"];
+/// Name of the first process.
+const FIRST: &str = "init";
+
+type Result<T> = std::result::Result<T, ManifestError>;
+
+/// The place of a process in the document.
+fn place(kind: &str, index: usize, process: &Process) -> String {
+    format!("{kind}[{index}] `{}`", process.name)
+}
+
+struct Checker<'a> {
+    file: &'a str,
+    document: &'a Document,
+    /// Clients of each service, in the order of their numbers.
+    clients: BTreeMap<String, Vec<String>>,
+    /// Who holds which hardware.
+    ports: Vec<(u32, u32, String)>,
+    lines: BTreeMap<u8, String>,
+    devices: BTreeMap<(u16, u16), String>,
+}
+
+/// The interface with this name.
+pub fn interface(name: &str) -> Option<u64> {
+    capos_schema::INTERFACES.iter().find(|interface| interface.name == name).map(|interface| interface.id)
+}
+
+/// Checks a document and makes the manifest of it.
+///
+/// # Errors
+/// The first thing that does not make sense, with its place.
+pub fn compile(file: &str, document: &Document) -> Result<Manifest> {
+    let mut checker = Checker {
+        file,
+        document,
+        clients: BTreeMap::new(),
+        ports: Vec::new(),
+        lines: BTreeMap::new(),
+        devices: BTreeMap::new(),
+    };
+    checker.names()?;
+    let mut services = Vec::new();
+    for (index, process) in document.service.iter().enumerate() {
+        services.push(checker.process("service", index, process)?);
+    }
+    let mut programs = Vec::new();
+    for (index, process) in document.program.iter().enumerate() {
+        programs.push(checker.process("program", index, process)?);
+    }
+    for service in &mut services {
+        service.clients = checker.clients.remove(&service.name).unwrap_or_default();
+    }
+    let (medium, medium_ordinal) = checker.medium()?;
+    let services = checker.order(services, &medium)?;
+    Ok(Manifest { services, programs, medium, medium_ordinal })
+}
+
+impl Checker<'_> {
+    fn error(&self, place: impl Into<String>, reason: impl Into<String>) -> ManifestError {
+        ManifestError::new(self.file, place, reason)
+    }
+
+    fn names(&self) -> Result<()> {
+        let mut seen = BTreeSet::from([FIRST, "kernel"]);
+        let services = self.document.service.iter().enumerate().map(|item| ("service", item));
+        let programs = self.document.program.iter().enumerate().map(|item| ("program", item));
+        for (kind, (index, process)) in services.chain(programs) {
+            let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+            if process.name.is_empty() || process.name.len() > 32 || !process.name.chars().all(allowed) {
+                return Err(self.error(
+                    format!("{kind}[{index}].name"),
+                    format!("`{}` is not a name: 1 to 32 of a-z, 0-9 and `-`", process.name),
+                ));
+            }
+            if !seen.insert(&process.name) {
+                return Err(self.error(
+                    format!("{kind}[{index}].name"),
+                    format!("`{}` is taken; every service and program needs a name of its own", process.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, kind: &str, index: usize, process: &Process) -> Result<Service> {
+        let here = place(kind, index, process);
+        let of_boot = process.program.strip_prefix("boot:").is_some_and(|name| !name.is_empty() && !name.contains('/'));
+        if !of_boot && !process.program.starts_with('/') {
+            return Err(self.error(
+                format!("{here}.program"),
+                format!("`{}` is neither boot:NAME nor a path on the medium that begins with /", process.program),
+            ));
+        }
+        if of_boot && !process.when.is_empty() {
+            return Err(self.error(
+                format!("{here}.when"),
+                "a program of the boot package is started before the medium can be read, so it has no condition",
+            ));
+        }
+        if let Some(line) = process.environment.iter().find(|line| !line.contains('=')) {
+            return Err(self.error(format!("{here}.environment"), format!("`{line}` is not KEY=VALUE")));
+        }
+        if kind == "program" && !process.provides.is_empty() {
+            return Err(self.error(format!("{here}.provides"), "only services provide interfaces"));
+        }
+        let mut provides = Vec::new();
+        for name in &process.provides {
+            let interface = interface(name).ok_or_else(|| {
+                self.error(format!("{here}.provides"), format!("the schema has no interface `{name}`"))
+            })?;
+            if provides.iter().any(|provided: &Provided| provided.name == *name) {
+                return Err(self.error(format!("{here}.provides"), format!("`{name}` is listed twice")));
+            }
+            provides.push(Provided { name: name.clone(), interface });
+        }
+        let mut grants: Vec<Grant> = Vec::new();
+        for (at, grant) in process.grants.iter().enumerate() {
+            let there = format!("{here}.grants[{at}] `{}`", grant.name);
+            if RESERVED.contains(&grant.name.as_str()) {
+                return Err(self.error(there, "every process has this capability of its own"));
+            }
+            if grant.name.is_empty() || grants.iter().any(|other| other.name == grant.name) {
+                return Err(self.error(there, "each grant of a process needs a name of its own"));
+            }
+            grants.push(self.grant(process, &there, grant)?);
+        }
+        let restarts = process.restarts.unwrap_or_default();
+        if kind == "service" && restarts.per_seconds == 0 {
+            return Err(self.error(format!("{here}.restarts.per_seconds"), "it must be at least one second"));
+        }
+        Ok(Service {
+            name: process.name.clone(),
+            description: process.description.clone(),
+            program: process.program.clone(),
+            arguments: process.arguments.clone(),
+            environment: process.environment.clone(),
+            provides,
+            grants,
+            limits: self.limits(&here, process.limits)?,
+            max_restarts: restarts.max,
+            per_seconds: restarts.per_seconds,
+            when: process.when.trim_start_matches('/').to_owned(),
+            clients: Vec::new(),
+        })
+    }
+
+    fn limits(&self, here: &str, limits: text::Limits) -> Result<Limits> {
+        if limits.memory_kib < 512 || limits.memory_kib > 64 << 20 {
+            return Err(self.error(
+                format!("{here}.limits.memory_kib"),
+                "a process needs 512 KiB at least, and more than 64 GiB is not granted",
+            ));
+        }
+        if limits.threads == 0 || limits.capabilities < 16 {
+            return Err(self.error(format!("{here}.limits"), "a process needs a thread and 16 capabilities at least"));
+        }
+        Ok(Limits {
+            frames: limits.memory_kib.div_ceil(4),
+            capabilities: limits.capabilities,
+            threads: limits.threads,
+            processes: limits.processes,
+            objects: limits.objects,
+        })
+    }
+
+    fn rights(&self, there: &str, grant: &text::Grant, usual: Rights) -> Result<Rights> {
+        let Some(names) = &grant.rights else { return Ok(usual) };
+        let mut rights = Rights::NONE;
+        for name in names {
+            let found = RIGHTS.iter().find(|(known, _)| known == name).ok_or_else(|| {
+                let known: Vec<&str> = RIGHTS.iter().map(|(name, _)| *name).collect();
+                self.error(format!("{there}.rights"), format!("`{name}` is no right; there are {}", known.join(", ")))
+            })?;
+            rights = rights.union(found.1);
+        }
+        Ok(rights)
+    }
+
+    fn grant(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<Grant> {
+        let Some((from, what)) = grant.from.split_once('.') else {
+            return Err(self.error(format!("{there}.from"), format!("`{}` is not SERVICE.INTERFACE", grant.from)));
+        };
+        let (interface, usual, source) = match (from, what) {
+            ("kernel", "ports") => (self.known("IoPorts"), Rights::ALL, self.ports(process, there, grant)?),
+            ("kernel", "interrupts") => (self.known("Interrupt"), Rights::ALL, self.line(process, there, grant)?),
+            ("kernel", "power-off") => (self.known("IoPorts"), Rights::ALL, GrantSource::PowerOff),
+            ("kernel", object) => {
+                let (name, interface, rights) =
+                    KERNEL.iter().find(|(name, _, _)| *name == object).ok_or_else(|| {
+                        let known: Vec<&str> = KERNEL.iter().map(|(name, _, _)| *name).collect();
+                        self.error(
+                            format!("{there}.from"),
+                            format!(
+                                "the kernel has no `{object}` to grant; there are ports, interrupts, power-off, {}",
+                                known.join(", ")
+                            ),
+                        )
+                    })?;
+                (self.known(interface), *rights, GrantSource::Kernel((*name).to_owned()))
+            }
+            (FIRST, "PciFunction") => (self.known("PciFunction"), Rights::ALL, self.pci(process, there, grant)?),
+            (provider, name) => {
+                let ordinal = self.provided(there, provider, name)?;
+                let clients = self.clients.entry(provider.to_owned()).or_default();
+                let client = match clients.iter().position(|client| *client == process.name) {
+                    Some(at) => at,
+                    None => {
+                        clients.push(process.name.clone());
+                        clients.len().saturating_sub(1)
+                    }
+                };
+                let client = u16::try_from(client.saturating_add(1))
+                    .map_err(|_| self.error(there, "the service has more clients than can be told apart"))?;
+                let service = GrantSourceService { service: provider.to_owned(), ordinal, client };
+                (self.known(name), Rights::ALL, GrantSource::Service(service))
+            }
+        };
+        self.no_others(there, grant, &source)?;
+        let rights = self.rights(there, grant, usual)?.0;
+        Ok(Grant { name: grant.name.clone(), interface: interface?, rights, source })
+    }
+
+    fn known(&self, name: &str) -> Result<u64> {
+        interface(name).ok_or_else(|| self.error("schema", format!("it has no interface `{name}`")))
+    }
+
+    /// Fields that belong to another kind of grant are mistakes.
+    fn no_others(&self, there: &str, grant: &text::Grant, source: &GrantSource) -> Result<()> {
+        let ports = matches!(source, GrantSource::Ports(_));
+        let line = matches!(source, GrantSource::Interrupt(_));
+        let pci = matches!(source, GrantSource::Pci(_));
+        for (name, present, fits) in [
+            ("first", grant.first.is_some(), ports),
+            ("count", grant.count.is_some(), ports),
+            ("line", grant.line.is_some(), line),
+            ("vendor", grant.vendor.is_some(), pci),
+            ("devices", grant.devices.is_some(), pci),
+        ] {
+            if present && !fits {
+                return Err(self.error(format!("{there}.{name}"), format!("`{}` takes no `{name}`", grant.from)));
+            }
+        }
+        Ok(())
+    }
+
+    fn provided(&self, there: &str, provider: &str, name: &str) -> Result<u16> {
+        let list: Vec<&str> = if provider == FIRST {
+            INIT.to_vec()
+        } else {
+            let service = self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
+                self.error(format!("{there}.from"), format!("there is no service `{provider}`"))
+            })?;
+            service.provides.iter().map(String::as_str).collect()
+        };
+        let at = list.iter().position(|provided| *provided == name).ok_or_else(|| {
+            self.error(
+                format!("{there}.from"),
+                format!("`{provider}` does not provide `{name}`; it provides {}", list.join(", ")),
+            )
+        })?;
+        u16::try_from(at).map_err(|_| self.error(there, "the service provides more interfaces than can be told apart"))
+    }
+
+    fn ports(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {
+        let (Some(first), Some(count)) = (grant.first, grant.count) else {
+            return Err(self.error(there, "ports are granted with `first` and `count`"));
+        };
+        let end = u32::from(first).saturating_add(count);
+        if count == 0 || end > 0x1_0000 {
+            return Err(self.error(format!("{there}.count"), "the ports must be some of 0 to 0xffff"));
+        }
+        let taken = self.ports.iter().find(|(from, to, _)| u32::from(first) < *to && *from < end);
+        if let Some((from, to, owner)) = taken {
+            let last = to.saturating_sub(1);
+            return Err(self.error(there, format!("`{owner}` holds ports {from:#x} to {last:#x}; one driver per device")));
+        }
+        self.ports.push((first.into(), end, process.name.clone()));
+        Ok(GrantSource::Ports(GrantSourcePorts { first, count }))
+    }
+
+    fn line(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {
+        let Some(line) = grant.line.filter(|line| *line < 16) else {
+            return Err(self.error(there, "an interrupt is granted with `line`, 0 to 15"));
+        };
+        if let Some(owner) = self.lines.insert(line, process.name.clone()) {
+            return Err(self.error(there, format!("`{owner}` holds interrupt line {line}; one driver per device")));
+        }
+        Ok(GrantSource::Interrupt(line))
+    }
+
+    fn pci(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {
+        let (Some(vendor), Some(devices)) = (grant.vendor, grant.devices.as_ref().filter(|list| !list.is_empty())) else {
+            return Err(self.error(there, "a PCI function is granted with `vendor` and `devices`"));
+        };
+        for device in devices {
+            if let Some(owner) = self.devices.insert((vendor, *device), process.name.clone()) {
+                return Err(self.error(
+                    there,
+                    format!("`{owner}` holds PCI device {vendor:04x}:{device:04x}; one driver per device"),
+                ));
+            }
+        }
+        Ok(GrantSource::Pci(GrantSourcePci { vendor, devices: devices.clone() }))
+    }
+
+    fn medium(&self) -> Result<(String, u16)> {
+        let Some((service, name)) = self.document.medium.split_once('.') else {
+            return Err(self.error("medium", format!("`{}` is not SERVICE.INTERFACE", self.document.medium)));
+        };
+        if name != "Directory" {
+            return Err(self.error("medium", "the medium's interface is Directory"));
+        }
+        let found = self.document.service.iter().find(|process| process.name == service);
+        if !found.is_some_and(|process| process.program.starts_with("boot:")) {
+            return Err(self.error("medium", format!("`{service}` is no service of the boot package")));
+        }
+        Ok((service.to_owned(), self.provided("medium", service, name)?))
+    }
+
+    /// The services in an order in which each comes after those that it calls. Those of the boot
+    /// package come first: their calls to others wait until these run.
+    fn order(&self, services: Vec<Service>, medium: &str) -> Result<Vec<Service>> {
+        let providers = |service: &Service| -> Vec<String> {
+            let mut names: Vec<String> = service
+                .grants
+                .iter()
+                .filter_map(|grant| match &grant.source {
+                    GrantSource::Service(source) if source.service != FIRST => Some(source.service.clone()),
+                    _ => None,
+                })
+                .collect();
+            if !service.program.starts_with("boot:") {
+                names.push(medium.to_owned());
+            }
+            names
+        };
+        let is_boot: BTreeMap<String, bool> =
+            services.iter().map(|service| (service.name.clone(), service.program.starts_with("boot:"))).collect();
+        self.no_circles(&services)?;
+        let (mut open, mut out): (Vec<Service>, Vec<Service>) = (services, Vec::new());
+        while !open.is_empty() {
+            let ready = open.iter().position(|service| {
+                let boot = service.program.starts_with("boot:");
+                providers(service).iter().all(|name| {
+                    out.iter().any(|done| done.name == *name)
+                        || *name == service.name
+                        || (boot && is_boot.get(name) == Some(&false))
+                })
+            });
+            match ready {
+                Some(at) => out.push(open.remove(at)),
+                None => {
+                    let names: Vec<&str> = open.iter().map(|service| service.name.as_str()).collect();
+                    return Err(self.error(
+                        "service",
+                        format!("no order starts these after what they need: {}", names.join(", ")),
+                    ));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Services that call each other in a circle could wait for each other for ever.
+    fn no_circles(&self, services: &[Service]) -> Result<()> {
+        let mut reaches: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for service in services {
+            for grant in &service.grants {
+                if let GrantSource::Service(source) = &grant.source {
+                    reaches.entry(&service.name).or_default().insert(&source.service);
+                }
+            }
+        }
+        for service in services {
+            let mut path = vec![service.name.as_str()];
+            if circle(&reaches, &mut path, &mut BTreeSet::new()) {
+                return Err(self.error(
+                    "service",
+                    format!("services call each other in a circle and could wait for ever: {}", path.join(" -> ")),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the first of `path` is reached again; `path` is the way then.
+fn circle<'a>(
+    reaches: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+    path: &mut Vec<&'a str>,
+    seen: &mut BTreeSet<&'a str>,
+) -> bool {
+    let (Some(first), Some(last)) = (path.first().copied(), path.last().copied()) else { return false };
+    for next in reaches.get(last).into_iter().flatten() {
+        if *next == first {
+            path.push(next);
+            return true;
+        }
+        if seen.insert(next) {
+            path.push(next);
+            if circle(reaches, path, seen) {
+                return true;
+            }
+            path.pop();
+        }
+    }
+    false
+}

@@ -1,0 +1,83 @@
+//! The capability graph in words.
+
+use std::fmt::Write;
+
+use capos_schema::manifest::{Grant, GrantSource, Manifest, Service};
+
+use crate::source::RIGHTS;
+
+/// Who is started in which order, what each holds, and whom it may call.
+#[must_use]
+pub fn describe(manifest: &Manifest) -> String {
+    let mut out = String::new();
+    for service in &manifest.services {
+        process(&mut out, "service", service);
+    }
+    for program in &manifest.programs {
+        process(&mut out, "program", program);
+    }
+    out
+}
+
+fn process(out: &mut String, kind: &str, process: &Service) {
+    // Writing to a string never fails.
+    let _ = write!(out, "{kind} {} = {}", process.name, process.program);
+    if !process.when.is_empty() {
+        let _ = write!(out, ", where the medium has /{}", process.when);
+    }
+    let limits = &process.limits;
+    let _ = writeln!(
+        out,
+        "\n  may use {} KiB, {} capabilities, {} threads, {} processes, {} objects",
+        limits.frames.saturating_mul(4),
+        limits.capabilities,
+        limits.threads,
+        limits.processes,
+        limits.objects
+    );
+    if kind == "service" {
+        let _ = writeln!(out, "  restarts: {} in {} s", process.max_restarts, process.per_seconds);
+    }
+    for provided in &process.provides {
+        let _ = writeln!(out, "  provides {}", provided.name);
+    }
+    for grant in &process.grants {
+        let _ = writeln!(out, "  holds {}: {}{}", grant.name, source(grant), rights(grant));
+    }
+    if !process.clients.is_empty() {
+        let _ = writeln!(out, "  called by {}", process.clients.join(", "));
+    }
+}
+
+fn name_of(interface: u64) -> &'static str {
+    capos_schema::INTERFACES.iter().find(|info| info.id == interface).map_or("unknown", |info| info.name)
+}
+
+fn source(grant: &Grant) -> String {
+    match &grant.source {
+        GrantSource::Service(source) => format!("calls {}.{}", source.service, name_of(grant.interface)),
+        GrantSource::Ports(ports) => {
+            let last = u32::from(ports.first).saturating_add(ports.count).saturating_sub(1);
+            format!("ports {:#x} to {last:#x}", ports.first)
+        }
+        GrantSource::Interrupt(line) => format!("interrupt line {line}"),
+        GrantSource::Pci(pci) => {
+            let devices: Vec<String> = pci.devices.iter().map(|device| format!("{:04x}:{device:04x}", pci.vendor)).collect();
+            format!("PCI function {}", devices.join(" or "))
+        }
+        GrantSource::Kernel(name) => format!("kernel's {name}"),
+        GrantSource::PowerOff => "the power-off ports".to_owned(),
+    }
+}
+
+fn rights(grant: &Grant) -> String {
+    if grant.rights == u32::MAX {
+        return String::new();
+    }
+    let names: Vec<&str> = RIGHTS
+        .iter()
+        .filter(|(_, right)| grant.rights & right.0 != 0)
+        .map(|(name, _)| *name)
+        .collect();
+    format!(" ({} only)", names.join(", "))
+}

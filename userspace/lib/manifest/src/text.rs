@@ -1,0 +1,129 @@
+//! The manifest's TOML.
+
+use serde::Deserialize;
+
+use crate::error::ManifestError;
+
+/// The document.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// `SERVICE.INTERFACE` that is the boot medium's root directory.
+    pub medium: String,
+    /// What is started and supervised.
+    #[serde(default)]
+    pub service: Vec<Process>,
+    /// What the launcher may start.
+    #[serde(default)]
+    pub program: Vec<Process>,
+}
+
+/// A service or a program.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its name.
+    pub name: String,
+    /// One line for people.
+    #[serde(default)]
+    pub description: String,
+    /// `boot:NAME` or `/PATH`.
+    pub program: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// `KEY=VALUE` lines.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// Interfaces that it serves, by name.
+    #[serde(default)]
+    pub provides: Vec<String>,
+    /// What it holds.
+    #[serde(default)]
+    pub grants: Vec<Grant>,
+    /// How often it may be restarted.
+    #[serde(default)]
+    pub restarts: Option<Restarts>,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Path on the medium without which it is not started.
+    #[serde(default)]
+    pub when: String,
+}
+
+/// A capability.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// Its name in the process.
+    pub name: String,
+    /// `SERVICE.INTERFACE` or `kernel.OBJECT`.
+    pub from: String,
+    /// Rights, where fewer than usual.
+    pub rights: Option<Vec<String>>,
+    /// `kernel.ports`: the first port.
+    pub first: Option<u16>,
+    /// `kernel.ports`: how many.
+    pub count: Option<u32>,
+    /// `kernel.interrupts`: the ISA line.
+    pub line: Option<u8>,
+    /// `init.PciFunction`: the vendor.
+    pub vendor: Option<u16>,
+    /// `init.PciFunction`: the devices of the vendor that will do.
+    pub devices: Option<Vec<u16>>,
+}
+
+/// Bounds of restarting.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Restarts {
+    /// How many.
+    pub max: u32,
+    /// In how many seconds.
+    pub per_seconds: u32,
+}
+
+impl Default for Restarts {
+    fn default() -> Self {
+        Self { max: 3, per_seconds: 60 }
+    }
+}
+
+/// Bounds of a process's account.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Memory, page tables and rings, in KiB.
+    pub memory_kib: u64,
+    /// Capability slots.
+    pub capabilities: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Processes.
+    pub processes: u32,
+    /// Other kernel objects.
+    pub objects: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory_kib: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64 }
+    }
+}
+
+/// Reads the document. Errors of syntax and shape name line and column.
+pub fn parse(file: &str, text: &str) -> Result<Document, ManifestError> {
+    toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or_else(
+            || "document".to_owned(),
+            |span| {
+                let before = text.get(..span.start).unwrap_or(text);
+                let line = before.matches('\n').count().saturating_add(1);
+                let column = before.chars().rev().take_while(|letter| *letter != '\n').count().saturating_add(1);
+                format!("line {line}, column {column}")
+            },
+        );
+        ManifestError::new(file, place, error.message())
+    })
+}

@@ -71,6 +71,13 @@ impl CapTransport for KernelCap {
     }
 }
 
+/// Takes over a capability that a call on the process's own table made, such as `CapabilityTable.derive`. Dropping it
+/// releases the identifier, so each is taken over once.
+#[must_use]
+pub fn adopt<C: Client>(id: u64) -> C {
+    C::from_cap(KernelCap::own(id, C::INTERFACE_ID))
+}
+
 /// The interface that the kernel says a capability offers; 0 for one that is not the kernel's.
 #[must_use]
 pub fn interface_of(cap: &impl AsCap) -> u64 {

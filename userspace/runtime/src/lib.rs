@@ -47,6 +47,7 @@ mod operation;
 mod panic;
 mod pool;
 mod program;
+pub mod raw;
 #[cfg(any(capos_guest, test))]
 mod raw_calls;
 mod reactor;
@@ -59,7 +60,7 @@ mod task;
 
 pub use call::wait_for;
 pub use cancel::{CancelToken, Cancelled};
-pub use capability::{KernelCap, interface_of, with_results};
+pub use capability::{KernelCap, adopt, interface_of, with_results};
 pub use clock::{Clock, now, sleep, sleep_until};
 pub use env::{ClientInfo, Env};
 pub use error::{Context, Error};
@@ -68,7 +69,7 @@ pub use notification::{notify, wait};
 pub use program::exit;
 #[doc(hidden)]
 pub use program::{MainFuture, start};
-pub use server::{ServeOptions, Server};
+pub use server::{ServeOptions, Server, refuse_calls};
 pub use task::{Task, TaskGroup, spawn};
 
 #[doc(hidden)]

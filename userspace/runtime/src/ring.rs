@@ -66,14 +66,18 @@ impl Ring {
 
     /// Queues an entry; `false` where the submission ring is full.
     pub(crate) fn push(&self, entry: &Entry) -> bool {
+        self.push_raw(&entry.encode())
+    }
+
+    /// The same with an entry as it lies in the ring.
+    pub(crate) fn push_raw(&self, raw: &RawEntry) -> bool {
         let tail = self.tail.get();
         if self.queued() >= self.layout.submission_entries() {
             return false;
         }
-        let raw: RawEntry = entry.encode();
         let offset = self.layout.submission_offset(tail);
         // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
-        unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(raw) };
+        unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
         let tail = tail.wrapping_add(1);
         self.tail.set(tail);
         self.index(SUBMISSION_TAIL).store(tail, Ordering::Release);

@@ -60,8 +60,7 @@ impl Runtime {
         act(&mut self.reactor.borrow_mut(), &self.ring)
     }
 
-    /// The ring, for calls that must not allocate.
-    #[cfg(capos_guest)]
+    /// The ring, for [`crate::raw`] and for calls that must not allocate.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }

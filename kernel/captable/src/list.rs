@@ -55,6 +55,20 @@ impl<T> KeyedList<T> {
 
     /// Appends an element. `None`, and the value is lost, where there is no memory for it.
     pub fn push(&mut self, value: T) -> Option<ListKey> {
+        let (index, generation) = self.place(value)?;
+        let tail = core::mem::replace(&mut self.tail, index);
+        match self.elements.get_mut(tail as usize) {
+            Some(last) => last.next = index,
+            None => self.head = index,
+        }
+        if let Some(element) = self.elements.get_mut(index as usize) {
+            element.previous = tail;
+        }
+        Some(ListKey { index, generation })
+    }
+
+    /// Stores a value without linking it.
+    fn place(&mut self, value: T) -> Option<(u32, u32)> {
         if self.free == NIL {
             let index = u32::try_from(self.elements.len()).ok().filter(|index| *index != NIL)?;
             self.elements.try_reserve(1).ok()?;
@@ -62,19 +76,26 @@ impl<T> KeyedList<T> {
             self.free = index;
         }
         let index = self.free;
-        let tail = self.tail;
         let element = self.elements.get_mut(index as usize)?;
         self.free = element.next;
         element.next = NIL;
-        element.previous = tail;
+        element.previous = NIL;
         element.value = Some(value);
-        let generation = element.generation;
-        match self.elements.get_mut(tail as usize) {
-            Some(last) => last.next = index,
-            None => self.head = index,
-        }
-        self.tail = index;
         self.length += 1;
+        Some((index, element.generation))
+    }
+
+    /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
+    pub fn push_front(&mut self, value: T) -> Option<ListKey> {
+        let (index, generation) = self.place(value)?;
+        let head = core::mem::replace(&mut self.head, index);
+        match self.elements.get_mut(head as usize) {
+            Some(first) => first.previous = index,
+            None => self.tail = index,
+        }
+        if let Some(element) = self.elements.get_mut(index as usize) {
+            element.next = head;
+        }
         Some(ListKey { index, generation })
     }
 
@@ -124,12 +145,13 @@ mod tests {
     proptest! {
         /// Against a vector.
         #[test]
-        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..4, any::<u16>()), 0..300)) {
+        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..5, any::<u16>()), 0..300)) {
             let mut list = KeyedList::new();
             let mut model: Vec<(ListKey, u16)> = Vec::new();
             let mut dead: Vec<ListKey> = Vec::new();
             for (operation, number) in operations {
                 match operation {
+                    4 => model.insert(0, (list.push_front(number).unwrap(), number)),
                     0 | 1 => model.push((list.push(number).unwrap(), number)),
                     2 => {
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };

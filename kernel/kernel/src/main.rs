@@ -15,19 +15,53 @@ mod arch;
 #[cfg(target_os = "none")]
 mod boot;
 #[cfg(target_os = "none")]
+mod cache;
+#[cfg(target_os = "none")]
+mod deadline;
+#[cfg(target_os = "none")]
+mod derivation;
+#[cfg(target_os = "none")]
 mod entropy;
+#[cfg(target_os = "none")]
+mod fault;
+#[cfg(target_os = "none")]
+mod first_process;
+#[cfg(target_os = "none")]
+mod ipc;
+#[cfg(target_os = "none")]
+mod kernel_call;
 #[cfg(target_os = "none")]
 mod log;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
+mod object;
+#[cfg(target_os = "none")]
+mod operation;
+#[cfg(target_os = "none")]
+mod pager;
+#[cfg(target_os = "none")]
 mod panic;
 #[cfg(target_os = "none")]
 mod percpu;
 #[cfg(target_os = "none")]
+mod report;
+#[cfg(target_os = "none")]
+mod ring;
+#[cfg(target_os = "none")]
+mod scheduler;
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
+mod syscall;
+#[cfg(target_os = "none")]
+mod tests_in_kernel;
+#[cfg(target_os = "none")]
 mod time;
+#[cfg(target_os = "none")]
+mod transfer;
+#[cfg(target_os = "none")]
+mod user_memory;
 
 /// Built for a host, as tools that look at the whole workspace do, there is nothing to run.
 #[cfg(not(target_os = "none"))]

@@ -1,0 +1,35 @@
+//! Faults of user mode: pages that must come in, and deaths.
+
+use alloc::sync::Arc;
+
+use crate::object::address_space::{Backing, Fault};
+use crate::object::process::{Cause, End};
+use crate::object::thread::Thread;
+use crate::{pager, report};
+
+fn die(thread: &Thread, report: alloc::string::String) {
+    thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+}
+
+/// A thread touched an address that is not mapped, or not for that.
+pub fn page_fault(thread: &Arc<Thread>, address: u64, write: bool, execute: bool) {
+    match thread.process.space.judge(address, write, execute) {
+        // Another thread's fault mapped it meanwhile: the instruction is tried again.
+        Fault::Spurious => {}
+        Fault::Missing(mapping, offset) => match &mapping.backing {
+            Backing::Memory(memory) if memory.paged_content().is_some() => {
+                pager::require(thread, &mapping, memory, offset);
+            }
+            _ => die(thread, report::unmapped(thread, address, write, execute)),
+        },
+        Fault::Forbidden(mapping, offset) => {
+            die(thread, report::forbidden(thread, address, write, execute, &mapping, offset));
+        }
+        Fault::Unmapped => die(thread, report::unmapped(thread, address, write, execute)),
+    }
+}
+
+/// A thread did what the processor does not let it.
+pub fn exception(thread: &Thread, vector: u8, error_code: u64, name: &str) {
+    die(thread, report::exception(thread, vector, error_code, name));
+}

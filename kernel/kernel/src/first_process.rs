@@ -1,0 +1,191 @@
+//! The first process: found in the boot package, given everything there is to give.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use capnp::Word;
+use capos_abi::bootstrap::{FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, LAUNCH_RECORD};
+use capos_abi::{CapId, Rights, RingLayout, Status};
+use capos_elf::{Program, Segment};
+use capos_schema::kernel_capnp::launch_record;
+use capos_schema::sync::{self, Completion};
+use tar_no_std::TarArchiveRef;
+
+use crate::boot::{BootInfo, Module};
+use crate::memory::frames;
+use crate::memory::page_table::Access;
+use crate::object::account::{Account, Amounts};
+use crate::object::address_space::{Backing, MapFailure};
+use crate::object::capability::Object;
+use crate::object::machine;
+use crate::object::memory::MemoryObject;
+use crate::object::mmio::{self, Mmio};
+use crate::object::ports::IoPorts;
+use crate::object::process::Process;
+use crate::object::thread::{Start, Thread};
+use crate::panic::refuse;
+use crate::{scheduler, tests_in_kernel, time, user_memory};
+
+/// Name of the boot package, as the path or the words behind it end.
+const PACKAGE: &str = "boot.tar";
+/// Name of the first program in it.
+const PROGRAM: &str = "init";
+/// Frames that no account can have: for the kernel's heap.
+const RESERVED_FRAMES: u64 = 2048;
+/// Everything else that processes can have together.
+const LIMITS: Amounts = [0, 1 << 18, 1 << 12, 1 << 10, 1 << 17];
+/// Entries of the first thread's rings.
+const SUBMISSIONS: u32 = 256;
+const COMPLETIONS: u32 = 512;
+
+/// Why there is no first process.
+enum Failure {
+    Words(&'static str),
+    Status(Status),
+    Map(MapFailure),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl From<MapFailure> for Failure {
+    fn from(failure: MapFailure) -> Self {
+        Self::Map(failure)
+    }
+}
+
+impl Failure {
+    fn words(&self) -> &'static str {
+        match self {
+            Self::Words(words) => words,
+            Self::Status(status) => status.words(),
+            Self::Map(failure) => failure.words(),
+        }
+    }
+}
+
+/// Makes the first process and its thread ready to run. A machine without one stops with a sentence.
+pub fn start(boot: BootInfo) {
+    mmio::set_ram(boot.ram.clone());
+    let boot = machine::set_boot(boot);
+    let frames = (frames::free_count() as u64).saturating_sub(RESERVED_FRAMES);
+    let [_, capabilities, threads, processes, objects] = LIMITS;
+    let account = Account::root([frames, capabilities, threads, processes, objects]);
+    if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
+        tests_in_kernel::run(&account);
+    }
+    if let Err(failure) = launch(boot, account) {
+        refuse(format_args!("the first process cannot start: {}", failure.words()));
+    }
+    machine::INIT_START.store(time::tsc(), Ordering::Relaxed);
+}
+
+fn package(boot: &BootInfo) -> Option<&Module> {
+    boot.modules.iter().find(|module| module.path.ends_with(PACKAGE) || module.command_line.ends_with(PACKAGE))
+}
+
+/// The file with this name in a tar archive.
+fn file<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let archive = TarArchiveRef::new(archive).ok()?;
+    archive
+        .entries()
+        .find(|entry| entry.filename().as_str().is_ok_and(|found| found.trim_start_matches("./") == name))
+        .map(|entry| entry.data())
+}
+
+fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
+    let module = package(boot).ok_or(Failure::Words("the boot loader brought no boot.tar"))?;
+    let image = file(module.bytes, PROGRAM).ok_or(Failure::Words("boot.tar holds no `init`"))?;
+    let program = Program::parse(image, image.len() as u64).map_err(|_| Failure::Words("`init` in boot.tar is no static program"))?;
+    let process = Process::new(String::from(PROGRAM), account, None)?;
+    for segment in program.segments() {
+        load(&process, segment, image)?;
+    }
+    let writable = Access { read: true, write: true, ..Access::default() };
+    let stack = MemoryObject::anonymous(&process.account, FIRST_STACK_BYTES)?;
+    process.space.map(Backing::Memory(stack), (FIRST_STACK_TOP - FIRST_STACK_BYTES, FIRST_STACK_BYTES), 0, writable, None)?;
+    let record = launch_record(&process, module)?;
+    let bytes = Word::words_to_bytes(&record);
+    let memory = MemoryObject::anonymous(&process.account, bytes.len() as u64)?;
+    if !user_memory::fill(&memory, 0, bytes) {
+        return Err(Failure::Words("its launch record does not fit"));
+    }
+    let length = memory.bytes();
+    let readable = Access { read: true, ..Access::default() };
+    process.space.map(Backing::Memory(memory), (LAUNCH_RECORD, length), 0, readable, None)?;
+    let thread = Thread::new(
+        &process,
+        Start {
+            entry: program.entry,
+            stack: FIRST_STACK_TOP,
+            arguments: [LAUNCH_RECORD, bytes.len() as u64],
+            ring: FIRST_RING,
+            layout: RingLayout::new(SUBMISSIONS, COMPLETIONS)?,
+            thread_pointer: 0,
+        },
+    )?;
+    scheduler::wake(&thread);
+    Ok(())
+}
+
+fn load(process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failure> {
+    let memory = MemoryObject::anonymous(&process.account, segment.memory_bytes)?;
+    let start = usize::try_from(segment.file_offset).map_err(|_| Status::InvalidArgument)?;
+    let length = usize::try_from(segment.file_bytes).map_err(|_| Status::InvalidArgument)?;
+    let bytes = image.get(start..).and_then(|rest| rest.get(..length)).ok_or(Status::InvalidArgument)?;
+    if !user_memory::fill(&memory, 0, bytes) {
+        return Err(Failure::Words("a segment of `init` does not fit"));
+    }
+    let access = Access { read: true, write: segment.write, execute: segment.execute, device: false };
+    process.space.map(Backing::Memory(memory), (segment.address, segment.memory_bytes), 0, access, None)?;
+    Ok(())
+}
+
+/// What the first process is given, by name.
+fn endowment(process: &Arc<Process>, module: &Module) -> Vec<(&'static str, Object, Rights)> {
+    let mut all = alloc::vec![
+        ("account", Object::Account(Arc::clone(&process.account)), Rights::ALL),
+        ("space", Object::Space(Arc::clone(&process.space)), Rights::ALL),
+        ("table", Object::Table(Arc::clone(process)), Rights::ALL),
+        ("ports", Object::Ports(IoPorts { first: 0, count: 0x1_0000 }), Rights::ALL),
+        ("mmio", Object::Mmio(Mmio { address: 0, bytes: mmio::PHYSICAL_END }), Rights::ALL),
+        ("interrupts", Object::Interrupts, Rights::ALL),
+        ("dma", Object::DmaDomain, Rights::ALL),
+        ("timer", Object::Timer, Rights::ALL),
+        ("entropy", Object::Entropy, Rights::ALL),
+        ("log", Object::Log, Rights::ALL),
+        ("machine", Object::Machine, Rights::ALL),
+    ];
+    if let Some((first, count)) = module.frames {
+        let memory = MemoryObject::fixed(first, count as u64 * capos_elf::PAGE);
+        let rights = Rights::READ.union(Rights::CALL).union(Rights::GRANT);
+        all.push(("boot", Object::Memory(memory), rights));
+    }
+    all
+}
+
+fn launch_record(process: &Arc<Process>, module: &Module) -> Result<Vec<Word>, Failure> {
+    let mut given: Vec<(&str, CapId, u64)> = Vec::new();
+    for (name, object, rights) in endowment(process, module) {
+        let interface = object.interface();
+        given.push((name, process.insert(object, rights, None)?, interface));
+    }
+    let answer = sync::results(|builder| {
+        let mut record: launch_record::Builder<'_> = builder.init_as();
+        record.set_name(PROGRAM);
+        let mut list = record.init_capabilities(given.len() as u32);
+        for (index, (name, id, interface)) in (0_u32..).zip(&given) {
+            let mut capability = list.reborrow().get(index);
+            capability.set_name(*name);
+            capability.set_id(id.0);
+            capability.set_interface(*interface);
+        }
+        Ok(Completion::Done)
+    });
+    answer.map(|answer| answer.words).map_err(|_| Failure::Words("its launch record cannot be made"))
+}

@@ -1,0 +1,450 @@
+//! Calls between processes: CALL meets RECV, RETURN ends it. And notifications.
+//!
+//! Parameters are copied once, from the caller's memory to the receiver's, when the two have met.
+//! Nothing here depends on how many processes, capabilities or calls there are, and the way of a
+//! call without capabilities allocates nothing.
+
+use alloc::sync::Arc;
+
+use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
+
+use crate::object::address_space::Unreachable;
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Endpoint, Met};
+use crate::object::notification::Waited;
+use crate::object::process::Process;
+use crate::object::reply::Caller;
+use crate::object::thread::Thread;
+use crate::operation::{Call, Kind, Operation, OperationRef, Outcome};
+use crate::pager::PageIn;
+use crate::syscall::Absent;
+use crate::transfer::{self, Refusal};
+use crate::user_memory::{self, CopyFailure};
+
+/// How a delivery went.
+enum Delivery {
+    Done,
+    /// The call cannot be delivered; the receiver is as it was.
+    CallFails(Status),
+    /// The caller's memory must come in first; all is as it was.
+    Absent(u64),
+    /// The receiver's memory is not what it said.
+    ReceiverFails(Status),
+}
+
+/// CALL on the calling side of an endpoint.
+///
+/// # Errors
+/// A part of the parameters must be paged in; nothing has happened then.
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Call) -> Result<(), Absent> {
+    if call.interface != client.interface {
+        thread.post(tag, Status::WrongInterface);
+        return Ok(());
+    }
+    let operation = Operation { user_data: tag, cap, kind: Kind::Delivered { call } };
+    let Some(ticket) = thread.begin(operation) else {
+        thread.post(tag, Status::Overloaded);
+        return Ok(());
+    };
+    let caller = OperationRef { thread: Arc::clone(thread), ticket };
+    loop {
+        let endpoint = &client.endpoint;
+        let met = endpoint.meet(
+            || Caller::Thread(caller.clone()),
+            |key| thread.update(ticket, |kind| *kind = Kind::Queued { call, client: client.clone(), key }),
+        );
+        let receiver = match met {
+            Met::Receiver(receiver) => receiver,
+            Met::Queued => return Ok(()),
+            Met::Refused(status) => {
+                caller.complete(status);
+                return Ok(());
+            }
+        };
+        match deliver(&Caller::Thread(caller.clone()), &client, &call, &receiver) {
+            Delivery::Done => return Ok(()),
+            Delivery::CallFails(status) => {
+                put_back(&client, receiver);
+                caller.complete(status);
+                return Ok(());
+            }
+            Delivery::Absent(address) => {
+                put_back(&client, receiver);
+                thread.drop_operation(ticket);
+                return Err(Absent(address));
+            }
+            Delivery::ReceiverFails(status) => {
+                receiver.complete(status);
+            }
+        }
+    }
+}
+
+/// Sends a page request to its pager.
+pub fn send_page_in(request: &Arc<PageIn>, client: &Client) {
+    let (_, call) = request.message();
+    loop {
+        let met = client.endpoint.meet(|| Caller::PageIn(Arc::clone(request)), |key| request.queued_at(key));
+        let receiver = match met {
+            Met::Receiver(receiver) => receiver,
+            Met::Queued => return,
+            Met::Refused(status) => return request.fail(status.words()),
+        };
+        match deliver(&Caller::PageIn(Arc::clone(request)), client, &call, &receiver) {
+            Delivery::Done => return,
+            Delivery::CallFails(status) => {
+                put_back(client, receiver);
+                return request.fail(status.words());
+            }
+            Delivery::Absent(_) => return request.fail(Status::BadAddress.words()),
+            Delivery::ReceiverFails(status) => {
+                receiver.complete(status);
+            }
+        }
+    }
+}
+
+fn put_back(client: &Client, receiver: OperationRef) {
+    let (thread, ticket) = (Arc::clone(&receiver.thread), receiver.ticket);
+    client.endpoint.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
+}
+
+fn set_receive_key(thread: &Thread, ticket: crate::operation::Ticket, place: capos_captable::ListKey) {
+    thread.update(ticket, |kind| {
+        if let Kind::Receive { key, .. } = kind {
+            *key = Some(place);
+        }
+    });
+}
+
+/// RECV.
+pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) {
+    let endpoint = thread.process.with(cap, |capability| match &capability.object {
+        Object::Endpoint(endpoint) if capability.rights.contains(Rights::RECEIVE) => Ok(Arc::clone(endpoint)),
+        Object::Endpoint(_) => Err(Status::MissingRight),
+        _ => Err(Status::WrongInterface),
+    });
+    let endpoint = match endpoint.flatten() {
+        Ok(endpoint) => endpoint,
+        Err(status) => return thread.post(tag, status),
+    };
+    if (buffer.length as usize) < MessageHeader::SIZE {
+        return thread.post(tag, Status::TooLarge);
+    }
+    let kind = Kind::Receive { endpoint: Arc::clone(&endpoint), buffer, caps, key: None };
+    let Some(ticket) = thread.begin(Operation { user_data: tag, cap, kind }) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let receiver = OperationRef { thread: Arc::clone(thread), ticket };
+    loop {
+        let offered = endpoint.offer(receiver.clone(), |key| set_receive_key(thread, ticket, key));
+        let caller = match offered {
+            Ok(Some(caller)) => caller,
+            Ok(None) => return,
+            Err(status) => {
+                receiver.complete(status);
+                return;
+            }
+        };
+        let Some((client, call)) = queued(&caller, &endpoint) else { continue };
+        match deliver(&caller, &client, &call, &receiver) {
+            Delivery::Done => return,
+            Delivery::CallFails(status) => caller.refuse(status),
+            Delivery::Absent(_) => caller.refuse(Status::BadAddress),
+            Delivery::ReceiverFails(status) => {
+                requeue(caller, client, call);
+                receiver.complete(status);
+                return;
+            }
+        }
+    }
+}
+
+/// What a queued call says. `None` where it has ended meanwhile.
+fn queued(caller: &Caller, endpoint: &Arc<Endpoint>) -> Option<(Client, Call)> {
+    match caller {
+        Caller::Thread(operation) => match operation.peek()?.kind {
+            Kind::Queued { call, client, .. } => {
+                operation.thread.update(operation.ticket, |kind| *kind = Kind::Delivered { call });
+                Some((client, call))
+            }
+            _ => None,
+        },
+        Caller::PageIn(request) => {
+            let (badge, call) = request.message();
+            Some((Client { endpoint: Arc::clone(endpoint), badge, interface: call.interface }, call))
+        }
+    }
+}
+
+/// Puts a call back to where it was: first in line.
+fn requeue(caller: Caller, client: Client, call: Call) {
+    let endpoint = Arc::clone(&client.endpoint);
+    match caller.clone() {
+        Caller::Thread(operation) => endpoint.queue_first(caller, |key| {
+            operation.thread.update(operation.ticket, |kind| *kind = Kind::Queued { call, client, key });
+        }),
+        Caller::PageIn(request) => endpoint.queue_first(caller, |key| request.queued_at(key)),
+    }
+}
+
+/// Brings a call to a receiver.
+fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRef) -> Delivery {
+    let Some(operation) = receiver.peek() else { return Delivery::ReceiverFails(Status::Cancelled) };
+    let Kind::Receive { buffer, caps: accepted, .. } = operation.kind else {
+        return Delivery::ReceiverFails(Status::Cancelled);
+    };
+    let server = &receiver.thread.process;
+    let length = call.params.length as usize;
+    if length + MessageHeader::SIZE > buffer.length as usize || call.caps.sent > accepted.accepted {
+        return Delivery::CallFails(Status::TooLarge);
+    }
+    let bad = Delivery::ReceiverFails(Status::BadAddress);
+    if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
+        return bad;
+    }
+    let body = buffer.address + MessageHeader::SIZE as u64;
+    if let Err(failure) = copy_params(caller, call, server, body) {
+        return match failure {
+            CopyFailure::Target(_) => bad,
+            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
+            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+        };
+    }
+    let Ok(reply) = server.insert_reply(Object::Reply(caller.clone())) else {
+        return Delivery::CallFails(Status::Overloaded);
+    };
+    let header = MessageHeader {
+        badge: client.badge,
+        interface: call.interface,
+        reply: reply.0,
+        method: call.method,
+        caps: call.caps.sent,
+        length: call.params.length,
+        results_capacity: call.results.length,
+        caps_accepted: call.caps.accepted,
+    };
+    if server.space.write(buffer.address, &header.encode()).is_err() {
+        take_reply(server, reply);
+        return bad;
+    }
+    if call.caps.sent > 0
+        && let Err(refusal) = send_caps(caller, call, server, accepted.address)
+    {
+        take_reply(server, reply);
+        return match refusal {
+            Refusal::Memory(Unreachable::Absent(address)) => Delivery::Absent(address),
+            Refusal::Memory(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+            Refusal::Status(status) => Delivery::CallFails(status),
+        };
+    }
+    let length = call.params.length + MessageHeader::SIZE as u32;
+    if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
+        take_reply(server, reply);
+        return Delivery::ReceiverFails(Status::Cancelled);
+    }
+    Delivery::Done
+}
+
+/// Takes a reply out of a table without answering.
+fn take_reply(server: &Process, reply: CapId) {
+    // It was just put there; were it gone, its owner would have been answered.
+    let _ = server.take(reply);
+}
+
+fn copy_params(caller: &Caller, call: &Call, server: &Process, to: u64) -> Result<(), CopyFailure> {
+    match caller {
+        _ if call.params.length == 0 => Ok(()),
+        Caller::Thread(operation) => user_memory::copy(
+            (&operation.thread.process.space, call.params.address),
+            (&server.space, to),
+            call.params.length as usize,
+        ),
+        Caller::PageIn(request) => server.space.write(to, request.params()).map_err(CopyFailure::Target),
+    }
+}
+
+fn send_caps(caller: &Caller, call: &Call, server: &Arc<Process>, array: u64) -> Result<(), Refusal> {
+    let slots = match caller {
+        Caller::Thread(operation) => {
+            let process = &operation.thread.process;
+            let offers = transfer::offers(process, call.caps, true)?;
+            transfer::hand_over(process, offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
+        }
+        Caller::PageIn(request) => {
+            let slot = request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?;
+            alloc::vec![slot]
+        }
+    };
+    // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
+    let _ = transfer::write(server, array, &slots);
+    Ok(())
+}
+
+/// RETURN.
+///
+/// # Errors
+/// A part of the results must be paged in; nothing has happened then.
+pub fn answer(
+    thread: &Arc<Thread>,
+    tag: u64,
+    reply: CapId,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Result<(), Absent> {
+    let server = &thread.process;
+    let caller = server.with(reply, |capability| match &capability.object {
+        Object::Reply(caller) => Ok(caller.clone()),
+        _ => Err(Status::WrongInterface),
+    });
+    let caller = match caller.flatten() {
+        Ok(caller) => caller,
+        Err(status) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    let result = match &caller {
+        Caller::Thread(operation) => return_results(server, operation, exception, results, caps),
+        Caller::PageIn(request) => return_page_in(server, request, exception, results),
+    };
+    let status = match result {
+        Returned::Answered(status) => {
+            take_reply(server, reply);
+            status
+        }
+        Returned::ServerFails(status) => status,
+        Returned::Absent(address) => return Err(Absent(address)),
+    };
+    thread.post(tag, status);
+    Ok(())
+}
+
+enum Returned {
+    /// The call is over; what the server is told.
+    Answered(Status),
+    /// The server's entry is at fault; the call goes on.
+    ServerFails(Status),
+    Absent(u64),
+}
+
+fn return_results(server: &Arc<Process>, operation: &OperationRef, exception: u8, results: Buffer, caps: CapArray) -> Returned {
+    let Some(call) = operation.peek().and_then(|operation| operation.kind.call()) else {
+        // Cancelled, or the caller is dead: the results go nowhere.
+        return Returned::Answered(Status::Ok);
+    };
+    let client = &operation.thread.process;
+    let capacity = call.results.length;
+    let length = if exception == 0 { results.length } else { results.length.min(capacity) };
+    if length > capacity || caps.sent > call.caps.accepted {
+        operation.complete(Status::TooLarge);
+        return Returned::Answered(Status::TooLarge);
+    }
+    let copied = user_memory::copy(
+        (&server.space, results.address),
+        (&client.space, call.results.address),
+        length as usize,
+    );
+    match copied {
+        Ok(()) => {}
+        Err(CopyFailure::Source(Unreachable::Absent(address))) => return Returned::Absent(address),
+        Err(CopyFailure::Source(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
+        Err(CopyFailure::Target(_)) => {
+            operation.complete(Status::BadAddress);
+            return Returned::Answered(Status::Ok);
+        }
+    }
+    if caps.sent > 0 {
+        if client.space.check(call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
+            operation.complete(Status::BadAddress);
+            return Returned::Answered(Status::Ok);
+        }
+        let offers = match transfer::offers(server, caps, true) {
+            Ok(offers) => offers,
+            Err(Refusal::Memory(Unreachable::Absent(address))) => return Returned::Absent(address),
+            Err(Refusal::Memory(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
+            Err(Refusal::Status(status)) => return Returned::ServerFails(status),
+        };
+        match transfer::hand_over(server, offers, client) {
+            Ok(slots) => {
+                // Checked above.
+                let _ = transfer::write(client, call.caps.address, &slots);
+            }
+            Err(status) => {
+                operation.complete(status);
+                return Returned::Answered(Status::Overloaded);
+            }
+        }
+    }
+    operation.complete(Outcome { status: i32::from(exception), length, value: 0, caps: caps.sent });
+    Returned::Answered(Status::Ok)
+}
+
+fn return_page_in(server: &Process, request: &Arc<PageIn>, exception: u8, results: Buffer) -> Returned {
+    match ExceptionKind::from_raw(i32::from(exception)) {
+        None => request.finish(),
+        Some(kind) => {
+            let mut reason = [0_u8; 256];
+            let length = (results.length as usize).min(reason.len());
+            let bytes = reason.get_mut(..length).unwrap_or_default();
+            let said = match server.space.read(results.address, bytes) {
+                Ok(()) => core::str::from_utf8(bytes).unwrap_or("the pager's reason is no text"),
+                Err(Unreachable::Absent(address)) => return Returned::Absent(address),
+                Err(Unreachable::Forbidden) => return Returned::ServerFails(Status::BadAddress),
+            };
+            request.fail(if said.is_empty() { kind.words() } else { said });
+        }
+    }
+    Returned::Answered(Status::Ok)
+}
+
+/// NOTIFY.
+pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
+    let notification = thread.process.with(cap, |capability| match &capability.object {
+        Object::Notification(notification) if capability.rights.contains(Rights::CALL) => Ok(Arc::clone(notification)),
+        Object::Notification(_) => Err(Status::MissingRight),
+        _ => Err(Status::WrongInterface),
+    });
+    match notification.flatten() {
+        Ok(notification) => {
+            notification.signal(bits);
+            Status::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+/// WAIT.
+pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
+    let notification = thread.process.with(cap, |capability| match &capability.object {
+        _ if !capability.rights.contains(Rights::RECEIVE) => Err(Status::MissingRight),
+        Object::Notification(notification) => Ok(Arc::clone(notification)),
+        Object::Interrupt(interrupt) => Ok(interrupt.own_notification()),
+        _ => Err(Status::WrongInterface),
+    });
+    let notification = match notification.flatten() {
+        Ok(notification) => notification,
+        Err(status) => return thread.post(tag, status),
+    };
+    // What it waits for is noted once its place is known.
+    let call = Call { interface: 0, method: 0, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
+    let Some(ticket) = thread.begin(Operation { user_data: tag, cap, kind: Kind::Delivered { call } }) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let waiter = OperationRef { thread: Arc::clone(thread), ticket };
+    let object = Arc::clone(&notification);
+    let waited = notification.wait(waiter.clone(), |key| {
+        thread.update(ticket, |kind| *kind = Kind::Wait { notification: object, key });
+    });
+    match waited {
+        Waited::Queued => {}
+        Waited::Bits(value) => {
+            waiter.complete(Outcome { value, ..Outcome::default() });
+        }
+        Waited::NoMemory => {
+            waiter.complete(Status::OutOfMemory);
+        }
+    }
+}

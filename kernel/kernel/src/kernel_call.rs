@@ -1,0 +1,283 @@
+//! Calls of kernel objects: the parameters are read, the method runs at once, its results are
+//! written, or the operation stays in flight until the object answers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use capnp::{Word, word};
+use capos_abi::{CapId, ExceptionKind, Rights, Status};
+use capos_captable::NodeId;
+use capos_schema::sync::{self, Answer, Completion, Exception};
+
+use crate::object::address_space::Unreachable;
+use crate::object::capability::{Capability, Object};
+use crate::object::dispatch;
+use crate::object::process::Process;
+use crate::object::thread::Thread;
+use crate::operation::{Call, Kind, Operation, OperationRef, Outcome, Ticket};
+use crate::syscall::Absent;
+use crate::transfer::{self, Offer, Refusal};
+use crate::ipc;
+
+/// The longest parameters that a kernel object reads, in bytes.
+const MAX_PARAMS: usize = 64 * 1024;
+/// Words of parameters that are read without allocating.
+const SMALL: usize = 32;
+
+/// A capability that a method gives to its caller.
+struct Given {
+    object: Object,
+    rights: Rights,
+    parent: Option<NodeId>,
+}
+
+/// What a method of a kernel object knows about its call.
+pub struct Invocation<'a> {
+    pub thread: &'a Arc<Thread>,
+    /// Rights of the capability that was invoked.
+    pub rights: Rights,
+    /// Its place in the derivation forest.
+    pub node: Option<NodeId>,
+    cap: CapId,
+    tag: u64,
+    call: Call,
+    offers: &'a [Offer],
+    given: Vec<Given>,
+    deferred: Option<Ticket>,
+}
+
+impl<'a> Invocation<'a> {
+    /// Who calls.
+    pub fn process(&self) -> &'a Arc<Process> {
+        &self.thread.process
+    }
+
+    /// The next capability parameter.
+    ///
+    /// # Errors
+    /// The caller sent too few.
+    pub fn capability(&mut self) -> Result<&'a Capability, Exception> {
+        let (first, rest) = self
+            .offers
+            .split_first()
+            .ok_or_else(|| Exception::invalid_argument("the call lacks a capability parameter"))?;
+        self.offers = rest;
+        Ok(&first.capability)
+    }
+
+    /// Refuses the call unless the invoked capability has these rights.
+    ///
+    /// # Errors
+    /// It lacks one.
+    pub fn need(&self, rights: Rights) -> Result<(), Exception> {
+        if self.rights.contains(rights) {
+            Ok(())
+        } else {
+            Err(Exception::failed("the capability lacks the right that this method needs"))
+        }
+    }
+
+    /// Gives a new capability to the caller: the next one of the results. It derives from `parent`.
+    pub fn give(&mut self, object: Object, rights: Rights, parent: Option<NodeId>) {
+        self.given.push(Given { object, rights, parent });
+    }
+
+    /// Bytes of results that the caller accepts.
+    pub fn capacity(&self) -> usize {
+        self.call.results.length as usize
+    }
+
+    /// Leaves the call in flight. `kind` says what it waits for.
+    ///
+    /// # Errors
+    /// The thread has no place for it.
+    pub fn defer(&mut self, kind: impl FnOnce(Call) -> Kind) -> Result<OperationRef, Exception> {
+        let operation = Operation { user_data: self.tag, cap: self.cap, kind: kind(self.call) };
+        let ticket = self.thread.begin(operation).ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
+        self.deferred = Some(ticket);
+        Ok(OperationRef { thread: Arc::clone(self.thread), ticket })
+    }
+}
+
+/// CALL.
+///
+/// # Errors
+/// A part of the parameters must be paged in; nothing has happened then.
+pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<(), Absent> {
+    let capability = match thread.process.get(cap) {
+        Ok(capability) if capability.rights.contains(Rights::CALL) => capability,
+        Ok(_) => {
+            thread.post(tag, Status::MissingRight);
+            return Ok(());
+        }
+        Err(status) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    if let Object::Client(client) = capability.object {
+        return ipc::call(thread, tag, cap, client, call);
+    }
+    if call.interface != capability.object.interface() {
+        thread.post(tag, Status::WrongInterface);
+        return Ok(());
+    }
+    let mut small = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
+    let mut large;
+    let length = call.params.length as usize;
+    let words = length.div_ceil(8);
+    let buffer: &mut [Word] = if words <= SMALL {
+        &mut small
+    } else if length <= MAX_PARAMS {
+        large = Word::allocate_zeroed_vec(words);
+        &mut large
+    } else {
+        thread.post(tag, Status::TooLarge);
+        return Ok(());
+    };
+    let params = buffer.get_mut(..words).unwrap_or_default();
+    let bytes = Word::words_to_bytes_mut(params).get_mut(..length).unwrap_or_default();
+    let offers = match thread.process.space.read(call.params.address, bytes) {
+        Ok(()) => transfer::offers(&thread.process, call.caps, false),
+        Err(unreachable) => Err(Refusal::Memory(unreachable)),
+    };
+    let offers = match offers {
+        Ok(offers) => offers,
+        Err(Refusal::Memory(Unreachable::Absent(address))) => return Err(Absent(address)),
+        Err(Refusal::Memory(Unreachable::Forbidden)) => {
+            thread.post(tag, Status::BadAddress);
+            return Ok(());
+        }
+        Err(Refusal::Status(status)) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    invoke(thread, tag, cap, capability, call, params, &offers);
+    Ok(())
+}
+
+fn invoke(thread: &Arc<Thread>, tag: u64, cap: CapId, capability: Capability, call: Call, params: &[Word], offers: &[Offer]) {
+    let Capability { object, rights, node } = capability;
+    let mut invocation =
+        Invocation { thread, rights, node, cap, tag, call, offers, given: Vec::new(), deferred: None };
+    let answer = sync::call(params, |params, results| {
+        dispatch(&object, &mut invocation, call.method, params, results)
+    });
+    let Invocation { given, deferred, .. } = invocation;
+    if answer.is_ok() {
+        transfer::consume(&thread.process, offers);
+    }
+    match answer {
+        Ok(Answer { completion: Completion::Pending, .. }) => {}
+        Ok(answer) => {
+            let outcome = respond(&thread.process, &call, &answer, given);
+            finish(thread, tag, deferred, outcome);
+        }
+        Err(exception) => {
+            let outcome = except(&thread.process, &call, &exception);
+            finish(thread, tag, deferred, outcome);
+        }
+    }
+}
+
+/// Answers a call that was, or was not, noted as being in flight.
+fn finish(thread: &Arc<Thread>, tag: u64, deferred: Option<Ticket>, outcome: Outcome) {
+    match deferred {
+        Some(ticket) => {
+            thread.complete(ticket, outcome);
+        }
+        None => thread.post(tag, outcome),
+    }
+}
+
+/// Writes results and gives capabilities.
+fn respond(process: &Arc<Process>, call: &Call, answer: &Answer, given: Vec<Given>) -> Outcome {
+    let bytes = Word::words_to_bytes(&answer.words);
+    if bytes.len() > call.results.length as usize || given.len() > usize::from(call.caps.accepted) {
+        return Status::TooLarge.into();
+    }
+    if process.space.write(call.results.address, bytes).is_err() {
+        return Status::BadAddress.into();
+    }
+    let mut caps = 0;
+    if !given.is_empty() {
+        if process.space.check(call.caps.address, 16 * given.len(), true).is_err() {
+            return Status::BadAddress.into();
+        }
+        match insert_all(process, answer, given) {
+            Ok(slots) => {
+                caps = slots.len() as u8;
+                // Checked above.
+                let _ = transfer::write(process, call.caps.address, &slots);
+            }
+            Err(status) => return status.into(),
+        }
+    }
+    Outcome { status: 0, length: bytes.len() as u32, value: 0, caps }
+}
+
+/// Puts the given capabilities into the caller's table, all or none, in the order of the message.
+fn insert_all(process: &Arc<Process>, answer: &Answer, given: Vec<Given>) -> Result<Vec<capos_abi::CapSlot>, Status> {
+    let mut slots = Vec::with_capacity(given.len());
+    for index in &answer.order {
+        let Some(Given { object, rights, parent }) = given.get(*index) else { continue };
+        let interface = object.interface();
+        match process.insert(object.clone(), *rights, *parent) {
+            Ok(id) => slots.push(capos_abi::CapSlot { word0: id.0, word1: interface }),
+            Err(status) => {
+                for slot in &slots {
+                    // Just inserted by this thread.
+                    let _ = process.release(CapId(slot.word0));
+                }
+                return Err(status);
+            }
+        }
+    }
+    Ok(slots)
+}
+
+/// Writes the reason of an exception, as far as there is room.
+fn except(process: &Process, call: &Call, exception: &Exception) -> Outcome {
+    let reason = exception.reason_bytes();
+    let length = reason.len().min(call.results.length as usize);
+    match process.space.write(call.results.address, reason.get(..length).unwrap_or_default()) {
+        Ok(()) => Outcome { status: exception.kind as i32, length: length as u32, ..Outcome::default() },
+        Err(_) => Status::BadAddress.into(),
+    }
+}
+
+/// Answers a call that was deferred with the message that `write` makes.
+pub fn answer_later(
+    operation: &OperationRef,
+    write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
+) {
+    let Some(call) = operation.peek().and_then(|operation| operation.kind.call()) else { return };
+    let process = &operation.thread.process;
+    let outcome = match sync::results(write) {
+        Ok(answer) => respond(process, &call, &answer, Vec::new()),
+        Err(exception) => except(process, &call, &exception),
+    };
+    operation.complete(outcome);
+}
+
+/// Answers a call that was deferred and has no results.
+pub fn answer_empty(operation: &OperationRef) {
+    answer_later(operation, |results| {
+        results.init_as::<capos_schema::kernel_capnp::timer::sleep_until_results::Builder<'_>>();
+        Ok(Completion::Done)
+    });
+}
+
+/// A status as the exception of a method.
+pub fn refused(status: Status) -> Exception {
+    let kind = match status {
+        Status::QuotaExceeded | Status::OutOfMemory | Status::Overloaded => ExceptionKind::Overloaded,
+        Status::Disconnected => ExceptionKind::Disconnected,
+        Status::InvalidArgument | Status::BadCapability | Status::StaleCapability | Status::WrongInterface => {
+            ExceptionKind::InvalidArgument
+        }
+        _ => ExceptionKind::Failed,
+    };
+    Exception::new(kind, status.words())
+}

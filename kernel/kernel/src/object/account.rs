@@ -1,0 +1,150 @@
+//! ResourceAccount: who pays for kernel resources, and how much it may hold.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_abi::Status;
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Resource {
+    /// 4 KiB frames.
+    Frames,
+    /// Capability slots.
+    Capabilities,
+    Threads,
+    Processes,
+    /// Other kernel objects.
+    Objects,
+}
+
+/// How many kinds of resource there are.
+pub const RESOURCES: usize = 5;
+
+const ALL: [Resource; RESOURCES] = [
+    Resource::Frames,
+    Resource::Capabilities,
+    Resource::Threads,
+    Resource::Processes,
+    Resource::Objects,
+];
+
+/// Amounts of each resource, in the order of [`Resource`].
+pub type Amounts = [u64; RESOURCES];
+
+/// An account. Its limits are carved out of its parent's and go back when the last use of it ends.
+#[derive(Debug)]
+pub struct Account {
+    parent: Option<Arc<Account>>,
+    limits: Amounts,
+    used: [AtomicU64; RESOURCES],
+    /// Processor time used by this account's threads, nanoseconds.
+    pub cpu_nanoseconds: AtomicU64,
+}
+
+impl Account {
+    /// The account that everything is carved from.
+    pub fn root(limits: Amounts) -> Arc<Self> {
+        Arc::new(Self { parent: None, limits, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) })
+    }
+
+    /// A child with these limits, which count as used here from now on.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`] where this account cannot cover them.
+    pub fn carve(self: &Arc<Self>, limits: Amounts) -> Result<Arc<Self>, Status> {
+        for (done, (resource, amount)) in ALL.into_iter().zip(limits).enumerate() {
+            if let Err(status) = self.charge(resource, amount) {
+                for (resource, amount) in ALL.into_iter().zip(limits).take(done) {
+                    self.refund(resource, amount);
+                }
+                return Err(status);
+            }
+        }
+        let parent = Some(Arc::clone(self));
+        Ok(Arc::new(Self { parent, limits, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) }))
+    }
+
+    fn counter(&self, resource: Resource) -> (&AtomicU64, u64) {
+        let [frames, capabilities, threads, processes, objects] = &self.used;
+        let [f, c, t, p, o] = self.limits;
+        match resource {
+            Resource::Frames => (frames, f),
+            Resource::Capabilities => (capabilities, c),
+            Resource::Threads => (threads, t),
+            Resource::Processes => (processes, p),
+            Resource::Objects => (objects, o),
+        }
+    }
+
+    /// Takes an amount out of what is left.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`]; nothing is taken then.
+    pub fn charge(&self, resource: Resource, amount: u64) -> Result<(), Status> {
+        let (counter, limit) = self.counter(resource);
+        counter
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(amount).filter(|sum| *sum <= limit)
+            })
+            .map(|_| ())
+            .map_err(|_| Status::QuotaExceeded)
+    }
+
+    /// Gives back what was charged.
+    pub fn refund(&self, resource: Resource, amount: u64) {
+        self.counter(resource).0.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// Charges until the returned value is dropped.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`].
+    pub fn hold(self: &Arc<Self>, resource: Resource, amount: u64) -> Result<Charge, Status> {
+        self.charge(resource, amount)?;
+        Ok(Charge { account: Arc::clone(self), resource, amount })
+    }
+
+    /// What is held now, children's limits included.
+    pub fn usage(&self) -> Amounts {
+        ALL.map(|resource| self.counter(resource).0.load(Ordering::Relaxed))
+    }
+
+    /// What may be held.
+    pub fn limits(&self) -> Amounts {
+        self.limits
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if let Some(parent) = &self.parent {
+            for (resource, amount) in ALL.into_iter().zip(self.limits) {
+                parent.refund(resource, amount);
+            }
+            parent.cpu_nanoseconds.fetch_add(self.cpu_nanoseconds.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Something paid for; given back on drop.
+#[derive(Debug)]
+pub struct Charge {
+    account: Arc<Account>,
+    resource: Resource,
+    amount: u64,
+}
+
+impl Charge {
+    /// Who pays.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.refund(self.resource, self.amount);
+    }
+}

@@ -1,0 +1,416 @@
+//! AddressSpace: what a process sees at which address.
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_abi::Status;
+use capos_abi::bootstrap::{USER_END, USER_START};
+use capos_captable::NodeId;
+use capos_paging::{PAGE, RangeError, Region, Regions};
+use spin::Mutex;
+
+use super::account::{Account, Resource};
+use super::dma::DmaRegion;
+use super::memory::MemoryObject;
+use super::mmio::Mmio;
+use crate::derivation::{self, Holder};
+use crate::memory::frames::{self, Frame};
+use crate::memory::page_table::{Access, MapError, PageTable};
+
+/// What can be mapped.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    Memory(Arc<MemoryObject>),
+    Mmio(Mmio),
+    Dma(Arc<DmaRegion>),
+}
+
+impl Backing {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Memory(memory) => memory.bytes(),
+            Self::Mmio(mmio) => mmio.bytes,
+            Self::Dma(region) => region.bytes(),
+        }
+    }
+
+    /// Physical address of a page that is there for good.
+    fn physical(&self, offset: u64) -> Option<u64> {
+        match self {
+            Self::Memory(memory) => memory.stable_frame(offset / PAGE).map(Frame::address),
+            Self::Mmio(mmio) => mmio.address.checked_add(offset),
+            Self::Dma(region) => region.physical(offset),
+        }
+    }
+
+    fn is_paged(&self) -> bool {
+        matches!(self, Self::Memory(memory) if memory.paged_content().is_some())
+    }
+}
+
+/// One mapping as it was made. Unmapping a part of it leaves pieces that share this.
+#[derive(Debug)]
+pub struct Mapping {
+    pub space: Weak<AddressSpace>,
+    pub backing: Backing,
+    pub access: Access,
+    start: u64,
+    length: u64,
+    offset: u64,
+    node: Mutex<Option<NodeId>>,
+}
+
+impl Mapping {
+    /// Where the page of the object that begins at `offset` would be shown.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let distance = offset.checked_sub(self.offset)?;
+        (distance < self.length).then(|| self.start.saturating_add(distance))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.lock().take() {
+            derivation::forget(node);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    table: PageTable,
+    regions: Regions<Arc<Mapping>>,
+}
+
+/// An address space. It ends with its process.
+#[derive(Debug)]
+pub struct AddressSpace {
+    account: Arc<Account>,
+    inner: Mutex<Option<Inner>>,
+    /// Table frames charged.
+    tables: AtomicU64,
+    itself: Weak<AddressSpace>,
+}
+
+/// What a fault's address means.
+pub enum Fault {
+    /// Nothing is mapped there.
+    Unmapped,
+    /// It is mapped, but not for this.
+    Forbidden(Arc<Mapping>, u64),
+    /// A page of paged memory that is not mapped yet: the mapping and the object's offset.
+    Missing(Arc<Mapping>, u64),
+    /// It is mapped by now.
+    Spurious,
+}
+
+/// Why user memory could not be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// It is not the process's, or not for this.
+    Forbidden,
+    /// It is paged memory and not resident; the address can be paged in.
+    Absent(u64),
+}
+
+impl From<Unreachable> for Status {
+    fn from(_: Unreachable) -> Self {
+        Self::BadAddress
+    }
+}
+
+impl AddressSpace {
+    /// An empty address space whose tables `account` pays for.
+    ///
+    /// # Errors
+    /// Quota; no memory.
+    pub fn new(account: &Arc<Account>) -> Result<Arc<Self>, Status> {
+        let mut failure = Status::OutOfMemory;
+        let mut taken = 0;
+        let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
+        let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END) });
+        Ok(Arc::new_cyclic(|itself| Self {
+            account: Arc::clone(account),
+            inner: Mutex::new(inner),
+            tables: AtomicU64::new(taken),
+            itself: itself.clone(),
+        }))
+    }
+
+    /// Shows a part of an object. `node` is the capability that it is made through; the mapping ends
+    /// when that is revoked.
+    ///
+    /// # Errors
+    /// A range that is not whole pages of user memory or of the object; something is mapped there;
+    /// quota; no memory; the space or the capability is gone. Nothing is mapped then.
+    pub fn map(
+        &self,
+        backing: Backing,
+        (start, length): (u64, u64),
+        offset: u64,
+        access: Access,
+        node: Option<NodeId>,
+    ) -> Result<(), MapFailure> {
+        if access.write && access.execute {
+            return Err(MapFailure::WritableCode);
+        }
+        if access.write && backing.is_paged() {
+            return Err(MapFailure::PagedIsReadOnly);
+        }
+        let end = offset.checked_add(length).ok_or(MapFailure::OutsideObject)?;
+        if !offset.is_multiple_of(PAGE) || end > backing.bytes() {
+            return Err(MapFailure::OutsideObject);
+        }
+        let access = Access { device: matches!(backing, Backing::Mmio(_)), ..access };
+        let mapping = Arc::new(Mapping {
+            space: self.itself.clone(),
+            backing,
+            access,
+            start,
+            length,
+            offset,
+            node: Mutex::new(None),
+        });
+        if let Some(node) = node {
+            let attached = derivation::attach(node, Holder::Mapping(Arc::downgrade(&mapping)))?;
+            *mapping.node.lock() = Some(attached);
+        }
+        let mut guard = self.inner.lock();
+        let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
+        inner.regions.insert(start, length, offset, Arc::clone(&mapping))?;
+        if let Err(failure) = self.fill(inner, &mapping) {
+            clear(inner, start, length);
+            drop(guard);
+            return Err(failure);
+        }
+        drop(guard);
+        if let Backing::Memory(memory) = &mapping.backing {
+            memory.note_mapping(&mapping);
+        }
+        Ok(())
+    }
+
+    /// Enters the pages of a new mapping that are there for good.
+    fn fill(&self, inner: &mut Inner, mapping: &Mapping) -> Result<(), MapFailure> {
+        if mapping.backing.is_paged() {
+            return Ok(());
+        }
+        for page in 0..mapping.length / PAGE {
+            let distance = page * PAGE;
+            let physical = mapping.backing.physical(mapping.offset + distance).ok_or(MapFailure::OutsideObject)?;
+            self.enter(inner, mapping.start + distance, physical, mapping.access)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&self, inner: &mut Inner, address: u64, physical: u64, access: Access) -> Result<(), Status> {
+        let mut failure = Status::OutOfMemory;
+        let mut taken = 0;
+        let mut source = || table_frame(&self.account, &mut taken, &mut failure);
+        let result = inner.table.map(address, physical, access, &mut source);
+        self.tables.fetch_add(taken, Ordering::Relaxed);
+        match result {
+            Ok(()) | Err(MapError::Occupied) => Ok(()),
+            Err(MapError::NoFrame) => Err(failure),
+            Err(MapError::BadAddress) => Err(Status::InvalidArgument),
+        }
+    }
+
+    /// Removes what is mapped in a range.
+    ///
+    /// # Errors
+    /// Not a range of whole pages of user memory; the space is gone.
+    pub fn unmap(&self, start: u64, length: u64) -> Result<(), Status> {
+        // Objects whose last mapping this was are dropped after the lock is.
+        let removed = {
+            let mut guard = self.inner.lock();
+            let inner = guard.as_mut().ok_or(Status::Disconnected)?;
+            let removed = inner.regions.remove(start, length).map_err(|_| Status::InvalidArgument)?;
+            for region in &removed {
+                unmap_pages(&mut inner.table, region.start, region.length);
+            }
+            removed
+        };
+        drop(removed);
+        Ok(())
+    }
+
+    /// Ends a mapping wherever pieces of it are left.
+    pub fn remove_mapping(&self, mapping: &Arc<Mapping>) {
+        let mut removed = alloc::vec::Vec::new();
+        if let Some(inner) = self.inner.lock().as_mut() {
+            let pieces: alloc::vec::Vec<(u64, u64)> = inner
+                .regions
+                .iter()
+                .filter(|region| Arc::ptr_eq(&region.content, mapping))
+                .map(|region| (region.start, region.length))
+                .collect();
+            for (start, length) in pieces {
+                unmap_pages(&mut inner.table, start, length);
+                if let Ok(regions) = inner.regions.remove(start, length) {
+                    removed.extend(regions);
+                }
+            }
+        }
+    }
+
+    /// What to make of a fault at an address.
+    pub fn judge(&self, address: u64, write: bool, execute: bool) -> Fault {
+        let guard = self.inner.lock();
+        let Some(inner) = guard.as_ref() else { return Fault::Unmapped };
+        let Some(region) = inner.regions.find(address) else { return Fault::Unmapped };
+        let mapping = Arc::clone(&region.content);
+        let offset = region.offset_of(address) & !(PAGE - 1);
+        let allowed = if write {
+            mapping.access.write
+        } else if execute {
+            mapping.access.execute
+        } else {
+            mapping.access.read
+        };
+        if !allowed {
+            return Fault::Forbidden(mapping, offset);
+        }
+        match inner.table.lookup(address) {
+            Some(_) => Fault::Spurious,
+            None => Fault::Missing(mapping, offset),
+        }
+    }
+
+    /// Enters a page of paged memory, if the mapping still shows it.
+    ///
+    /// # Errors
+    /// Quota or memory for page tables.
+    pub fn enter_paged(&self, mapping: &Arc<Mapping>, offset: u64, frame: Frame) -> Result<(), Status> {
+        let Some(address) = mapping.address_of(offset) else { return Ok(()) };
+        let mut guard = self.inner.lock();
+        let Some(inner) = guard.as_mut() else { return Ok(()) };
+        match inner.regions.find(address) {
+            Some(region) if Arc::ptr_eq(&region.content, mapping) => {
+                self.enter(inner, address, frame.address(), mapping.access)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes one page of paged memory that a mapping shows.
+    pub fn drop_paged(&self, mapping: &Arc<Mapping>, offset: u64) {
+        self.with_shown(mapping, offset, |table, address| {
+            table.unmap(address);
+        });
+    }
+
+    /// Whether a page of paged memory was used through a mapping since the last call.
+    pub fn take_accessed(&self, mapping: &Arc<Mapping>, offset: u64) -> bool {
+        let mut accessed = false;
+        self.with_shown(mapping, offset, |table, address| accessed = table.take_accessed(address));
+        accessed
+    }
+
+    fn with_shown(&self, mapping: &Arc<Mapping>, offset: u64, act: impl FnOnce(&mut PageTable, u64)) {
+        let Some(address) = mapping.address_of(offset) else { return };
+        if let Some(inner) = self.inner.lock().as_mut()
+            && inner.regions.find(address).is_some_and(|region| Arc::ptr_eq(&region.content, mapping))
+        {
+            act(&mut inner.table, address);
+        }
+    }
+
+    /// Makes this the processor's address space. False where it is gone.
+    pub fn activate(&self) -> bool {
+        match &*self.inner.lock() {
+            Some(inner) => {
+                inner.table.activate();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Runs `act` with the page tables, for [`crate::user_memory`].
+    pub(crate) fn with_table<R>(&self, act: impl FnOnce(&PageTable, &dyn Fn(u64) -> bool) -> R) -> Option<R> {
+        let guard = self.inner.lock();
+        let inner = guard.as_ref()?;
+        let paged = |address: u64| inner.regions.find(address).is_some_and(|region| region.content.backing.is_paged());
+        Some(act(&inner.table, &paged))
+    }
+
+    /// Ends the address space: everything unmapped, its tables given back.
+    pub fn destroy(&self) {
+        let Some(mut inner) = self.inner.lock().take() else { return };
+        let regions = inner.regions.clear();
+        inner.table.destroy(&mut frames::free);
+        self.account.refund(Resource::Frames, self.tables.swap(0, Ordering::Relaxed));
+        drop(regions);
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}
+
+fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) -> Option<Frame> {
+    if let Err(status) = account.charge(Resource::Frames, 1) {
+        *failure = status;
+        return None;
+    }
+    let frame = frames::allocate();
+    match frame {
+        Some(_) => *taken += 1,
+        None => {
+            account.refund(Resource::Frames, 1);
+            *failure = Status::OutOfMemory;
+        }
+    }
+    frame
+}
+
+fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {
+    for page in 0..length / PAGE {
+        table.unmap(start + page * PAGE);
+    }
+}
+
+fn clear(inner: &mut Inner, start: u64, length: u64) {
+    unmap_pages(&mut inner.table, start, length);
+    let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
+}
+
+/// Why nothing was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapFailure {
+    WritableCode,
+    PagedIsReadOnly,
+    OutsideObject,
+    Range(RangeError),
+    Status(Status),
+}
+
+impl From<RangeError> for MapFailure {
+    fn from(error: RangeError) -> Self {
+        Self::Range(error)
+    }
+}
+
+impl From<Status> for MapFailure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl MapFailure {
+    /// The reason, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::WritableCode => "memory cannot be mapped writable and executable at once",
+            Self::PagedIsReadOnly => "paged memory cannot be mapped writable",
+            Self::OutsideObject => "offset and length must be whole pages inside the object",
+            Self::Range(RangeError::Malformed) => "address and length must be positive multiples of 4096",
+            Self::Range(RangeError::OutOfBounds) => "the range is not user memory",
+            Self::Range(RangeError::Overlap) => "something is mapped in the range",
+            Self::Status(status) => status.words(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a slot of a capability table holds.
+
+use alloc::sync::Arc;
+
+use capos_abi::Rights;
+use capos_captable::NodeId;
+use capos_schema::kernel_dispatch as interface;
+
+use super::account::Account;
+use super::address_space::AddressSpace;
+use super::dma::DmaRegion;
+use super::endpoint::{Client, Endpoint};
+use super::interrupt::Interrupt;
+use super::memory::MemoryObject;
+use super::mmio::Mmio;
+use super::notification::Notification;
+use super::ports::IoPorts;
+use super::process::Process;
+use super::reply::Caller;
+use super::thread::Thread;
+
+/// Every kind of thing that a capability can designate.
+#[derive(Clone, Debug)]
+pub enum Object {
+    Account(Arc<Account>),
+    Process(Arc<Process>),
+    Thread(Arc<Thread>),
+    Space(Arc<AddressSpace>),
+    Memory(Arc<MemoryObject>),
+    /// The receiving side of an endpoint.
+    Endpoint(Arc<Endpoint>),
+    /// The calling side of an endpoint.
+    Client(Client),
+    Reply(Caller),
+    Notification(Arc<Notification>),
+    Interrupts,
+    Interrupt(Arc<Interrupt>),
+    Ports(IoPorts),
+    Mmio(Mmio),
+    DmaDomain,
+    Dma(Arc<DmaRegion>),
+    Timer,
+    Entropy,
+    Log,
+    Table(Arc<Process>),
+    Machine,
+}
+
+impl Object {
+    /// The interface that it offers; 0 where it offers none.
+    pub fn interface(&self) -> u64 {
+        match self {
+            Self::Account(_) => interface::RESOURCE_ACCOUNT,
+            Self::Process(_) => interface::PROCESS,
+            Self::Thread(_) => interface::THREAD,
+            Self::Space(_) => interface::ADDRESS_SPACE,
+            Self::Memory(_) => interface::MEMORY_OBJECT,
+            Self::Endpoint(_) => interface::ENDPOINT,
+            Self::Client(client) => client.interface,
+            Self::Reply(_) => 0,
+            Self::Notification(_) => interface::NOTIFICATION,
+            Self::Interrupts => interface::INTERRUPT_CONTROLLER,
+            Self::Interrupt(_) => interface::INTERRUPT,
+            Self::Ports(_) => interface::IO_PORTS,
+            Self::Mmio(_) => interface::MMIO,
+            Self::DmaDomain => interface::DMA_DOMAIN,
+            Self::Dma(_) => interface::DMA_REGION,
+            Self::Timer => interface::TIMER,
+            Self::Entropy => interface::ENTROPY,
+            Self::Log => interface::DEBUG_LOG,
+            Self::Table(_) => interface::CAPABILITY_TABLE,
+            Self::Machine => interface::MACHINE,
+        }
+    }
+
+    /// Its kind, for people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Account(_) => "ResourceAccount",
+            Self::Process(_) => "Process",
+            Self::Thread(_) => "Thread",
+            Self::Space(_) => "AddressSpace",
+            Self::Memory(_) => "MemoryObject",
+            Self::Endpoint(_) => "Endpoint",
+            Self::Client(_) => "client of an Endpoint",
+            Self::Reply(_) => "Reply",
+            Self::Notification(_) => "Notification",
+            Self::Interrupts => "InterruptController",
+            Self::Interrupt(_) => "Interrupt",
+            Self::Ports(_) => "IoPorts",
+            Self::Mmio(_) => "Mmio",
+            Self::DmaDomain => "DmaDomain",
+            Self::Dma(_) => "DmaRegion",
+            Self::Timer => "Timer",
+            Self::Entropy => "Entropy",
+            Self::Log => "DebugLog",
+            Self::Table(_) => "CapabilityTable",
+            Self::Machine => "Machine",
+        }
+    }
+
+    /// A slot designates it from now on.
+    pub fn enter_slot(&self) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.hold(),
+            Self::Process(process) => process.hold(),
+            _ => {}
+        }
+    }
+
+    /// A slot that designated it is empty now, for good. No lock may be held.
+    pub fn leave_slot(&self) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.let_go(),
+            Self::Process(process) => process.let_go(),
+            Self::Reply(caller) => caller.refuse(capos_abi::Status::Disconnected),
+            _ => {}
+        }
+    }
+}
+
+/// An object, what may be done with it, and where it stands in the derivation forest.
+#[derive(Clone, Debug)]
+pub struct Capability {
+    pub object: Object,
+    pub rights: Rights,
+    /// None for a reply: it cannot be copied.
+    pub node: Option<NodeId>,
+}

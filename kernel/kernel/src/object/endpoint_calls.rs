@@ -1,0 +1,42 @@
+//! The methods of Endpoint and Notification.
+
+use alloc::sync::Arc;
+
+use capos_abi::Rights;
+use capos_schema::kernel_capnp::{endpoint, notification};
+use capos_schema::kernel_dispatch::{EndpointKernel, NotificationKernel};
+use capos_schema::sync::{Completion, capability};
+
+use super::Answer;
+use super::capability::Object;
+use super::endpoint::{Client, Endpoint};
+use super::notification::Notification;
+use crate::kernel_call::Invocation;
+
+impl EndpointKernel<Invocation<'_>> for Arc<Endpoint> {
+    fn mint(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: endpoint::mint_params::Reader<'_>,
+        mut results: endpoint::mint_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        let client = Client { endpoint: Arc::clone(self), badge: params.get_badge(), interface: params.get_interface() };
+        cx.give(Object::Client(client), Rights::CALL.union(Rights::GRANT), cx.node);
+        results.set_client(capability());
+        Ok(Completion::Done)
+    }
+}
+
+impl NotificationKernel<Invocation<'_>> for Arc<Notification> {
+    fn poll(
+        &self,
+        cx: &mut Invocation<'_>,
+        _params: notification::poll_params::Reader<'_>,
+        mut results: notification::poll_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::RECEIVE)?;
+        results.set_bits(self.as_ref().poll());
+        Ok(Completion::Done)
+    }
+}

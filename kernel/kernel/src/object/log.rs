@@ -1,0 +1,119 @@
+//! DebugLog: the kernel's log.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use alloc::vec;
+use capos_abi::Rights;
+use capos_captable::{KeyedList, ListKey};
+use capos_schema::kernel_capnp::debug_log as m;
+use capos_schema::kernel_dispatch::DebugLogKernel;
+use capos_schema::sync::{Completion, Exception};
+use spin::Mutex;
+
+use super::Answer;
+use crate::kernel_call::{self, Invocation};
+use crate::log;
+use crate::operation::{Kind, OperationRef};
+
+/// The most that one read gives, in bytes.
+const MAX_READ: usize = 16 * 1024;
+/// What results need beside the data, in bytes.
+const OVERHEAD: usize = 64;
+
+/// Who waits for the log to grow.
+static READERS: Mutex<KeyedList<OperationRef>> = Mutex::new(KeyedList::new());
+static READER_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The log as processes see it.
+pub struct DebugLog;
+
+fn write_results(position: u64, capacity: usize, mut results: m::read_results::Builder<'_>) {
+    let room = capacity.saturating_sub(OVERHEAD).min(MAX_READ);
+    let mut data = vec![0; room];
+    let read = log::read_from(position, &mut data);
+    results.set_data(data.get(..read.length).unwrap_or_default());
+    results.set_next(read.start + read.length as u64);
+    results.set_lost(read.start.saturating_sub(position));
+}
+
+/// Takes a reader out of the list.
+pub fn forget_reader(key: ListKey) {
+    let reader = {
+        let mut readers = READERS.lock();
+        let reader = readers.remove(key);
+        READER_COUNT.store(readers.len(), Ordering::Relaxed);
+        reader
+    };
+    drop(reader);
+}
+
+/// Answers who waits, where the log has grown. Called on the way out of the kernel, since a line is
+/// written while locks are held.
+pub fn serve() {
+    if READER_COUNT.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let end = log::end();
+    loop {
+        let reader = {
+            let mut readers = READERS.lock();
+            let grown = readers.front().is_some_and(|reader| !waits_at(reader, end));
+            let reader = if grown { readers.pop() } else { None };
+            READER_COUNT.store(readers.len(), Ordering::Relaxed);
+            reader
+        };
+        let Some(reader) = reader else { return };
+        let Some(Kind::Log { call, position, .. }) = reader.peek().map(|operation| operation.kind) else { continue };
+        kernel_call::answer_later(&reader, |mut results| {
+            let results = results.reborrow().init_as::<m::read_results::Builder<'_>>();
+            write_results(position, call.results.length as usize, results);
+            Ok(Completion::Done)
+        });
+    }
+}
+
+/// Whether a reader has read all there is.
+fn waits_at(reader: &OperationRef, end: u64) -> bool {
+    matches!(reader.peek().map(|operation| operation.kind), Some(Kind::Log { position, .. }) if position >= end)
+}
+
+impl DebugLogKernel<Invocation<'_>> for DebugLog {
+    fn write(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::write_params::Reader<'_>,
+        _results: m::write_results::Builder<'_>,
+    ) -> Answer {
+        let text = params.get_text()?.to_str().map_err(|_| Exception::invalid_argument("log lines are UTF-8"))?;
+        for line in text.lines() {
+            log!("{}: {}", cx.process().name, line.escape_debug());
+        }
+        Ok(Completion::Done)
+    }
+
+    fn read(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::read_params::Reader<'_>,
+        results: m::read_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::RECEIVE)?;
+        let position = params.get_position();
+        if position < log::end() {
+            write_results(position, cx.capacity(), results);
+            return Ok(Completion::Done);
+        }
+        let operation = cx.defer(|call| Kind::Delivered { call })?;
+        let mut readers = READERS.lock();
+        let Some(key) = readers.push(operation.clone()) else {
+            return Err(Exception::overloaded("no memory to wait for the log"));
+        };
+        READER_COUNT.store(readers.len(), Ordering::Relaxed);
+        operation.thread.update(operation.ticket, |kind| {
+            if let Some(call) = kind.call() {
+                *kind = Kind::Log { call, position, key };
+            }
+        });
+        Ok(Completion::Pending)
+    }
+}

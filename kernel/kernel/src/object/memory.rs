@@ -1,0 +1,227 @@
+//! MemoryObject: memory that can be mapped. Anonymous, from the boot package, or paged.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use capos_abi::Status;
+use capos_paging::{PAGE, pages_for};
+use spin::Mutex;
+
+use super::account::{Account, Charge, Resource};
+use super::address_space::Mapping;
+use super::endpoint::Client;
+use crate::cache::{self, PagedContent};
+use crate::memory::frames::{self, Frame};
+
+/// The largest memory object, in bytes: what a 47-bit address space could map.
+const MAX_BYTES: u64 = 1 << 46;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Paged objects by identifier: how the page cache finds the object of a page that must go.
+static PAGED: Mutex<BTreeMap<u64, Weak<MemoryObject>>> = Mutex::new(BTreeMap::new());
+
+/// Memory.
+#[derive(Debug)]
+pub struct MemoryObject {
+    /// Number that names it in reports.
+    pub id: u64,
+    bytes: u64,
+    content: Content,
+    /// Who shows it where.
+    mappings: Mutex<Vec<Weak<Mapping>>>,
+    _charge: Option<Charge>,
+    _object: Option<Charge>,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Its own frames, given back on drop. Empty after [`MemoryObject::take_frames`].
+    Anonymous(Mutex<Vec<Frame>>),
+    /// Frames in a row that are never given back.
+    Fixed(Frame),
+    /// Frames of the page cache.
+    Paged(PagedContent),
+}
+
+impl MemoryObject {
+    fn new(bytes: u64, content: Content, charge: Option<Charge>, object: Option<Charge>) -> Arc<Self> {
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            bytes,
+            content,
+            mappings: Mutex::new(Vec::new()),
+            _charge: charge,
+            _object: object,
+        })
+    }
+
+    /// Zeroed memory, paid for by `account`; `bytes` is rounded up to whole pages.
+    ///
+    /// # Errors
+    /// No bytes or too many; quota; no memory.
+    pub fn anonymous(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
+        let pages = Self::size(bytes)?;
+        let object = account.hold(Resource::Objects, 1)?;
+        let charge = account.hold(Resource::Frames, pages)?;
+        let frames = take_frames(pages)?;
+        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
+    }
+
+    /// Zeroed memory that no account pays for: the window of a page-in.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn window(pages: u64) -> Result<Arc<Self>, Status> {
+        let frames = take_frames(pages)?;
+        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), None, None))
+    }
+
+    /// Memory that was there before the kernel: whole frames from `first` on.
+    pub fn fixed(first: Frame, bytes: u64) -> Arc<Self> {
+        Self::new(pages_for(bytes) * PAGE, Content::Fixed(first), None, None)
+    }
+
+    /// Physically contiguous memory, paid for by `account`.
+    ///
+    /// # Errors
+    /// No bytes or too many; quota; no run of free frames that long.
+    pub fn contiguous(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
+        let pages = Self::size(bytes)?;
+        let object = account.hold(Resource::Objects, 1)?;
+        let charge = account.hold(Resource::Frames, pages)?;
+        let count = usize::try_from(pages).map_err(|_| Status::InvalidArgument)?;
+        let first = frames::allocate_contiguous(count).ok_or(Status::OutOfMemory)?;
+        let frames = (0..count).map(|n| first.offset(n)).collect();
+        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
+    }
+
+    /// Memory whose pages `pager` supplies.
+    ///
+    /// # Errors
+    /// No bytes or too many; quota.
+    pub fn paged(account: &Arc<Account>, bytes: u64, pager: Client) -> Result<Arc<Self>, Status> {
+        let pages = Self::size(bytes)?;
+        let object = account.hold(Resource::Objects, 1)?;
+        let memory = Self::new(pages * PAGE, Content::Paged(PagedContent::new(pages, pager)), None, Some(object));
+        PAGED.lock().insert(memory.id, Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    fn size(bytes: u64) -> Result<u64, Status> {
+        if bytes == 0 || bytes > MAX_BYTES { Err(Status::InvalidArgument) } else { Ok(pages_for(bytes)) }
+    }
+
+    /// The paged object with this number, if it still exists.
+    pub fn find_paged(id: u64) -> Option<Arc<Self>> {
+        PAGED.lock().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Size in bytes, whole pages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What there is to know where a pager supplies the pages.
+    pub fn paged_content(&self) -> Option<&PagedContent> {
+        match &self.content {
+            Content::Paged(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// The frame of a page, where it is resident and stays so as long as the object lives. `None`
+    /// for paged memory.
+    pub fn stable_frame(&self, page: u64) -> Option<Frame> {
+        if page >= self.bytes / PAGE {
+            return None;
+        }
+        let index = usize::try_from(page).ok()?;
+        match &self.content {
+            Content::Anonymous(frames) => frames.lock().get(index).copied(),
+            Content::Fixed(first) => Some(first.offset(index)),
+            Content::Paged(_) => None,
+        }
+    }
+
+    /// The frame of a page, where it is resident now.
+    pub fn resident_frame(&self, page: u64) -> Option<Frame> {
+        match &self.content {
+            Content::Paged(content) => content.resident(page),
+            _ => self.stable_frame(page),
+        }
+    }
+
+    /// How many pages are resident.
+    pub fn resident_pages(&self) -> u64 {
+        match &self.content {
+            Content::Anonymous(frames) => frames.lock().len() as u64,
+            Content::Fixed(_) => self.bytes / PAGE,
+            Content::Paged(content) => content.resident_count(),
+        }
+    }
+
+    /// Takes the frames away from an anonymous object that nobody shows any more.
+    pub fn take_frames(&self) -> Vec<Frame> {
+        match &self.content {
+            Content::Anonymous(frames) => core::mem::take(&mut *frames.lock()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Notes a mapping, so that a page that goes is unmapped everywhere.
+    pub fn note_mapping(&self, mapping: &Arc<Mapping>) {
+        if self.paged_content().is_some() {
+            let mut mappings = self.mappings.lock();
+            mappings.retain(|known| known.strong_count() > 0);
+            mappings.push(Arc::downgrade(mapping));
+        }
+    }
+
+    /// Calls `visit` for each mapping of a paged object.
+    pub fn for_each_mapping(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
+        for mapping in &*self.mappings.lock() {
+            if let Some(mapping) = mapping.upgrade() {
+                visit(&mapping);
+            }
+        }
+    }
+}
+
+impl Drop for MemoryObject {
+    fn drop(&mut self) {
+        match &self.content {
+            Content::Anonymous(owned) => {
+                for frame in owned.lock().drain(..) {
+                    frames::free(frame);
+                }
+            }
+            Content::Fixed(_) => {}
+            Content::Paged(content) => {
+                PAGED.lock().remove(&self.id);
+                cache::forget(content);
+            }
+        }
+    }
+}
+
+/// Zeroed frames; what the page cache holds gives way where there are none.
+fn take_frames(pages: u64) -> Result<Vec<Frame>, Status> {
+    let count = usize::try_from(pages).map_err(|_| Status::OutOfMemory)?;
+    if !cache::make_room(count) {
+        return Err(Status::OutOfMemory);
+    }
+    let mut taken = Vec::new();
+    taken.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
+    for _ in 0..count {
+        match frames::allocate() {
+            Some(frame) => taken.push(frame),
+            None => {
+                taken.into_iter().for_each(frames::free);
+                return Err(Status::OutOfMemory);
+            }
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,362 @@
+//! Process: threads, an address space, capabilities, and the account that pays for them.
+
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use capos_abi::{CapId, Rights, Status};
+use capos_captable::{KeyedList, ListKey, NodeId, Table};
+use spin::Mutex;
+
+use super::account::{Account, Charge, Resource};
+use super::address_space::AddressSpace;
+use super::capability::{Capability, Object};
+use super::thread::Thread;
+use crate::derivation::{self, Holder};
+use crate::log;
+use crate::operation::OperationRef;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Processes and threads that are alive.
+pub static ALIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Processes that must end, once nothing of theirs is in use any more.
+static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
+
+/// Why a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    Exited,
+    Killed,
+    Fault,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub cause: Cause,
+    pub code: i32,
+    /// One line of words.
+    pub report: String,
+}
+
+#[derive(Default)]
+struct Life {
+    threads: Vec<Arc<Thread>>,
+    started: bool,
+    end: Option<Arc<End>>,
+    waiters: KeyedList<OperationRef>,
+}
+
+/// A process.
+pub struct Process {
+    pub id: u64,
+    pub name: String,
+    pub account: Arc<Account>,
+    pub space: Arc<AddressSpace>,
+    table: Mutex<Table<Capability>>,
+    life: Mutex<Life>,
+    /// Capability slots that designate it.
+    holders: AtomicU32,
+    itself: Weak<Process>,
+    _charge: Option<Charge>,
+}
+
+impl core::fmt::Debug for Process {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "process `{}` (id {})", self.name, self.id)
+    }
+}
+
+impl Process {
+    /// An empty process that `account` is for; `charge` pays for its existence.
+    ///
+    /// # Errors
+    /// The account cannot pay for its page table; no memory.
+    pub fn new(name: String, account: Arc<Account>, charge: Option<Charge>) -> Result<Arc<Self>, Status> {
+        let space = AddressSpace::new(&account)?;
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new_cyclic(|itself| Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name,
+            account,
+            space,
+            table: Mutex::new(Table::new()),
+            life: Mutex::default(),
+            holders: AtomicU32::new(0),
+            itself: itself.clone(),
+            _charge: charge,
+        }))
+    }
+
+    /// Puts a new capability into the table. It derives from `parent`.
+    ///
+    /// # Errors
+    /// Quota; no memory; the parent is gone; the process is dead.
+    pub fn insert(&self, object: Object, rights: Rights, parent: Option<NodeId>) -> Result<CapId, Status> {
+        let kept = object.clone();
+        let id = self.insert_node(object, rights, |id| {
+            derivation::add(parent, Holder::Slot(self.itself.clone(), id)).map(Some)
+        })?;
+        kept.enter_slot();
+        Ok(id)
+    }
+
+    /// Puts the reply to a call into the table.
+    ///
+    /// # Errors
+    /// Quota; no memory; the process is dead.
+    pub fn insert_reply(&self, object: Object) -> Result<CapId, Status> {
+        self.insert_node(object, Rights::GRANT, |_| Ok(None))
+    }
+
+    /// Puts a capability into the table that another process gave away; its place in the forest
+    /// stays what it was.
+    ///
+    /// # Errors
+    /// Quota; no memory; the process is dead. The capability is lost then.
+    pub fn adopt(&self, capability: Capability) -> Result<CapId, Status> {
+        let node = capability.node;
+        self.insert_node(capability.object, capability.rights, |id| {
+            if let Some(node) = node {
+                derivation::moved(node, Holder::Slot(self.itself.clone(), id));
+            }
+            Ok(node)
+        })
+    }
+
+    fn insert_node(
+        &self,
+        object: Object,
+        rights: Rights,
+        node: impl FnOnce(CapId) -> Result<Option<NodeId>, Status>,
+    ) -> Result<CapId, Status> {
+        self.account.charge(Resource::Capabilities, 1)?;
+        let refund = |status| {
+            self.account.refund(Resource::Capabilities, 1);
+            status
+        };
+        // Table and life are locked in this order everywhere.
+        let mut table = self.table.lock();
+        if self.life.lock().end.is_some() {
+            return Err(refund(Status::Disconnected));
+        }
+        let id = table
+            .insert(Capability { object, rights, node: None })
+            .map_err(|_| refund(Status::OutOfMemory))?;
+        match node(id) {
+            Ok(node) => {
+                if let Ok(capability) = table.get_mut(id) {
+                    capability.node = node;
+                }
+                Ok(id)
+            }
+            Err(status) => {
+                let removed = table.remove(id);
+                drop(table);
+                drop(removed);
+                Err(refund(status))
+            }
+        }
+    }
+
+    /// Makes sure that `count` insertions find memory, and charges them.
+    ///
+    /// # Errors
+    /// Quota; no memory. Nothing is charged then.
+    pub fn can_take(&self, count: usize) -> Result<(), Status> {
+        let amount = count as u64;
+        self.account.charge(Resource::Capabilities, amount)?;
+        self.account.refund(Resource::Capabilities, amount);
+        self.table.lock().reserve(count).map_err(|_| Status::OutOfMemory)
+    }
+
+    /// What an identifier designates.
+    ///
+    /// # Errors
+    /// [`Status::BadCapability`] or [`Status::StaleCapability`].
+    pub fn get(&self, id: CapId) -> Result<Capability, Status> {
+        self.table.lock().get(id).cloned()
+    }
+
+    /// Runs `look` on what an identifier designates. It must take no lock.
+    ///
+    /// # Errors
+    /// As [`Process::get`].
+    pub fn with<R>(&self, id: CapId, look: impl FnOnce(&Capability) -> R) -> Result<R, Status> {
+        self.table.lock().get(id).map(look)
+    }
+
+    /// Takes a capability out of the table, to be put elsewhere.
+    ///
+    /// # Errors
+    /// As [`Process::get`].
+    pub fn take(&self, id: CapId) -> Result<Capability, Status> {
+        let capability = self.table.lock().remove(id)?;
+        self.account.refund(Resource::Capabilities, 1);
+        Ok(capability)
+    }
+
+    /// Gives a capability up. What derives from it lives on.
+    ///
+    /// # Errors
+    /// As [`Process::get`].
+    pub fn release(&self, id: CapId) -> Result<(), Status> {
+        let capability = self.take(id)?;
+        discard(capability);
+        Ok(())
+    }
+
+    /// Loses a capability by revocation; its node is gone already. Operations through it end.
+    pub fn lose(&self, id: CapId) {
+        let Ok(capability) = self.take(id) else { return };
+        let threads = self.life.lock().threads.clone();
+        for thread in &threads {
+            thread.cancel_through(id);
+        }
+        capability.object.leave_slot();
+    }
+
+    /// How many capabilities it holds.
+    pub fn capability_count(&self) -> u32 {
+        self.table.lock().len()
+    }
+
+    /// Identifiers and contents of its table.
+    pub fn capabilities(&self) -> Vec<(CapId, Capability)> {
+        self.table.lock().iter().map(|(id, capability)| (id, capability.clone())).collect()
+    }
+
+    /// One more slot designates it.
+    pub fn hold(&self) {
+        self.holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less does. A process that was never started and that nobody can start any more ends.
+    pub fn let_go(&self) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let idle = self.life.lock().threads.is_empty();
+            if idle {
+                self.doom(End { cause: Cause::Killed, code: 0, report: String::from("nobody could start it any more") });
+            }
+        }
+    }
+
+    /// Adds a thread that is about to run.
+    ///
+    /// # Errors
+    /// The process is dead; no memory.
+    pub fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Status> {
+        let mut life = self.life.lock();
+        if life.end.is_some() {
+            return Err(Status::Disconnected);
+        }
+        life.threads.try_reserve(1).map_err(|_| Status::OutOfMemory)?;
+        life.threads.push(thread);
+        life.started = true;
+        Ok(())
+    }
+
+    /// A thread has ended; with the last one ends the process.
+    pub fn remove_thread(&self, thread: &Arc<Thread>) {
+        let last = {
+            let mut life = self.life.lock();
+            life.threads.retain(|other| !Arc::ptr_eq(other, thread));
+            life.threads.is_empty() && life.end.is_none()
+        };
+        if last {
+            self.doom(End { cause: Cause::Exited, code: 0, report: String::from("its last thread ended") });
+        }
+    }
+
+    /// How many threads it has.
+    pub fn thread_count(&self) -> usize {
+        self.life.lock().threads.len()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Arc<End>> {
+        self.life.lock().end.clone()
+    }
+
+    /// Waits for the end. `began` notes the place in the list; the end is given where it has come.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn wait(&self, waiter: OperationRef, began: impl FnOnce(ListKey)) -> Result<Option<Arc<End>>, Status> {
+        let mut life = self.life.lock();
+        if let Some(end) = &life.end {
+            return Ok(Some(Arc::clone(end)));
+        }
+        began(life.waiters.push(waiter).ok_or(Status::OutOfMemory)?);
+        Ok(None)
+    }
+
+    /// Takes a waiter out of the list.
+    pub fn forget_waiter(&self, key: ListKey) {
+        let waiter = self.life.lock().waiters.remove(key);
+        drop(waiter);
+    }
+
+    /// Notes that the process must end. It runs no more; [`bury`] does the rest.
+    pub fn doom(&self, end: End) {
+        let Some(process) = self.itself.upgrade() else { return };
+        let threads = self.life.lock().threads.clone();
+        for thread in &threads {
+            thread.halt();
+        }
+        DOOMED.lock().push((process, end));
+    }
+
+    /// Ends the process and gives back all it held.
+    fn end(&self, end: End) {
+        let end = Arc::new(end);
+        let threads = {
+            let mut life = self.life.lock();
+            if life.end.is_some() {
+                return;
+            }
+            life.end = Some(Arc::clone(&end));
+            core::mem::take(&mut life.threads)
+        };
+        if end.cause != Cause::Exited {
+            log!("{self:?} died: {}", end.report);
+        }
+        for thread in threads {
+            thread.stop();
+        }
+        let mut hint = 0;
+        loop {
+            let found = self.table.lock().pop(&mut hint);
+            let Some((_, capability)) = found else { break };
+            self.account.refund(Resource::Capabilities, 1);
+            discard(capability);
+        }
+        *self.table.lock() = Table::new();
+        self.space.destroy();
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+        loop {
+            let waiter = self.life.lock().waiters.pop();
+            let Some(waiter) = waiter else { break };
+            super::process_calls::answer_exit(&waiter, &end);
+        }
+    }
+}
+
+/// A capability that was taken out of a table is not put anywhere else.
+pub fn discard(capability: Capability) {
+    if let Some(node) = capability.node {
+        derivation::forget(node);
+    }
+    capability.object.leave_slot();
+}
+
+/// Ends the processes that must end. No lock may be held.
+pub fn bury() {
+    loop {
+        let doomed = DOOMED.lock().pop();
+        let Some((process, end)) = doomed else { return };
+        process.end(end);
+    }
+}

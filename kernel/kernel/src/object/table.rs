@@ -1,0 +1,79 @@
+//! CapabilityTable: a process's capabilities, its own to look at.
+
+use alloc::sync::Arc;
+
+use capos_abi::{CapId, Rights};
+use capos_schema::kernel_capnp::{capability_info, capability_table as m};
+use capos_schema::kernel_dispatch::CapabilityTableKernel;
+use capos_schema::sync::{Completion, Exception};
+
+use super::Answer;
+use super::capability::Capability;
+use super::process::Process;
+use crate::derivation;
+use crate::kernel_call::{Invocation, refused};
+
+/// The table of a process.
+pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
+
+fn describe(id: CapId, capability: &Capability, mut info: capability_info::Builder<'_>) {
+    info.set_id(id.0);
+    info.set_interface(capability.object.interface());
+    info.set_kind(capability.object.kind());
+    info.set_rights(capability.rights.0);
+    let descendants = capability.node.map_or(0, derivation::descendants);
+    info.set_descendants(u32::try_from(descendants).unwrap_or(u32::MAX));
+}
+
+impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
+    fn list(
+        &self,
+        _cx: &mut Invocation<'_>,
+        _params: m::list_params::Reader<'_>,
+        results: m::list_results::Builder<'_>,
+    ) -> Answer {
+        let capabilities = self.0.capabilities();
+        let mut list = results.init_capabilities(capabilities.len() as u32);
+        for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
+            describe(*id, capability, list.reborrow().get(index));
+        }
+        Ok(Completion::Done)
+    }
+
+    fn info(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::info_params::Reader<'_>,
+        results: m::info_results::Builder<'_>,
+    ) -> Answer {
+        let id = CapId(params.get_id());
+        let capability = self.0.get(id).map_err(refused)?;
+        describe(id, &capability, results.init_info());
+        Ok(Completion::Done)
+    }
+
+    fn derive(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::derive_params::Reader<'_>,
+        mut results: m::derive_results::Builder<'_>,
+    ) -> Answer {
+        let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
+        let node = capability.node.ok_or_else(|| Exception::failed("a reply cannot be copied"))?;
+        let rights = capability.rights.intersection(Rights(params.get_rights()));
+        let id = self.0.insert(capability.object, rights, Some(node)).map_err(refused)?;
+        results.set_id(id.0);
+        Ok(Completion::Done)
+    }
+
+    fn revoke(
+        &self,
+        _cx: &mut Invocation<'_>,
+        params: m::revoke_params::Reader<'_>,
+        mut results: m::revoke_results::Builder<'_>,
+    ) -> Answer {
+        let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
+        results.set_count(capability.node.map_or(0, derivation::revoke));
+        Ok(Completion::Done)
+    }
+}

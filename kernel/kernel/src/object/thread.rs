@@ -1,0 +1,379 @@
+//! Thread: registers, rings, and what it waits for.
+
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use capos_abi::ring::RingLayout;
+use capos_abi::{CapId, RawEntry, Status};
+use spin::Mutex;
+
+use super::account::{Charge, Resource};
+use super::address_space::Backing;
+use super::memory::MemoryObject;
+use super::process::{Cause, End, Process};
+use crate::arch::context::{Context, Fpu};
+use crate::deadline;
+use crate::memory::page_table::Access;
+use crate::operation::{Kind, Operation, Operations, Outcome, Ticket};
+use crate::report;
+use crate::ring::{Corrupt, Ring};
+use crate::scheduler;
+use crate::syscall::Enter;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Threads that are alive.
+pub static ALIVE: AtomicU64 = AtomicU64::new(0);
+
+/// What a thread is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// In a run queue.
+    Ready,
+    /// On a processor.
+    Running,
+    /// Waits for completions or for a page.
+    Blocked,
+    /// Never runs again.
+    Dead,
+}
+
+/// What a thread is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    pub entry: u64,
+    pub stack: u64,
+    pub arguments: [u64; 2],
+    pub ring: u64,
+    pub layout: RingLayout,
+    pub thread_pointer: u64,
+}
+
+struct Registers {
+    context: Context,
+    fpu: Fpu,
+}
+
+struct Inner {
+    ring: Ring,
+    operations: Operations,
+    /// Unread completions that the thread waits for; 0 where it does not wait for any.
+    wanted: u32,
+    /// When it stops waiting for them.
+    deadline: Option<(u64, u64)>,
+    /// An ENTER that goes on when the thread next runs.
+    resume: Option<Enter>,
+}
+
+/// A thread.
+pub struct Thread {
+    pub id: u64,
+    pub process: Arc<Process>,
+    state: AtomicU8,
+    registers: UnsafeCell<Registers>,
+    inner: Mutex<Inner>,
+    ring_address: u64,
+    ring_bytes: u64,
+    pub cpu_nanoseconds: AtomicU64,
+    _charge: Charge,
+}
+
+// SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
+// that makes it; the state machine lets one processor at a time run a thread. All else is `Sync`.
+unsafe impl Sync for Thread {}
+// SAFETY: nothing in it belongs to a particular processor.
+unsafe impl Send for Thread {}
+
+impl core::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "thread {} of {:?}", self.id, self.process)
+    }
+}
+
+impl Thread {
+    /// A thread that is ready but in no queue yet. Its rings are mapped.
+    ///
+    /// # Errors
+    /// Quota; no memory; the ring's address is taken or no user memory; the process is dead.
+    pub fn new(process: &Arc<Process>, start: Start) -> Result<Arc<Self>, Status> {
+        let charge = process.account.hold(Resource::Threads, 1)?;
+        let bytes = start.layout.bytes() as u64;
+        let memory = MemoryObject::anonymous(&process.account, bytes)?;
+        let ring = Ring::new(Arc::clone(&memory), start.layout)?;
+        let operations = Operations::new(start.layout.completion_entries())?;
+        let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
+        let access = Access { read: true, write: true, ..Access::default() };
+        process
+            .space
+            .map(Backing::Memory(memory), (start.ring, bytes), 0, access, None)
+            .map_err(|_| Status::InvalidArgument)?;
+        let [first, second] = start.arguments;
+        let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
+        let thread = Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            process: Arc::clone(process),
+            state: AtomicU8::new(State::Blocked as u8),
+            registers: UnsafeCell::new(Registers { context, fpu }),
+            inner: Mutex::new(Inner { ring, operations, wanted: 0, deadline: None, resume: None }),
+            ring_address: start.ring,
+            ring_bytes: bytes,
+            cpu_nanoseconds: AtomicU64::new(0),
+            _charge: charge,
+        });
+        if let Err(status) = process.add_thread(Arc::clone(&thread)) {
+            return process.space.unmap(start.ring, bytes).and(Err(status));
+        }
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        Ok(thread)
+    }
+
+    /// Where its registers are saved.
+    pub fn context(&self) -> *mut Context {
+        // SAFETY: makes a pointer to a field, no reference.
+        unsafe { &raw mut (*self.registers.get()).context }
+    }
+
+    /// Reads or changes the saved registers. Only for the current thread, while it is in the kernel.
+    pub fn with_context<R>(&self, act: impl FnOnce(&mut Context) -> R) -> R {
+        // SAFETY: the thread is current on this processor and in the kernel, so nobody else uses
+        // its registers; `act` cannot reach them another way.
+        act(unsafe { &mut *self.context() })
+    }
+
+    /// Stores the processor's vector registers. Only where they are this thread's.
+    pub fn save_fpu(&self) {
+        // SAFETY: called by the processor that ran the thread last, before anybody else runs it.
+        unsafe { (*self.registers.get()).fpu.save() }
+    }
+
+    /// Loads its vector registers.
+    pub fn restore_fpu(&self) {
+        // SAFETY: called by the processor that is about to run the thread.
+        unsafe { (*self.registers.get()).fpu.restore() }
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Ready,
+            1 => State::Running,
+            2 => State::Blocked,
+            _ => State::Dead,
+        }
+    }
+
+    /// Goes from one state to another. False where it was in a third.
+    pub fn change(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// It never runs again.
+    pub fn halt(&self) {
+        self.state.store(State::Dead as u8, Ordering::Release);
+    }
+
+    /// The next entry to work on. `None` where there is none, or no room for its answer.
+    ///
+    /// # Errors
+    /// An index is corrupt.
+    pub fn next_entry(&self) -> Result<Option<RawEntry>, Corrupt> {
+        let inner = self.inner.lock();
+        if inner.ring.pending()? == 0 {
+            return Ok(None);
+        }
+        let reserved = inner.operations.len().saturating_add(inner.ring.unread()?);
+        Ok((reserved < inner.ring.completion_entries()).then(|| inner.ring.entry()))
+    }
+
+    /// The entry is taken.
+    pub fn advance(&self) {
+        self.inner.lock().ring.advance();
+    }
+
+    /// Answers an entry at once.
+    pub fn post(&self, user_data: u64, outcome: impl Into<Outcome>) {
+        let completion = outcome.into().completion(user_data);
+        self.inner.lock().ring.post(&completion);
+    }
+
+    /// Starts to wait for `minimum` unread completions until `deadline`. False where they are there.
+    ///
+    /// # Errors
+    /// An index is corrupt.
+    pub fn wait(self: &Arc<Self>, minimum: u32, until: u64) -> Result<bool, Corrupt> {
+        let mut inner = self.inner.lock();
+        let wanted = minimum.min(inner.ring.completion_entries());
+        if inner.ring.unread()? >= wanted {
+            return Ok(false);
+        }
+        inner.wanted = wanted;
+        inner.deadline = (until != capos_abi::syscall::NO_DEADLINE)
+            .then(|| deadline::add(until, deadline::Due::Thread(Arc::clone(self))));
+        self.change(State::Running, State::Blocked);
+        Ok(true)
+    }
+
+    /// The deadline of its wait has passed.
+    pub fn wait_timed_out(self: &Arc<Self>, key: (u64, u64)) {
+        {
+            let mut inner = self.inner.lock();
+            if inner.deadline != Some(key) {
+                return;
+            }
+            inner.deadline = None;
+            inner.wanted = 0;
+        }
+        scheduler::wake(self);
+    }
+
+    /// Notes an ENTER that goes on when the thread next runs.
+    pub fn resume_later(&self, enter: Enter) {
+        self.inner.lock().resume = Some(enter);
+    }
+
+    /// Whether there is one.
+    pub fn has_resume(&self) -> bool {
+        self.inner.lock().resume.is_some()
+    }
+
+    /// Takes that ENTER.
+    pub fn take_resume(&self) -> Option<Enter> {
+        self.inner.lock().resume.take()
+    }
+
+    /// Notes an operation in flight. There is a place, since each entry taken has one reserved.
+    pub fn begin(&self, operation: Operation) -> Option<Ticket> {
+        self.inner.lock().operations.begin(operation)
+    }
+
+    /// A copy of an operation in flight.
+    pub fn peek(&self, ticket: Ticket) -> Option<Operation> {
+        self.inner.lock().operations.get_mut(ticket).cloned()
+    }
+
+    /// Changes what an operation waits for.
+    pub fn update(&self, ticket: Ticket, change: impl FnOnce(&mut Kind)) {
+        if let Some(operation) = self.inner.lock().operations.get_mut(ticket) {
+            change(&mut operation.kind);
+        }
+    }
+
+    /// Ends an operation without an answer.
+    pub fn drop_operation(&self, ticket: Ticket) -> Option<Operation> {
+        self.inner.lock().operations.end(ticket)
+    }
+
+    /// Ends an operation with an answer. False where it had ended before.
+    pub fn complete(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> bool {
+        let (operation, awake) = {
+            let mut inner = self.inner.lock();
+            let Some(operation) = inner.operations.end(ticket) else { return false };
+            inner.ring.post(&outcome.completion(operation.user_data));
+            (operation, self.enough(&mut inner))
+        };
+        drop(operation);
+        if let Some(deadline) = awake {
+            if let Some(key) = deadline {
+                deadline::remove(key);
+            }
+            scheduler::wake(self);
+        }
+        true
+    }
+
+    /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
+    /// of its wait is given.
+    fn enough(&self, inner: &mut Inner) -> Option<Option<(u64, u64)>> {
+        if inner.wanted == 0 {
+            return None;
+        }
+        match inner.ring.unread() {
+            Ok(unread) if unread < inner.wanted => None,
+            Ok(_) => {
+                inner.wanted = 0;
+                Some(inner.deadline.take())
+            }
+            Err(corrupt) => {
+                self.die_of(corrupt);
+                None
+            }
+        }
+    }
+
+    /// Ends the process, whose rings are corrupt.
+    pub fn die_of(&self, corrupt: Corrupt) {
+        self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
+    }
+
+    /// Cancels the operation with this tag.
+    pub fn cancel(self: &Arc<Self>, user_data: u64) -> Status {
+        let ticket = self.inner.lock().operations.find(|operation| operation.user_data == user_data);
+        match ticket {
+            Some(ticket) if self.cancel_ticket(ticket) => Status::Ok,
+            _ => Status::NotFound,
+        }
+    }
+
+    fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
+        let Some(operation) = self.peek(ticket) else { return false };
+        let cancelled = self.complete(ticket, Status::Cancelled.into());
+        if cancelled {
+            withdraw(operation);
+        }
+        cancelled
+    }
+
+    /// Cancels every operation that goes through a capability.
+    pub fn cancel_through(self: &Arc<Self>, cap: CapId) {
+        loop {
+            let ticket = self.inner.lock().operations.find(|operation| operation.cap == cap);
+            match ticket {
+                Some(ticket) if self.cancel_ticket(ticket) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Ends everything that it has in flight. The thread is dead already.
+    pub fn stop(self: &Arc<Self>) {
+        self.halt();
+        let deadline = self.inner.lock().deadline.take();
+        if let Some(key) = deadline {
+            deadline::remove(key);
+        }
+        loop {
+            let operation = {
+                let mut inner = self.inner.lock();
+                let ticket = inner.operations.find(|_| true);
+                ticket.and_then(|ticket| inner.operations.end(ticket))
+            };
+            let Some(operation) = operation else { break };
+            withdraw(operation);
+        }
+        // Fails where the process unmapped or replaced it, or is gone: then there is nothing to do.
+        let _ = self.process.space.unmap(self.ring_address, self.ring_bytes);
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Ends this thread alone.
+    pub fn kill(self: &Arc<Self>) {
+        if self.state() != State::Dead {
+            self.stop();
+            self.process.remove_thread(self);
+        }
+    }
+}
+
+/// Takes an operation that has ended out of where it was waiting.
+fn withdraw(operation: Operation) {
+    match operation.kind {
+        Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
+        Kind::Sleep { deadline, .. } => deadline::remove(deadline),
+        Kind::Exit { process, key, .. } => process.forget_waiter(key),
+        Kind::Log { key, .. } => super::log::forget_reader(key),
+        Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
+        Kind::Wait { notification, key } => notification.forget(key),
+        Kind::Delivered { .. } | Kind::Receive { key: None, .. } => {}
+    }
+}

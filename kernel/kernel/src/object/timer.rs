@@ -1,0 +1,56 @@
+//! Timer: time, and waiting for it.
+
+use capos_schema::kernel_capnp::timer as m;
+use capos_schema::kernel_dispatch::TimerKernel;
+use capos_schema::sync::Completion;
+
+use super::Answer;
+use crate::deadline::{self, Due};
+use crate::kernel_call::Invocation;
+use crate::operation::Kind;
+use crate::time;
+
+/// The machine's clocks.
+pub struct Timer;
+
+impl TimerKernel<Invocation<'_>> for Timer {
+    fn now(
+        &self,
+        _cx: &mut Invocation<'_>,
+        _params: m::now_params::Reader<'_>,
+        mut results: m::now_results::Builder<'_>,
+    ) -> Answer {
+        results.set_nanoseconds(time::now());
+        Ok(Completion::Done)
+    }
+
+    fn sleep_until(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::sleep_until_params::Reader<'_>,
+        _results: m::sleep_until_results::Builder<'_>,
+    ) -> Answer {
+        let until = params.get_nanoseconds();
+        if until <= time::now() {
+            return Ok(Completion::Done);
+        }
+        let operation = cx.defer(|call| Kind::Delivered { call })?;
+        let key = deadline::add(until, Due::Sleep(operation.clone()));
+        operation.thread.update(operation.ticket, |kind| {
+            if let Some(call) = kind.call() {
+                *kind = Kind::Sleep { call, deadline: key };
+            }
+        });
+        Ok(Completion::Pending)
+    }
+
+    fn wall_clock(
+        &self,
+        _cx: &mut Invocation<'_>,
+        _params: m::wall_clock_params::Reader<'_>,
+        mut results: m::wall_clock_results::Builder<'_>,
+    ) -> Answer {
+        results.set_unix_milliseconds(time::wall_clock_ms());
+        Ok(Completion::Done)
+    }
+}

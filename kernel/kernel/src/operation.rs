@@ -1,0 +1,198 @@
+//! Operations in flight: entries that were taken and not answered yet.
+//!
+//! Each thread has a fixed number of places for them, one per completion, so starting one allocates
+//! nothing and its completion always finds room.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::{CapId, Completion, CompletionKind, Status};
+use capos_captable::ListKey;
+
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::notification::Notification;
+use crate::object::process::Process;
+use crate::object::thread::Thread;
+
+/// Names an operation of a thread as long as it is in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    place: u32,
+    generation: u32,
+}
+
+/// An operation of a thread, from anywhere.
+#[derive(Clone, Debug)]
+pub struct OperationRef {
+    pub thread: Arc<Thread>,
+    pub ticket: Ticket,
+}
+
+/// An operation in flight.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// The entry's tag.
+    pub user_data: u64,
+    /// The capability that it goes through.
+    pub cap: CapId,
+    pub kind: Kind,
+}
+
+/// What it waits for.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A call that is queued at an endpoint.
+    Queued { call: Call, client: Client, key: ListKey },
+    /// A call that a server or the kernel works on.
+    Delivered { call: Call },
+    /// A sleep; the key is its place among the deadlines.
+    Sleep { call: Call, deadline: (u64, u64) },
+    /// Waits for the end of a process.
+    Exit { call: Call, process: Arc<Process>, key: ListKey },
+    /// Waits for a line in the kernel's log.
+    Log { call: Call, position: u64, key: ListKey },
+    /// A buffer offered to an endpoint.
+    Receive { endpoint: Arc<Endpoint>, buffer: Buffer, caps: CapArray, key: Option<ListKey> },
+    /// Waits for bits of a notification.
+    Wait { notification: Arc<Notification>, key: ListKey },
+}
+
+/// What is kept of a CALL entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub interface: u64,
+    pub method: u16,
+    pub params: Buffer,
+    pub results: Buffer,
+    pub caps: CapArray,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    next: u32,
+    operation: Option<Operation>,
+}
+
+const NIL: u32 = u32::MAX;
+
+/// A thread's operations.
+#[derive(Debug)]
+pub struct Operations {
+    places: Vec<Place>,
+    free: u32,
+    length: u32,
+}
+
+impl Operations {
+    /// Room for `count` operations.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(count: u32) -> Result<Self, Status> {
+        let mut places = Vec::new();
+        places.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
+        for place in 0..count {
+            let next = if place + 1 < count { place + 1 } else { NIL };
+            places.push(Place { generation: 0, next, operation: None });
+        }
+        Ok(Self { places, free: 0, length: 0 })
+    }
+
+    /// How many are in flight.
+    pub fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Notes an operation. `None` where there is no place; the caller has made sure that there is.
+    pub fn begin(&mut self, operation: Operation) -> Option<Ticket> {
+        let index = self.free;
+        let place = self.places.get_mut(index as usize)?;
+        self.free = place.next;
+        place.operation = Some(operation);
+        self.length += 1;
+        Some(Ticket { place: index, generation: place.generation })
+    }
+
+    /// The operation, while it is in flight.
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Operation> {
+        let place = self.places.get_mut(ticket.place as usize)?;
+        place.operation.as_mut().filter(|_| place.generation == ticket.generation)
+    }
+
+    /// Ends an operation.
+    pub fn end(&mut self, ticket: Ticket) -> Option<Operation> {
+        let free = self.free;
+        let place = self.places.get_mut(ticket.place as usize)?;
+        if place.generation != ticket.generation {
+            return None;
+        }
+        let operation = place.operation.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        place.next = free;
+        self.free = ticket.place;
+        self.length -= 1;
+        Some(operation)
+    }
+
+    /// The first operation in flight that `matches`.
+    pub fn find(&self, mut matches: impl FnMut(&Operation) -> bool) -> Option<Ticket> {
+        (0_u32..).zip(&self.places).find_map(|(index, place)| {
+            let found = place.operation.as_ref().is_some_and(&mut matches);
+            found.then_some(Ticket { place: index, generation: place.generation })
+        })
+    }
+}
+
+impl Kind {
+    /// The call, where it is one.
+    pub fn call(&self) -> Option<Call> {
+        match self {
+            Self::Queued { call, .. }
+            | Self::Delivered { call }
+            | Self::Sleep { call, .. }
+            | Self::Exit { call, .. }
+            | Self::Log { call, .. } => Some(*call),
+            Self::Receive { .. } | Self::Wait { .. } => None,
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Outcome {
+    /// 0, a negative [`Status`] or a positive exception kind.
+    pub status: i32,
+    /// Bytes written.
+    pub length: u32,
+    pub value: u64,
+    /// Capabilities received.
+    pub caps: u8,
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Self {
+        Self { status: status as i32, ..Self::default() }
+    }
+}
+
+impl Outcome {
+    /// The completion of the operation with this tag.
+    pub fn completion(self, user_data: u64) -> Completion {
+        let Self { status, length, value, caps } = self;
+        Completion { user_data, status, length, value, caps, kind: CompletionKind::Done }
+    }
+}
+
+impl OperationRef {
+    /// A copy of the operation, while it is in flight.
+    pub fn peek(&self) -> Option<Operation> {
+        self.thread.peek(self.ticket)
+    }
+
+    /// Ends the operation and tells its thread. False where it had ended before.
+    pub fn complete(&self, outcome: impl Into<Outcome>) -> bool {
+        self.thread.complete(self.ticket, outcome.into())
+    }
+}

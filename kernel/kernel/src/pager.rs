@@ -1,0 +1,235 @@
+//! Getting pages of paged memory from their pager.
+//!
+//! The kernel makes a window of zeroed frames, sends it to the pager's endpoint and lets who needs
+//! the pages wait. When the call is answered, the window is revoked and its frames become the page
+//! cache's.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use capnp::Word;
+use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::{CapSlot, Rights, Status};
+use capos_captable::{ListKey, NodeId};
+use capos_paging::{PAGE, PageState};
+use capos_schema::{kernel_capnp, kernel_dispatch, sync};
+use spin::Mutex;
+
+use crate::derivation::{self, Holder};
+use crate::object::address_space::{Backing, Fault, Mapping};
+use crate::object::capability::Object;
+use crate::object::memory::MemoryObject;
+use crate::object::process::{Cause, End, Process};
+use crate::object::thread::{State, Thread};
+use crate::operation::Call;
+use crate::{cache, ipc, report, scheduler};
+
+/// Pages that are asked for together at most.
+const WINDOW: u64 = 32;
+/// Resident pages that are mapped together at most.
+const AROUND: u64 = 16;
+
+/// A request for pages.
+pub struct PageIn {
+    memory: Arc<MemoryObject>,
+    first: u64,
+    count: u64,
+    window: Arc<MemoryObject>,
+    /// What all capabilities to the window derive from.
+    node: NodeId,
+    params: Vec<Word>,
+    state: Mutex<PageInState>,
+}
+
+#[derive(Default)]
+struct PageInState {
+    ended: bool,
+    waiters: Vec<Arc<Thread>>,
+    /// Its place among the calls of the pager's endpoint.
+    key: Option<ListKey>,
+}
+
+impl core::fmt::Debug for PageIn {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "pages {}..{} of memory object {}", self.first, self.first + self.count, self.memory.id)
+    }
+}
+
+impl PageIn {
+    /// Badge and call as the pager gets them.
+    pub fn message(&self) -> (u64, Call) {
+        let badge = self.memory.paged_content().map_or(0, |content| content.pager.badge);
+        let params = Buffer { address: 0, length: (self.params.len() * 8) as u32 };
+        // The results are empty: a root pointer and nothing else.
+        let results = Buffer { address: 0, length: 64 };
+        let caps = CapArray { address: 0, sent: 1, accepted: 0 };
+        (badge, Call { interface: kernel_dispatch::PAGER, method: 0, params, results, caps })
+    }
+
+    /// The message's bytes.
+    pub fn params(&self) -> &[u8] {
+        Word::words_to_bytes(&self.params)
+    }
+
+    /// Notes where it waits.
+    pub fn queued_at(&self, key: ListKey) {
+        self.state.lock().key = Some(key);
+    }
+
+    /// Gives the pager the window.
+    ///
+    /// # Errors
+    /// The pager cannot pay for the slot.
+    pub fn hand_window(&self, pager: &Process) -> Result<CapSlot, Status> {
+        let object = Object::Memory(Arc::clone(&self.window));
+        let rights = Rights::READ.union(Rights::WRITE).union(Rights::GRANT).union(Rights::CALL);
+        let id = pager.insert(object, rights, Some(self.node))?;
+        Ok(CapSlot { word0: id.0, word1: kernel_dispatch::MEMORY_OBJECT })
+    }
+
+    /// Ends it: no more waiters come, and the window is nobody's.
+    fn end(&self) -> Option<Vec<Arc<Thread>>> {
+        let waiters = {
+            let mut state = self.state.lock();
+            if core::mem::replace(&mut state.ended, true) {
+                return None;
+            }
+            core::mem::take(&mut state.waiters)
+        };
+        derivation::revoke(self.node);
+        derivation::forget(self.node);
+        Some(waiters)
+    }
+
+    fn forget_request(&self, absent: bool) {
+        let Some(content) = self.memory.paged_content() else { return };
+        let mut state = content.state.lock();
+        state.requests.remove(&self.first);
+        for page in self.first..self.first + self.count {
+            if absent && matches!(state.pages.get(page), Some(PageState::Loading(_))) {
+                state.pages.remove(page);
+            }
+        }
+    }
+
+    /// The pager has filled the window.
+    pub fn finish(&self) {
+        let Some(waiters) = self.end() else { return };
+        for (page, frame) in (self.first..).zip(self.window.take_frames()) {
+            cache::insert(&self.memory, page, frame);
+        }
+        self.forget_request(false);
+        for waiter in waiters {
+            scheduler::wake(&waiter);
+        }
+    }
+
+    /// The pager cannot, or is gone: who waits dies of its touch.
+    pub fn fail(&self, reason: &str) {
+        let Some(waiters) = self.end() else { return };
+        self.forget_request(true);
+        for waiter in waiters {
+            let report = report::page_in_failed(&waiter, self.memory.id, self.first * PAGE, reason);
+            waiter.process.doom(End { cause: Cause::Fault, code: 0, report });
+        }
+    }
+}
+
+/// Lets a thread have the page at `offset` that a mapping shows: it is mapped now, or the thread is
+/// blocked until it can be, or its process is doomed.
+pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<MemoryObject>, offset: u64) {
+    let Some(content) = memory.paged_content() else { return };
+    let page = offset / PAGE;
+    let state = content.state.lock();
+    match state.pages.get(page) {
+        Some(PageState::Resident(_)) => {
+            cache::HITS.fetch_add(1, Ordering::Relaxed);
+            let result = map_around(mapping, &state.pages, page);
+            drop(state);
+            if let Err(status) = result {
+                let report = report::no_page_table(thread, memory.id, offset, status);
+                thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+            }
+        }
+        Some(PageState::Loading(first)) => {
+            let request = state.requests.get(&first).cloned();
+            drop(state);
+            if let Some(request) = request {
+                thread.change(State::Running, State::Blocked);
+                request.state.lock().waiters.push(Arc::clone(thread));
+            }
+        }
+        None => {
+            let count = state.pages.run_of_absent(page, WINDOW);
+            drop(state);
+            cache::MISSES.fetch_add(1, Ordering::Relaxed);
+            if let Err(status) = start(thread, memory, page, count.max(1)) {
+                let report = report::page_in_failed(thread, memory.id, offset, status.words());
+                thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+            }
+        }
+    }
+}
+
+/// Maps a resident page and those after it that are resident too.
+fn map_around(mapping: &Arc<Mapping>, pages: &capos_paging::Pages<u64, cache::Resident>, page: u64) -> Result<(), Status> {
+    let Some(space) = mapping.space.upgrade() else { return Ok(()) };
+    for next in page..page + AROUND {
+        match pages.get(next) {
+            Some(PageState::Resident(resident)) => space.enter_paged(mapping, next * PAGE, resident.frame)?,
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u64) -> Result<(), Status> {
+    let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
+    // A full window where there is room; the one page that is needed in any case.
+    let count = if cache::make_room(wanted as usize * 2) { wanted } else { 1 };
+    let window = MemoryObject::window(count)?;
+    let node = derivation::add(None, Holder::Kernel)?;
+    let params = sync::results(|builder| {
+        let mut params: kernel_capnp::pager::page_in_params::Builder<'_> = builder.init_as();
+        params.set_offset(first * PAGE);
+        params.set_bytes(count * PAGE);
+        params.set_window(sync::capability());
+        Ok(sync::Completion::Done)
+    })
+    .map_err(|_| Status::OutOfMemory)?
+    .words;
+    let state = Mutex::new(PageInState { waiters: alloc::vec![Arc::clone(thread)], ..PageInState::default() });
+    let request = Arc::new(PageIn { memory: Arc::clone(memory), first, count, window, node, params, state });
+    {
+        let mut pages = content.state.lock();
+        pages.pages.begin(first, count, first);
+        pages.requests.insert(first, Arc::clone(&request));
+    }
+    thread.change(State::Running, State::Blocked);
+    ipc::send_page_in(&request, &content.pager);
+    Ok(())
+}
+
+/// What became of an attempt to read paged memory.
+pub enum Brought {
+    /// It is mapped now: try again.
+    Now,
+    /// The thread waits for it, or its process is doomed.
+    Later,
+    /// It is not there to be had.
+    Never,
+}
+
+/// Brings in the page of paged memory at an address that the kernel must read for a thread.
+pub fn bring_in(thread: &Arc<Thread>, address: u64) -> Brought {
+    match thread.process.space.judge(address, false, false) {
+        Fault::Missing(mapping, offset) => {
+            let Backing::Memory(memory) = &mapping.backing else { return Brought::Never };
+            require(thread, &mapping, memory, offset);
+            if thread.state() == State::Running { Brought::Now } else { Brought::Later }
+        }
+        Fault::Spurious => Brought::Now,
+        Fault::Unmapped | Fault::Forbidden(..) => Brought::Never,
+    }
+}

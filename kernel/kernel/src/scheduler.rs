@@ -1,0 +1,239 @@
+//! Which thread runs: preemptive round robin with one queue per processor, and the entry points
+//! that the machine layer calls.
+//!
+//! A thread that another one makes ready while it works in the kernel runs next, without going
+//! through the queue, if that other one then waits: this is what makes a call cost two switches and
+//! nothing else.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arch::context::{self, Context};
+use crate::arch::interrupts;
+use crate::object::process;
+use crate::object::thread::{State, Thread};
+use crate::{deadline, fault, first_process, log, percpu, syscall, time};
+
+/// How long a thread runs while others wait, in nanoseconds.
+const SLICE: u64 = 10_000_000;
+
+/// Switches from one thread to another since the start.
+pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
+
+/// What a processor knows about scheduling.
+#[derive(Default)]
+pub struct CpuState {
+    current: Option<Arc<Thread>>,
+    queue: VecDeque<Arc<Thread>>,
+    /// Made ready by the current thread.
+    handoff: Option<Arc<Thread>>,
+    /// Whose vector registers the processor holds.
+    loaded: Option<Arc<Thread>>,
+    slice_end: u64,
+    /// When the current thread began to run.
+    since: u64,
+    /// What the timer is set to; 0 where it is not.
+    armed: u64,
+}
+
+/// What to do on the way out of the kernel.
+enum Choice {
+    Run(*mut Context),
+    /// An ENTER goes on first.
+    Resume(Arc<Thread>),
+    Idle,
+}
+
+/// The thread in whose name the kernel works.
+pub fn current() -> Option<Arc<Thread>> {
+    percpu::current().scheduler.lock().current.clone()
+}
+
+/// Makes a blocked thread ready.
+pub fn wake(thread: &Arc<Thread>) {
+    if thread.change(State::Blocked, State::Ready) {
+        let mut cpu = percpu::current().scheduler.lock();
+        let replaced = cpu.handoff.replace(Arc::clone(thread));
+        if let Some(earlier) = replaced {
+            cpu.queue.push_back(earlier);
+        }
+    }
+}
+
+impl CpuState {
+    /// The current thread stops running here.
+    fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
+        let thread = self.current.take()?;
+        let ran = now.saturating_sub(self.since);
+        thread.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+        thread.process.account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+        Some(thread)
+    }
+
+    /// The next thread that can run.
+    fn next(&mut self) -> Option<Arc<Thread>> {
+        loop {
+            let thread = self.handoff.take().or_else(|| self.queue.pop_front())?;
+            if thread.change(State::Ready, State::Running) {
+                return Some(thread);
+            }
+        }
+    }
+
+    /// Sets the timer to the end of the slice, where somebody waits for it, or to the next deadline.
+    fn arm(&mut self) {
+        let slice = if self.queue.is_empty() { u64::MAX } else { self.slice_end };
+        let wanted = slice.min(deadline::earliest());
+        if wanted != u64::MAX && (self.armed == 0 || wanted < self.armed) {
+            self.armed = wanted;
+            time::arm(wanted);
+        }
+    }
+
+    /// Decides what runs. What is dropped in the end is given back, to be dropped without the lock.
+    fn choose(&mut self) -> (Choice, Option<Arc<Thread>>) {
+        if let Some(current) = &self.current
+            && current.state() == State::Running
+        {
+            let pointer = current.context();
+            if let Some(ready) = self.handoff.take() {
+                self.queue.push_back(ready);
+            }
+            self.arm();
+            return (Choice::Run(pointer), None);
+        }
+        let now = time::now();
+        let left = self.put_down(now);
+        let Some(next) = self.next() else {
+            self.arm();
+            return (Choice::Idle, left);
+        };
+        SWITCHES.fetch_add(1, Ordering::Relaxed);
+        self.since = now;
+        self.slice_end = now.saturating_add(SLICE);
+        next.process.space.activate();
+        let unloaded = self.load_fpu(&next);
+        let choice = match next.has_resume() {
+            true => Choice::Resume(Arc::clone(&next)),
+            false => Choice::Run(next.context()),
+        };
+        self.current = Some(next);
+        self.arm();
+        drop(unloaded);
+        (choice, left)
+    }
+
+    fn load_fpu(&mut self, next: &Arc<Thread>) -> Option<Arc<Thread>> {
+        if self.loaded.as_ref().is_some_and(|loaded| Arc::ptr_eq(loaded, next)) {
+            return None;
+        }
+        if let Some(loaded) = &self.loaded {
+            loaded.save_fpu();
+        }
+        next.restore_fpu();
+        self.loaded.replace(Arc::clone(next))
+    }
+
+    /// Lets go of a dead thread's registers, so that its memory can go back.
+    fn unload_dead(&mut self) -> Option<Arc<Thread>> {
+        if self.loaded.as_ref().is_some_and(|thread| thread.state() == State::Dead) { self.loaded.take() } else { None }
+    }
+}
+
+/// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
+/// caller still has are lost, so it must have none.
+fn leave() -> ! {
+    loop {
+        process::bury();
+        crate::object::log::serve();
+        let cpu = percpu::current();
+        let dead = cpu.scheduler.lock().unload_dead();
+        drop(dead);
+        let (choice, left) = cpu.scheduler.lock().choose();
+        drop(left);
+        match choice {
+            // SAFETY: the context is that of the thread that is current from now on, which the
+            // scheduler's state keeps alive; its address space is active and its vector registers
+            // are loaded. No lock is held.
+            Choice::Run(pointer) => unsafe { context::enter_user(pointer) },
+            Choice::Resume(thread) => syscall::resume(&thread),
+            Choice::Idle => context::idle(),
+        }
+    }
+}
+
+/// Runs the first process.
+pub fn start(boot: crate::boot::BootInfo) -> ! {
+    first_process::start(boot);
+    leave()
+}
+
+/// A thread has made a system call.
+pub fn on_syscall() -> ! {
+    if let Some(thread) = current() {
+        syscall::handle(&thread);
+    }
+    leave()
+}
+
+/// A thread touched an address that is not mapped, or not for that.
+pub fn on_page_fault(address: u64, write: bool, execute: bool, _present: bool) -> ! {
+    if let Some(thread) = current() {
+        fault::page_fault(&thread, address, write, execute);
+    }
+    leave()
+}
+
+/// A thread did what the processor does not let it.
+pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
+    if let Some(thread) = current() {
+        fault::exception(&thread, vector, error_code, name);
+    }
+    leave()
+}
+
+/// The timer that [`CpuState::arm`] set has come.
+pub fn on_timer() -> ! {
+    percpu::current().scheduler.lock().armed = 0;
+    deadline::expire();
+    {
+        let mut cpu = percpu::current().scheduler.lock();
+        let now = time::now();
+        if now >= cpu.slice_end && (!cpu.queue.is_empty() || cpu.handoff.is_some()) {
+            preempt(&mut cpu, now, false);
+        }
+    }
+    leave()
+}
+
+/// A device has raised an interrupt. Who waits for it runs at once.
+pub fn on_interrupt(vector: u8) -> ! {
+    if !crate::object::interrupt::raise(vector) && interrupts::is_line(vector) {
+        log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
+    }
+    {
+        let mut cpu = percpu::current().scheduler.lock();
+        if cpu.handoff.is_some() {
+            let now = time::now();
+            preempt(&mut cpu, now, true);
+        }
+    }
+    leave()
+}
+
+/// The running thread goes back into the queue: to its front where it has not used up its slice.
+fn preempt(cpu: &mut CpuState, now: u64, front: bool) {
+    if cpu.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
+        && let Some(thread) = cpu.put_down(now)
+    {
+        if front {
+            cpu.queue.push_front(thread);
+        } else {
+            if let Some(ready) = cpu.handoff.take() {
+                cpu.queue.push_back(ready);
+            }
+            cpu.queue.push_back(thread);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The two system calls.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use capos_abi::entry::Operation as Request;
+use capos_abi::{CapId, Entry, Status, syscall as number};
+
+use crate::object::process::{Cause, End};
+use crate::object::thread::Thread;
+use crate::pager::{self, Brought};
+use crate::{ipc, kernel_call, report, time};
+
+/// An ENTER that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Enter {
+    /// Entries that may still be taken.
+    left: u32,
+    /// Entries taken.
+    taken: u64,
+    minimum: u32,
+    deadline: u64,
+}
+
+/// An entry could not be worked on yet: this address, of paged memory, must come in first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Absent(pub u64);
+
+/// Does what the thread's registers ask for.
+pub fn handle(thread: &Arc<Thread>) {
+    let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
+    match number {
+        #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
+        number::ENTER => {
+            run(thread, Enter { left: first as u32, taken: 0, minimum: second as u32, deadline: third });
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
+        number::EXIT => {
+            let code = (first as u32).cast_signed();
+            thread.process.doom(End { cause: Cause::Exited, code, report: String::new() });
+        }
+        other => {
+            let report = report::bad_system_call(thread, other);
+            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+        }
+    }
+}
+
+/// Goes on with an ENTER that waited for a page.
+pub fn resume(thread: &Arc<Thread>) {
+    if let Some(enter) = thread.take_resume() {
+        run(thread, enter);
+    }
+}
+
+fn run(thread: &Arc<Thread>, mut enter: Enter) {
+    while enter.left > 0 {
+        let raw = match thread.next_entry() {
+            Ok(Some(raw)) => raw,
+            Ok(None) => break,
+            Err(corrupt) => return thread.die_of(corrupt),
+        };
+        match Entry::decode(&raw) {
+            Ok(entry) => {
+                if let Err(Absent(address)) = execute(thread, &entry) {
+                    match pager::bring_in(thread, address) {
+                        Brought::Now => continue,
+                        Brought::Later => return thread.resume_later(enter),
+                        Brought::Never => thread.post(entry.user_data, Status::BadAddress),
+                    }
+                }
+            }
+            Err(refusal) => thread.post(refusal.user_data, refusal.status),
+        }
+        thread.advance();
+        enter.left -= 1;
+        enter.taken += 1;
+    }
+    thread.with_context(|context| context.rax = enter.taken);
+    if enter.minimum > 0
+        && enter.deadline > 0
+        && (enter.deadline == number::NO_DEADLINE || enter.deadline > time::now())
+        && let Err(corrupt) = thread.wait(enter.minimum, enter.deadline)
+    {
+        thread.die_of(corrupt);
+    }
+}
+
+fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
+    let tag = entry.user_data;
+    match entry.operation {
+        Request::Nop => thread.post(tag, Status::Ok),
+        Request::Call { cap, interface, method, params, results, caps } => {
+            let call = crate::operation::Call { interface, method, params, results, caps };
+            return kernel_call::call(thread, tag, CapId(cap), call);
+        }
+        Request::Recv { endpoint, buffer, caps } => ipc::receive(thread, tag, CapId(endpoint), buffer, caps),
+        Request::Return { reply, exception, results, caps } => {
+            return ipc::answer(thread, tag, CapId(reply), exception, results, caps);
+        }
+        Request::Release { cap } => {
+            let status = thread.process.release(CapId(cap)).err().unwrap_or(Status::Ok);
+            thread.post(tag, status);
+        }
+        Request::Cancel { target } => {
+            let status = thread.cancel(target);
+            thread.post(tag, status);
+        }
+        Request::Notify { notification, bits } => {
+            let status = ipc::notify(thread, CapId(notification), bits);
+            thread.post(tag, status);
+        }
+        Request::Wait { notification } => ipc::wait(thread, tag, CapId(notification)),
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Reaching user memory: by walking its page tables in software and going through the direct map.
+//!
+//! The kernel never uses a user address as a pointer, so a bad one is an answer and never a fault.
+//! This module holds all unsafe code that touches what a process can see, except the rings.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+use capos_paging::PAGE;
+
+use crate::memory::frames::Frame;
+use crate::memory::page_table::PageTable;
+use crate::object::address_space::{AddressSpace, Unreachable};
+use crate::object::memory::MemoryObject;
+
+/// Copies bytes between two places in the direct map. Both may be seen and written by running
+/// threads, so each access is volatile; words are moved where both sides are aligned.
+///
+/// # Safety
+/// `length` bytes at both places must lie in one RAM frame each.
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, length: usize) {
+    let mut done = 0;
+    if (from as usize | to as usize).is_multiple_of(8) {
+        while done + 8 <= length {
+            // SAFETY: within `length`, aligned to 8 since `done` grows by 8.
+            unsafe { to.add(done).cast::<u64>().write_volatile(from.add(done).cast::<u64>().read_volatile()) };
+            done += 8;
+        }
+    }
+    while done < length {
+        // SAFETY: within `length`.
+        unsafe { to.add(done).write_volatile(from.add(done).read_volatile()) };
+        done += 1;
+    }
+}
+
+/// The bytes of a range up to the end of its first page.
+fn chunk(address: u64, left: usize) -> usize {
+    let room = PAGE - address % PAGE;
+    usize::try_from(room).map_or(left, |room| room.min(left))
+}
+
+type IsPaged<'a> = &'a dyn Fn(u64) -> bool;
+
+/// Where a user byte lies, if it may be read, or written.
+fn translate(table: &PageTable, is_paged: IsPaged<'_>, address: u64, write: bool) -> Result<u64, Unreachable> {
+    match table.lookup(address) {
+        Some((physical, access)) if !access.device && (access.write || !write) => Ok(physical),
+        Some(_) => Err(Unreachable::Forbidden),
+        None if !write && is_paged(address) => Err(Unreachable::Absent(address)),
+        None => Err(Unreachable::Forbidden),
+    }
+}
+
+fn pointer(physical: u64) -> *mut u8 {
+    let frame = Frame::from_address(physical);
+    frame.pointer().wrapping_add((physical % PAGE) as usize)
+}
+
+/// Visits the pages of a user range: offset in the range, bytes in this page, physical address.
+fn walk(
+    table: &PageTable,
+    is_paged: IsPaged<'_>,
+    (address, length): (u64, usize),
+    write: bool,
+    mut visit: impl FnMut(usize, usize, u64),
+) -> Result<(), Unreachable> {
+    let mut done = 0;
+    while done < length {
+        let here = address.checked_add(done as u64).ok_or(Unreachable::Forbidden)?;
+        let count = chunk(here, length - done);
+        visit(done, count, translate(table, is_paged, here, write)?);
+        done += count;
+    }
+    Ok(())
+}
+
+impl AddressSpace {
+    /// Copies user memory into the kernel.
+    ///
+    /// # Errors
+    /// Not all of the range is readable user memory, or resident.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        let target = into.as_mut_ptr();
+        let range = (address, into.len());
+        self.with_table(|table, is_paged| {
+            walk(table, is_paged, range, false, |at, count, physical| {
+                // SAFETY: `walk` gives parts that lie in one user frame each; `at + count` is at
+                // most the length of `into`.
+                unsafe { copy_bytes(pointer(physical), target.add(at), count) }
+            })
+        })
+        .unwrap_or(Err(Unreachable::Forbidden))
+    }
+
+    /// Copies kernel bytes into user memory.
+    ///
+    /// # Errors
+    /// Not all of the range is writable user memory.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Unreachable> {
+        let source = from.as_ptr();
+        let range = (address, from.len());
+        self.with_table(|table, is_paged| {
+            walk(table, is_paged, range, true, |at, count, physical| {
+                // SAFETY: as in `read`.
+                unsafe { copy_bytes(source.add(at), pointer(physical), count) }
+            })
+        })
+        .unwrap_or(Err(Unreachable::Forbidden))
+    }
+
+    /// Judges a range without touching it.
+    ///
+    /// # Errors
+    /// Not all of it is user memory for this.
+    pub fn check(&self, address: u64, length: usize, write: bool) -> Result<(), Unreachable> {
+        self.with_table(|table, is_paged| walk(table, is_paged, (address, length), write, |_, _, _| ()))
+            .unwrap_or(Err(Unreachable::Forbidden))
+    }
+}
+
+/// Which side of a copy could not be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyFailure {
+    Source(Unreachable),
+    Target(Unreachable),
+}
+
+/// Copies `length` bytes from one address space to another, or within one.
+///
+/// # Errors
+/// Which side is not accessible; a part may have been copied then.
+pub fn copy(
+    (source, from): (&AddressSpace, u64),
+    (target, to): (&AddressSpace, u64),
+    length: usize,
+) -> Result<(), CopyFailure> {
+    let gone = Unreachable::Forbidden;
+    if core::ptr::eq(source, target) {
+        return source
+            .with_table(|table, is_paged| copy_pages((table, is_paged, from), (table, is_paged, to), length))
+            .unwrap_or(Err(CopyFailure::Source(gone)));
+    }
+    // Two address spaces are always locked in the order of their addresses.
+    let result = if core::ptr::from_ref(source) < core::ptr::from_ref(target) {
+        source.with_table(|s, s_paged| {
+            target.with_table(|t, t_paged| copy_pages((s, s_paged, from), (t, t_paged, to), length))
+        })
+    } else {
+        target.with_table(|t, t_paged| {
+            source.with_table(|s, s_paged| copy_pages((s, s_paged, from), (t, t_paged, to), length))
+        })
+    };
+    result.flatten().unwrap_or(Err(CopyFailure::Target(gone)))
+}
+
+fn copy_pages(
+    (source, source_paged, from): (&PageTable, IsPaged<'_>, u64),
+    (target, target_paged, to): (&PageTable, IsPaged<'_>, u64),
+    length: usize,
+) -> Result<(), CopyFailure> {
+    let overflow = Unreachable::Forbidden;
+    let mut done = 0;
+    while done < length {
+        let here = from.checked_add(done as u64).ok_or(CopyFailure::Source(overflow))?;
+        let there = to.checked_add(done as u64).ok_or(CopyFailure::Target(overflow))?;
+        let count = chunk(here, length - done).min(chunk(there, length - done));
+        let read = translate(source, source_paged, here, false).map_err(CopyFailure::Source)?;
+        let write = translate(target, target_paged, there, true).map_err(CopyFailure::Target)?;
+        // SAFETY: both parts end at most at the end of their pages, which are RAM frames.
+        unsafe { copy_bytes(pointer(read), pointer(write), count) };
+        done += count;
+    }
+    compiler_fence(Ordering::Release);
+    Ok(())
+}
+
+/// Writes kernel bytes into a memory object whose frames are there for good, before anybody sees it.
+/// False where they do not fit.
+pub fn fill(memory: &MemoryObject, offset: u64, from: &[u8]) -> bool {
+    let mut done = 0;
+    while done < from.len() {
+        let at = offset + done as u64;
+        let Some(frame) = memory.stable_frame(at / PAGE) else { return false };
+        let count = chunk(at, from.len() - done);
+        // SAFETY: the part ends at most at the end of the frame, which the object keeps.
+        unsafe { copy_bytes(from.as_ptr().add(done), pointer(frame.address() + at % PAGE), count) };
+        done += count;
+    }
+    true
+}

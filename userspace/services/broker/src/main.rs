@@ -1,1 +1,66 @@
-fn main() {}
+//! The authority broker: who may do what.
+//!
+//! Provides: `AuthorityBroker` (0). It issues sessions, decides on every tool call, checks the passphrase for step-ups,
+//! counts tokens, and gives sessions their models without ever giving them the catalog. Each decision is in the audit
+//! log before it is told; what cannot be recorded is not decided.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod approvals;
+mod blocks;
+mod broker;
+mod decision;
+mod lease;
+mod model;
+mod session;
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+
+use blocks::Blocks;
+use broker::{Broker, BrokerObject};
+use capos_broker::config::Config;
+use capos_rt::{Context, Env, Error, ServeOptions, log};
+use capos_schema::authority::AuthorityBrokerService;
+use capos_schema::kernel::EntropyClient;
+use capos_schema::storage::DirectoryClient;
+
+/// The system's configuration, and a scenario's over it.
+const FILES: [&str; 2] = ["etc/system.toml", "scenario/config.toml"];
+/// A question holds arguments of 64 KiB.
+const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 160 << 10, concurrent: 32 };
+
+/// The configuration files that are there.
+async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str, String)>, Error> {
+    let mut found = alloc::vec::Vec::new();
+    for path in FILES {
+        if medium.stat(path).await.is_ok() {
+            found.push((path, medium.read_text(path).await.with_context(|| format!("reading {path}"))?));
+        } else {
+            log::info!("there is no {path}");
+        }
+    }
+    Ok(found)
+}
+
+async fn start(env: Env) -> Result<(), Error> {
+    let entropy = env.cap::<EntropyClient>("entropy")?;
+    let salt = random(&entropy).await?;
+    let texts = files(&env.cap::<DirectoryClient>("medium")?).await?;
+    let named: alloc::vec::Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
+    let config = Config::read(&named, salt).map_err(Error::new)?;
+    let blocks = Blocks::of(&env)?;
+    let broker = Broker::new(config, blocks, entropy, env.clock()?, env.server().clone());
+    env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
+    env.run_with(OPTIONS).await
+}
+capos_rt::program!(start);
+
+/// 128 random bits.
+async fn random(entropy: &EntropyClient) -> Result<[u8; 16], Error> {
+    let bytes = entropy.read(16).await.context("reading entropy")?;
+    bytes.try_into().ok().context("the kernel gave too few random bytes")
+}

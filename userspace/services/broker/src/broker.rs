@@ -1,0 +1,101 @@
+//! Issuing sessions.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_audit::Kind;
+use capos_broker::config::Config;
+use capos_policy::{Attempts, Budgets};
+use capos_rt::{Clock, Server};
+use capos_schema::authority::{
+    AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient,
+};
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::kernel::EntropyClient;
+
+use crate::blocks::Blocks;
+use crate::decision::Subject;
+use crate::session::Session;
+
+/// The longest name of a principal.
+const MAX_PRINCIPAL: usize = 64;
+
+/// The broker.
+pub struct Broker {
+    pub config: Config,
+    pub blocks: Blocks,
+    pub clock: Clock,
+    pub server: Rc<Server>,
+    entropy: EntropyClient,
+    pub budgets: RefCell<Budgets>,
+    /// Wrong passphrases count for the whole system, not for one session.
+    pub attempts: RefCell<Attempts>,
+}
+
+impl Broker {
+    /// A broker without sessions.
+    pub fn new(config: Config, blocks: Blocks, entropy: EntropyClient, clock: Clock, server: Rc<Server>) -> Rc<Self> {
+        Rc::new(Self {
+            config,
+            blocks,
+            clock,
+            server,
+            entropy,
+            budgets: RefCell::default(),
+            attempts: RefCell::default(),
+        })
+    }
+
+    /// Tries the passphrase.
+    ///
+    /// # Errors
+    /// Why it does not open, in words.
+    pub fn try_passphrase(&self, given: &str) -> Result<(), String> {
+        let kept = self.config.passphrase.as_ref();
+        self.attempts.borrow_mut().attempt(kept, given, self.clock.now()).map_err(|why| why.to_string())
+    }
+}
+
+/// The broker as an object.
+pub struct BrokerObject(pub Rc<Broker>);
+
+impl AuthorityBrokerServer for BrokerObject {
+    async fn profiles(&self, _cx: &CallContext) -> Result<AuthorityBrokerProfilesResults, CallError> {
+        let profiles = Vec::from([Profile::Operator, Profile::Guest, Profile::Anonymous]);
+        Ok(AuthorityBrokerProfilesResults { profiles, initial: self.0.config.initial })
+    }
+
+    async fn login(
+        &self,
+        _cx: &CallContext,
+        profile: Profile,
+        principal: String,
+        passphrase: String,
+    ) -> Result<UserSessionClient, CallError> {
+        let broker = &self.0;
+        let initial = profile == broker.config.initial;
+        let principal = if initial && !broker.config.principal.is_empty() {
+            broker.config.principal.clone()
+        } else {
+            principal
+        };
+        if principal.is_empty() || principal.len() > MAX_PRINCIPAL {
+            return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
+        }
+        let id = hex::encode(crate::random(&broker.entropy).await?);
+        // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
+        let refused = if profile == Profile::Operator && !initial { broker.try_passphrase(&passphrase).err() } else { None };
+        let subject = Subject { session: &id, principal: &principal };
+        let outcome = refused.as_deref().unwrap_or("granted");
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("profile", &profile.name()), ("outcome", &outcome)];
+        subject.record(&broker.blocks.writer, Kind::SessionStart, &fields).await?;
+        if let Some(why) = refused {
+            return Err(CallError::invalid_argument(format!("{} needs the passphrase: {why}", profile.name())));
+        }
+        let session = Session::open(broker.clone(), profile, id, principal).await?;
+        UserSessionClient::serve(&broker.server, session)
+    }
+}

@@ -1,0 +1,305 @@
+//! The configuration of the broker: `/etc/system.toml`, and a scenario's `config.toml` over it.
+//!
+//! What is wrong is refused in words with its place; nothing is guessed. A section `[runner]` is the host's and is not
+//! read here.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_policy::{Category, ModelAccess, Override, Passphrase, Policy, ProfileRules};
+use capos_schema::authority::{Profile, SessionLimits};
+use capos_schema::models::PermissionMode;
+use serde::Deserialize;
+
+/// Iterations for a passphrase that a configuration gives in plain text.
+const ITERATIONS: u32 = 1000;
+/// The profiles, in order.
+const PROFILES: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
+
+/// What the broker runs by.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The profile that logs in first, without a passphrase.
+    pub initial: Profile,
+    /// Name of the person behind the initial profile; empty where none is given.
+    pub principal: String,
+    /// Id, or beginning of the id, of the model that sessions get; empty: the first.
+    pub model: String,
+    /// What opens a step-up.
+    pub passphrase: Option<Passphrase>,
+    /// Permissions, profiles and their limits.
+    pub policy: Policy,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    session: Session,
+    limits: Limits,
+    permissions: BTreeMap<String, String>,
+    rule: Vec<Rule>,
+    profiles: BTreeMap<String, ProfileSection>,
+    // The host's.
+    #[allow(dead_code)]
+    runner: Option<toml::Table>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Session {
+    profile: Option<String>,
+    principal: Option<String>,
+    model: Option<String>,
+    passphrase: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Limits {
+    max_iterations: Option<u32>,
+    max_tokens: Option<u64>,
+    max_seconds: Option<u64>,
+    tool_timeout_ms: Option<u32>,
+    approval_timeout_ms: Option<u32>,
+    max_tokens_per_call: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Rule {
+    profile: Option<String>,
+    category: Option<String>,
+    method: Option<String>,
+    tool: Option<String>,
+    mode: Option<String>,
+    suppressed: Option<bool>,
+    widen: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProfileSection {
+    model: Option<String>,
+    principal_tokens: Option<u64>,
+    hide_forbidden: Option<bool>,
+    limits: Limits,
+}
+
+impl Config {
+    /// The configuration that these files give together; each is its name and its text, and a later one's settings
+    /// take the place of an earlier one's. `salt` is random.
+    ///
+    /// # Errors
+    /// The file, the place in it, and what is wrong.
+    pub fn read(files: &[(&str, &str)], salt: [u8; 16]) -> Result<Self, String> {
+        let mut config = Self {
+            initial: Profile::Operator,
+            principal: String::new(),
+            model: String::new(),
+            passphrase: None,
+            policy: Policy::default(),
+        };
+        for (name, text) in files {
+            let file: File = toml::from_str(text).map_err(|bad| format!("{name}: {}", bad.to_string().trim_end()))?;
+            config.add(file, salt).map_err(|why| format!("{name}: {why}"))?;
+        }
+        Ok(config)
+    }
+
+    fn add(&mut self, file: File, salt: [u8; 16]) -> Result<(), String> {
+        if let Some(name) = &file.session.profile {
+            self.initial = profile("session.profile", name)?;
+        }
+        if let Some(name) = file.session.principal {
+            self.principal = name;
+        }
+        if let Some(id) = file.session.model {
+            self.model = id;
+        }
+        if let Some(text) = file.session.passphrase {
+            self.passphrase = Some(passphrase(&text, salt)?);
+        }
+        for wanted in PROFILES {
+            let mut rules = self.policy.profile(wanted);
+            file.limits.put(&mut rules.limits);
+            if let Some(section) = file.profiles.get(wanted.name()) {
+                section.put(wanted, &mut rules)?;
+            }
+            self.policy.profiles.retain(|(other, _)| *other != wanted);
+            self.policy.profiles.push((wanted, rules));
+        }
+        if let Some(unknown) = file.profiles.keys().find(|name| Profile::from_name(name).is_none()) {
+            return Err(format!("profiles.{unknown}: there is no such profile; known: operator, guest, anonymous"));
+        }
+        for (tool, what) in &file.permissions {
+            self.policy.overrides.push(short(tool, what)?);
+        }
+        for (at, rule) in file.rule.into_iter().enumerate() {
+            self.policy.overrides.push(rule.read().map_err(|why| format!("rule {}: {why}", at.saturating_add(1)))?);
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    fn put(&self, limits: &mut SessionLimits) {
+        let Self { max_iterations, max_tokens, max_seconds, tool_timeout_ms, approval_timeout_ms, max_tokens_per_call } =
+            self;
+        put(&mut limits.max_iterations, max_iterations);
+        put(&mut limits.max_tokens, max_tokens);
+        put(&mut limits.max_seconds, max_seconds);
+        put(&mut limits.tool_timeout_ms, tool_timeout_ms);
+        put(&mut limits.approval_timeout_ms, approval_timeout_ms);
+        put(&mut limits.max_tokens_per_call, max_tokens_per_call);
+    }
+}
+
+fn put<T: Copy>(to: &mut T, value: &Option<T>) {
+    if let Some(value) = value {
+        *to = *value;
+    }
+}
+
+impl ProfileSection {
+    fn put(&self, name: Profile, rules: &mut ProfileRules) -> Result<(), String> {
+        self.limits.put(&mut rules.limits);
+        put(&mut rules.principal_tokens, &self.principal_tokens);
+        put(&mut rules.hide_forbidden, &self.hide_forbidden);
+        if let Some(model) = &self.model {
+            rules.model = match model.as_str() {
+                "none" => ModelAccess::None,
+                "local" => ModelAccess::Local,
+                "remote" => ModelAccess::Remote,
+                _ => return Err(format!("profiles.{}.model is none, local or remote, not {model:?}", name.name())),
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Rule {
+    fn read(self) -> Result<Override, String> {
+        let category = match &self.category {
+            None => None,
+            Some(name) => Some(
+                Category::ALL
+                    .into_iter()
+                    .find(|category| category.name() == name)
+                    .ok_or_else(|| format!("there is no category {name:?}; known: {}", names(&Category::ALL.map(Category::name))))?,
+            ),
+        };
+        Ok(Override {
+            profile: self.profile.as_deref().map(|name| profile("profile", name)).transpose()?,
+            category,
+            method: self.method,
+            tool: self.tool,
+            mode: self.mode.as_deref().map(mode).transpose()?,
+            suppressed: self.suppressed,
+            widen: self.widen,
+        })
+    }
+}
+
+/// The short form: `tool = "mode"`, or `tool = "hidden"`. Whoever writes the configuration may widen.
+fn short(tool: &str, what: &str) -> Result<Override, String> {
+    let rule = Override { tool: Some(tool.to_string()), ..Override::default() };
+    if what == "hidden" {
+        return Ok(Override { suppressed: Some(true), ..rule });
+    }
+    let mode = mode(what).map_err(|why| format!("permissions.{tool}: {why}, or hidden"))?;
+    Ok(Override { mode: Some(mode), widen: true, ..rule })
+}
+
+fn mode(name: &str) -> Result<PermissionMode, String> {
+    PermissionMode::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = PermissionMode::ALL.iter().map(|mode| mode.name()).collect();
+        format!("there is no mode {name:?}; known: {}", names(&known))
+    })
+}
+
+fn profile(place: &str, name: &str) -> Result<Profile, String> {
+    Profile::from_name(name)
+        .ok_or_else(|| format!("{place}: there is no profile {name:?}; known: {}", names(&PROFILES.map(Profile::name))))
+}
+
+fn names(known: &[&str]) -> String {
+    known.join(", ")
+}
+
+/// Either kept (`pbkdf2-sha256$…`), or in plain text, which is for tests.
+fn passphrase(text: &str, salt: [u8; 16]) -> Result<Passphrase, String> {
+    let read = if text.starts_with("pbkdf2-sha256$") {
+        Passphrase::parse(text)
+    } else {
+        Passphrase::new(text, salt, ITERATIONS)
+    };
+    read.map_err(|bad| format!("session.passphrase: {bad}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const SALT: [u8; 16] = [7; 16];
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::read(&[("config.toml", text)], SALT)
+    }
+
+    #[test]
+    fn an_empty_configuration_is_the_standard() {
+        let config = read("").unwrap();
+        assert_eq!(config.initial, Profile::Operator);
+        assert_eq!(config.policy.profile(Profile::Guest), ProfileRules::standard(Profile::Guest));
+        assert!(config.passphrase.is_none());
+    }
+
+    #[test]
+    fn a_scenario_takes_the_place_of_the_system() {
+        let system = "[session]\nprofile = \"operator\"\npassphrase = \"one\"\n[limits]\nmax_iterations = 9\n";
+        let scenario = "
+            [runner]
+            limit_seconds = 20
+            [session]
+            profile = \"guest\"
+            passphrase = \"two\"
+            [limits]
+            max_tokens = 5
+            [permissions]
+            delete_file = \"forbidden\"
+            read_log = \"hidden\"
+            [[rule]]
+            category = \"mutating\"
+            mode = \"stepUp\"
+            [profiles.guest]
+            model = \"none\"
+        ";
+        let config = Config::read(&[("system.toml", system), ("config.toml", scenario)], SALT).unwrap();
+        assert_eq!(config.initial, Profile::Guest);
+        assert!(config.passphrase.as_ref().unwrap().is("two"));
+        let guest = config.policy.profile(Profile::Guest);
+        assert_eq!((guest.limits.max_iterations, guest.limits.max_tokens, guest.model), (9, 5, ModelAccess::None));
+        assert_eq!(config.policy.overrides.len(), 3);
+        assert_eq!(config.policy.overrides.first().unwrap().mode, Some(PermissionMode::Forbidden));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (text, words) in [
+            ("[session]\nprofil = \"guest\"", "unknown field `profil`"),
+            ("[session]\nprofile = \"root\"", "session.profile: there is no profile \"root\""),
+            ("[limits]\nmax_iterations = -1", "config.toml: "),
+            ("[permissions]\nread_file = \"maybe\"", "permissions.read_file: there is no mode \"maybe\""),
+            ("[[rule]]\ncategory = \"odd\"", "rule 1: there is no category \"odd\""),
+            ("[profiles.root]", "profiles.root: there is no such profile"),
+            ("[session]\npassphrase = \"\"", "session.passphrase: "),
+            ("[session", "config.toml: "),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Decisions, and their records.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Display;
+
+use capos_audit::Kind;
+use capos_schema::audit::AuditWriterClient;
+use capos_schema::authority::{Decision, ToolQuestion};
+use capos_schema::cap::CallError;
+use capos_schema::models::PermissionMode;
+
+/// The longest reason that is recorded.
+const MAX_REASON: usize = 512;
+
+/// Who a record is about.
+pub struct Subject<'a> {
+    pub session: &'a str,
+    pub principal: &'a str,
+}
+
+impl Subject<'_> {
+    /// Records a decision on a tool call. What is decided holds only once it is recorded.
+    ///
+    /// # Errors
+    /// The audit log took no record.
+    pub async fn decided(
+        &self,
+        writer: &AuditWriterClient,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        decision: Decision,
+        reason: &str,
+    ) -> Result<(), CallError> {
+        let fields: [(&str, &dyn Display); 8] = [
+            ("tool", &question.tool),
+            ("method", &question.method_name),
+            ("conversation", &question.conversation),
+            ("turn", &question.turn),
+            ("callId", &question.call_id),
+            ("mode", &mode.name()),
+            ("decision", &decision.name()),
+            ("reason", &short(reason)),
+        ];
+        self.record(writer, Kind::BrokerDecision, &fields).await
+    }
+
+    /// Records something else that was decided.
+    ///
+    /// # Errors
+    /// The audit log took no record.
+    pub async fn record(
+        &self,
+        writer: &AuditWriterClient,
+        kind: Kind,
+        fields: &[(&str, &dyn Display)],
+    ) -> Result<(), CallError> {
+        let event = kind.event(self.session, self.principal, fields);
+        match writer.general(&event).await {
+            Ok(_) => Ok(()),
+            Err(why) => Err(CallError::failed(format!("the decision could not be recorded, so it does not hold: {why}"))),
+        }
+    }
+}
+
+fn short(reason: &str) -> String {
+    reason.chars().take(MAX_REASON).collect()
+}

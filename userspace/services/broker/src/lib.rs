@@ -1,0 +1,7 @@
+//! What of the broker needs no capability, tested on the host.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod config;

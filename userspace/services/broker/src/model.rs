@@ -1,0 +1,52 @@
+//! Models for sessions.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use capos_policy::ProfileRules;
+use capos_schema::cap::CallError;
+use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
+
+/// The models that a session with these rules may use.
+///
+/// # Errors
+/// The catalog is gone.
+pub async fn allowed(catalog: &ModelCatalogClient, rules: &ProfileRules) -> Result<Vec<ModelInfo>, CallError> {
+    let mut models = catalog.list().await?;
+    // Nobody has opted in to remote models or stepped up for one: there is no remote backend yet to opt in to.
+    models.retain(|model| rules.may_use(&model.backend, false, false).is_ok());
+    Ok(models)
+}
+
+/// Opens a model: the one whose id is `wanted`, or the only one whose id or name begins so; the first where nothing
+/// is wanted.
+///
+/// # Errors
+/// There is none, or it may not be used; says why.
+pub async fn open(
+    catalog: &ModelCatalogClient,
+    rules: &ProfileRules,
+    wanted: &str,
+) -> Result<(LanguageModelClient, ModelInfo), CallError> {
+    let models = catalog.list().await?;
+    let mut fitting: Vec<&ModelInfo> = models.iter().filter(|model| model.id == wanted).collect();
+    if fitting.is_empty() {
+        let begins = |model: &&ModelInfo| model.id.starts_with(wanted) || model.display_name.starts_with(wanted);
+        fitting = models.iter().filter(begins).collect();
+    }
+    let found = match fitting.as_slice() {
+        [] if models.is_empty() => return Err(CallError::failed("no model is registered on this system")),
+        [] => return Err(CallError::invalid_argument(format!("there is no model {wanted:?}"))),
+        [first, ..] if wanted.is_empty() => *first,
+        [one] => *one,
+        several => {
+            return Err(CallError::invalid_argument(format!(
+                "{} models begin with {wanted:?}; give more of the id",
+                several.len()
+            )));
+        }
+    };
+    rules.may_use(&found.backend, false, false).map_err(CallError::invalid_argument)?;
+    let model = catalog.open_language_model(&found.id).await?;
+    Ok((model, found.clone()))
+}

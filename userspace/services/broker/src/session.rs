@@ -1,0 +1,272 @@
+//! A session, as its holder sees it.
+
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use capos_audit::Kind;
+use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
+use capos_rt::log;
+use capos_schema::audit::AuditWriterClient;
+use capos_schema::authority::{
+    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, SessionInfo, ToolPermission, ToolQuestion,
+    UserSessionDecideResults, UserSessionModelResults, UserSessionServer, UserSessionStepUpResults,
+};
+use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client};
+use capos_schema::kernel::ObjectClient;
+use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
+use capos_schema::reflection;
+
+use crate::approvals::{ApprovalObject, Asked};
+use crate::blocks::Part;
+use crate::broker::Broker;
+use crate::decision::Subject;
+use crate::lease::LeaseObject;
+use crate::model;
+
+/// A session.
+pub struct Session {
+    broker: Rc<Broker>,
+    info: SessionInfo,
+    /// Nanoseconds since boot.
+    ends: u64,
+    policy: RefCell<SessionPolicy>,
+    /// What the session was given; each derives from what the broker holds, or was made for it.
+    parts: RefCell<Vec<Part>>,
+    asked: Rc<Asked>,
+    approvals: ApprovalClientClient,
+    /// The model in use; revoked when another is opened or the session ends.
+    model: RefCell<Option<LanguageModelClient>>,
+    ended: Cell<bool>,
+}
+
+impl Session {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// There is no room for its capabilities.
+    pub async fn open(broker: Rc<Broker>, profile: Profile, id: String, principal: String) -> Result<Rc<Self>, CallError> {
+        let mut policy = SessionPolicy::new(&broker.config.policy, profile);
+        let mut parts = Vec::new();
+        for part in broker.blocks.parts(profile).await {
+            grant_tools(&mut policy, part.interface);
+            let cap = derive(&broker, &part.cap).await?;
+            parts.push(Part { cap, ..part });
+        }
+        let asked: Rc<Asked> = Rc::default();
+        let approvals = ApprovalClientClient::serve(&broker.server, Rc::new(ApprovalObject(asked.clone())))?;
+        let rules = policy.rules().clone();
+        let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
+        let model_allowed = rules.model != capos_policy::ModelAccess::None;
+        let info = SessionInfo { id, principal, profile, limits: rules.limits, model_allowed };
+        Ok(Rc::new(Self {
+            broker,
+            info,
+            ends,
+            policy: RefCell::new(policy),
+            parts: RefCell::new(parts),
+            asked,
+            approvals,
+            model: RefCell::default(),
+            ended: Cell::new(false),
+        }))
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { session: &self.info.id, principal: &self.info.principal }
+    }
+
+    /// Nothing is answered once the session is over.
+    fn alive(&self) -> Result<(), CallError> {
+        if self.ended.get() {
+            return Err(CallError::invalid_argument("this session has ended; log in again"));
+        }
+        if self.broker.clock.now() >= self.ends {
+            return Err(CallError::invalid_argument("this session's time is over; log in again"));
+        }
+        Ok(())
+    }
+
+    /// Records a decision and remembers what the person was asked.
+    async fn settle(
+        &self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        decision: Decision,
+        reason: &str,
+    ) -> Result<(), CallError> {
+        self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
+        self.asked.add(question, decision);
+        Ok(())
+    }
+
+    async fn revoke(&self, cap: &Cap) {
+        if let Err(why) = self.broker.blocks.table.revoke(cap.id()).await {
+            log::warning!("a capability of session {} could not be revoked: {why}", self.info.id);
+        }
+    }
+}
+
+/// A copy of a capability for one session: revoking it takes it from the session and from nobody else.
+async fn derive(broker: &Broker, cap: &Cap) -> Result<Cap, CallError> {
+    let rights = capos_schema::cap::Rights::ALL;
+    let id = broker.blocks.table.derive(cap.id(), rights.0).await?;
+    Ok(capos_rt::adopt::<ObjectClient>(id).into_cap())
+}
+
+/// The tools of an interface; their categories are the schema's.
+fn grant_tools(policy: &mut SessionPolicy, interface: u64) {
+    let Some(found) = reflection::interface(interface) else { return };
+    for method in found.methods {
+        if let (Some(name), Some(category)) = (method.tool, method.category) {
+            policy.grant(GrantedTool {
+                interface_id: interface,
+                method: method.name.to_string(),
+                name: name.to_string(),
+                category: Category::from_name(category.name()),
+            });
+        }
+    }
+}
+
+impl UserSessionServer for Session {
+    async fn info(&self, _cx: &CallContext) -> Result<SessionInfo, CallError> {
+        Ok(self.info.clone())
+    }
+
+    async fn bundle(&self, _cx: &CallContext) -> Result<Vec<NamedGrant>, CallError> {
+        self.alive()?;
+        let mut grants: Vec<NamedGrant> = self
+            .parts
+            .borrow()
+            .iter()
+            .map(|part| NamedGrant {
+                name: part.name.clone(),
+                capability: ObjectClient::from_cap(part.cap.clone()),
+                interface: part.interface,
+            })
+            .collect();
+        grants.push(NamedGrant {
+            name: "approvals".to_string(),
+            capability: self.approvals.clone().cast(),
+            interface: ApprovalClientClient::INTERFACE_ID,
+        });
+        // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
+        // session goes on and runs no tool.
+        match self.broker.blocks.audit.writer(&self.info.id).await {
+            Ok(writer) => grants.push(NamedGrant {
+                name: "audit_writer".to_string(),
+                capability: writer.cast(),
+                interface: AuditWriterClient::INTERFACE_ID,
+            }),
+            Err(why) => log::warning!("session {} has no audit writer: {why}", self.info.id),
+        }
+        Ok(grants)
+    }
+
+    async fn permissions(&self, _cx: &CallContext, tools: Vec<ToolPermission>) -> Result<Vec<ToolPermission>, CallError> {
+        self.alive()?;
+        let policy = self.policy.borrow();
+        Ok(tools
+            .into_iter()
+            .map(|mut tool| {
+                policy.fill_in(&mut tool);
+                tool
+            })
+            .collect())
+    }
+
+    async fn decide(
+        &self,
+        _cx: &CallContext,
+        question: ToolQuestion,
+        mode: PermissionMode,
+        consented: bool,
+    ) -> Result<UserSessionDecideResults, CallError> {
+        self.alive()?;
+        let answer = if consented { Answer::Yes(Span::Once) } else { Answer::No };
+        let (decision, reason) = self.policy.borrow_mut().decide(&question, mode, answer);
+        self.settle(&question, mode, decision, &reason).await?;
+        Ok(UserSessionDecideResults { decision, reason })
+    }
+
+    async fn step_up(
+        &self,
+        _cx: &CallContext,
+        question: ToolQuestion,
+        passphrase: String,
+    ) -> Result<UserSessionStepUpResults, CallError> {
+        self.alive()?;
+        let mode = PermissionMode::StepUp;
+        let gate = self.policy.borrow().gate_at_least(&question, mode);
+        let (decision, reason) = match gate {
+            Gate::Shut { reason } => (Decision::Forbidden, reason),
+            _ => match self.broker.try_passphrase(&passphrase) {
+                Ok(()) => (Decision::StepUpSucceeded, String::new()),
+                Err(why) => (Decision::StepUpFailed, why),
+            },
+        };
+        self.settle(&question, mode, decision, &reason).await?;
+        let lease = if decision == Decision::StepUpSucceeded {
+            let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone());
+            Some(LeaseClient::serve(&self.broker.server, Rc::new(lease))?)
+        } else {
+            None
+        };
+        Ok(UserSessionStepUpResults { decision, reason, lease })
+    }
+
+    async fn model(&self, _cx: &CallContext, id: String) -> Result<UserSessionModelResults, CallError> {
+        self.alive()?;
+        let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
+        let rules = self.policy.borrow().rules().clone();
+        let opened = model::open(&self.broker.blocks.catalog, &rules, &wanted).await;
+        let (found, outcome) = match &opened {
+            Ok((_, info)) => (info.id.clone(), "granted".to_string()),
+            Err(why) => (wanted, why.to_string()),
+        };
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
+        self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+        let (model, info) = opened?;
+        let derived: LanguageModelClient = Client::from_cap(derive(&self.broker, model.as_cap()).await?);
+        let before = self.model.replace(Some(derived.clone()));
+        if let Some(before) = before {
+            self.revoke(before.as_cap()).await;
+        }
+        Ok(UserSessionModelResults { model: derived, info })
+    }
+
+    async fn models(&self, _cx: &CallContext) -> Result<Vec<ModelInfo>, CallError> {
+        self.alive()?;
+        let rules = self.policy.borrow().rules().clone();
+        model::allowed(&self.broker.blocks.catalog, &rules).await
+    }
+
+    async fn charge(&self, _cx: &CallContext, tokens: u64) -> Result<u64, CallError> {
+        self.alive()?;
+        let of_principal = self.policy.borrow().rules().principal_tokens;
+        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
+        let principal = (self.info.principal.as_str(), of_principal);
+        let left = self.broker.budgets.borrow_mut().charge(session, principal, tokens);
+        left.map_err(|spent| CallError::overloaded(spent.to_string()))
+    }
+
+    async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {
+        if self.ended.replace(true) {
+            return Ok(());
+        }
+        self.policy.borrow_mut().end();
+        self.broker.budgets.borrow_mut().end_session(&self.info.id);
+        let parts = self.parts.take();
+        for part in &parts {
+            self.revoke(&part.cap).await;
+        }
+        let model = self.model.take();
+        if let Some(model) = model {
+            self.revoke(model.as_cap()).await;
+        }
+        self.broker.server.unexport(self.approvals.as_cap());
+        self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await
+    }
+}

@@ -7,7 +7,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{boot_package, image, weights_gguf, weights_keygen, weights_sign, weights_verify};
+use capos_tools::{boot_package, image, iso, lint, manifest, run, run_agent, test_suites};
+use capos_tools::{weights_gguf, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -22,8 +23,20 @@ struct Cli {
 enum Command {
     /// Pack the boot package (`boot.tar`) from named files.
     BootPackage(boot_package::Args),
-    /// Build a bootable image.
+    /// Build a bootable image from given parts.
     Image(image::Args),
+    /// Build the system and its image.
+    Iso(iso::Args),
+    /// Build and boot the system in this terminal.
+    Run(run::Args),
+    /// Run a scenario and collect what comes out of it.
+    RunAgent(run_agent::Args),
+    /// Run every test.
+    Test(test_suites::Args),
+    /// Check the format and the lints of everything.
+    Lint(lint::Args),
+    /// Check, explain or encode the system manifest.
+    Manifest(manifest::Args),
     /// Make a signing key for one purpose.
     Keygen(weights_keygen::Args),
     /// Sign a file: write its Merkle tree and its signature beside it.
@@ -34,10 +47,16 @@ enum Command {
     Gguf(weights_gguf::Args),
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::BootPackage(args) => boot_package::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Iso(args) => iso::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::RunAgent(args) => run_agent::run(&args),
+        Command::Test(args) => test_suites::run(&args),
+        Command::Lint(args) => lint::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
         Command::Keygen(args) => weights_keygen::run(&args),
         Command::Sign(args) => weights_sign::run(&args),
         Command::Verify(args) => weights_verify::run(&args),
@@ -46,7 +65,7 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    match execute(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("capos: {error:#}");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::checks::Checks;
 use crate::expect::{Miss, Terminal};
 use crate::qemu::{Board, End, Firmware, Machine, Medium, Running};
 use crate::script::{self, Line, Step};
@@ -68,6 +69,8 @@ pub struct Scenario {
     pub script: Vec<Line>,
     /// The runner's settings.
     pub settings: Settings,
+    /// What a run must leave behind.
+    pub checks: Checks,
 }
 
 impl Scenario {
@@ -88,7 +91,8 @@ impl Scenario {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Config::default(),
             Err(error) => return Err(error).with_context(|| format!("reading {}", config_file.display())),
         };
-        Ok(Self { folder: folder.to_owned(), script, settings: config.runner })
+        let checks = Checks::open(folder)?;
+        Ok(Self { folder: folder.to_owned(), script, settings: config.runner, checks })
     }
 
     /// The machine it runs on, booting `image`.
@@ -108,7 +112,7 @@ impl Scenario {
 /// How a run went; written to `result.json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// True when every step was taken, the machine ended as it should, and the export is whole.
+    /// True when every step was taken, the machine ended as it should, the export is whole, and what is checked holds.
     pub passed: bool,
     /// Why not, in a sentence.
     pub reason: Option<String>,
@@ -152,6 +156,13 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let (export, reason) = match export {
         Ok(export) => (export, played),
         Err(error) => (export::Export::default(), Some(played.unwrap_or_else(|| format!("{error:#}")))),
+    };
+    let reason = match reason {
+        Some(reason) => Some(reason),
+        None => {
+            let failures = scenario.checks.failures(&scenario.folder, out, export.result.as_ref())?;
+            (!failures.is_empty()).then(|| failures.join("\n"))
+        }
     };
     let report = Report {
         passed: reason.is_none(),

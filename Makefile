@@ -1,0 +1,61 @@
+# capOS: a thin front of the host command line `capos` (tools/capos). `make help` lists what there is.
+
+CARGO ?= cargo
+CAPOS := target/debug/capos
+
+# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso LIMINE_DIR=dir
+export ACCEL LIMINE_DIR MEMORY SCENARIO OUT
+
+.DEFAULT_GOAL := help
+.PHONY: deps tools iso run run-uefi run-agent test bench fmt lint docs clean help
+
+help:
+	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
+	@echo 'make run-uefi   the same with UEFI firmware'
+	@echo 'make run-agent  run a scenario: SCENARIO=dir OUT=dir; without them the shipped smoke'
+	@echo 'make test       run every test; ends with "N passed, N failed"'
+	@echo 'make iso        build target/capos.iso'
+	@echo 'make bench      measure, into target/bench.json'
+	@echo 'make deps       install what the build needs, or say what that is'
+	@echo 'make fmt        format the source'
+	@echo 'make lint       check format and lints of everything'
+	@echo 'make docs       build the book and the API pages'
+	@echo 'make clean      remove everything built'
+	@echo
+	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
+
+deps:
+	@tools/deps.sh
+
+tools: deps
+	@$(CARGO) build --quiet -p capos-tools
+
+iso: tools
+	@$(CAPOS) iso
+
+run: tools
+	@$(CAPOS) run
+
+run-uefi: tools
+	@$(CAPOS) run --firmware uefi
+
+run-agent: tools
+	@$(CAPOS) run-agent
+
+test: tools
+	@$(CAPOS) test $(ONLY)
+
+bench: tools
+	@$(CAPOS) bench
+
+fmt:
+	@$(CARGO) fmt --all
+
+lint: tools
+	@$(CAPOS) lint
+
+docs: tools
+	@tools/docs.sh
+
+clean:
+	@rm -rf target docs/book

@@ -1,0 +1,44 @@
+//! `capos lint`: the format and the lints of everything, each part for the target it is built for.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::system::System;
+use crate::toolchain::{self, BARE, Bare};
+use crate::packages;
+
+/// Check the format and the lints of everything.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the subcommand: success when there is nothing to say.
+pub fn run(_args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let mut clean = true;
+    let mut step = |what: &str, command: &mut Command| -> Result<()> {
+        println!("lint: {what}");
+        let status = command.current_dir(system.root()).status().with_context(|| format!("starting {what}"))?;
+        clean &= status.success();
+        Ok(())
+    };
+    step("format", toolchain::cargo().args(["fmt", "--all", "--check"]))?;
+    let deny = ["--", "-D", "warnings"];
+    step("host", toolchain::cargo().args(["clippy", "--workspace", "--all-targets"]).args(deny))?;
+
+    let mut bare = toolchain::cargo();
+    let kernel = ["clippy", "--profile", "guest", "--target", BARE, "--target-dir", "target/kernel"];
+    if toolchain::bare()? == Bare::Prebuilt {
+        step("kernel", bare.args(kernel).args(["-p", "capos-kernel", "-p", "capos-loader"]).args(deny))?;
+    } else {
+        println!("lint: the kernel is left out: Debian's compiler for it has no clippy");
+    }
+    let mut programs = toolchain::cargo();
+    programs.args(["clippy", "--config", "userspace/cargo-config.toml", "--profile", "guest"]);
+    programs.args(["--target", toolchain::USER, "--target-dir", "target/guest"]);
+    for program in packages::programs(system.root())? {
+        programs.args(["-p", &program.package]);
+    }
+    step("programs", programs.args(deny))?;
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

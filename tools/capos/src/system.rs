@@ -1,0 +1,203 @@
+//! Building the whole system: kernel, loader, programs, model, and the image made of them.
+//!
+//! Every step leaves its result alone when nothing that it depends on has changed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::image::{self, Recipe};
+use crate::packages::{self, Program};
+use crate::{boot_package, files, tool, toolchain};
+
+/// Programs of the boot package; every other program is read from the image.
+const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
+/// The built-in model's place on the image, and below `target/models`.
+const MODEL: &str = "builtin.gguf";
+/// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
+const MANIFEST: &str = "etc/manifest.toml";
+/// What the model's key may sign.
+const PURPOSE: &str = "model-weights";
+
+/// The system's source and where its parts are built.
+pub struct System {
+    root: PathBuf,
+}
+
+/// The parts an image is made of, built.
+pub struct Parts {
+    kernel: PathBuf,
+    loader: PathBuf,
+    boot_package: PathBuf,
+    stage: PathBuf,
+}
+
+/// What an image can differ in.
+#[derive(Debug, Clone, Default)]
+pub struct Variant {
+    /// A Limine release to boot with, in place of GRUB.
+    pub limine: Option<PathBuf>,
+    /// A scenario's folder, put at `/scenario`.
+    pub scenario: Option<PathBuf>,
+    /// The kernel's command line.
+    pub command_line: String,
+}
+
+impl System {
+    /// The workspace that holds the current folder.
+    pub fn find() -> Result<Self> {
+        let here = std::env::current_dir()?;
+        let is_root = |folder: &&Path| folder.join("kernel/kernel/Cargo.toml").is_file();
+        let root = here.ancestors().find(is_root).context("this is not run within capOS's source folder")?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The top folder of the source.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of everything built.
+    pub fn target(&self) -> PathBuf {
+        self.root.join("target")
+    }
+
+    /// Builds every part. `features` are the kernel's.
+    pub fn build(&self, features: &[String]) -> Result<Parts> {
+        let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"], features)?;
+        let programs = packages::programs(&self.root)?;
+        let mut names: Vec<String> = programs.iter().map(|program| program.package.clone()).collect();
+        names.dedup();
+        let user = toolchain::build_programs(&self.root, &names)?;
+        let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
+        let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
+        let stage = self.stage(&programs, &user)?;
+        let boot_package = self.boot_package(&user)?;
+        Ok(Parts { kernel, loader, boot_package, stage })
+    }
+
+    /// A program without its debugging information, which stays beside the original.
+    fn strip(&self, program: &Path, name: &str) -> Result<PathBuf> {
+        let stripped = self.target().join("stripped").join(name);
+        if !files::up_to_date(&stripped, &[program.to_owned()])? {
+            std::fs::create_dir_all(self.target().join("stripped"))?;
+            let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
+            tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&stripped))?;
+        }
+        Ok(stripped)
+    }
+
+    /// Runs another subcommand of this program in the source folder.
+    fn capos(&self, arguments: &[&str]) -> Result<()> {
+        let program = std::env::current_exe().context("finding this program")?;
+        tool::run(Command::new(program).args(arguments).current_dir(&self.root))
+    }
+
+    /// The built-in model, signed: its folder and the trust store that accepts it.
+    fn model(&self) -> Result<(PathBuf, PathBuf)> {
+        let (keys, models) = (self.target().join("keys"), self.target().join("models"));
+        let (key, trust) = (keys.join(format!("{PURPOSE}.key")), keys.join("trust"));
+        if !key.is_file() || !trust.is_file() {
+            self.capos(&["keygen", "--out", "target/keys", "--purpose", PURPOSE])?;
+        }
+        std::fs::create_dir_all(&models)?;
+        let model = models.join(MODEL);
+        if !model.is_file() {
+            self.capos(&["gguf", "--out", &format!("target/models/{MODEL}")])?;
+        }
+        let beside = |ending: &str| models.join(format!("{MODEL}.{ending}"));
+        let inputs = [model, key];
+        if !files::up_to_date(&beside("sig"), &inputs)? || !files::up_to_date(&beside("verity"), &inputs[..1])? {
+            let key = format!("target/keys/{PURPOSE}.key");
+            self.capos(&["sign", &format!("target/models/{MODEL}"), "--key", &key, "--purpose", PURPOSE])?;
+        }
+        Ok((models, trust))
+    }
+
+    /// The image's files but for those that boot it.
+    fn stage(&self, programs: &[Program], user: &Path) -> Result<PathBuf> {
+        let mut wanted: Vec<(String, PathBuf)> = Vec::new();
+        for program in programs {
+            let stripped = self.strip(&user.join(&program.name), &program.name)?;
+            wanted.push((format!("bin/{}", program.name), stripped));
+        }
+        let (models, trust) = self.model()?;
+        for ending in ["", ".verity", ".sig"] {
+            wanted.push((format!("boot/models/{MODEL}{ending}"), models.join(format!("{MODEL}{ending}"))));
+        }
+        wanted.push(("etc/trust".into(), trust));
+        let given = self.root.join("iso_root");
+        for file in files::walk(&given)? {
+            let name = file.strip_prefix(&given)?.to_str().context("a file of iso_root has no UTF-8 name")?;
+            if name != MANIFEST {
+                wanted.push((name.to_owned(), file.clone()));
+            }
+        }
+        let stage = self.target().join("iso");
+        files::mirror(&wanted, &stage)?;
+        Ok(stage)
+    }
+
+    /// The manifest as the first process reads it: checked here, so that a mistake ends the build and not the boot.
+    fn manifest(&self) -> Result<PathBuf> {
+        let source = self.root.join("iso_root").join(MANIFEST);
+        let text = std::fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
+        let manifest = capos_manifest::read(&format!("iso_root/{MANIFEST}"), &text)?;
+        let path = self.target().join("manifest.bin");
+        files::write_if_changed(&path, &capos_manifest::encode(&manifest)?)?;
+        Ok(path)
+    }
+
+    fn boot_package(&self, user: &Path) -> Result<PathBuf> {
+        let mut items = Vec::new();
+        for name in BOOT_PROGRAMS {
+            let program = user.join(name);
+            ensure!(program.is_file(), "no package builds the program `{name}`, without which nothing starts");
+            items.push((name.to_owned(), self.strip(&program, name)?));
+        }
+        items.push(("manifest".to_owned(), self.manifest()?));
+        let path = self.target().join("boot.tar");
+        files::write_if_changed(&path, &boot_package::pack(&items)?)?;
+        Ok(path)
+    }
+}
+
+impl Parts {
+    /// Builds the image at `out` unless it is there and up to date.
+    pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
+        let mut trees = vec![(String::new(), self.stage.clone())];
+        let mut inputs = vec![self.kernel.clone(), self.loader.clone(), self.boot_package.clone()];
+        inputs.extend(files::walk(&self.stage)?);
+        if let Some(scenario) = &variant.scenario {
+            trees.push(("scenario".into(), scenario.clone()));
+            inputs.extend(files::walk(scenario)?);
+        }
+        if let Some(release) = &variant.limine {
+            inputs.extend(files::walk(release)?);
+        }
+        // What was asked for, and the names of the inputs, so that one taken away counts as a change.
+        let mut asked = format!("{variant:?}\n");
+        inputs.iter().for_each(|input| asked.push_str(&format!("{}\n", input.display())));
+        let mut note = out.as_os_str().to_owned();
+        note.push(".inputs");
+        let note = PathBuf::from(note);
+        let changed = files::write_if_changed(&note, asked.as_bytes())?;
+        if !changed && files::up_to_date(out, &inputs)? {
+            return Ok(());
+        }
+        let built = image::build(&Recipe {
+            kernel: &self.kernel,
+            loader: Some(&self.loader),
+            boot_package: &self.boot_package,
+            trees: &trees,
+            command_line: &variant.command_line,
+            limine: variant.limine.as_deref(),
+            out,
+        });
+        if built.is_err() {
+            std::fs::remove_file(&note)?;
+        }
+        built
+    }
+}

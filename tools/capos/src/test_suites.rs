@@ -1,0 +1,239 @@
+//! `capos test`: every test there is, on the host and in QEMU, counted together.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::iso::{Limine, limine_dir};
+use crate::qemu::{Board, Firmware};
+use crate::scenario::{Report, Scenario};
+use crate::system::System;
+use crate::{accel, run_agent, toolchain};
+
+/// Scenarios, each a folder, below the source folder.
+const SCENARIOS: &str = "tools/scenarios";
+/// The scenario that is run on every kind of machine.
+const BOOT: &str = "boot";
+/// The scenario of the tests inside the kernel.
+const KERNEL: &str = "kernel-tests";
+
+/// Run every test.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run the tests whose suite or name contains this only.
+    #[arg(value_name = "PART")]
+    only: Option<String>,
+    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    accel: Option<String>,
+    /// Boot with the Limine binary release in this folder.
+    #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
+    limine: Option<Limine>,
+}
+
+/// What has been counted so far.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn pass(&mut self, name: &str) {
+        println!("ok      {name}");
+        self.passed += 1;
+    }
+
+    fn fail(&mut self, name: &str, reason: &str) {
+        println!("FAILED  {name}: {reason}");
+        self.failed += 1;
+        self.failures.push(name.to_owned());
+    }
+}
+
+/// Runs the subcommand: success when nothing failed.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let mut tally = Tally::default();
+    let wanted = |name: &str| args.only.as_deref().is_none_or(|part| name.contains(part));
+    if wanted("host") {
+        host_tests(&system, &mut tally)?;
+    }
+    match guest_tests(args, &system, &wanted, &mut tally) {
+        Ok(()) => {}
+        // What keeps all of them from running is one failure, and the count is still printed.
+        Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
+    }
+    for name in &tally.failures {
+        println!("failed: {name}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All tests of the workspace that run on the host.
+fn host_tests(system: &System, tally: &mut Tally) -> Result<()> {
+    let mut command = toolchain::cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).current_dir(system.root()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("starting cargo test")?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    let before = (tally.passed, tally.failed);
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading what cargo test says")?;
+        match test_line(&line) {
+            Some(Line::Result(passed, failed)) => {
+                tally.passed += passed;
+                tally.failed += failed;
+            }
+            Some(Line::Failure(name)) => {
+                println!("{line}");
+                tally.failures.push(name.to_owned());
+            }
+            Some(Line::Noise) => {}
+            None => println!("{line}"),
+        }
+    }
+    let status = child.wait()?;
+    let counted = (tally.passed - before.0, tally.failed - before.1);
+    if !status.success() && counted.1 == 0 {
+        tally.fail("host tests", "cargo test could not build or run them; see above");
+    }
+    println!("host tests: {} passed, {} failed", counted.0, tally.failed - before.1);
+    Ok(())
+}
+
+/// A line of cargo test that is not shown as it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Result(u64, u64),
+    Failure(&'a str),
+    Noise,
+}
+
+fn test_line(line: &str) -> Option<Line<'_>> {
+    if let Some(counts) = line.strip_prefix("test result: ") {
+        let number = |word: &str| -> Option<u64> {
+            let (before, _) = counts.split_once(word)?;
+            before.trim_end().rsplit(' ').next()?.parse().ok()
+        };
+        return Some(Line::Result(number(" passed;")?, number(" failed;")?));
+    }
+    if let Some(test) = line.strip_prefix("test ") {
+        return match test.strip_suffix(" ... FAILED") {
+            Some(name) => Some(Line::Failure(name)),
+            None => Some(Line::Noise),
+        };
+    }
+    (line.trim().is_empty() || line.starts_with("running ")).then_some(Line::Noise)
+}
+
+/// One run of a scenario.
+struct Run {
+    name: String,
+    scenario: Scenario,
+}
+
+/// All tests that run in QEMU.
+fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
+    let runs: Vec<Run> = all_runs(&system.root().join(SCENARIOS))?.into_iter().filter(|r| wanted(&r.name)).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let parts = system.build(&[])?;
+    let accelerator = accel::choose(args.accel.as_deref())?;
+    let limine = Limine::folder(args.limine.as_ref())?;
+    for run in runs {
+        let out = system.target().join("test").join(run.name.replace('/', "-"));
+        match run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out) {
+            Ok(report) => judge(&run, &report, &out, tally)?,
+            Err(error) => tally.fail(&run.name, &format!("{error:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// Counts a run: as one test, or as the tests that the kernel says it has run.
+fn judge(run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
+    if run.name.ends_with(KERNEL) {
+        let log = std::fs::read(out.join("serial.log"))?;
+        for name in kernel_tests(&String::from_utf8_lossy(&log)) {
+            tally.pass(&format!("{}/{name}", run.name));
+        }
+    }
+    match &report.reason {
+        None if run.name.ends_with(KERNEL) => {}
+        None => tally.pass(&run.name),
+        Some(reason) => tally.fail(&run.name, &format!("{reason}\n  see {}", out.display())),
+    }
+    Ok(())
+}
+
+/// The names of the passed tests in the kernel's log.
+fn kernel_tests(log: &str) -> Vec<String> {
+    let names = log.lines().filter_map(|line| line.split_once("ok ").filter(|(before, _)| !before.contains("  ")));
+    names.map(|(_, name)| name.trim().to_owned()).collect()
+}
+
+/// Every scenario, and the boot scenario once for every kind of machine.
+fn all_runs(folder: &Path) -> Result<Vec<Run>> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            folders.push(entry?.path());
+        }
+    }
+    folders.sort();
+    let mut runs = Vec::new();
+    for folder in folders.into_iter().filter(|folder| folder.is_dir()) {
+        let scenario = Scenario::open(&folder)?;
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name == BOOT {
+            runs.extend(machines(&scenario));
+        } else {
+            runs.push(Run { name: format!("qemu/{name}"), scenario });
+        }
+    }
+    Ok(runs)
+}
+
+/// The boot scenario on both boards, with both firmwares, from 256 MiB to 8 GiB.
+fn machines(scenario: &Scenario) -> Vec<Run> {
+    let kinds = [
+        (Board::Pc, Firmware::Bios, 256),
+        (Board::Pc, Firmware::Uefi, 512),
+        (Board::Q35, Firmware::Bios, 8192),
+        (Board::Q35, Firmware::Uefi, 256),
+        (Board::Q35, Firmware::Uefi, 4096),
+    ];
+    let run = |(board, firmware, memory)| {
+        let mut scenario = scenario.clone();
+        scenario.settings.board = board;
+        scenario.settings.firmware = firmware;
+        scenario.settings.memory = memory;
+        Run { name: format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase(), scenario }
+    };
+    kinds.map(run).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_cargo_test_are_counted() {
+        let result = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s";
+        assert_eq!(test_line(result), Some(Line::Result(12, 3)));
+        assert_eq!(test_line("test a::b ... FAILED"), Some(Line::Failure("a::b")));
+        assert_eq!(test_line("test a::b ... ok"), Some(Line::Noise));
+        assert_eq!(test_line("assertion failed: x"), None);
+    }
+
+    #[test]
+    fn kernel_tests_are_read_from_the_log() {
+        let log = "[1.2] booting\nok frames_are_zeroed\n[0.5] ok heap\n  a hook ok here\n2 passed, 0 failed\n";
+        assert_eq!(kernel_tests(log), ["frames_are_zeroed", "heap"]);
+    }
+}

@@ -255,18 +255,35 @@ impl Mapping {
         Ok(())
     }
 
+    /// Reads one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
+    ///
+    /// # Errors
+    /// It lies outside or across words.
+    pub fn read_word(&self, offset: u64) -> Result<u32, CallError> {
+        let from = self.word(offset)?;
+        // SAFETY: aligned and inside the mapping, which lives as long as `self` and is readable.
+        Ok(unsafe { from.read_volatile() })
+    }
+
     /// Writes one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
     ///
     /// # Errors
-    /// It lies outside or between words, or the mapping is not writable.
+    /// It lies outside or across words, or the mapping is not writable.
     pub fn write_word(&self, offset: u64, value: u32) -> Result<(), CallError> {
-        if self.access != Access::ReadWrite || !offset.is_multiple_of(4) {
-            return Err(CallError::invalid_argument("the mapping is not writable, or the word not aligned"));
+        if self.access != Access::ReadWrite {
+            return Err(CallError::invalid_argument("the mapping is not writable"));
         }
-        let to = self.at(offset, 4)?;
-        // SAFETY: as in `write`; the mapping begins on a page border, so the word is aligned.
-        unsafe { to.cast::<u32>().write_volatile(value) };
+        let to = self.word(offset)?;
+        // SAFETY: aligned and inside the mapping, which lives as long as `self` and is writable.
+        unsafe { to.write_volatile(value) };
         Ok(())
+    }
+
+    fn word(&self, offset: u64) -> Result<*mut u32, CallError> {
+        if !offset.is_multiple_of(4) {
+            return Err(CallError::invalid_argument("a word lies at a multiple of 4"));
+        }
+        Ok(self.at(offset, 4)?.cast())
     }
 
     /// Fills a range with zeros.

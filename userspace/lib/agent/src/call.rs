@@ -436,7 +436,7 @@ fn close(event: &mut ToolEvent, result: &ToolResult) {
     event.outcome = result.outcome;
     event.error.clone_from(&result.error);
     event.result_hash = hash(&text(result)).to_vec();
-    crate::label::join(&mut event.label, &result.label);
+    event.label = capos_policy::join(&event.label, &result.label);
 }
 
 /// A call that is answered as cancelled because the turn ends.

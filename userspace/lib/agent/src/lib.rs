@@ -20,7 +20,6 @@ extern crate alloc;
 mod agent;
 mod call;
 mod handle;
-mod label;
 mod lanes;
 mod limits;
 mod race;
@@ -34,7 +33,6 @@ pub mod world;
 
 pub use agent::{Agent, Session, TurnEnd};
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};
-pub use label::join;
 pub use limits::Bounds;
 pub use race::{Either, race};
 pub use redact::redact;

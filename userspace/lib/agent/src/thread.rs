@@ -5,11 +5,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use capos_policy::join;
 use capos_schema::authority::{Label, Provenance};
 use capos_schema::models::{ChatMessage, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::label::join;
 use crate::result::hash;
 
 const VERSION: u64 = 1;
@@ -76,7 +76,7 @@ impl Thread {
     pub fn label(&self) -> (Label, bool) {
         let mut label = Label::default();
         for entry in &self.entries {
-            join(&mut label, &entry.message.label);
+            label = join(&label, &entry.message.label);
         }
         (label, self.entries.iter().any(|entry| entry.message.provenance == Provenance::Untrusted))
     }

@@ -20,6 +20,8 @@ pub struct Blocks {
     pub writer: AuditWriterClient,
     /// The models.
     pub catalog: ModelCatalogClient,
+    /// Told when a session has ended, where there is somebody to tell.
+    pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.
     pub table: CapabilityTableClient,
     blocks: Vec<Block>,
@@ -52,17 +54,17 @@ impl Blocks {
     /// One is missing.
     pub fn of(env: &Env) -> Result<Self, Error> {
         let blocks = Vec::from([
-            block::<SystemStatusClient>(env, "status", ALL)?,
-            block::<LogReaderClient>(env, "logs", KNOWN)?,
-            Block { home: true, ..block::<DirectoryClient>(env, "home", KNOWN)? },
-            block::<ServiceSupervisorClient>(env, "services", OPERATOR)?,
-            block::<LauncherClient>(env, "launcher", OPERATOR)?,
-            block::<PowerClient>(env, "power", OPERATOR)?,
-            block::<AuditReaderClient>(env, "audit", OPERATOR)?,
+            block::<SystemStatusClient>(env, "status", "status", ALL)?,
+            block::<LogReaderClient>(env, "log-reader", "logs", KNOWN)?,
+            Block { home: true, ..block::<DirectoryClient>(env, "home", "home", KNOWN)? },
+            block::<ServiceSupervisorClient>(env, "supervisor", "services", OPERATOR)?,
+            block::<LauncherClient>(env, "launcher", "launcher", OPERATOR)?,
+            block::<PowerClient>(env, "power", "power", OPERATOR)?,
+            block::<AuditReaderClient>(env, "audit-reader", "audit", OPERATOR)?,
         ]);
         Ok(Self {
-            audit: env.cap("audit_log")?,
-            writer: env.cap("audit_writer")?,
+            audit: env.cap("audit-log")?,
+            writer: env.cap("audit")?,
             catalog: env.cap("catalog")?,
             table: env.cap("table")?,
             blocks,
@@ -90,7 +92,13 @@ impl Blocks {
     }
 }
 
-fn block<C: Client>(env: &Env, name: &'static str, profiles: &'static [Profile]) -> Result<Block, Error> {
-    let client: C = env.cap(name)?;
+/// A block from the grant `from`, which sessions know as `name`.
+fn block<C: Client>(
+    env: &Env,
+    from: &str,
+    name: &'static str,
+    profiles: &'static [Profile],
+) -> Result<Block, Error> {
+    let client: C = env.cap(from)?;
     Ok(Block { name, interface: C::INTERFACE_ID, cap: client.into_cap(), profiles, home: false })
 }

@@ -287,6 +287,14 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_configuration_is_understood() {
+        let text = include_str!("../../../../iso_root/etc/system.toml");
+        let config = Config::read(&[("system.toml", text)], SALT).unwrap();
+        assert_eq!(config.initial, Profile::Operator);
+        assert!(config.passphrase.unwrap().is("capos"));
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_place() {
         for (text, words) in [
             ("[session]\nprofil = \"guest\"", "unknown field `profil`"),

@@ -267,6 +267,16 @@ impl UserSessionServer for Session {
             self.revoke(model.as_cap()).await;
         }
         self.broker.server.unexport(self.approvals.as_cap());
-        self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await
+        let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
+        if let Some(observer) = self.broker.blocks.observer.clone() {
+            let session = self.info.id.clone();
+            // The session has ended whatever the observer does with it; nobody waits for that.
+            drop(capos_rt::spawn(async move {
+                if let Err(error) = observer.ended(&session).await {
+                    capos_rt::log::warning!("the observer of session ends failed: {error}");
+                }
+            }));
+        }
+        recorded
     }
 }

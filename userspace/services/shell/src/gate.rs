@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use capos_policy::{Egress, is_remote};
 use capos_agent::world::{Audit, ChargeError, Gate, Ruling};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
@@ -47,13 +48,15 @@ impl Gate for Runner {
 
     fn egress(&self, label: &Label, backend: &str) -> Result<(), String> {
         // A local model does not take data off the machine.
-        if label.classes.is_empty() || backend.starts_with("local-") {
+        if !is_remote(backend) {
             return Ok(());
         }
-        Err(format!(
-            "this conversation holds {} and may not go to a model with backend {backend}; choose a local one with /model",
-            label.classes.join(", ")
-        ))
+        Egress::default().check_remote_model(label).map_err(|class| {
+            format!(
+                "this conversation holds what is labelled {class}, which may not go to a model with backend {backend}; \
+                 choose a local one with /model"
+            )
+        })
     }
 }
 

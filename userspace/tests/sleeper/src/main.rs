@@ -15,13 +15,13 @@ async fn start(env: Env) -> Result<(), Error> {
         return Err(Error::new("it was asked to fail"));
     }
     let seconds: u64 = first.parse().ok().context("the first argument is the seconds to sleep")?;
-    let output = env.optional::<StandardClient>("output")?;
-    if let Some(output) = &output {
-        output.write(&format!("sleeping for {seconds} s\n")).await?;
+    let out = env.optional::<StandardClient>("out")?;
+    if let Some(out) = &out {
+        out.write(&format!("sleeping for {seconds} s\n")).await?;
     }
     capos_rt::sleep(seconds.saturating_mul(1_000_000_000)).await?;
-    if let Some(output) = &output {
-        output.write("awake again\n").await?;
+    if let Some(out) = &out {
+        out.write("awake again\n").await?;
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ interface Launcher {
   # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there.
 
   run @0 (program :Text, arguments :List(Text) = []) -> (result :ProgramResult)
-      $A.tool("run_program") $A.category(mutating) $A.abortable $A.timeoutMs(60000) $A.untrusted;
+      $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
   # Runs an installed program with arguments and returns its output.
 
   programs @1 () -> (names :List(Text))

@@ -10,7 +10,7 @@ use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::models::ModelCatalogClient;
 use capos_schema::storage::DirectoryClient;
-use capos_schema::system::{LauncherClient, LogReaderClient, PowerClient, ServiceSupervisorClient, SystemStatusClient};
+use capos_schema::system::{LauncherClient, LogReaderClient, PowerClient, ServiceSupervisorClient, SessionObserverClient, SystemStatusClient};
 
 /// The building blocks.
 pub struct Blocks {
@@ -66,6 +66,7 @@ impl Blocks {
             audit: env.cap("audit-log")?,
             writer: env.cap("audit")?,
             catalog: env.cap("catalog")?,
+            observer: env.optional::<SessionObserverClient>("observer")?,
             table: env.cap("table")?,
             blocks,
         })

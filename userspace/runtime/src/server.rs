@@ -110,6 +110,21 @@ impl Server {
         }
     }
 
+    /// A server at an endpoint that the process has made itself. `table` is the process's own.
+    #[must_use]
+    pub fn at(endpoint: EndpointClient, table: CapabilityTableClient) -> Self {
+        Self {
+            endpoint: Some(endpoint),
+            table: Some(table),
+            epoch: 0,
+            clients: BTreeMap::new(),
+            provided: RefCell::default(),
+            exported: RefCell::default(),
+            counter: Cell::new(0),
+            sweep_at: Cell::new(FIRST_SWEEP),
+        }
+    }
+
     /// See [`crate::Env::serve`].
     pub fn serve(&self, ordinal: u16, object: Rc<dyn Dispatch>) {
         self.provided.borrow_mut().insert(ordinal, Provided::One(object));
@@ -285,6 +300,17 @@ impl Server {
 impl Export for Server {
     fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
         Server::export(self, object)
+    }
+}
+
+/// Receives every call that comes to an endpoint and refuses it as disconnected, with these words:
+/// for an endpoint whose service is gone. Ends when the endpoint does.
+pub async fn refuse_calls(endpoint: &EndpointClient, reason: &str) {
+    let cap = capos_schema::cap::AsCap::as_cap(endpoint).id();
+    while let Ok(received) = receive(cap, MAX_MESSAGE).await {
+        if let Some(reply) = received.reply {
+            reply.send(Err(Exception::disconnected(String::from(reason)))).await;
+        }
     }
 }
 

@@ -1,0 +1,139 @@
+//! From a grant of the manifest to a capability.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_abi::Rights;
+use capos_process::Granted;
+use capos_rt::{Context, Error};
+use capos_schema::cap::{Cap, Client};
+use capos_schema::kernel::EndpointClient;
+use capos_schema::manifest::{Grant, GrantSource, GrantSourcePci, Service as Entry};
+use capos_schema::system::PciFunctionClient;
+
+use crate::pci_function::Function;
+use crate::system::System;
+
+/// Name of the first process as a provider.
+const FIRST: &str = "init";
+
+/// What a process is given: capabilities, and lines of its environment that belong to them.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// The capabilities.
+    pub grants: Vec<Granted>,
+    /// The lines.
+    pub environment: Vec<String>,
+}
+
+impl System {
+    /// Everything that the manifest grants to a process.
+    ///
+    /// # Errors
+    /// In words, with the grant that cannot be given.
+    pub async fn give(self: &Rc<Self>, entry: &Entry) -> Result<Given, Error> {
+        let mut given = Given::default();
+        for grant in &entry.grants {
+            let cap = self
+                .source(grant, &mut given.environment)
+                .await
+                .with_context(|| format!("grant `{}` of `{}`", grant.name, entry.name))?;
+            given.grants.push(Granted {
+                name: grant.name.clone(),
+                cap,
+                interface: grant.interface,
+                rights: Rights(grant.rights),
+            });
+        }
+        Ok(given)
+    }
+
+    async fn source(self: &Rc<Self>, grant: &Grant, environment: &mut Vec<String>) -> Result<Cap, Error> {
+        match &grant.source {
+            GrantSource::Service(source) => {
+                let endpoint = self.endpoint_of(&source.service)?;
+                mint(&endpoint, source.ordinal, source.client, grant.interface).await
+            }
+            GrantSource::Ports(ports) => {
+                Ok(self.hardware.ports.narrow(ports.first, ports.count).await?.into_cap())
+            }
+            GrantSource::Interrupt(line) => {
+                let known = self.hardware.lines.borrow().get(line).cloned();
+                if let Some(interrupt) = known {
+                    return Ok(interrupt.into_cap());
+                }
+                let interrupt = self.hardware.interrupts.line(*line).await?;
+                self.hardware.lines.borrow_mut().insert(*line, interrupt.clone());
+                Ok(interrupt.into_cap())
+            }
+            GrantSource::Pci(wanted) => self.pci_function(wanted).await,
+            GrantSource::Kernel(name) => {
+                self.env.raw(name).with_context(|| format!("the kernel gave no `{name}` to the first process"))
+            }
+            GrantSource::PowerOff => {
+                let info = self.hardware.machine.info().await?;
+                if info.power_off_port == 0 {
+                    return Err(Error::new("the firmware does not say how this machine is turned off (ACPI)"));
+                }
+                environment.push(format!("POWER_OFF_PORT={}", info.power_off_port));
+                environment.push(format!("POWER_OFF_VALUE={}", info.power_off_value));
+                Ok(self.hardware.ports.narrow(info.power_off_port, 2).await?.into_cap())
+            }
+        }
+    }
+
+    /// The endpoint at which a provider receives.
+    fn endpoint_of(&self, provider: &str) -> Result<EndpointClient, Error> {
+        if provider == FIRST {
+            return Ok(self.endpoint.clone());
+        }
+        self.service(provider).map(|service| service.endpoint.clone()).with_context(|| format!("there is no `{provider}`"))
+    }
+
+    async fn pci_function(self: &Rc<Self>, wanted: &GrantSourcePci) -> Result<Cap, Error> {
+        let found = self.hardware.bus.find(wanted.vendor, &wanted.devices).with_context(|| {
+            let devices: Vec<String> =
+                wanted.devices.iter().map(|device| format!("{:04x}:{device:04x}", wanted.vendor)).collect();
+            format!(
+                "no PCI device {} in this machine; found: {}",
+                devices.join(" or "),
+                self.hardware.bus.describe()
+            )
+        })?;
+        let key = found.place.address();
+        if let Some((_, client)) = self.hardware.functions.borrow().get(&key) {
+            return Ok(client.clone().into_cap());
+        }
+        let function = Rc::new(Function::new(
+            self.hardware.bus.clone(),
+            found.place,
+            self.hardware.mmio.clone(),
+            self.hardware.interrupts.clone(),
+        ));
+        let client = PciFunctionClient::serve(&self.server, function.clone())?;
+        self.hardware.functions.borrow_mut().insert(key, (function, client.clone()));
+        Ok(client.into_cap())
+    }
+
+    /// Keeps the devices of a dead driver from reaching memory.
+    pub async fn silence(&self, entry: &Entry) {
+        for grant in &entry.grants {
+            let GrantSource::Pci(wanted) = &grant.source else { continue };
+            let Some(found) = self.hardware.bus.find(wanted.vendor, &wanted.devices) else { continue };
+            let function = self.hardware.functions.borrow().get(&found.place.address()).map(|(it, _)| it.clone());
+            if let Some(function) = function
+                && let Err(error) = function.silence().await
+            {
+                capos_rt::log::error!("device {} of `{}` may still write to memory: {error}", found.place, entry.name);
+            }
+        }
+    }
+}
+
+/// A capability to a provided interface: the badge tells the service which, and who calls.
+pub async fn mint(endpoint: &EndpointClient, ordinal: u16, client: u16, interface: u64) -> Result<Cap, Error> {
+    let badge = u64::from(ordinal) | (u64::from(client) << 16);
+    Ok(endpoint.mint(badge, interface).await?.into_cap())
+}

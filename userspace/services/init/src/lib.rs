@@ -1,1 +1,0 @@
-//! First process: reads the manifest, starts and supervises services

@@ -1,0 +1,184 @@
+//! One PCI function, as its driver holds it: configuration, memory windows, interrupts.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use capos_rt::memory::{Access, PAGE, map};
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::kernel::{InterruptClient, InterruptControllerClient, MmioClient};
+use capos_schema::system::{PciFunctionBarResults, PciFunctionConfigResults, PciFunctionServer};
+
+use crate::pci::{Bus, Place};
+
+/// Command register: decode memory, master the bus, no legacy interrupt.
+const COMMAND: u8 = 4;
+const MEMORY: u32 = 1 << 1;
+const MASTER: u32 = 1 << 2;
+const NO_LINE: u32 = 1 << 10;
+/// Identifier of the MSI-X capability.
+const MSIX: u8 = 0x11;
+/// MSI-X control: enabled, all masked.
+const MSIX_ENABLE: u32 = 1 << 31;
+const MSIX_MASK: u32 = 1 << 30;
+/// Bytes of an MSI-X table entry.
+const ENTRY: u64 = 16;
+
+/// A memory window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window {
+    address: u64,
+    bytes: u64,
+}
+
+/// A function of the bus.
+#[derive(Debug)]
+pub struct Function {
+    bus: Rc<Bus>,
+    place: Place,
+    mmio: MmioClient,
+    interrupts: InterruptControllerClient,
+    /// Interrupts that were made, by vector: a driver that is restarted gets the same again.
+    made: RefCell<BTreeMap<u16, InterruptClient>>,
+}
+
+impl Function {
+    /// The function at this place.
+    pub fn new(bus: Rc<Bus>, place: Place, mmio: MmioClient, interrupts: InterruptControllerClient) -> Self {
+        Self { bus, place, mmio, interrupts, made: RefCell::default() }
+    }
+
+    /// Keeps the device from reaching memory, since its driver is gone.
+    ///
+    /// # Errors
+    /// The bus is gone.
+    pub async fn silence(&self) -> Result<(), CallError> {
+        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
+        self.bus.write(self.place, COMMAND, command & !MASTER).await
+    }
+
+    /// Where a memory window lies, which its register tells when all bits are written.
+    async fn window(&self, index: u8) -> Result<Window, CallError> {
+        if index > 5 {
+            return Err(CallError::invalid_argument("a device has windows 0 to 5"));
+        }
+        let offset = index.saturating_mul(4).saturating_add(0x10);
+        let low = self.bus.read(self.place, offset).await?;
+        if low & 1 != 0 {
+            return Err(CallError::invalid_argument(format!("window {index} is of ports, not of memory")));
+        }
+        let wide = (low >> 1) & 3 == 2;
+        let upper = offset.saturating_add(4);
+        let high = if wide { self.bus.read(self.place, upper).await? } else { 0 };
+        // The device must not decode while its windows are being moved about.
+        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
+        self.bus.write(self.place, COMMAND, command & !MEMORY).await?;
+        self.bus.write(self.place, offset, u32::MAX).await?;
+        let mask_low = self.bus.read(self.place, offset).await? & !0xf;
+        self.bus.write(self.place, offset, low).await?;
+        let mut mask_high = u32::MAX;
+        if wide {
+            self.bus.write(self.place, upper, u32::MAX).await?;
+            mask_high = self.bus.read(self.place, upper).await?;
+            self.bus.write(self.place, upper, high).await?;
+        }
+        self.bus.write(self.place, COMMAND, command).await?;
+        let mask = (u64::from(mask_high) << 32) | u64::from(mask_low);
+        let address = (u64::from(high) << 32) | u64::from(low & !0xf);
+        if mask_low == 0 || address == 0 {
+            return Err(CallError::invalid_argument(format!("the device has no window {index}")));
+        }
+        Ok(Window { address, bytes: (!mask).wrapping_add(1) })
+    }
+
+    /// A window as memory, in whole pages.
+    async fn memory(&self, window: Window) -> Result<MmioClient, CallError> {
+        if !window.address.is_multiple_of(PAGE) {
+            return Err(CallError::failed("a window of the device does not begin at a page"));
+        }
+        self.mmio.narrow(window.address, window.bytes.next_multiple_of(PAGE)).await
+    }
+
+    /// Offset of a capability in the configuration space.
+    async fn capability(&self, wanted: u8) -> Result<Option<u8>, CallError> {
+        let [status, ..] = (self.bus.read(self.place, COMMAND).await? >> 16).to_le_bytes();
+        if status & 0x10 == 0 {
+            return Ok(None);
+        }
+        let [mut at, ..] = self.bus.read(self.place, 0x34).await?.to_le_bytes();
+        // A list longer than the space has loops.
+        for _ in 0..64 {
+            if at < 0x40 {
+                return Ok(None);
+            }
+            let [id, next, ..] = self.bus.read(self.place, at).await?.to_le_bytes();
+            if id == wanted {
+                return Ok(Some(at & 0xfc));
+            }
+            at = next;
+        }
+        Ok(None)
+    }
+
+    /// Writes a vector's entry of the MSI-X table, and switches MSI-X on.
+    async fn program(&self, vector: u16, address: u64, data: u32) -> Result<(), CallError> {
+        let at = self.capability(MSIX).await?.ok_or_else(|| {
+            CallError::failed(format!("PCI function {} has no message-signalled interrupts (MSI-X)", self.place))
+        })?;
+        let control = self.bus.read(self.place, at).await?;
+        let last = (control >> 16) & 0x7ff;
+        if u32::from(vector) > last {
+            return Err(CallError::invalid_argument(format!("the device has interrupt vectors 0 to {last}")));
+        }
+        let table = self.bus.read(self.place, at.saturating_add(4)).await?;
+        let [bar, ..] = (table & 7).to_le_bytes();
+        let window = self.window(bar).await?;
+        let offset = u64::from(table & !7).saturating_add(u64::from(vector).saturating_mul(ENTRY));
+        if offset.saturating_add(ENTRY) > window.bytes {
+            return Err(CallError::failed("the device's interrupt table lies outside its window"));
+        }
+        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
+        self.bus.write(self.place, COMMAND, command | MEMORY | NO_LINE).await?;
+        self.bus.write(self.place, at, control | MSIX_ENABLE | MSIX_MASK).await?;
+        let page = offset & !(PAGE.wrapping_sub(1));
+        let mapping = map(&self.memory(window).await?, page, PAGE, Access::ReadWrite)?;
+        let inside = offset.wrapping_sub(page);
+        let low = u32::try_from(address & 0xffff_ffff).unwrap_or(0);
+        let high = u32::try_from(address >> 32).unwrap_or(0);
+        for (word, value) in (0_u64..).zip([low, high, data, 0]) {
+            mapping.write_word(inside.saturating_add(word.saturating_mul(4)), value)?;
+        }
+        self.bus.write(self.place, at, (control | MSIX_ENABLE) & !MSIX_MASK).await
+    }
+}
+
+impl PciFunctionServer for Function {
+    async fn config(&self, _cx: &CallContext) -> Result<PciFunctionConfigResults, CallError> {
+        let mut bytes = alloc::vec::Vec::with_capacity(256);
+        for offset in (0..=252_u8).step_by(4) {
+            bytes.extend(self.bus.read(self.place, offset).await?.to_le_bytes());
+        }
+        Ok(PciFunctionConfigResults { bytes, address: self.place.address() })
+    }
+
+    async fn bar(&self, _cx: &CallContext, index: u8) -> Result<PciFunctionBarResults, CallError> {
+        let window = self.window(index).await?;
+        Ok(PciFunctionBarResults { mmio: self.memory(window).await?, bytes: window.bytes })
+    }
+
+    async fn enable(&self, _cx: &CallContext) -> Result<(), CallError> {
+        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
+        self.bus.write(self.place, COMMAND, command | MEMORY | MASTER | NO_LINE).await
+    }
+
+    async fn interrupt(&self, _cx: &CallContext, vector: u16) -> Result<InterruptClient, CallError> {
+        if let Some(interrupt) = self.made.borrow().get(&vector) {
+            return Ok(interrupt.clone());
+        }
+        let message = self.interrupts.message().await?;
+        self.program(vector, message.address, message.data).await?;
+        self.made.borrow_mut().insert(vector, message.interrupt.clone());
+        Ok(message.interrupt)
+    }
+}

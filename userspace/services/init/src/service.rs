@@ -1,0 +1,140 @@
+//! One service: what the manifest says of it, and how it is.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+
+use capos_process::{Image, Started};
+use capos_schema::kernel::{EndpointClient, ExitInfo, ExitInfoCause};
+use capos_schema::manifest::Service as Entry;
+use capos_schema::system::{ServiceInfo, ServiceState};
+
+use crate::signal::Signal;
+
+/// What is wanted of a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// That it runs.
+    Run,
+    /// That it does not.
+    Stop,
+}
+
+/// A service of the manifest.
+#[derive(Debug)]
+pub struct Service {
+    /// Its manifest entry.
+    pub entry: Entry,
+    /// Where its clients' calls arrive, over all its lives.
+    pub endpoint: EndpointClient,
+    /// Its program, once it was read.
+    pub image: RefCell<Option<Rc<Image>>>,
+    /// Its process, while it runs.
+    pub running: RefCell<Option<Started>>,
+    /// What is wanted.
+    pub wish: Cell<Wish>,
+    /// Told at every change of what is wanted or of the state.
+    pub changed: Signal,
+    state: Cell<ServiceState>,
+    starts: Cell<u32>,
+    last_exit: RefCell<String>,
+    /// When it died lately, in nanoseconds since boot.
+    deaths: RefCell<VecDeque<u64>>,
+}
+
+impl Service {
+    /// A service that has not been started.
+    pub fn new(entry: Entry, endpoint: EndpointClient) -> Self {
+        Self {
+            entry,
+            endpoint,
+            image: RefCell::default(),
+            running: RefCell::default(),
+            wish: Cell::new(Wish::Run),
+            changed: Signal::default(),
+            state: Cell::new(ServiceState::Stopped),
+            starts: Cell::new(0),
+            last_exit: RefCell::default(),
+            deaths: RefCell::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Its state.
+    pub fn state(&self) -> ServiceState {
+        self.state.get()
+    }
+
+    /// Notes a new state.
+    pub fn set_state(&self, state: ServiceState) {
+        self.state.set(state);
+        self.changed.notify();
+    }
+
+    /// Counts a start; says how many there were before.
+    pub fn count_start(&self) -> u32 {
+        let before = self.starts.get();
+        self.starts.set(before.saturating_add(1));
+        before
+    }
+
+    /// How it last ended, in words.
+    pub fn last_exit(&self) -> String {
+        self.last_exit.borrow().clone()
+    }
+
+    /// Notes how it ended.
+    pub fn set_last_exit(&self, words: String) {
+        *self.last_exit.borrow_mut() = words;
+    }
+
+    /// Notes a death at this time. Whether another start is within bounds.
+    pub fn may_restart(&self, now: u64) -> bool {
+        let window = u64::from(self.entry.per_seconds).saturating_mul(1_000_000_000);
+        let mut deaths = self.deaths.borrow_mut();
+        deaths.push_back(now);
+        while deaths.front().is_some_and(|death| now.saturating_sub(*death) > window) {
+            deaths.pop_front();
+        }
+        deaths.len() <= usize::try_from(self.entry.max_restarts).unwrap_or(usize::MAX)
+    }
+
+    /// Forgets its deaths: whoever restarts it by hand gives it a new chance.
+    pub fn forgive(&self) {
+        self.deaths.borrow_mut().clear();
+    }
+
+    /// What there is to tell of it.
+    pub async fn info(&self) -> ServiceInfo {
+        let account = self.running.borrow().as_ref().map(|started| started.account.clone());
+        let frames = match account {
+            Some(account) => account.usage().await.map_or(0, |usage| usage.usage.frames),
+            None => 0,
+        };
+        ServiceInfo {
+            name: self.entry.name.clone(),
+            state: self.state(),
+            restarts: self.starts.get().saturating_sub(1),
+            max_restarts: self.entry.max_restarts,
+            last_exit: self.last_exit(),
+            frames,
+            description: self.entry.description.clone(),
+        }
+    }
+}
+
+/// How a process ended, in words.
+pub fn describe_exit(exit: &ExitInfo) -> String {
+    match exit.cause {
+        ExitInfoCause::Exited if exit.code == 0 => "it ended by itself".into(),
+        ExitInfoCause::Exited if exit.code == 101 => "it panicked; the log says where".into(),
+        ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
+        ExitInfoCause::Killed | ExitInfoCause::Fault => exit.report.clone(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Keeping services alive: starting, bounded restarts, stopping on request.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+
+use capos_process::{Image, Launch};
+use capos_rt::{Context, Either, Error, log, refuse_calls, select};
+use capos_schema::cap::{CallContext, CallError, Client};
+use capos_schema::kernel::{EndpointClient, ProcessClient};
+use capos_schema::system::{ServiceInfo, ServiceState, ServiceSupervisorServer};
+
+use crate::service::{Service, Wish, describe_exit};
+use crate::system::System;
+
+impl System {
+    /// The program of a service, read once.
+    async fn image(&self, service: &Service) -> Result<Rc<Image>, Error> {
+        if let Some(image) = &*service.image.borrow() {
+            return Ok(image.clone());
+        }
+        let program = &service.entry.program;
+        let image = Rc::new(match program.strip_prefix("boot:") {
+            Some(name) => Image::from_bytes(self.boot.file(name)?).with_context(|| format!("`{name}` of the boot package"))?,
+            None => Image::open(&self.medium, program).await?,
+        });
+        // What comes from the medium is opened again at each start: its capabilities do not outlive
+        // the file system's process.
+        if program.starts_with("boot:") {
+            *service.image.borrow_mut() = Some(image.clone());
+        }
+        Ok(image)
+    }
+
+    async fn start(self: &Rc<Self>, service: &Service) -> Result<ProcessClient, Error> {
+        let image = self.image(service).await?;
+        let mut given = self.give(&service.entry).await?;
+        if !service.entry.provides.is_empty() {
+            given.grants.push(capos_process::Granted {
+                name: "serve".into(),
+                cap: service.endpoint.clone().into_cap(),
+                interface: EndpointClient::INTERFACE_ID,
+                rights: capos_abi::Rights::ALL,
+            });
+        }
+        let mut environment = service.entry.environment.clone();
+        environment.append(&mut given.environment);
+        environment.push(format!("EPOCH={}", service.count_start()));
+        for (number, client) in (1_u32..).zip(&service.entry.clients) {
+            environment.push(format!("CLIENT_{number}={client}"));
+        }
+        let started = Launch {
+            name: service.name(),
+            image: &image,
+            arguments: service.entry.arguments.clone(),
+            environment,
+            grants: given.grants,
+            limits: service.entry.limits.clone(),
+            account: &self.account,
+        }
+        .start()
+        .await?;
+        let process = started.process.clone();
+        *service.running.borrow_mut() = Some(started);
+        Ok(process)
+    }
+
+    /// One life of a service: how it ended, in words.
+    async fn live(self: &Rc<Self>, service: &Service) -> String {
+        service.set_state(ServiceState::Starting);
+        let process = match self.start(service).await {
+            Ok(process) => process,
+            Err(error) => return format!("{error}"),
+        };
+        service.set_state(ServiceState::Running);
+        let end = match process.wait().await {
+            Ok(exit) => describe_exit(&exit),
+            Err(error) => format!("its end could not be learned: {error}"),
+        };
+        *service.running.borrow_mut() = None;
+        self.silence(&service.entry).await;
+        end
+    }
+
+    /// Starts a service and keeps it within its bounds, for ever.
+    pub async fn supervise(self: Rc<Self>, service: Rc<Service>) {
+        loop {
+            let end = self.live(&service).await;
+            service.set_last_exit(end.clone());
+            if service.wish.get() == Wish::Stop {
+                log::info!("service `{}` was stopped", service.name());
+                self.rest(&service, ServiceState::Stopped, "was stopped").await;
+                continue;
+            }
+            let now = self.clock.now();
+            if service.may_restart(now) {
+                log::warning!("service `{}` is restarted: {end}", service.name());
+                service.set_state(ServiceState::Restarting);
+                continue;
+            }
+            log::error!(
+                "service `{}` has failed: {end}; it was restarted {} times in {} s and is not tried again",
+                service.name(),
+                service.entry.max_restarts,
+                service.entry.per_seconds
+            );
+            self.rest(&service, ServiceState::Failed, "has failed").await;
+        }
+    }
+
+    /// Starts a service whose condition holds; else it rests until somebody asks for it.
+    pub async fn begin(self: Rc<Self>, service: Rc<Service>, present: bool) {
+        if !present {
+            service.set_last_exit(format!("the medium has no /{}", service.entry.when));
+            self.rest(&service, ServiceState::Stopped, "is not needed").await;
+        }
+        self.supervise(service).await;
+    }
+
+    /// Waits until a service is wanted again; refuses its clients' calls meanwhile.
+    async fn rest(&self, service: &Service, state: ServiceState, words: &str) {
+        service.set_state(state);
+        service.wish.set(Wish::Stop);
+        let reason = format!("service `{}` {words}: {}", service.name(), service.last_exit());
+        let wanted = service.changed.until(|| service.wish.get() == Wish::Run);
+        if let Either::Second(()) = select(wanted, refuse_calls(&service.endpoint, &reason)).await {
+            // The endpoint itself is gone; nobody can call any more.
+            service.changed.until(|| service.wish.get() == Wish::Run).await;
+        }
+    }
+}
+
+/// What the system serves to whoever may look after services.
+pub struct Supervisor(pub Rc<System>);
+
+impl Supervisor {
+    fn find(&self, name: &str) -> Result<Rc<Service>, CallError> {
+        self.0.service(name).ok_or_else(|| {
+            let names: alloc::vec::Vec<&str> = self.0.services.iter().map(|service| service.name()).collect();
+            CallError::invalid_argument(format!("there is no service `{name}`; there are {}", names.join(", ")))
+        })
+    }
+
+    async fn end(service: &Service, reason: &str) {
+        let process = service.running.borrow().as_ref().map(|started| started.process.clone());
+        if let Some(process) = process {
+            // That it is dead already is as good.
+            let _ = process.kill(reason).await;
+        }
+    }
+}
+
+impl ServiceSupervisorServer for Supervisor {
+    async fn status(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
+        Ok(self.find(&name)?.info().await)
+    }
+
+    async fn restart(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
+        let service = self.find(&name)?;
+        service.forgive();
+        if service.state() == ServiceState::Running {
+            Self::end(&service, "restarted on request").await;
+            service.changed.until(|| service.running.borrow().is_none()).await;
+        }
+        service.wish.set(Wish::Run);
+        service.changed.notify();
+        let settled = || matches!(service.state(), ServiceState::Running | ServiceState::Failed);
+        // The state of before does not count.
+        service.changed.until(|| service.wish.get() == Wish::Run && settled()).await;
+        let info = service.info().await;
+        if info.state == ServiceState::Failed {
+            return Err(CallError::failed(format!("service `{name}` does not start: {}", info.last_exit)));
+        }
+        Ok(info)
+    }
+
+    async fn stop(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
+        let service = self.find(&name)?;
+        service.wish.set(Wish::Stop);
+        Self::end(&service, "stopped on request").await;
+        service.changed.until(|| matches!(service.state(), ServiceState::Stopped | ServiceState::Failed)).await;
+        Ok(())
+    }
+
+    async fn kill(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
+        let service = self.find(&name)?;
+        if service.running.borrow().is_none() {
+            return Err(CallError::failed(format!("service `{name}` does not run")));
+        }
+        Self::end(&service, "killed on request").await;
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! The system: what the first process holds, and the order in which it starts.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, log, select, spawn};
+use capos_schema::cap::Client;
+use capos_schema::kernel::{
+    EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MmioClient,
+    ResourceAccountClient,
+};
+use capos_schema::manifest::{Manifest, Service as Entry};
+use capos_schema::storage::DirectoryClient;
+use capos_schema::system::{
+    LauncherService, PciFunctionClient, ProcessSpawnerService, ServiceState, ServiceSupervisorService,
+    SystemStatusService,
+};
+
+use crate::boot_package::BootPackage;
+use crate::grants::mint;
+use crate::launcher::ProgramLauncher;
+use crate::pci::Bus;
+use crate::pci_function::Function;
+use crate::service::Service;
+use crate::spawner::Spawner;
+use crate::status::Status;
+use crate::supervisor::Supervisor;
+
+/// The authority over hardware that the kernel gave to the first process.
+pub struct Hardware {
+    /// All ports.
+    pub ports: IoPortsClient,
+    /// All memory that is not RAM.
+    pub mmio: MmioClient,
+    /// All interrupts.
+    pub interrupts: InterruptControllerClient,
+    /// The machine.
+    pub machine: MachineClient,
+    /// The PCI bus.
+    pub bus: Rc<Bus>,
+    /// Interrupt lines that were given out.
+    pub lines: RefCell<BTreeMap<u8, InterruptClient>>,
+    /// PCI functions that were given out, by bus address.
+    pub functions: RefCell<BTreeMap<u32, (Rc<Function>, PciFunctionClient)>>,
+}
+
+/// Everything that the first process has to do with.
+pub struct System {
+    /// What it was given.
+    pub env: Env,
+    /// Who pays for everything.
+    pub account: ResourceAccountClient,
+    /// Its own endpoint.
+    pub endpoint: EndpointClient,
+    /// What it serves there.
+    pub server: Rc<Server>,
+    /// The time.
+    pub clock: Clock,
+    /// The boot package.
+    pub boot: BootPackage,
+    /// The boot medium's root.
+    pub medium: DirectoryClient,
+    /// Ports, interrupts, devices.
+    pub hardware: Hardware,
+    /// The services, in the order of starting.
+    pub services: Vec<Rc<Service>>,
+    /// What can be launched.
+    pub programs: Vec<Entry>,
+    medium_name: alloc::string::String,
+}
+
+impl System {
+    /// Reads the manifest and makes an endpoint for every service.
+    ///
+    /// # Errors
+    /// The boot package or the manifest is damaged, or the kernel did not give what is needed.
+    pub async fn new(env: &Env) -> Result<Rc<Self>, Error> {
+        let boot = BootPackage::open(&env.cap("boot")?)?;
+        let manifest: Manifest = capos_schema::wire::from_bytes(&boot.file("manifest")?)
+            .context("the boot package's manifest; build the image again")?;
+        let account: ResourceAccountClient = env.cap("account")?;
+        let ports: IoPortsClient = env.cap("ports")?;
+        let bus = Bus::scan(&ports).await?;
+        let hardware = Hardware {
+            ports,
+            mmio: env.cap("mmio")?,
+            interrupts: env.cap("interrupts")?,
+            machine: env.cap("machine")?,
+            bus: Rc::new(bus),
+            lines: RefCell::default(),
+            functions: RefCell::default(),
+        };
+        let mut services = Vec::new();
+        for entry in manifest.services {
+            let endpoint = account.create_endpoint().await.with_context(|| format!("an endpoint for `{}`", entry.name))?;
+            services.push(Rc::new(Service::new(entry, endpoint)));
+        }
+        let root = services
+            .iter()
+            .find(|service| service.name() == manifest.medium)
+            .with_context(|| format!("the manifest's medium: there is no service `{}`", manifest.medium))?;
+        let medium =
+            mint(&root.endpoint, manifest.medium_ordinal, 0, DirectoryClient::INTERFACE_ID).await?;
+        let endpoint = account.create_endpoint().await?;
+        let server = Rc::new(Server::at(endpoint.clone(), env.cap("table")?));
+        let system = Rc::new(Self {
+            env: env.clone(),
+            account,
+            endpoint,
+            server,
+            clock: env.clock()?,
+            boot,
+            medium: DirectoryClient::from_cap(medium),
+            hardware,
+            services,
+            programs: manifest.programs,
+            medium_name: manifest.medium,
+        });
+        system.serve();
+        Ok(system)
+    }
+
+    /// The interfaces that the first process provides, in the order that the manifest's compiler
+    /// knows (`capos-manifest`, `source::INIT`).
+    fn serve(self: &Rc<Self>) {
+        self.server.serve(0, Rc::new(SystemStatusService(Rc::new(Status(self.clone())))));
+        self.server.serve(1, Rc::new(ServiceSupervisorService(Rc::new(Supervisor(self.clone())))));
+        self.server.serve(2, Rc::new(LauncherService(Rc::new(ProgramLauncher(self.clone())))));
+        self.server.serve(3, Rc::new(ProcessSpawnerService(Rc::new(Spawner(self.clone())))));
+    }
+
+    /// The service with this name.
+    pub fn service(&self, name: &str) -> Option<Rc<Service>> {
+        self.services.iter().find(|service| service.name() == name).cloned()
+    }
+
+    /// Starts everything and runs for ever.
+    ///
+    /// # Errors
+    /// Its own endpoint is gone.
+    pub async fn run(self: Rc<Self>) -> Result<(), Error> {
+        let booting = self.clone();
+        spawn(async move { booting.boot().await });
+        let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 64 };
+        self.server.run(options).await
+    }
+
+    async fn boot(self: Rc<Self>) {
+        let (first, others): (Vec<_>, Vec<_>) =
+            self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
+        for service in &first {
+            spawn(self.clone().supervise(service.clone()));
+        }
+        if let Err(error) = self.wait_for_medium(&first).await {
+            log::error!("{error}");
+            log::error!(
+                "capOS stops here: nothing but the boot package can be read. Attach the boot image as a virtio disk \
+                 (with QEMU: -drive file=IMAGE,format=raw,if=virtio,readonly=on). Devices found: {}",
+                self.hardware.bus.describe()
+            );
+            return;
+        }
+        for service in others {
+            let wanted = &service.entry.when;
+            let present = wanted.is_empty() || self.medium.stat(wanted).await.is_ok();
+            spawn(self.clone().begin(service, present));
+        }
+    }
+
+    /// Waits until the boot medium answers, or one of the services that it takes has failed.
+    async fn wait_for_medium(&self, needed: &[Rc<Service>]) -> Result<(), Error> {
+        let answer = async { self.medium.stat("bin").await };
+        let failure = async {
+            let failed = needed.iter().map(|service| async move {
+                service.changed.until(|| service.state() == ServiceState::Failed).await;
+                format!("`{}`: {}", service.name(), service.last_exit())
+            });
+            first_of(failed.collect()).await
+        };
+        match select(answer, failure).await {
+            Either::First(Ok(_)) => Ok(()),
+            Either::First(Err(error)) => {
+                Err(Error::new(format!("the boot medium behind `{}` has no programs in /bin: {error}", self.medium_name)))
+            }
+            Either::Second(words) => Err(Error::new(format!("the boot medium cannot be read: {words}"))),
+        }
+    }
+}
+
+/// Waits for the first of many.
+async fn first_of<T>(futures: Vec<impl Future<Output = T>>) -> T {
+    let mut futures: Vec<_> = futures.into_iter().map(alloc::boxed::Box::pin).collect();
+    core::future::poll_fn(|context| {
+        for future in &mut futures {
+            if let core::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                return core::task::Poll::Ready(value);
+            }
+        }
+        core::task::Poll::Pending
+    })
+    .await
+}

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accel;
+pub mod bench;
 pub mod boot_package;
 pub mod checks;
 pub mod checks_audit;

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{boot_package, image, iso, lint, manifest, run, run_agent, test_suites};
+use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, test_suites};
 use capos_tools::{weights_gguf, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
@@ -33,6 +33,8 @@ enum Command {
     RunAgent(run_agent::Args),
     /// Run every test.
     Test(test_suites::Args),
+    /// Measure, into target/bench.json.
+    Bench(bench::Args),
     /// Check the format and the lints of everything.
     Lint(lint::Args),
     /// Check, explain or encode the system manifest.
@@ -55,6 +57,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::RunAgent(args) => run_agent::run(&args),
         Command::Test(args) => test_suites::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Keygen(args) => weights_keygen::run(&args),

@@ -58,6 +58,8 @@ pub struct Machine {
     pub image: PathBuf,
     /// How the image is attached.
     pub medium: Medium,
+    /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
+    pub icount: bool,
 }
 
 /// Where OVMF lies on the distributions.
@@ -81,6 +83,7 @@ impl Machine {
             accelerator: accelerator.to_owned(),
             image: image.to_owned(),
             medium: Medium::Virtio,
+            icount: false,
         }
     }
 
@@ -122,6 +125,10 @@ impl Machine {
                 arguments.push("-drive".into());
                 arguments.push(format!("if=ide,media=cdrom,format=raw,readonly=on,file={image}"));
             }
+        }
+        if self.icount {
+            arguments.push("-icount".into());
+            arguments.push("shift=0,sleep=off".into());
         }
         if self.firmware == Firmware::Uefi {
             let found = OVMF.iter().find(|path| Path::new(path).is_file());

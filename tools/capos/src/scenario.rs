@@ -39,6 +39,10 @@ pub struct Settings {
     pub export: bool,
     /// The kernel's command line.
     pub command_line: String,
+    /// Whether this is about GRUB and our loader: with Limine it is not run.
+    pub grub_only: bool,
+    /// Whether the machine counts instructions in place of time: one a nanosecond.
+    pub icount: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
     pub debug_exit: Option<u32>,
 }
@@ -55,6 +59,8 @@ impl Default for Settings {
             cpu: "max".into(),
             export: true,
             command_line: String::new(),
+            grub_only: false,
+            icount: false,
             debug_exit: None,
         }
     }
@@ -104,6 +110,7 @@ impl Scenario {
             cpus: self.settings.cpus,
             cpu: self.settings.cpu.clone(),
             medium: self.settings.medium,
+            icount: self.settings.icount,
             ..Machine::new(image, accelerator)
         }
     }

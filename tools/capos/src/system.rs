@@ -164,6 +164,11 @@ impl System {
 }
 
 impl Parts {
+    /// The kernel's file as it lies on an image.
+    pub fn kernel(&self) -> &Path {
+        &self.kernel
+    }
+
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
         let mut trees = vec![(String::new(), self.stage.clone())];

@@ -12,8 +12,8 @@ use crate::scenario::{Report, Scenario};
 use crate::system::System;
 use crate::{accel, run_agent, toolchain};
 
-/// Scenarios, each a folder, below the source folder.
-const SCENARIOS: &str = "tools/scenarios";
+/// Where scenarios lie, each in a folder, below the source folder.
+const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 /// The scenario that is run on every kind of machine.
 const BOOT: &str = "boot";
 /// The scenario of the tests inside the kernel.
@@ -138,14 +138,17 @@ struct Run {
 
 /// All tests that run in QEMU.
 fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
-    let runs: Vec<Run> = all_runs(&system.root().join(SCENARIOS))?.into_iter().filter(|r| wanted(&r.name)).collect();
+    let mut runs = Vec::new();
+    for folder in SCENARIOS {
+        runs.extend(all_runs(&system.root().join(folder))?.into_iter().filter(|run| wanted(&run.name)));
+    }
     if runs.is_empty() {
         return Ok(());
     }
     let parts = system.build(&[])?;
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
-    for run in runs {
+    for run in runs.into_iter().filter(|run| limine.is_none() || !run.scenario.settings.grub_only) {
         let out = system.target().join("test").join(run.name.replace('/', "-"));
         match run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out) {
             Ok(report) => judge(&run, &report, &out, tally)?,

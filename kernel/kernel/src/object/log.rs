@@ -1,5 +1,6 @@
 //! DebugLog: the kernel's log.
 
+use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use alloc::vec;
@@ -26,6 +27,22 @@ static READER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The log as processes see it.
 pub struct DebugLog;
+
+/// A line whose control characters, which could deceive a terminal, are escaped.
+struct Visible<'a>(&'a str);
+
+impl fmt::Display for Visible<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if character.is_control() && character != '\t' {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 fn write_results(position: u64, capacity: usize, mut results: m::read_results::Builder<'_>) {
     let room = capacity.saturating_sub(OVERHEAD).min(MAX_READ);
@@ -86,7 +103,7 @@ impl DebugLogKernel<Invocation<'_>> for DebugLog {
     ) -> Answer {
         let text = params.get_text()?.to_str().map_err(|_| Exception::invalid_argument("log lines are UTF-8"))?;
         for line in text.lines() {
-            log!("{}: {}", cx.process().name, line.escape_debug());
+            log!("{}: {}", cx.process().name, Visible(line));
         }
         Ok(Completion::Done)
     }

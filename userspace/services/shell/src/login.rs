@@ -7,7 +7,6 @@ use alloc::string::{String, ToString};
 use capos_rt::{Clock, Error};
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
 use capos_schema::kernel::EntropyClient;
-use capos_schema::system::SessionObserverClient;
 use capos_schema::terminal::{LineEnd, Style};
 
 use crate::command::Flow;
@@ -24,8 +23,6 @@ pub struct Login {
     pub clock: Clock,
     /// Chance.
     pub entropy: EntropyClient,
-    /// Told of sessions that have ended, where somebody wants to know.
-    pub observer: Option<SessionObserverClient>,
 }
 
 /// Who wants a session.
@@ -94,23 +91,10 @@ impl Login {
                 Flow::Go | Flow::Exit => {
                     session.end().await;
                     self.screen.line(Style::Dim, "session ended").await;
-                    self.observe(session.id());
                     return Ok(());
                 }
             }
         }
-    }
-
-    /// Tells the observer, whose answer nobody waits for: it may be none of this boot's.
-    fn observe(&self, session: &str) {
-        let (observer, session) = (self.observer.clone(), session.to_string());
-        capos_rt::spawn(async move {
-            if let Some(observer) = observer
-                && let Err(why) = observer.ended(&session).await
-            {
-                capos_rt::log::warning!("the end of session {session} was not observed: {why}");
-            }
-        });
     }
 
     /// Asks who wants the next session.

@@ -36,7 +36,6 @@ async fn start(env: Env) -> Result<(), Error> {
         broker: env.cap::<AuthorityBrokerClient>("broker")?,
         clock: env.clock()?,
         entropy: env.cap::<EntropyClient>("entropy")?,
-        observer: env.optional("observer")?,
     };
     login.serve().await
 }

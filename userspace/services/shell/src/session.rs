@@ -215,11 +215,6 @@ impl Session {
         self.runner.info.profile
     }
 
-    /// The session's id.
-    pub fn id(&self) -> &str {
-        &self.runner.info.id
-    }
-
     /// The conversation, to go on with in another session.
     pub fn into_thread(self) -> Thread {
         self.agent.thread().clone()

@@ -4,7 +4,7 @@ use alloc::format;
 use core::cell::Cell;
 
 use capos_agent::world::{Renderer, Show, State};
-use capos_schema::models::Outcome;
+use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 
 use crate::escape::{escape, first_line};
@@ -55,6 +55,11 @@ impl Renderer for Runner {
                 }
             }
             Show::Notice(text) => screen.line(Style::Warning, text).await,
+            // What runs without asking is mostly over before it could be read that it runs.
+            Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
+                let text = format!("  … {} runs; Ctrl-C stops it", tool.descriptor.name);
+                screen.line(Style::Dim, &text).await;
+            }
             Show::Progress { .. } | Show::Started { .. } | Show::State(_) => {}
         }
     }

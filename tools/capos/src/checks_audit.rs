@@ -19,6 +19,8 @@ pub struct Audit {
     pub calls: Option<Vec<Call>>,
     /// Call ids of the results, in the order in which they were fed back to the model.
     pub results: Option<Vec<String>>,
+    /// Call ids of the effects, in the order in which they ended.
+    pub ended: Option<Vec<String>>,
     /// Numbers of records of a kind.
     pub count: Vec<Count>,
     /// Effects whose end need not be recorded, because the machine or the log ended before them.
@@ -85,7 +87,7 @@ pub const OUTCOMES: [&str; 9] = [
 impl Audit {
     /// Whether it says anything about the log.
     pub fn asks(&self) -> bool {
-        self.calls.is_some() || self.results.is_some() || !self.count.is_empty()
+        self.calls.is_some() || self.results.is_some() || self.ended.is_some() || !self.count.is_empty()
     }
 
     /// Whether every name in it exists.
@@ -119,6 +121,13 @@ impl Audit {
                 .collect();
             if found != *wanted {
                 failures.push(format!("results were fed back for the calls {found:?} instead of {wanted:?}"));
+            }
+        }
+        if let Some(wanted) = &self.ended {
+            let after = records.iter().filter(|record| member(record, "phase") == "after");
+            let found: Vec<&str> = after.map(|record| member(record, "callId")).collect();
+            if found != *wanted {
+                failures.push(format!("effects ended in the order {found:?} instead of {wanted:?}"));
             }
         }
         for count in &self.count {
@@ -280,6 +289,9 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     for told in told(&records) {
         *seen.entry((member(told.first, "conversation"), member(told.first, "callId"))).or_default() += 1;
     }
+    if !wanted.restarted {
+        decisions(&records, failures);
+    }
     for ((_, id), count) in seen.iter().filter(|(_, count)| **count > 1) {
         failures.push(format!("the audit log tells of the call {id:?} {count} times"));
     }
@@ -287,6 +299,31 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
         failures.push("audit.jsonl is empty".to_owned());
     }
     records
+}
+
+/// Whether the broker's own records and those of the calls say the same: each call that was decided on has one decision,
+/// recorded before anything came of it, and no other decision was made on a call.
+fn decisions(records: &[Record], failures: &mut Vec<String>) {
+    let key = |record: &Record| (field(record, "conversation").to_owned(), field(record, "callId").to_owned());
+    let mut made: BTreeMap<(String, String), Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| member(record, "kind") == "broker.decision") {
+        if !field(record, "callId").is_empty() {
+            made.entry(key(record)).or_default().push(record);
+        }
+    }
+    for told in told(records) {
+        let (conversation, id) = (member(told.first, "conversation"), member(told.first, "callId"));
+        let found = made.remove(&(conversation.to_owned(), id.to_owned())).unwrap_or_default();
+        let before = found.iter().filter(|record| number(record, "sequence") < number(told.first, "sequence"));
+        let made: Vec<&str> = before.map(|record| field(record, "decision")).collect();
+        let said = Some(member(told.first, "decision")).filter(|said| !said.is_empty());
+        if found.len() != made.len() || made != said.into_iter().collect::<Vec<_>>() {
+            failures.push(format!("call {id:?} says that it was decided as {said:?}; the broker recorded {made:?} before it"));
+        }
+    }
+    for (_, id) in made.keys() {
+        failures.push(format!("the broker decided on a call {id:?} that the audit log does not tell of"));
+    }
 }
 
 /// Whether a record says all that its kind has to say, and a message no more than that.
@@ -410,6 +447,27 @@ mod tests {
         assert_eq!(found, ["audit.jsonl holds 1 records of kind tool, outcome ok instead of 2"]);
         assert!(failures("results = [\"a\"]").is_empty());
         assert_eq!(failures("results = []").len(), 1);
+        assert!(failures("ended = [\"b\", \"a\"]").is_empty());
+        assert_eq!(failures("ended = [\"a\", \"b\"]").len(), 1);
+    }
+
+    #[test]
+    fn d09_each_decision_is_recorded_by_the_broker() {
+        let made = |sequence: u64, id: &str, decision: &str| {
+            json!({"kind": "broker.decision", "sequence": sequence, "fields": {"callId": id, "decision": decision, "conversation": ""}})
+        };
+        let call = |sequence: u64, id: &str| record(sequence, "before", id, json!({"decision": "auto"}));
+        let check = |records: &[Record]| {
+            let mut failures = Vec::new();
+            decisions(records, &mut failures);
+            failures.len()
+        };
+        assert_eq!(check(&[made(1, "a", "auto"), call(2, "a"), record(3, "refused", "b", json!({}))]), 0);
+        assert_eq!(check(&[call(2, "a")]), 1);
+        assert_eq!(check(&[call(2, "a"), made(3, "a", "auto")]), 1);
+        assert_eq!(check(&[made(1, "a", "denied"), call(2, "a")]), 1);
+        assert_eq!(check(&[made(1, "a", "auto"), made(2, "a", "auto"), call(3, "a")]), 1);
+        assert_eq!(check(&[made(1, "c", "auto")]), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod wire;
 
 use alloc::rc::Rc;
 use alloc::string::String;
+use core::cell::Cell;
 use capos_rt::{Env, Error, log};
 use capos_schema::audit::AuditReaderClient;
 use capos_schema::cap::{CallContext, CallError};
@@ -27,6 +28,8 @@ struct Exporter {
     audit: AuditReaderClient,
     home: DirectoryClient,
     power: PowerClient,
+    /// A run is exported once, whoever else tells that a session has ended.
+    exported: Cell<bool>,
 }
 
 impl Exporter {
@@ -41,6 +44,9 @@ impl Exporter {
 impl SessionObserverServer for Exporter {
     async fn ended(&self, _cx: &CallContext, session: String) -> Result<(), CallError> {
         let Some(wire) = &self.wire else { return Ok(()) };
+        if self.exported.replace(true) {
+            return Ok(());
+        }
         log::info!("session {session} ended: exporting");
         if let Err(error) = self.export(wire).await {
             log::error!("the export broke off: {error}");
@@ -60,6 +66,7 @@ async fn run(env: Env) -> Result<(), Error> {
         audit: env.cap::<AuditReaderClient>("audit")?,
         home: env.cap::<DirectoryClient>("home")?,
         power: env.cap::<PowerClient>("power")?,
+        exported: Cell::new(false),
     };
     env.serve(0, Rc::new(SessionObserverService(Rc::new(exporter))));
     env.run().await

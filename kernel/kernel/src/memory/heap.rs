@@ -67,8 +67,27 @@ pub fn frames() -> usize {
     HEAP.0.lock().frames
 }
 
+/// Per size in steps of 16 bytes, the smallest class that holds it.
+#[allow(clippy::indexing_slicing, reason = "evaluated, and so checked, by the compiler")]
+const BY_SIZE: [u8; 127] = {
+    let mut table = [0; 127];
+    let mut step = 0;
+    let mut class = 0;
+    while step < table.len() {
+        while CLASSES[class] < step * 16 {
+            class += 1;
+        }
+        table[step] = class as u8;
+        step += 1;
+    }
+    table
+};
+
 /// The class for a layout; `None` where whole frames serve it.
 fn class(layout: &Layout) -> Option<usize> {
+    if layout.align() <= 16 {
+        return BY_SIZE.get(layout.size().div_ceil(16)).map(|class| usize::from(*class));
+    }
     let fits = |size: usize| size >= layout.size() && HEADER.is_multiple_of(layout.align()) && size.is_multiple_of(layout.align());
     CLASSES.iter().position(|size| fits(*size))
 }

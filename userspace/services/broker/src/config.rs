@@ -124,6 +124,10 @@ impl Config {
         for wanted in PROFILES {
             let mut rules = self.policy.profile(wanted);
             file.limits.put(&mut rules.limits);
+            if let Some(tokens) = file.limits.max_tokens {
+                // One session may use up what it is given, whatever the principal's own limit was.
+                rules.principal_tokens = rules.principal_tokens.max(tokens);
+            }
             if let Some(section) = file.profiles.get(wanted.name()) {
                 section.put(wanted, &mut rules)?;
             }
@@ -279,6 +283,7 @@ mod tests {
         ";
         let config = Config::read(&[("system.toml", system), ("config.toml", scenario)], SALT).unwrap();
         assert_eq!(config.initial, Profile::Guest);
+        assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
         assert!(config.passphrase.as_ref().unwrap().is("two"));
         let guest = config.policy.profile(Profile::Guest);
         assert_eq!((guest.limits.max_iterations, guest.limits.max_tokens, guest.model), (9, 5, ModelAccess::None));

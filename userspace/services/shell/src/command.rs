@@ -344,9 +344,13 @@ async fn status(session: &Session) -> Done {
         rows(session, &text).await;
     }
     let (info, limits) = (&session.runner.info, &session.runner.info.limits);
-    let left = match session.runner.within(session.runner.user.charge(0)).await {
-        Ok(left) => format!("{left} of {} tokens left", limits.max_tokens),
-        Err(why) => why.to_string(),
+    let left = if info.model_allowed {
+        match session.runner.within(session.runner.user.charge(0)).await {
+            Ok(left) => format!("{left} of {} tokens left", limits.max_tokens),
+            Err(why) => why.to_string(),
+        }
+    } else {
+        "no model".to_string()
     };
     let text = format!(
         "session {} of {}: {left}, {} model calls a turn, {} s in all; {} calls in the background",

@@ -12,6 +12,7 @@ mod approver;
 mod command;
 mod escape;
 mod gate;
+mod interrupts;
 mod invoke;
 mod login;
 mod model;

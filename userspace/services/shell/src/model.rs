@@ -20,17 +20,20 @@ impl Model for Runner {
     }
 
     async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
-        let model = self.model.borrow().as_ref().map(|(model, _)| model.clone());
-        let model = model.ok_or_else(|| "this session has no model; /model tells which there are".to_string())?;
+        let (model, info) = self.model.borrow().clone().ok_or("this session has no model; /model tells which there are")?;
+        let error = match model.stream(request).await {
+            Ok(stream) => return Ok(Stream { stream }),
+            Err(error) => error,
+        };
+        if !error.is_disconnected() {
+            return Err(error.to_string());
+        }
+        // Nothing was said yet: the model is opened anew and asked once more.
+        self.open_model(&info.id).await?;
+        let (model, _) = self.model.borrow().clone().ok_or("the model is gone")?;
         match model.stream(request).await {
             Ok(stream) => Ok(Stream { stream }),
-            Err(error) => {
-                if error.is_disconnected() {
-                    // The next turn opens the model anew.
-                    self.model_lost.set(true);
-                }
-                Err(error.to_string())
-            }
+            Err(error) => Err(error.to_string()),
         }
     }
 }

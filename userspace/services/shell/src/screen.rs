@@ -1,11 +1,14 @@
 //! The session's terminal, as the shell uses it.
 
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
+
+use crate::interrupts::Interrupts;
 
 /// Bytes of text in one message to the terminal.
 const PIECE: usize = 32 << 10;
@@ -15,12 +18,14 @@ pub struct Screen {
     terminal: TerminalSessionClient,
     /// Whether the cursor is at the left edge, as far as the shell knows.
     fresh: Cell<bool>,
+    interrupts: Rc<Interrupts>,
 }
 
 impl Screen {
     /// The screen of a terminal session.
     pub fn new(terminal: TerminalSessionClient) -> Self {
-        Self { terminal, fresh: Cell::new(true) }
+        let interrupts = Interrupts::watch(terminal.clone());
+        Self { terminal, fresh: Cell::new(true), interrupts }
     }
 
     /// Shows text.
@@ -98,12 +103,9 @@ impl Screen {
         Ok((answer.line, answer.end))
     }
 
-    /// Waits for a Ctrl-C that no prompt takes.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub async fn interrupt(&self) -> Result<(), CallError> {
-        self.terminal.wait_interrupt().await.map(drop)
+    /// Ctrl-C presses that no prompt took.
+    pub fn interrupts(&self) -> &Rc<Interrupts> {
+        &self.interrupts
     }
 }
 

@@ -46,10 +46,11 @@ pub struct Runner {
     pub dropped: RefCell<BTreeSet<String>>,
     writer: RefCell<Option<AuditWriterClient>>,
     pub model: RefCell<Option<(LanguageModelClient, ModelInfo)>>,
-    pub model_lost: Cell<bool>,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
     pub progress: Progress,
+    /// Ctrl-C presses when the line was entered; any more are about what it began.
+    interrupts: Cell<u64>,
 }
 
 impl Runner {
@@ -107,7 +108,7 @@ impl Runner {
         }
     }
 
-    /// Fetches the session's capabilities again, and the model where it was lost.
+    /// Fetches the session's capabilities again, and a model where there is none yet.
     async fn refresh(&self) -> Result<(), CallError> {
         let mut grants = self.within(self.user.bundle()).await?;
         *self.writer.borrow_mut() = grants
@@ -117,9 +118,8 @@ impl Runner {
         let dropped = self.dropped.borrow().clone();
         grants.retain(|grant| !dropped.contains(&grant.name));
         *self.grants.borrow_mut() = grants;
-        if self.model_lost.replace(false) || self.model.borrow().is_none() && self.info.model_allowed {
-            let wanted = self.model.borrow().as_ref().map(|(_, info)| info.id.clone()).unwrap_or_default();
-            self.open_model(&wanted).await.unwrap_or_else(|why| log::warning!("no model: {why}"));
+        if self.model.borrow().is_none() && self.info.model_allowed {
+            self.open_model("").await.unwrap_or_else(|why| log::warning!("no model: {why}"));
         }
         Ok(())
     }
@@ -155,13 +155,8 @@ impl Host for Runner {
     }
 
     fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
-        let screen = self.screen.clone();
-        Box::pin(async move {
-            if screen.interrupt().await.is_err() {
-                // A terminal that is gone presses no keys.
-                core::future::pending::<()>().await;
-            }
-        })
+        let (interrupts, known) = (self.screen.interrupts().clone(), self.interrupts.get());
+        Box::pin(async move { interrupts.after(known).await })
     }
 }
 
@@ -197,9 +192,9 @@ impl Session {
             dropped: RefCell::default(),
             writer: RefCell::default(),
             model: RefCell::default(),
-            model_lost: Cell::new(false),
             lost: Cell::new(false),
             progress: Progress::default(),
+            interrupts: Cell::new(0),
         });
         let thread = kept.unwrap_or_else(|| Thread::new(hex::encode(random(&login.entropy))));
         let agent = agent(&runner, thread);
@@ -259,6 +254,7 @@ impl Session {
     pub async fn run(&mut self) -> Result<Flow, Error> {
         loop {
             let (line, end) = self.runner.screen.read("capos> ").await?;
+            self.runner.interrupts.set(self.runner.screen.interrupts().count());
             let line = line.trim();
             match end {
                 LineEnd::EndOfInput => return Ok(Flow::Exit),

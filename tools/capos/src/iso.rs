@@ -43,8 +43,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let out = args.out.clone().unwrap_or_else(|| system.target().join("capos.iso"));
     let limine = Limine::folder(args.limine.as_ref())?;
-    let variant = Variant { limine, scenario: None, command_line: args.command_line.clone() };
-    system.build(&[])?.image(&variant, &out)?;
+    let variant = Variant { limine, command_line: args.command_line.clone(), ..Variant::default() };
+    system.build(false)?.image(&variant, &out)?;
     let size = std::fs::metadata(&out)?.len();
     println!("{}: {:.1} MiB", shown(&out, system.root()).display(), size as f64 / f64::from(1 << 20));
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ pub mod checks_screen;
 pub mod date;
 pub mod expect;
 pub mod export;
+pub mod extra_models;
 pub mod fat;
 pub mod files;
 pub mod grub;

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let scenario = Scenario::open(&folder)?;
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
-    let report = execute(&system.build(&[])?, &scenario, limine, &accelerator, &out)?;
+    let report = execute(&system.build(true)?, &scenario, limine, &accelerator, &out)?;
     println!("{}", summary(&scenario, &report, &out));
     Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -58,12 +58,20 @@ pub fn execute(
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     let image = out.join("scenario.iso");
     let command_line = scenario.settings.command_line.clone();
-    let variant = Variant { limine, scenario: Some(scenario.folder.clone()), command_line };
+    let models = &scenario.settings.model;
+    let over = (!models.is_empty()).then(|| out.join("over"));
+    if let Some(over) = &over {
+        parts.models(models, over)?;
+    }
+    let variant = Variant { limine, over: over.clone(), scenario: Some(scenario.folder.clone()), command_line };
     parts.image(&variant, &image)?;
     let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
     // The image may have been changed by the run, and it is large.
     for leftover in ["scenario.iso", "scenario.iso.inputs"] {
         std::fs::remove_file(out.join(leftover))?;
+    }
+    if let Some(over) = over {
+        std::fs::remove_dir_all(over)?;
     }
     report
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::Checks;
 use crate::expect::{Miss, Terminal};
+use crate::extra_models::ExtraModel;
 use crate::qemu::{Board, End, Firmware, Machine, Medium, Running};
 use crate::script::{self, Line, Step};
 use crate::{export, tool};
@@ -45,6 +46,8 @@ pub struct Settings {
     pub icount: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
     pub debug_exit: Option<u32>,
+    /// Models that lie on the image beside the built-in one.
+    pub model: Vec<ExtraModel>,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             grub_only: false,
             icount: false,
             debug_exit: None,
+            model: Vec::new(),
         }
     }
 }
@@ -80,9 +84,9 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Reads and checks a folder. `terminal.txt` is required, `config.toml` is not.
+    /// Reads and checks a folder. `terminal.txt` and `config.toml` are required.
     pub fn open(folder: &Path) -> Result<Self> {
-        #[derive(Deserialize, Default)]
+        #[derive(Deserialize)]
         struct Config {
             #[serde(default)]
             runner: Settings,
@@ -92,11 +96,11 @@ impl Scenario {
             .with_context(|| format!("a scenario needs its script: reading {}", script_file.display()))?;
         let script = script::parse(&text).with_context(|| script_file.display().to_string())?;
         let config_file = folder.join("config.toml");
-        let config: Config = match std::fs::read_to_string(&config_file) {
-            Ok(text) => toml::from_str(&text).with_context(|| config_file.display().to_string())?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Config::default(),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", config_file.display())),
-        };
+        // It is by this file that the guest knows a scenario.
+        let text = std::fs::read_to_string(&config_file).with_context(|| {
+            format!("a scenario needs its configuration, which may be empty: reading {}", config_file.display())
+        })?;
+        let config: Config = toml::from_str(&text).with_context(|| config_file.display().to_string())?;
         let checks = Checks::open(folder)?;
         Ok(Self { folder: folder.to_owned(), script, settings: config.runner, checks })
     }
@@ -363,6 +367,8 @@ mod tests {
     fn mistakes_of_a_folder_are_told_with_the_file() {
         let none = folder(&[]);
         assert!(format!("{:#}", Scenario::open(none.path()).unwrap_err()).contains("terminal.txt"));
+        let bare = folder(&[("terminal.txt", "")]);
+        assert!(format!("{:#}", Scenario::open(bare.path()).unwrap_err()).contains("config.toml"));
         let wrong = folder(&[("terminal.txt", ""), ("config.toml", "[runner]\nlimit = 5\n")]);
         let error = format!("{:#}", Scenario::open(wrong.path()).unwrap_err());
         assert!(error.contains("config.toml") && error.contains("limit"), "{error}");

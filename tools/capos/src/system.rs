@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
 use crate::{boot_package, files, tool, toolchain};
@@ -31,6 +32,7 @@ pub struct Parts {
     loader: PathBuf,
     boot_package: PathBuf,
     stage: PathBuf,
+    keys: PathBuf,
 }
 
 /// What an image can differ in.
@@ -38,6 +40,8 @@ pub struct Parts {
 pub struct Variant {
     /// A Limine release to boot with, in place of GRUB.
     pub limine: Option<PathBuf>,
+    /// A folder whose content goes over the image's own.
+    pub over: Option<PathBuf>,
     /// A scenario's folder, put at `/scenario`.
     pub scenario: Option<PathBuf>,
     /// The kernel's command line.
@@ -63,18 +67,21 @@ impl System {
         self.root.join("target")
     }
 
-    /// Builds every part. `features` are the kernel's.
-    pub fn build(&self, features: &[String]) -> Result<Parts> {
-        let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"], features)?;
+    /// Builds every part. The programs that are there for tests are built with `tests` only.
+    pub fn build(&self, tests: bool) -> Result<Parts> {
+        let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
-        let mut names: Vec<String> = programs.iter().map(|program| program.package.clone()).collect();
+        let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
+        let wanted = programs.iter().chain(test_programs.iter().filter(|_| tests));
+        let mut names: Vec<String> = wanted.map(|program| program.package.clone()).collect();
         names.dedup();
         let user = toolchain::build_programs(&self.root, &names)?;
         let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
         let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
         let stage = self.stage(&programs, &user)?;
+        let test_stage = if tests { Some(self.test_stage(&test_programs, &user)?) } else { None };
         let boot_package = self.boot_package(&user)?;
-        Ok(Parts { kernel, loader, boot_package, stage })
+        Ok(Parts { kernel, loader, boot_package, stage, test_stage })
     }
 
     /// A program without its debugging information, which stays beside the original.
@@ -115,13 +122,26 @@ impl System {
         Ok((models, trust))
     }
 
+    /// Where programs go on an image, and their files.
+    fn placed(&self, programs: &[Program], user: &Path) -> Result<Vec<(String, PathBuf)>> {
+        let place = |program: &Program| {
+            let stripped = self.strip(&user.join(&program.name), &program.name)?;
+            Ok((format!("bin/{}", program.name), stripped))
+        };
+        programs.iter().map(place).collect()
+    }
+
+    /// The files that only the images of scenarios have.
+    fn test_stage(&self, programs: &[Program], user: &Path) -> Result<PathBuf> {
+        let stage = self.target().join("iso-tests");
+        files::mirror(&self.placed(programs, user)?, &stage)?;
+        std::fs::create_dir_all(&stage)?;
+        Ok(stage)
+    }
+
     /// The image's files but for those that boot it.
     fn stage(&self, programs: &[Program], user: &Path) -> Result<PathBuf> {
-        let mut wanted: Vec<(String, PathBuf)> = Vec::new();
-        for program in programs {
-            let stripped = self.strip(&user.join(&program.name), &program.name)?;
-            wanted.push((format!("bin/{}", program.name), stripped));
-        }
+        let mut wanted = self.placed(programs, user)?;
         let (models, trust) = self.model()?;
         for ending in ["", ".verity", ".sig"] {
             wanted.push((format!("boot/models/{MODEL}{ending}"), models.join(format!("{MODEL}{ending}"))));
@@ -169,11 +189,24 @@ impl Parts {
         &self.kernel
     }
 
+    /// Makes the folder `over` that puts these models on an image beside the built-in one.
+    pub fn models(&self, models: &[ExtraModel], over: &Path) -> Result<()> {
+        extra_models::make(models, &self.keys, &self.stage, over)
+    }
+
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
         let mut trees = vec![(String::new(), self.stage.clone())];
         let mut inputs = vec![self.kernel.clone(), self.loader.clone(), self.boot_package.clone()];
         inputs.extend(files::walk(&self.stage)?);
+        if let Some(over) = &variant.over {
+            trees.push((String::new(), over.clone()));
+            inputs.extend(files::walk(over)?);
+        }
+        if let (Some(_), Some(stage)) = (&variant.scenario, &self.test_stage) {
+            trees.push((String::new(), stage.clone()));
+            inputs.extend(files::walk(stage)?);
+        }
         if let Some(scenario) = &variant.scenario {
             trees.push(("scenario".into(), scenario.clone()));
             inputs.extend(files::walk(scenario)?);

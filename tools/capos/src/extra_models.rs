@@ -1,0 +1,197 @@
+//! Models that a scenario has on its image beside the built-in one: good ones, and such as have to be refused.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use capos_gguf::Synthetic;
+use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
+use serde::Deserialize;
+
+use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path, write_whole};
+use crate::weights_sign::sign;
+
+/// Where models lie on the image.
+const FOLDER: &str = "boot/models";
+/// Where the trust store lies on the image.
+const TRUST: &str = "etc/trust";
+/// The metadata by which a model says that it can call tools.
+const TEMPLATE: &[u8] = b"tokenizer.chat_template";
+
+/// A model, as `[[runner.model]]` asks for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraModel {
+    /// Its file's name in `/boot/models`.
+    pub name: String,
+    /// Its size.
+    #[serde(default = "default_size")]
+    pub size: String,
+    /// What its content depends on.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Whether it says that it can call tools.
+    #[serde(default = "default_tools")]
+    pub tools: bool,
+    /// Whose signature it has.
+    #[serde(default)]
+    pub key: Signer,
+    /// A byte that is inverted after signing.
+    pub flip: Option<Flip>,
+}
+
+fn default_size() -> String {
+    "1MiB".to_owned()
+}
+
+fn default_seed() -> u64 {
+    7
+}
+
+fn default_tools() -> bool {
+    true
+}
+
+/// Who signs a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signer {
+    /// The key that the image trusts for weights.
+    #[default]
+    Trusted,
+    /// A key that the image trusts for programs.
+    OtherPurpose,
+    /// A key for weights that the image does not know.
+    Unknown,
+    /// Nobody: there is no signature.
+    Nobody,
+}
+
+/// Which byte is inverted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flip {
+    /// Of which file.
+    pub part: Part,
+    /// Its place there; from the end where negative.
+    pub at: i64,
+}
+
+/// The three files of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// The model itself.
+    Weights,
+    /// Its Merkle tree.
+    Tree,
+    /// Its signature.
+    Signature,
+}
+
+/// Makes the models in `tree`, a folder that goes on the image over the one in `stage`. `keys` holds the key that the
+/// image trusts.
+pub fn make(models: &[ExtraModel], keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
+    }
+    let folder = tree.join(FOLDER);
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut trust = read_trust(&stage.join(TRUST))?;
+    for model in models {
+        make_one(model, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
+    }
+    let path = tree.join(TRUST);
+    std::fs::create_dir_all(tree.join("etc"))?;
+    write_whole(&path, |file| Ok(file.write_all(trust.to_text().as_bytes())?))
+}
+
+fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
+    let name = &model.name;
+    ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
+    let path = folder.join(name);
+    let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
+    let mut bytes = Vec::new();
+    Synthetic::new(size, model.seed)?.write(|piece| std::io::Result::Ok(bytes.extend_from_slice(piece)))?;
+    if !model.tools {
+        let at = bytes.windows(TEMPLATE.len()).position(|part| part == TEMPLATE).context("it has no chat template")?;
+        // Under another name the template is as good as not there, and nothing else moves.
+        if let Some(last) = bytes.get_mut(at + TEMPLATE.len() - 1) {
+            *last = b'_';
+        }
+    }
+    std::fs::write(&path, &bytes).with_context(|| format!("writing {}", path.display()))?;
+    // Keys of a test are no secrets; they differ so that none passes for another.
+    let key = match model.key {
+        Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
+        Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,
+        Signer::Unknown => SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [3; 32])?,
+    };
+    sign(&path, &key)?;
+    match model.key {
+        Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,
+        Signer::Nobody => std::fs::remove_file(signature_path(&path))?,
+        Signer::Trusted | Signer::Unknown => {}
+    }
+    if let Some(flip) = &model.flip {
+        let part = match flip.part {
+            Part::Weights => path,
+            Part::Tree => tree_path(&path),
+            Part::Signature => signature_path(&path),
+        };
+        let mut bytes = std::fs::read(&part)?;
+        let size = i64::try_from(bytes.len())?;
+        let at = if flip.at < 0 { size + flip.at } else { flip.at };
+        let byte = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at));
+        let byte = byte.with_context(|| format!("{} has {size} bytes, none at {}", part.display(), flip.at))?;
+        // In a signature, which is text, a digit becomes another digit.
+        *byte = if flip.part == Part::Signature { *byte ^ 1 } else { !*byte };
+        std::fs::write(&part, bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{weights_keygen, weights_verify};
+
+    fn made(toml: &str) -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let keygen = ["capos", "--out", at("keys").to_str().unwrap(), "--purpose", PURPOSE_MODEL_WEIGHTS].map(String::from);
+        weights_keygen::run(&parsed(&keygen)).unwrap();
+        std::fs::create_dir_all(at("stage/etc")).unwrap();
+        std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
+        let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
+        make(&[model], &at("keys"), &at("stage"), &at("tree")).unwrap();
+        let trust = read_trust(&at("tree/etc/trust")).unwrap();
+        weights_verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)
+    }
+
+    fn parsed(words: &[String]) -> weights_keygen::Args {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: weights_keygen::Args,
+        }
+        <Cli as clap::Parser>::parse_from(words).args
+    }
+
+    #[test]
+    fn good_models_verify_and_bad_ones_do_not() {
+        made("").unwrap();
+        made("tools = false").unwrap();
+        for (bad, why) in [
+            ("key = \"other-purpose\"", "purpose"),
+            ("key = \"unknown\"", "trust"),
+            ("key = \"nobody\"", "x.gguf.sig"),
+            ("flip = { part = \"weights\", at = 200000 }", "refused"),
+            ("flip = { part = \"tree\", at = 0 }", "x.gguf.verity"),
+            ("flip = { part = \"signature\", at = -2 }", "refused"),
+        ] {
+            let error = format!("{:#}", made(bad).unwrap_err());
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

@@ -29,7 +29,13 @@ pub struct Medium {
     account: ResourceAccountClient,
     exporter: Rc<dyn Export>,
     /// Memory of files by their first sector, so that all who map a file share its pages.
-    memories: RefCell<BTreeMap<u32, MemoryObjectClient>>,
+    memories: RefCell<BTreeMap<u32, Paged>>,
+}
+
+/// A file's memory. Nobody but the kernel calls its pager, so it is held here to keep it alive.
+struct Paged {
+    memory: MemoryObjectClient,
+    _pager: PagerClient,
 }
 
 impl Medium {
@@ -43,13 +49,13 @@ impl Medium {
             return Err(CallError::invalid_argument("an empty file has no memory"));
         }
         let key = node.extents().first().map_or(0, |extent| extent.lba);
-        if let Some(memory) = self.memories.borrow().get(&key) {
-            return Ok(memory.clone());
+        if let Some(paged) = self.memories.borrow().get(&key) {
+            return Ok(paged.memory.clone());
         }
         let file = Rc::new(FileObject { medium: self.clone(), node: node.clone() });
         let pager = PagerClient::serve(&self.exporter, file)?;
         let memory = self.account.create_paged_memory(node.size(), &pager).await?;
-        Ok(self.memories.borrow_mut().entry(key).or_insert(memory).clone())
+        Ok(self.memories.borrow_mut().entry(key).or_insert(Paged { memory, _pager: pager }).memory.clone())
     }
 
     /// Fills memory with whole pages of a file; what lies past its end is left zero.

@@ -79,7 +79,8 @@ impl VerifiedWeights {
     async fn check(&self, block: u64, data: &[u8]) -> Result<(), Error> {
         // Another check may push out a tree block between asking and checking: each round brings
         // what is then missing, and no tree is deeper than the rounds.
-        for _ in 0..=self.verifier.borrow().geometry().levels().len() {
+        let rounds = self.verifier.borrow().geometry().levels().len();
+        for _ in 0..=rounds {
             let needed = self.verifier.borrow().needed(block).map_err(|error| Error::new(error.to_string()))?;
             let mut brought: Vec<(u64, Vec<u8>)> = Vec::with_capacity(needed.len());
             for index in needed {
@@ -87,7 +88,8 @@ impl VerifiedWeights {
                 brought.push((index, medium::read_range(&self.tree, offset, BLOCK_SIZE).await?));
             }
             let borrowed: Vec<(u64, &[u8])> = brought.iter().map(|(index, bytes)| (*index, bytes.as_slice())).collect();
-            match self.verifier.borrow_mut().verify_block(block, data, &borrowed) {
+            let verified = self.verifier.borrow_mut().verify_block(block, data, &borrowed);
+            match verified {
                 Err(VerityError::TreeBlockMissing { .. }) => {}
                 other => return other.map_err(|error| Error::new(error.to_string())),
             }

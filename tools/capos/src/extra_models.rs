@@ -17,6 +17,8 @@ const FOLDER: &str = "boot/models";
 const TRUST: &str = "etc/trust";
 /// The metadata by which a model says that it can call tools.
 const TEMPLATE: &[u8] = b"tokenizer.chat_template";
+/// The name that a made model gives itself.
+const TITLE: &[u8] = b"capOS synthetic";
 
 /// A model, as `[[runner.model]]` asks for it.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,6 +26,8 @@ const TEMPLATE: &[u8] = b"tokenizer.chat_template";
 pub struct ExtraModel {
     /// Its file's name in `/boot/models`.
     pub name: String,
+    /// What it calls itself, in at most 15 bytes.
+    pub title: Option<String>,
     /// Its size.
     #[serde(default = "default_size")]
     pub size: String,
@@ -113,12 +117,13 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
     Synthetic::new(size, model.seed)?.write(|piece| std::io::Result::Ok(bytes.extend_from_slice(piece)))?;
+    // What is put in place of something is as long as that, so nothing else moves.
     if !model.tools {
-        let at = bytes.windows(TEMPLATE.len()).position(|part| part == TEMPLATE).context("it has no chat template")?;
-        // Under another name the template is as good as not there, and nothing else moves.
-        if let Some(last) = bytes.get_mut(at + TEMPLATE.len() - 1) {
-            *last = b'_';
-        }
+        // Under another name the template is as good as not there.
+        replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;
+    }
+    if let Some(title) = &model.title {
+        replace(&mut bytes, TITLE, format!("{title:width$}", width = TITLE.len()).as_bytes())?;
     }
     std::fs::write(&path, &bytes).with_context(|| format!("writing {}", path.display()))?;
     // Keys of a test are no secrets; they differ so that none passes for another.
@@ -148,6 +153,14 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
         *byte = if flip.part == Part::Signature { *byte ^ 1 } else { !*byte };
         std::fs::write(&part, bytes)?;
     }
+    Ok(())
+}
+
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<()> {
+    ensure!(old.len() == new.len(), "{:?} has more than {} bytes", String::from_utf8_lossy(new), old.len());
+    let at = bytes.windows(old.len()).position(|part| part == old);
+    let place = at.and_then(|at| bytes.get_mut(at..at + old.len())).context("the made model is not as expected")?;
+    place.copy_from_slice(new);
     Ok(())
 }
 
@@ -181,7 +194,7 @@ mod tests {
     #[test]
     fn good_models_verify_and_bad_ones_do_not() {
         made("").unwrap();
-        made("tools = false").unwrap();
+        made("tools = false\ntitle = \"no tools\"").unwrap();
         for (bad, why) in [
             ("key = \"other-purpose\"", "purpose"),
             ("key = \"unknown\"", "trust"),

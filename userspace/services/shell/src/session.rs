@@ -289,6 +289,12 @@ impl Session {
             screen.line(Style::Error, text).await;
             return;
         }
+        let toolless = self.runner.model.borrow().as_ref().filter(|(_, info)| !info.supports_tools).map(|(_, info)| info.id.clone());
+        if let Some(id) = toolless {
+            let text = format!("agent mode is refused: the model {id} cannot call tools; choose another with /model");
+            screen.line(Style::Error, &text).await;
+            return;
+        }
         let end = self.agent.turn(line, &self.snapshot).await;
         let (style, text) = match end {
             TurnEnd::Answered => return,

@@ -106,8 +106,9 @@ interface Launcher {
 
 struct Grant {
   name @0 :Text;
-  capability @1 :Kernel.Object;
+  capability @1 :Kernel.Object;   # Must itself be allowed to be passed on.
   interface @2 :UInt64;
+  rights @3 :UInt32 = 0xffffffff; # What the process gets of it at most.
 }
 
 interface ProcessSpawner {

@@ -32,7 +32,7 @@ impl ProcessSpawnerServer for Spawner {
                 name: grant.name,
                 cap: capos_schema::cap::Client::into_cap(grant.capability),
                 interface: grant.interface,
-                rights: Rights::ALL,
+                rights: Rights(grant.rights),
             })
             .collect();
         let launch = Launch {

@@ -110,13 +110,13 @@ impl Worker {
     async fn spawn(&self) -> Result<ProcessClient, Error> {
         let read_only = Rights::READ.union(Rights::CALL);
         let mut grants = vec![
-            grant("serve", &self.endpoint.clone()),
-            grant("weights", &self.memory.attenuated(read_only)),
-            grant("timer", &self.forge.timer),
+            grant("serve", &self.endpoint, Rights::ALL),
+            grant("weights", &self.memory, read_only),
+            grant("timer", &self.forge.timer, Rights::CALL),
         ];
         let script_bytes = match &self.forge.script {
             Some((memory, bytes)) => {
-                grants.push(grant("script", &memory.attenuated(read_only)));
+                grants.push(grant("script", memory, read_only));
                 *bytes
             }
             None => 0,
@@ -148,8 +148,14 @@ impl Worker {
     }
 }
 
-fn grant<C: Client>(name: &str, client: &C) -> Grant {
-    Grant { name: name.to_string(), capability: Client::from_cap(client.as_cap().clone()), interface: C::INTERFACE_ID }
+/// A grant of which the worker gets these rights; who starts it may pass it on, the worker may not.
+fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
+    Grant {
+        name: name.to_string(),
+        capability: Client::from_cap(client.as_cap().attenuated(rights.union(Rights::GRANT))),
+        interface: C::INTERFACE_ID,
+        rights: rights.0,
+    }
 }
 
 /// Waits for the worker's end and starts it again, within bounds. The verified memory stays, so a

@@ -33,7 +33,7 @@ struct Figure {
 /// Runs the subcommand.
 pub fn run(_args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let parts = system.build(&[])?;
+    let parts = system.build(true)?;
     let image = system.target().join("capos.iso");
     parts.image(&Variant::default(), &image)?;
     let mut figures = BTreeMap::new();

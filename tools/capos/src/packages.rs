@@ -14,6 +14,8 @@ pub struct Program {
     pub name: String,
     /// The package that builds it.
     pub package: String,
+    /// Whether it is there to test the system: such programs go on the images of scenarios only.
+    pub test: bool,
 }
 
 #[derive(Deserialize)]
@@ -34,8 +36,8 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Folders whose programs go on the image.
-const FOLDERS: [&str; 3] = ["services", "examples", "tests"];
+/// Folders of the guest's programs, and which of them holds tests.
+const FOLDERS: [(&str, bool); 3] = [("services", false), ("examples", false), ("tests", true)];
 
 /// Every program of the guest in the workspace at `root`, by name.
 pub fn programs(root: &Path) -> Result<Vec<Program>> {
@@ -52,11 +54,10 @@ fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for package in metadata.packages {
         let place = Path::new(&package.manifest_path);
-        if !FOLDERS.iter().any(|folder| place.starts_with(root.join("userspace").join(folder))) {
-            continue;
-        }
+        let folder = FOLDERS.iter().find(|(folder, _)| place.starts_with(root.join("userspace").join(folder)));
+        let Some(&(_, test)) = folder else { continue };
         let binaries = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
-        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone() }));
+        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone(), test }));
     }
     programs.sort();
     let twice = programs.windows(2).find(|pair| matches!(pair, [one, other] if one.name == other.name));
@@ -83,12 +84,14 @@ mod tests {
         let found = read(&[
             package("svc", "userspace/services/shell", "shell", "bin"),
             package("ex", "userspace/examples/hello", "hello", "bin"),
+            package("bad", "userspace/tests/hostile", "hostile", "bin"),
             package("lib", "userspace/services/x", "x", "lib"),
             package("tools", "tools/capos", "capos", "bin"),
         ])
         .unwrap();
         let names: Vec<_> = found.iter().map(|program| program.name.as_str()).collect();
-        assert_eq!(names, ["hello", "shell"]);
+        assert_eq!(names, ["hello", "hostile", "shell"]);
+        assert_eq!(found.iter().map(|program| program.test).collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub struct Parts {
     kernel: PathBuf,
     loader: PathBuf,
     boot_package: PathBuf,
+    /// The files of every image, and those that scenarios have besides.
     stage: PathBuf,
+    test_stage: Option<PathBuf>,
     keys: PathBuf,
 }
 
@@ -81,7 +83,7 @@ impl System {
         let stage = self.stage(&programs, &user)?;
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user)?) } else { None };
         let boot_package = self.boot_package(&user)?;
-        Ok(Parts { kernel, loader, boot_package, stage, test_stage })
+        Ok(Parts { kernel, loader, boot_package, stage, test_stage, keys: self.target().join("keys") })
     }
 
     /// A program without its debugging information, which stays beside the original.

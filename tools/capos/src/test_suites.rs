@@ -145,7 +145,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     if runs.is_empty() {
         return Ok(());
     }
-    let parts = system.build(&[])?;
+    let parts = system.build(true)?;
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
     for run in runs.into_iter().filter(|run| limine.is_none() || !run.scenario.settings.grub_only) {

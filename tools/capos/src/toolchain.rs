@@ -71,7 +71,7 @@ pub fn bare() -> Result<Bare> {
 }
 
 /// Builds programs for the bare target and gives the folder they lie in.
-pub fn build_bare(root: &Path, packages: &[&str], features: &[String]) -> Result<PathBuf> {
+pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
     let mut command = cargo();
     if bare()? == Bare::Debian {
@@ -81,9 +81,6 @@ pub fn build_bare(root: &Path, packages: &[&str], features: &[String]) -> Result
     command.args(["build", "--profile", "guest", "--target", BARE, "--target-dir"]).arg(&target);
     for package in packages {
         command.args(["-p", package]);
-    }
-    if !features.is_empty() {
-        command.arg("--features").arg(features.join(","));
     }
     build(command.current_dir(root), "the kernel and its loader")?;
     Ok(target.join(BARE).join("guest"))

@@ -1,13 +1,16 @@
 //! The thread's rings without the executor: for tests that send what no client would send, and for
 //! measurements of the kernel alone. Programs use the typed clients instead.
 //!
-//! Only while no future of the runtime waits for the kernel: [`pop`] takes whatever completion is
-//! the oldest. Allocating in between is fine; the heap's own calls have tags with all bits set.
+//! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime tells them from
+//! its own; both may be in flight at once. All bits set is the heap's own tag.
 
 use capos_abi::{Completion, RawEntry};
 
 use crate::arch;
 use crate::runtime;
+
+/// The bit of the user data that keeps an entry apart from the runtime's own.
+pub const TAG: u64 = 1 << 63;
 
 /// Queues an entry as it is; `false` where the submission ring is full.
 ///
@@ -23,14 +26,13 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     arch::enter(to_submit, min_complete, deadline)
 }
 
-/// Takes the oldest completion.
+/// Takes the oldest completion of an entry with the bit [`TAG`]. Those of others go to who waits
+/// for them; where nobody does, they are dropped.
 #[must_use]
 pub fn pop() -> Option<Completion> {
-    runtime::with(|rt| rt.ring().pop()).flatten()
-}
-
-/// Completions that lie unread.
-#[must_use]
-pub fn unread() -> u32 {
-    runtime::with(|rt| rt.ring().unread()).unwrap_or(0)
+    runtime::with(|rt| {
+        rt.collect();
+        rt.reactor(|reactor, _| reactor.raw.pop_front())
+    })
+    .flatten()
 }

@@ -140,6 +140,8 @@ pub(crate) struct Reactor {
     forgotten: u32,
     /// Operations with a future that waits.
     waited_for: u32,
+    /// Completions of entries that the program sent itself, by [`crate::raw`].
+    pub(crate) raw: VecDeque<Completion>,
     pub(crate) pool: Pool,
 }
 
@@ -299,6 +301,10 @@ impl Reactor {
     pub(crate) fn drain(&mut self, ring: &Ring) -> Turned {
         let mut turned = Turned::default();
         while let Some(completion) = ring.pop() {
+            if completion.user_data & crate::raw::TAG != 0 {
+                self.raw.push_back(completion);
+                continue;
+            }
             self.in_flight = self.in_flight.saturating_sub(1);
             if completion.user_data == FORGOTTEN {
                 self.forgotten = self.forgotten.saturating_sub(1);

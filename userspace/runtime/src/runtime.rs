@@ -88,7 +88,7 @@ impl Runtime {
     }
 
     /// Reads what has completed and wakes who waited for it. Says whether anything had.
-    fn collect(&self) -> bool {
+    pub(crate) fn collect(&self) -> bool {
         let turned = self.reactor(Reactor::drain);
         let any = !turned.wakers.is_empty();
         for lent in turned.dropped {

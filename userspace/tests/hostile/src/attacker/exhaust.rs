@@ -1,0 +1,329 @@
+//! Asking for more than there is.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_abi::entry::Operation;
+use capos_abi::Status;
+use capos_rt::memory::{self, Access, PAGE};
+use capos_rt::{Context, Error, raw};
+use capos_schema::cap::{AsCap, CallError};
+use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, ProcessClient};
+
+use crate::kit::{self, Answers, Kit};
+
+/// No attack gets this many of anything.
+const TOO_MANY: usize = 1_000_000;
+
+/// Asks until it is refused; what it got.
+async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> Result<Vec<T>, Error> {
+    let mut got = Vec::new();
+    loop {
+        match ask().await {
+            Ok(one) => got.push(one),
+            Err(error) => {
+                let words = format!("{error}");
+                let expected = ["limit", "memory", "room", "cover"].iter().any(|word| words.contains(word));
+                kit::ensure(expected, || format!("{what} were refused with: {words}"))?;
+                break;
+            }
+        }
+        kit::ensure(got.len() < TOO_MANY, || format!("there is no limit for {what}"))?;
+    }
+    kit::ensure(!got.is_empty(), || format!("{what} were refused from the start"))?;
+    Ok(got)
+}
+
+/// Memory, until the account is empty; three times, with everything given back in between.
+pub async fn frames(kit: &Kit) -> Result<(), Error> {
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let got = until_refused("frames", || kit.account.create_memory(16 * PAGE)).await?;
+        counts.push(got.len());
+        drop(got);
+        kit.still_served()?;
+        capos_rt::yield_now().await;
+        drop(kit.account.usage().await?);
+    }
+    kit::ensure(counts.windows(2).all(|pair| matches!(pair, [a, b] if a == b)), || {
+        format!("each time a different amount could be had: {counts:?}")
+    })?;
+    for bytes in [u64::MAX, u64::MAX - 4095, 1 << 63, 1 << 47, 1 << 46, 1 << 40, 0] {
+        kit::ensure(kit.account.create_memory(bytes).await.is_err(), || format!("{bytes:#x} bytes of memory were given"))?;
+    }
+    kit.still_served()
+}
+
+/// Page tables: one page mapped at addresses as far apart as they go.
+pub async fn page_tables(kit: &Kit) -> Result<(), Error> {
+    let memory = memory::create(PAGE)?;
+    let access = AddressSpaceAccess { read: true, write: false, execute: false };
+    let mut step = 0_u64;
+    let got = until_refused("page tables", || {
+        step += 1;
+        // A gigabyte apart, so that each takes two tables of its own.
+        kit.space.map(memory.as_cap(), 0x4000_0000_0000 + (step << 30), 0, PAGE, &access)
+    })
+    .await?;
+    for step in 1..=got.len() as u64 {
+        kit.space.unmap(0x4000_0000_0000 + (step << 30), PAGE).await.context("unmapping")?;
+    }
+    kit.still_served()
+}
+
+/// Capability slots.
+pub async fn capabilities(kit: &Kit) -> Result<(), Error> {
+    let got = until_refused("capabilities", || kit.table.derive(kit::id(&kit.notification), u32::MAX)).await?;
+    for id in got {
+        kit::expect(&kit::release(4, id), Status::Ok)?;
+    }
+    kit.still_served()
+}
+
+/// Objects: endpoints and notifications in turn.
+pub async fn objects(kit: &Kit) -> Result<(), Error> {
+    let endpoints = until_refused("endpoints", || kit.account.create_endpoint()).await?;
+    let more = kit.account.create_notification().await;
+    kit::ensure(more.is_err(), || "a notification was given where an endpoint was refused".into())?;
+    drop(endpoints);
+    capos_rt::yield_now().await;
+    drop(kit.account.usage().await?);
+    let notifications = until_refused("notifications", || kit.account.create_notification()).await?;
+    drop(notifications);
+    kit.still_served()
+}
+
+/// Accounts and processes, and processes without room for their capability in the answer.
+pub async fn processes(kit: &Kit) -> Result<(), Error> {
+    let small = Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1 };
+    let got = until_refused("processes", || kit.account.create_process("many", &small)).await?;
+    drop(got);
+    capos_rt::yield_now().await;
+    drop(kit.account.usage().await?);
+    let none = Limits { frames: 0, ..small.clone() };
+    kit::ensure(kit.account.create_process("none", &none).await.is_err(), || {
+        "a process without a frame was made".into()
+    })?;
+    let most = Limits { frames: u64::MAX, capabilities: u32::MAX, threads: u32::MAX, processes: u32::MAX, objects: u32::MAX };
+    kit::ensure(kit.account.carve(&most).await.is_err(), || "more was carved than there is".into())?;
+    for name in ["", "a\nb", "\u{1b}[2J", &"x".repeat(65)] {
+        let result = kit.account.create_process(name, &small).await;
+        kit::ensure(result.is_err(), || format!("a process with the name {name:?} was made"))?;
+    }
+    let accounts = until_refused("accounts", || kit.account.carve(&small)).await?;
+    drop(accounts);
+    no_room_for_the_answer(kit, &small)?;
+    kit.still_served()
+}
+
+/// Makes objects in calls that accept no capability, or not enough bytes: they must not stay.
+fn no_room_for_the_answer(kit: &Kit, limits: &Limits) -> Result<(), Error> {
+    use capos_abi::entry::{Buffer, CapArray};
+    let account = capos_schema::kernel::ResourceAccountClient::INTERFACE_ID;
+    // createProcess: a name and limits, laid out by hand since clients always accept capabilities.
+    let amounts = u64::from(limits.capabilities) | u64::from(limits.threads) << 32;
+    let more = u64::from(limits.processes) | u64::from(limits.objects) << 32;
+    let words = [2 << 48, 4 << 2 | 1 | 2 << 32 | 2 << 35, 3 << 32, limits.frames, amounts, more, u64::from(b'x')];
+    for (at, word) in (0..).zip(words) {
+        kit::write(kit.params + at * 8, word);
+    }
+    for _ in 0..20 {
+        for method in [2, 3, 4, 5] {
+            let params = Buffer { address: kit.params, length: if method == 4 { 56 } else { 8 } };
+            for length in [0, 8, 256] {
+                let results = Buffer { address: if length == 0 { 0 } else { kit.results }, length };
+                let entry = kit::call(6, kit::id(&kit.account), account, method, params, results, CapArray::default());
+                let status = kit::status_of(&entry)?;
+                kit::ensure(status != 0, || format!("method {method} answered without room for its capability"))?;
+            }
+        }
+    }
+    for at in 0..8 {
+        kit::write(kit.params + at * 8, 0);
+    }
+    Ok(())
+}
+
+/// A page of code that loops for ever, mapped in a process.
+async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
+    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 8 };
+    let process = kit.account.create_process("looper", &limits).await.context("a process")?;
+    let code: MemoryObjectClient = memory::create(PAGE)?;
+    // jmp to itself.
+    memory::map(&code, 0, PAGE, Access::ReadWrite)?.write(0, &[0xeb, 0xfe])?;
+    let access = AddressSpaceAccess { read: true, write: false, execute: true };
+    process.address_space().await?.map(code.as_cap(), 0x40_0000, 0, PAGE, &access).await.context("its code")?;
+    Ok(process)
+}
+
+async fn loop_thread(process: &ProcessClient, number: u64) -> Result<(), CallError> {
+    let ring = 0x5000_0000_0000 + number * 0x10_0000;
+    process.create_thread(0x40_0000, 0, 0, 0, ring, 2, 2, 0).await.map(drop)
+}
+
+/// Threads that all loop for ever.
+pub async fn threads(kit: &Kit) -> Result<(), Error> {
+    let process = idle_process(kit).await?;
+    let mut number = 0;
+    let got = until_refused("threads", || {
+        number += 1;
+        loop_thread(&process, number)
+    })
+    .await?;
+    kit::ensure(got.len() == 8, || format!("{} threads in place of 8", got.len()))?;
+    // Rings that cannot be, at addresses that cannot be.
+    let other = idle_process(kit).await?;
+    for (ring, submissions, completions) in [
+        (0x5000_0000_0000, 0, 0),
+        (0x5000_0000_0000, 3, 8),
+        (0x5000_0000_0000, 8, 4),
+        (0x5000_0000_0000, 8192, 8192),
+        (0x5000_0000_0000, u32::MAX, u32::MAX),
+        (0x5000_0000_0000, 4096, 4096),
+        (0, 2, 2),
+        (0x5000_0000_0001, 2, 2),
+        (0x40_0000, 2, 2),
+        (0xffff_8000_0000_0000, 2, 2),
+        (u64::MAX - 4095, 2, 2),
+    ] {
+        let result = other.create_thread(0x40_0000, 0, 0, 0, ring, submissions, completions, 0).await;
+        kit::ensure(result.is_err(), || format!("rings of {submissions} and {completions} at {ring:#x} were made"))?;
+    }
+    process.kill("enough").await?;
+    kit.still_served()
+}
+
+/// Threads whose registers cannot be: each ends its process with a report.
+pub async fn bad_threads(kit: &Kit) -> Result<(), Error> {
+    let cases = [
+        (0xffff_ffff_8000_0000_u64, 0_u64, 0_u64),
+        (0x8000_0000_0000, 0, 0),
+        (u64::MAX, u64::MAX, 0),
+        (0x40_0000, 0x8000_0000_0000, 0x8000_0000_0000),
+        (0x40_0000, 0xffff_8000_0000_0000, 0xffff_ffff_8000_0000),
+        (0, 0, 0),
+    ];
+    for (entry, stack, thread_pointer) in cases {
+        let process = idle_process(kit).await?;
+        let made =
+            process.create_thread(entry, stack, 0, 0, 0x5000_0000_0000, 2, 2, thread_pointer).await.map(drop);
+        if made.is_ok() && entry != 0x40_0000 {
+            let exit = process.wait().await?;
+            kit::ensure(exit.report.contains("jumped") || exit.report.contains("exception"), || {
+                format!("a thread at {entry:#x} ended its process with: {}", exit.report)
+            })?;
+        }
+        // One that can run, loops: it is ended.
+        process.kill("enough").await.or_else(|error| if entry == 0x40_0000 { Err(error) } else { Ok(()) })?;
+    }
+    kit.still_served()
+}
+
+/// Leaves processes behind that nobody else knows: one that holds itself and never starts, two that
+/// hold each other, and one that loops for ever.
+pub async fn orphans(kit: &Kit) -> Result<(), Error> {
+    let all = u32::MAX;
+    let alone = idle_process(kit).await?;
+    alone.grant(&alone, all).await.context("a process's capability to itself")?;
+    let (one, other) = (idle_process(kit).await?, idle_process(kit).await?);
+    one.grant(&other, all).await?;
+    other.grant(&one, all).await?;
+    let looper = idle_process(kit).await?;
+    loop_thread(&looper, 1).await?;
+    // They are not even known to this process any more when it ends.
+    drop((alone, one, other, looper));
+    capos_rt::yield_now().await;
+    kit.still_served()
+}
+
+/// The rings: more entries than completions fit, and none of them read.
+pub async fn ring_slots(_kit: &Kit) -> Result<(), Error> {
+    let mut taken = 0;
+    for round in 0..6_u64 {
+        for at in 0..64 {
+            // SAFETY: a NOP names no memory.
+            if !unsafe { raw::push(&kit::encode(round * 64 + at, Operation::Nop)) } {
+                break;
+            }
+        }
+        taken += raw::enter(u32::MAX, 0, 0);
+    }
+    kit::ensure(taken == 128, || format!("{taken} entries were taken with room for 128 answers"))?;
+    let again = raw::enter(u32::MAX, 0, 0);
+    kit::ensure(again == 0, || format!("{again} more were taken"))?;
+    let mut next = 0;
+    loop {
+        while let Some(completion) = raw::pop() {
+            kit::ensure(completion.user_data == next | raw::TAG && completion.status == 0, || {
+                format!("completion {} in place of {next}", completion.user_data)
+            })?;
+            next += 1;
+        }
+        if raw::enter(u32::MAX, 0, 0) == 0 {
+            break;
+        }
+    }
+    // 128 were taken at once, and the 64 that lay in the submission ring after that.
+    kit::ensure(next == 192, || format!("{next} answers in place of 192"))
+}
+
+/// Operations in flight: as many as completions fit.
+pub async fn in_flight(kit: &Kit) -> Result<(), Error> {
+    let mut answers = Answers::new();
+    let mut taken = 0;
+    for tag in 1..=200 {
+        taken += kit::submit(&[kit.receive(tag)]);
+    }
+    kit::ensure(taken == 128, || format!("{taken} receives are in flight with room for 128 answers"))?;
+    // Nothing more can be asked for, a cancellation neither: the process has tied its own hands,
+    // and a wait with a limit still comes back.
+    let end = raw::enter(1, 0, 0);
+    kit::ensure(end == 0, || "an entry was taken without room for its answer".into())?;
+    raw::enter(0, 1, 1);
+    kit::ensure(answers.get(1).is_none(), || "a receive was answered".into())?;
+    capos_rt::exit(0)
+}
+
+/// All the memory that the machine has, as far as the account goes.
+pub async fn machine(kit: &Kit) -> Result<(), Error> {
+    let mut held = Vec::new();
+    let mut bytes = 1_u64 << 30;
+    while bytes >= PAGE {
+        match kit.account.create_memory(bytes).await {
+            Ok(memory) => held.push(memory),
+            Err(_) => bytes /= 2,
+        }
+        kit::ensure(held.len() < TOO_MANY, || "there is no limit".into())?;
+    }
+    // With nothing left, everything that needs memory is refused and nothing breaks.
+    let mut refused = 0;
+    for _ in 0..200 {
+        let made = kit.account.create_endpoint().await.is_ok() && kit.account.create_notification().await.is_ok();
+        let derived = kit.table.derive(kit::id(&kit.notification), u32::MAX).await.is_ok();
+        refused += u32::from(!made) + u32::from(!derived);
+    }
+    let total: usize = held.len();
+    let words: String = format!("{total} pieces held, {refused} refused");
+    kit::ensure(total > 0, || words)?;
+    kit.still_served()
+}
+
+/// Kernel memory through small objects and capabilities, as far as a very large account goes.
+pub async fn kernel_heap(kit: &Kit) -> Result<(), Error> {
+    let mut made = 0_u32;
+    'fill: loop {
+        for _ in 0..64 {
+            if kit.table.derive(kit::id(&kit.notification), u32::MAX).await.is_err() {
+                break 'fill;
+            }
+            made += 1;
+        }
+        kit::ensure((made as usize) < TOO_MANY, || "there is no limit".into())?;
+    }
+    kit::ensure(made > 1000, || format!("only {made} capabilities"))?;
+    kit.still_served()
+}

@@ -1,0 +1,312 @@
+//! The first process of the hostile test image: starts one attack after another, each in a process
+//! of its own with an account of its own, and judges what became of it.
+//!
+//! An attack has passed when its process ended as it must, when a process beside it answered all
+//! the while, and when the machine's free memory and the kernel's heap are to the byte what they
+//! were before. The last line is `N passed, N failed`; then the machine is ended through the
+//! debug-exit device, with value 0x10 where all passed and 0x11 otherwise.
+#![cfg_attr(capos_guest, no_std, no_main)]
+extern crate alloc;
+
+mod plan;
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use capos_abi::Rights;
+use capos_process::{Granted, Image, Launch, Started};
+use capos_rt::memory::{self, Access, PAGE};
+use capos_rt::{Clock, Context, Env, Error, log};
+use capos_schema::cap::{AsCap, CallError, Client};
+use capos_schema::hello::GreeterClient;
+use capos_schema::kernel::{
+    DebugLogClient, EndpointClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits, MachineClient,
+    MachineStatistics, MemoryObjectClient, PagerClient, ResourceAccountClient, TimerClient,
+};
+
+use plan::{Expect, PLANS, Plan, Size};
+
+/// The debug-exit device.
+const EXIT_PORT: u16 = 0xf4;
+const PASSED: u32 = 0x10;
+const FAILED: u32 = 0x11;
+/// How long an attack may take, in nanoseconds of the machine's time.
+const LIMIT: u64 = 60_000_000_000;
+/// How long one that goes on for ever is let run.
+const WHILE: u64 = 60_000_000;
+/// Pages of the weights.
+const WEIGHTS: u64 = 64;
+/// Bytes by which the runner's own heap is grown at the start, so that it does not grow later.
+const HEAP: usize = 2 << 20;
+
+struct Runner {
+    account: ResourceAccountClient,
+    machine: MachineClient,
+    clock: Clock,
+    log: DebugLogClient,
+    timer: TimerClient,
+    image: Image,
+    canary: GreeterClient,
+}
+
+/// What must be the same after an attack as before.
+#[derive(PartialEq, Eq, Clone, Copy)]
+struct Measure {
+    free_frames: u64,
+    heap_bytes: u64,
+    cached_frames: u64,
+    processes: u32,
+    threads: u32,
+}
+
+impl Measure {
+    fn of(statistics: &MachineStatistics) -> Self {
+        Self {
+            free_frames: statistics.free_frames,
+            heap_bytes: statistics.heap_bytes,
+            cached_frames: statistics.cached_frames,
+            processes: statistics.processes,
+            threads: statistics.threads,
+        }
+    }
+
+    fn compare(self, after: Self) -> Result<(), String> {
+        if self == after {
+            return Ok(());
+        }
+        Err(format!(
+            "what was taken did not come back: free frames {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}",
+            self.free_frames, after.free_frames, self.heap_bytes, after.heap_bytes, self.cached_frames,
+            after.cached_frames, self.processes, after.processes, self.threads, after.threads
+        ))
+    }
+}
+
+/// The file `name` of the boot package.
+fn boot_file(env: &Env, name: &str) -> Result<Rc<[u8]>, Error> {
+    let boot: MemoryObjectClient = env.cap("boot")?;
+    let mapping = memory::map_all(&boot, Access::Read)?;
+    let length = usize::try_from(mapping.len()).unwrap_or(0);
+    let bytes = mapping.read_vec(0, length)?;
+    let archive = tar_no_std::TarArchiveRef::new(&bytes).map_err(|error| Error::new(format!("the boot package: {error:?}")))?;
+    let found = archive.entries().find(|entry| entry.filename().as_str().is_ok_and(|found| found == name));
+    let found = found.with_context(|| format!("the boot package has no `{name}`"))?;
+    Ok(Rc::from(found.data()))
+}
+
+fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
+    if exit.report.chars().any(char::is_control) {
+        return Err(format!("its report holds control characters: {:?}", exit.report));
+    }
+    let found = match exit.cause {
+        ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
+        ExitInfoCause::Killed => format!("it was ended: {}", exit.report),
+        ExitInfoCause::Fault => format!("it died: {}", exit.report),
+    };
+    let good = match (expect, exit.cause) {
+        (Expect::Returns | Expect::ReturnsOrDies, ExitInfoCause::Exited) => exit.code == 0,
+        (Expect::ReturnsOrDies, ExitInfoCause::Fault) => exit.report.len() > 10,
+        (Expect::Dies(words), ExitInfoCause::Fault) => words.iter().all(|words| exit.report.contains(words)),
+        (Expect::Runs, ExitInfoCause::Killed) => true,
+        _ => false,
+    };
+    let wanted = match expect {
+        Expect::Returns => "it should have ended with code 0".to_string(),
+        Expect::Dies(words) => format!("it should have died with the words {words:?}"),
+        Expect::ReturnsOrDies => "it should have ended with code 0 or died with a report".to_string(),
+        Expect::Runs => "it should have run on".to_string(),
+    };
+    if good { Ok(()) } else { Err(format!("{found}; {wanted}")) }
+}
+
+fn words(error: CallError) -> String {
+    format!("{error}")
+}
+
+impl Runner {
+    async fn launch(&self, name: &str, arguments: &[&str], mut grants: Vec<Granted>, limits: Limits) -> Result<Started, String> {
+        grants.push(Granted::new("log", &self.log));
+        grants.push(Granted::new("timer", &self.timer));
+        let launch = Launch {
+            name,
+            image: &self.image,
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            environment: Vec::new(),
+            grants,
+            limits,
+            account: &self.account,
+        };
+        launch.start().await.map_err(|error| format!("{error}"))
+    }
+
+    async fn measure(&self) -> Result<Measure, String> {
+        // A call first: what was dropped is released before its answer.
+        capos_rt::yield_now().await;
+        self.sing(1).await?;
+        Ok(Measure::of(&self.machine.statistics().await.map_err(words)?))
+    }
+
+    /// The canary must answer, whatever goes on beside it.
+    async fn sing(&self, times: u32) -> Result<(), String> {
+        for _ in 0..times {
+            let song = capos_rt::timeout(LIMIT, self.canary.greet("the runner")).await;
+            match song {
+                Ok(Ok(Ok(words))) if words == "the runner hears the canary sing" => {}
+                Ok(Ok(Ok(words))) => return Err(format!("the canary sang {words:?}")),
+                Ok(Ok(Err(error))) => return Err(format!("the canary is silent: {error}")),
+                Ok(Err(_)) => return Err("the canary did not answer".into()),
+                Err(error) => return Err(format!("{error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a process, as it is expected; ends it where it is to run on.
+    async fn end(&self, started: &Started, expect: Expect) -> Result<(), String> {
+        if matches!(expect, Expect::Runs) {
+            let until = self.clock.now().saturating_add(WHILE);
+            while self.clock.now() < until {
+                self.sing(1).await?;
+            }
+            let info = started.process.info().await.map_err(words)?;
+            if info.alive {
+                started.process.kill("it has run long enough").await.map_err(words)?;
+            }
+        }
+        match capos_rt::timeout(LIMIT, started.process.wait()).await {
+            Ok(Ok(Ok(exit))) => judge(&exit, expect),
+            Ok(Ok(Err(error))) => Err(format!("waiting for its end: {error}")),
+            Ok(Err(_)) => {
+                started.process.kill("it took too long").await.map_err(words)?;
+                drop(started.process.wait().await);
+                Err("it did not end within its time".into())
+            }
+            Err(error) => Err(format!("{error}")),
+        }
+    }
+
+    /// Runs one attack, and its pager beside it.
+    async fn attack(&self, plan: &Plan) -> Result<(), String> {
+        let mut grants = Vec::new();
+        let mut pager = None;
+        if let Some((way, expect)) = plan.pager {
+            let endpoint: EndpointClient = self.account.create_endpoint().await.map_err(words)?;
+            let client = endpoint.mint(1, PagerClient::INTERFACE_ID).await.map_err(words)?;
+            let client: PagerClient = client.cast();
+            let weights = self.account.create_paged_memory(WEIGHTS * PAGE, &client).await.map_err(words)?;
+            // Not what lets its holder look into the page cache, nor what a session would not have.
+            let read = Rights::READ.union(Rights::GRANT).union(Rights::CALL);
+            let weights = weights.attenuated(read);
+            let own = vec![Granted::new("serve", &endpoint), Granted::new("weights", &weights)];
+            let started = self.launch("pager", &["pager", way], own, Size::Ordinary.limits(0)).await?;
+            pager = Some((started, expect));
+            grants.push(Granted::new("weights", &weights));
+        }
+        let left = self.account.usage().await.map_err(words)?;
+        let frames = left.limits.frames.saturating_sub(left.usage.frames);
+        let started =
+            self.launch(plan.attack, &[plan.attack, plan.argument], grants, plan.size.limits(frames)).await?;
+        let sung = self.sing(5).await;
+        let mut result = self.end(&started, plan.expect).await;
+        drop(started);
+        if let Some((started, expect)) = pager {
+            let ended = self.end(&started, expect).await;
+            result = result.and(ended.map_err(|why| format!("its pager: {why}")));
+        }
+        sung.and(result)
+    }
+
+    async fn run(&self, plan: &Plan) -> Result<(), String> {
+        let before = self.measure().await?;
+        let result = self.attack(plan).await;
+        let after = self.measure().await?;
+        result.and(before.compare(after))
+    }
+}
+
+fn name(plan: &Plan) -> String {
+    let mut name = plan.attack.to_string();
+    if !plan.argument.is_empty() {
+        name = format!("{name}:{}", plan.argument);
+    }
+    if let Some((way, _)) = plan.pager {
+        name = format!("{name} with pager:{way}");
+    }
+    name
+}
+
+async fn prepare(env: &Env) -> Result<Runner, Error> {
+    drop(Vec::<u8>::with_capacity(HEAP));
+    let account: ResourceAccountClient = env.cap("account")?;
+    let image = Image::from_bytes(boot_file(env, "hostile")?)?;
+    let log: DebugLogClient = env.cap("log")?;
+    let timer: TimerClient = env.cap("timer")?;
+    let endpoint = account.create_endpoint().await?;
+    // Ordinal 0 of what it provides, client 1.
+    let canary = endpoint.mint(1 << 16, GreeterClient::INTERFACE_ID).await?;
+    let runner = Runner {
+        machine: env.cap("machine")?,
+        clock: Clock::new(timer.clone()),
+        account,
+        log,
+        timer,
+        image,
+        canary: canary.cast(),
+    };
+    let grants = vec![Granted::new("serve", &endpoint)];
+    let started = runner.launch("canary", &["canary"], grants, Size::Ordinary.limits(0)).await.map_err(Error::new)?;
+    // It sings to the end.
+    core::mem::forget(started);
+    runner.sing(1).await.map_err(Error::new)?;
+    // Whatever is made once and kept is made now.
+    for _ in 0..2 {
+        for plan in PLANS.iter().filter(|plan| plan.attack == "nothing" || plan.pager.is_some_and(|pager| pager.0 == "honest")) {
+            drop(runner.run(plan).await);
+        }
+    }
+    Ok(runner)
+}
+
+async fn run_all(env: &Env) -> Result<u32, Error> {
+    let runner = prepare(env).await?;
+    let only = env.variable("ONLY");
+    let (mut passed, mut failed) = (0_u32, 0_u32);
+    for plan in PLANS {
+        let name = name(plan);
+        if only.is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
+        match runner.run(plan).await {
+            Ok(()) => {
+                passed += 1;
+                log::info!("ok {name}");
+            }
+            Err(why) => {
+                failed += 1;
+                log::info!("FAILED {name}: {why}");
+            }
+        }
+    }
+    log::info!("{passed} passed, {failed} failed");
+    Ok(failed)
+}
+
+async fn run(env: Env) -> Result<(), Error> {
+    let value = match run_all(&env).await {
+        Ok(0) => PASSED,
+        Ok(_) => FAILED,
+        Err(error) => {
+            log::error!("FAILED the runner: {error}");
+            FAILED
+        }
+    };
+    let ports: IoPortsClient = env.cap("ports")?;
+    ports.as_cap();
+    ports.write(EXIT_PORT, 4, value).await?;
+    Ok(())
+}
+
+capos_rt::program!(run);

@@ -1,0 +1,282 @@
+//! Which attacks there are, and how each must end.
+
+use capos_schema::kernel::Limits;
+
+/// How a process must end.
+#[derive(Clone, Copy)]
+pub enum Expect {
+    /// By itself, with code 0: it found the kernel to withstand.
+    Returns,
+    /// By its own fault, with a report that holds all of these words.
+    Dies(&'static [&'static str]),
+    /// Either of the two; random bytes may well mean something.
+    ReturnsOrDies,
+    /// Not at all, until it is ended from outside.
+    Runs,
+}
+
+/// How much the attacker's account may hold.
+#[derive(Clone, Copy)]
+pub enum Size {
+    /// Enough for an ordinary process.
+    Ordinary,
+    /// A great many capabilities.
+    ManyCapabilities,
+    /// All memory that is left.
+    Everything,
+}
+
+impl Size {
+    /// The account's limits, where this many frames are left.
+    pub fn limits(self, frames: u64) -> Limits {
+        let ordinary = Limits { frames: 2048, capabilities: 256, threads: 24, processes: 8, objects: 64 };
+        match self {
+            Self::Ordinary => ordinary,
+            Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },
+            Self::Everything => Limits { frames, ..ordinary },
+        }
+    }
+}
+
+/// One attack.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Its name, as the attacker knows it.
+    pub attack: &'static str,
+    /// Its argument.
+    pub argument: &'static str,
+    /// How it must end.
+    pub expect: Expect,
+    /// What it may hold.
+    pub size: Size,
+    /// A process beside it that supplies the pages of `weights`: its way, and how it must end.
+    pub pager: Option<(&'static str, Expect)>,
+}
+
+use Expect::{Dies, Returns, ReturnsOrDies, Runs};
+
+const fn plan(attack: &'static str, argument: &'static str, expect: Expect) -> Plan {
+    Plan { attack, argument, expect, size: Size::Ordinary, pager: None }
+}
+
+const fn sized(attack: &'static str, size: Size, expect: Expect) -> Plan {
+    Plan { attack, argument: "", expect, size, pager: None }
+}
+
+/// Instructions of which the processor says "general protection".
+const PROTECTED: Expect = Dies(&["general protection", "exception 13", "instruction 0x"]);
+
+const fn instruction(name: &'static str) -> Plan {
+    plan("instruction", name, PROTECTED)
+}
+
+const fn instruction_dies(name: &'static str, words: &'static [&'static str]) -> Plan {
+    plan("instruction", name, Dies(words))
+}
+
+const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way: &'static str, pager: Expect) -> Plan {
+    Plan { attack, argument, expect, size: Size::Ordinary, pager: Some((way, pager)) }
+}
+
+/// What a touch of a page says when its pager failed.
+const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
+
+/// Every attack, in the order in which they run.
+pub const PLANS: &[Plan] = &[
+    plan("nothing", "", Returns),
+    // Rings.
+    plan("pointers", "", Returns),
+    plan("overlapping-buffers", "", Returns),
+    plan("reserved-fields", "", Returns),
+    plan("opcodes", "", Returns),
+    plan("sizes", "", Returns),
+    plan("malformed-messages", "", Returns),
+    plan("random-entries", "1", ReturnsOrDies),
+    plan("random-entries", "2", ReturnsOrDies),
+    plan("random-entries", "3", ReturnsOrDies),
+    plan("random-entries", "4", ReturnsOrDies),
+    plan("random-entries", "5", ReturnsOrDies),
+    plan("random-entries", "6", ReturnsOrDies),
+    plan("random-rings", "1", ReturnsOrDies),
+    plan("random-rings", "2", ReturnsOrDies),
+    plan("random-rings", "3", ReturnsOrDies),
+    plan("random-kernel-words", "1", Returns),
+    plan("random-kernel-words", "2", Returns),
+    plan("corrupt-tail", "0", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-tail", "1", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-tail", "3", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-tail", "4", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-tail", "5", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-tail", "7", Dies(&["corrupted its rings", "submission tail"])),
+    plan("corrupt-head", "0", Dies(&["corrupted its rings", "completion head"])),
+    plan("corrupt-head", "1", Dies(&["corrupted its rings", "completion head"])),
+    plan("corrupt-head", "2", Dies(&["corrupted its rings", "completion head"])),
+    plan("corrupt-head", "5", Dies(&["corrupted its rings", "completion head"])),
+    plan("corrupt-head", "6", Dies(&["corrupted its rings", "completion head"])),
+    plan("corrupt-head", "7", Dies(&["corrupted its rings", "completion head"])),
+    // Capabilities.
+    plan("forged-capabilities", "", Returns),
+    plan("stale-capabilities", "", Returns),
+    plan("missing-rights", "", Returns),
+    plan("confuse-objects", "", Returns),
+    plan("release-own", "", Returns),
+    plan("revoke-all", "", Returns),
+    plan("derive-deep", "", Returns),
+    // Calls.
+    plan("answer-twice", "", Returns),
+    plan("drop-reply", "", Returns),
+    plan("pass-reply", "", Returns),
+    plan("answer-cancelled", "", Returns),
+    plan("call-itself", "", Returns),
+    plan("move-in-flight", "", Returns),
+    plan("cancel-all", "", Returns),
+    plan("end-in-flight", "", Returns),
+    plan("send-itself", "", Returns),
+    // Exhaustion.
+    plan("exhaust-frames", "", Returns),
+    plan("exhaust-page-tables", "", Returns),
+    plan("exhaust-capabilities", "", Returns),
+    plan("exhaust-objects", "", Returns),
+    plan("exhaust-processes", "", Returns),
+    plan("exhaust-threads", "", Returns),
+    plan("exhaust-ring-slots", "", Returns),
+    plan("exhaust-operations", "", Returns),
+    sized("exhaust-kernel-heap", Size::ManyCapabilities, Returns),
+    sized("exhaust-machine", Size::Everything, Returns),
+    plan("bad-threads", "", Returns),
+    plan("orphans", "", Returns),
+    // Memory.
+    plan("read", "0", Dies(&["read from", "null pointer", "instruction 0x"])),
+    plan("read", "fff8", Dies(&["read from address 0xfff8", "null pointer"])),
+    plan("write", "0", Dies(&["wrote to", "null pointer"])),
+    plan("jump", "0", Dies(&["jumped to", "null pointer"])),
+    plan("read", "500000000000", Dies(&["read from address 0x500000000000", "nothing is mapped"])),
+    plan("write", "500000000000", Dies(&["wrote to address 0x500000000000", "nothing is mapped"])),
+    plan("jump", "500000000000", Dies(&["jumped to address 0x500000000000", "nothing is mapped"])),
+    plan("read", "7ffffffff000", Dies(&["read from", "not user memory"])),
+    plan("read", "ffff800000000000", Dies(&["read from", "not user memory"])),
+    plan("write", "ffff800000100000", Dies(&["wrote to", "not user memory"])),
+    plan("jump", "ffff800000100000", Dies(&["jumped to", "not user memory"])),
+    plan("read", "ffffffff80000000", Dies(&["read from", "not user memory"])),
+    plan("write", "ffffffff80000000", Dies(&["wrote to", "not user memory"])),
+    plan("jump", "ffffffff80000000", Dies(&["jumped to", "not user memory"])),
+    plan("read", "fffffffffffffff8", Dies(&["read from", "not user memory"])),
+    plan("read", "800000000000", PROTECTED),
+    plan("write", "ffff7ffffffffff8", PROTECTED),
+    plan("jump", "800000000000", PROTECTED),
+    plan("write-constants", "", Dies(&["wrote to read-only memory at 0x400000", "memory object"])),
+    plan("write-code", "", Dies(&["wrote to read-only memory", "memory object"])),
+    plan("write-launch-record", "", Dies(&["wrote to read-only memory at 0x7fff00000000"])),
+    plan("write-alias", "", Dies(&["wrote to read-only memory", "memory object"])),
+    plan("run-stack", "", Dies(&["jumped to non-executable memory"])),
+    plan("run-heap", "", Dies(&["jumped to non-executable memory"])),
+    plan("run-ring", "", Dies(&["jumped to non-executable memory"])),
+    plan("stack-overflow", "", Dies(&["wrote to address 0x7ffcfff", "nothing is mapped"])),
+    plan("bad-mappings", "", Returns),
+    plan("mapping-rights", "", Returns),
+    plan("revoked-mapping", "", Dies(&["wrote to", "nothing is mapped"])),
+    plan("unmap-ring", "", Dies(&["read from address 0x7ffe", "nothing is mapped"])),
+    plan("unmap-code", "", Dies(&["jumped to", "nothing is mapped"])),
+    plan("unmap-stack", "", Dies(&["address 0x7ffcfff", "nothing is mapped"])),
+    plan("unmap-all", "", Dies(&["nothing is mapped"])),
+    // Privilege.
+    instruction("in-byte"),
+    instruction("in-word"),
+    instruction("in-long"),
+    instruction("in-fixed"),
+    instruction("out-byte"),
+    instruction("out-exit"),
+    instruction("out-reset"),
+    instruction("out-string"),
+    instruction("cli"),
+    instruction("sti"),
+    instruction("hlt"),
+    instruction("lgdt"),
+    instruction("lidt"),
+    instruction("lldt"),
+    instruction("ltr"),
+    instruction("read-cr0"),
+    instruction("read-cr3"),
+    instruction("write-cr0"),
+    instruction("write-cr3"),
+    instruction("write-cr4"),
+    instruction("write-dr7"),
+    instruction("rdmsr"),
+    instruction("wrmsr"),
+    instruction("xsetbv"),
+    instruction("invlpg"),
+    instruction("invd"),
+    instruction("wbinvd"),
+    instruction("swapgs"),
+    instruction("clts"),
+    instruction("lmsw"),
+    instruction("sysret"),
+    instruction("iret-to-kernel"),
+    instruction("far-jump-to-kernel"),
+    instruction("kernel-code-segment"),
+    instruction("bad-segment"),
+    instruction_dies("invalid", &["exception 6"]),
+    instruction_dies("divide", &["exception 0"]),
+    instruction_dies("breakpoint", &["exception"]),
+    instruction("int-0"),
+    instruction("int-1"),
+    instruction("int-2"),
+    instruction("int-4"),
+    instruction("int-8"),
+    instruction("int-13"),
+    instruction("int-14"),
+    instruction("int-18"),
+    instruction("int-32"),
+    instruction("int-33"),
+    instruction("int-48"),
+    instruction("int-128"),
+    instruction("int-254"),
+    instruction("int-255"),
+    instruction("non-canonical-read"),
+    instruction_dies("non-canonical-stack", &["exception 12"]),
+    instruction("non-canonical-jump"),
+    instruction_dies("simd-exception", &["exception 19"]),
+    instruction_dies("x87-exception", &["exception 16"]),
+    instruction("aligned-load"),
+    instruction_dies("single-step", &["exception 1,"]),
+    instruction_dies("lock-prefix", &["exception 6"]),
+    instruction("long-instruction"),
+    plan("system-call", "2", Dies(&["system call 0x2,", "does not exist"])),
+    plan("system-call", "100000000", Dies(&["system call 0x100000000,", "does not exist"])),
+    plan("system-call", "8000000000000001", Dies(&["does not exist"])),
+    plan("system-call", "ffffffffffffffff", Dies(&["system call 0xffffffffffffffff,", "does not exist"])),
+    plan("processor-states", "", Returns),
+    plan("gs-base", "", Dies(&["exception 6"])),
+    plan("descriptor-tables", "", PROTECTED),
+    // Time and noise.
+    plan("spin", "", Runs),
+    plan("enter", "", Runs),
+    plan("storm-of-nops", "", Runs),
+    plan("storm-of-calls", "", Runs),
+    plan("storm-of-signals", "", Runs),
+    plan("sleep", "", Returns),
+    plan("log", "", Returns),
+    // Pagers.
+    plan("bad-paged-memory", "", Returns),
+    plan("own-pager", "", Runs),
+    plan("own-pager-by-kernel", "", Runs),
+    paged("read-weights", "a5", Returns, "honest", Runs),
+    paged("read-weights-by-kernel", "", Returns, "honest", Runs),
+    paged("write-weights", "", Dies(&["wrote to read-only memory", "paged memory object", "offset 0x0"]), "honest", Runs),
+    paged("read-weights", "0", Returns, "empty", Runs),
+    paged("read-weights", "0", Returns, "no-window", Runs),
+    paged("read-weights", "a5", Returns, "twice", Runs),
+    paged("read-weights", "a5", Returns, "unmaps", Runs),
+    paged("read-weights", "a5", Returns, "keeps-capability", Runs),
+    paged("read-weights", "a5", Returns, "code", Runs),
+    paged("read-weights", "a5", Returns, "bad-pointer", Runs),
+    paged("read-weights", "a5", PAGER_GONE, "keeps-mapping", Dies(&["wrote to address 0x600000000000", "nothing is mapped"])),
+    paged("read-weights", "0", Dies(&["paged memory object", "pager failed", "the disk is on fire"]), "exception", Runs),
+    paged("read-weights", "0", Dies(&["paged memory object", "pager failed"]), "forged-words", Runs),
+    paged("read-weights", "0", Dies(&["paged memory object", "pager failed"]), "binary-words", Runs),
+    paged("read-weights", "0", PAGER_GONE, "dies", Returns),
+    paged("read-weights", "0", PAGER_GONE, "drops", Runs),
+    paged("read-weights", "0", Runs, "never", Runs),
+    paged("read-weights", "0", Runs, "touches-itself", Runs),
+    plan("nothing", "", Returns),
+];

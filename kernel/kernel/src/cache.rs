@@ -17,7 +17,7 @@ use crate::object::memory::MemoryObject;
 use crate::pager::PageIn;
 
 /// Frames that the cache leaves free: for page tables and the kernel's heap.
-const RESERVE: usize = 512;
+pub const RESERVE: usize = 512;
 
 /// Which page an entry of the clock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,14 +53,17 @@ pub struct PagedContent {
 #[derive(Debug)]
 pub struct PagedState {
     pub pages: Pages<u64, Resident>,
-    /// Requests by number.
+    /// Requests by their first page.
     pub requests: BTreeMap<u64, Arc<PageIn>>,
+    /// First page and length of the last request for several pages that failed: its pages are asked
+    /// for one by one, so that a bad page does not take its neighbours with it.
+    pub failed: Option<(u64, u64)>,
 }
 
 impl PagedContent {
     /// `pages` pages, none of them in.
     pub fn new(pages: u64, pager: Client) -> Self {
-        Self { pager, state: Mutex::new(PagedState { pages: Pages::new(pages), requests: BTreeMap::new() }) }
+        Self { pager, state: Mutex::new(PagedState { pages: Pages::new(pages), requests: BTreeMap::new(), failed: None }) }
     }
 
     /// The frame of a page that is in.

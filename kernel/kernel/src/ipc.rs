@@ -204,7 +204,7 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
     if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
         return bad;
     }
-    let body = buffer.address + MessageHeader::SIZE as u64;
+    let Some(body) = buffer.address.checked_add(MessageHeader::SIZE as u64) else { return bad };
     if let Err(failure) = copy_params(caller, call, server, body) {
         return match failure {
             CopyFailure::Target(_) => bad,

@@ -125,10 +125,20 @@ impl PageIn {
         }
     }
 
-    /// The pager cannot, or is gone: who waits dies of its touch.
+    /// The pager cannot, or is gone: who waits dies of its touch. Where several pages were asked for,
+    /// it touches again first, and the page is asked for alone.
     pub fn fail(&self, reason: &str) {
         let Some(waiters) = self.end() else { return };
         self.forget_request(true);
+        if self.count > 1
+            && let Some(content) = self.memory.paged_content()
+        {
+            content.state.lock().failed = Some((self.first, self.count));
+            for waiter in waiters {
+                scheduler::wake(&waiter);
+            }
+            return;
+        }
         for waiter in waiters {
             let report = report::page_in_failed(&waiter, self.memory.id, self.first * PAGE, reason);
             waiter.process.doom(End { cause: Cause::Fault, code: 0, report });
@@ -161,7 +171,8 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
             }
         }
         None => {
-            let count = state.pages.run_of_absent(page, WINDOW);
+            let alone = state.failed.is_some_and(|(first, count)| page >= first && page - first < count);
+            let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
             drop(state);
             cache::MISSES.fetch_add(1, Ordering::Relaxed);
             if let Err(status) = start(thread, memory, page, count.max(1)) {

@@ -96,11 +96,8 @@ impl Ring {
         let from = self.pointer(self.layout.submission_offset(self.head)).cast::<[u64; ENTRY_SIZE / 8]>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.
         let words = unsafe { from.read_volatile() };
-        let mut raw = [0; ENTRY_SIZE];
-        for (slot, word) in raw.chunks_exact_mut(8).zip(words) {
-            slot.copy_from_slice(&word.to_le_bytes());
-        }
-        raw
+        // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
+        unsafe { core::mem::transmute::<[u64; ENTRY_SIZE / 8], RawEntry>(words) }
     }
 
     /// Takes the next entry.
@@ -111,11 +108,10 @@ impl Ring {
 
     /// Appends a completion. The caller has made sure that there is room.
     pub fn post(&mut self, completion: &Completion) {
-        let raw = completion.encode();
-        let mut words = [0_u64; COMPLETION_SIZE / 8];
-        for (word, bytes) in words.iter_mut().zip(raw.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
+        // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
+        let words = unsafe {
+            core::mem::transmute::<[u8; COMPLETION_SIZE], [u64; COMPLETION_SIZE / 8]>(completion.encode())
+        };
         let to = self.pointer(self.layout.completion_offset(self.tail)).cast::<[u64; COMPLETION_SIZE / 8]>();
         // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
         unsafe { to.write_volatile(words) };

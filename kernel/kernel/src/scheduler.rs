@@ -7,6 +7,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::context::{self, Context};
@@ -135,10 +136,29 @@ impl CpuState {
         self.loaded.replace(Arc::clone(next))
     }
 
-    /// Lets go of a dead thread's registers, so that its memory can go back.
-    fn unload_dead(&mut self) -> Option<Arc<Thread>> {
-        if self.loaded.as_ref().is_some_and(|thread| thread.state() == State::Dead) { self.loaded.take() } else { None }
+    /// Takes out dead threads, so that their memory can go back.
+    fn take_dead(&mut self) -> Vec<Arc<Thread>> {
+        let mut dead = Vec::new();
+        for place in [&mut self.loaded, &mut self.handoff] {
+            if place.as_ref().is_some_and(|thread| thread.state() == State::Dead) {
+                dead.extend(place.take());
+            }
+        }
+        for _ in 0..self.queue.len() {
+            match self.queue.pop_front() {
+                Some(thread) if thread.state() == State::Dead => dead.push(thread),
+                Some(thread) => self.queue.push_back(thread),
+                None => {}
+            }
+        }
+        dead
     }
+}
+
+/// Lets go of dead threads.
+pub fn forget_dead() {
+    let dead = percpu::current().scheduler.lock().take_dead();
+    drop(dead);
 }
 
 /// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
@@ -148,8 +168,6 @@ fn leave() -> ! {
         process::bury();
         crate::object::log::serve();
         let cpu = percpu::current();
-        let dead = cpu.scheduler.lock().unload_dead();
-        drop(dead);
         let (choice, left) = cpu.scheduler.lock().choose();
         drop(left);
         match choice {

@@ -16,6 +16,7 @@ use super::thread::Thread;
 use crate::derivation::{self, Holder};
 use crate::log;
 use crate::operation::OperationRef;
+use crate::scheduler;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Processes and threads that are alive.
@@ -358,5 +359,7 @@ pub fn bury() {
         let doomed = DOOMED.lock().pop();
         let Some((process, end)) = doomed else { return };
         process.end(end);
+        drop(process);
+        scheduler::forget_dead();
     }
 }

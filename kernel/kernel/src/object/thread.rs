@@ -361,6 +361,7 @@ impl Thread {
         if self.state() != State::Dead {
             self.stop();
             self.process.remove_thread(self);
+            scheduler::forget_dead();
         }
     }
 }

@@ -1,7 +1,12 @@
 //! Tests that run on the machine: the kernel's command line says `test=kernel`. One line each, a
-//! sum, and the machine ends with status 33 where all passed.
+//! sum, and the machine ends with status 33 where all passed. A test that fails panics, which ends it
+//! with the panic's status.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
 
+mod bench;
+mod calls;
 mod machine;
+mod processes;
 
 use alloc::sync::Arc;
 
@@ -12,15 +17,51 @@ use crate::object::account::Account;
 /// Status for the debug-exit device where all passed: the emulator ends with 33.
 const PASSED: u8 = 0x10;
 
-/// Runs all tests and ends the machine. A test that fails panics, which ends it with the panic's
-/// status.
-pub fn run(_account: &Arc<Account>) -> ! {
+type Test = fn(&Arc<Account>);
+
+/// The tests of objects by name.
+const OBJECTS: [(&str, Test); 18] = [
+    ("calls-meet-receivers", calls::calls_meet_receivers),
+    ("calls-are-refused", calls::calls_are_refused),
+    ("calls-always-end", calls::calls_always_end),
+    ("capabilities-travel", calls::capabilities_travel),
+    ("revocation-ends-calls", calls::revocation_ends_calls),
+    ("bad-pointers-are-answers", calls::bad_pointers_are_answers),
+    ("notifications-signal", calls::notifications_signal),
+    ("corrupt-rings-kill", processes::corrupt_rings_kill),
+    ("any-bytes-are-survived", processes::any_bytes_are_survived),
+    ("deaths-give-everything-back", processes::deaths_give_everything_back),
+    ("accounts-limit", processes::accounts_limit),
+    ("mappings-obey", processes::mappings_obey),
+    ("rights-only-shrink", processes::rights_only_shrink),
+    ("pages-come-in", processes::pages_come_in),
+    ("bad-pages-kill-alone", processes::bad_pages_kill_alone),
+    ("dead-pagers-are-told", processes::dead_pagers_are_told),
+    ("the-cache-gives-way", processes::the_cache_gives_way),
+    ("nothing-is-left", nothing_is_left),
+];
+
+/// Runs all tests and ends the machine.
+pub fn run(account: &Arc<Account>) -> ! {
     let mut passed = 0;
     for (name, test) in machine::TESTS {
         test();
         log!("ok {name}");
         passed += 1;
     }
+    for (name, test) in OBJECTS {
+        test(account);
+        bench::settle();
+        log!("ok {name}");
+        passed += 1;
+    }
     log!("{passed} passed, 0 failed");
     exit::debug_exit(PASSED)
+}
+
+/// What the tests before have made is gone.
+fn nothing_is_left(account: &Arc<Account>) {
+    assert_eq!(account.usage(), [0; 5]);
+    assert_eq!(crate::derivation::count(), 0);
+    assert_eq!(crate::object::process::ALIVE.load(core::sync::atomic::Ordering::Relaxed), 0);
 }

@@ -1,0 +1,217 @@
+//! What the tests of objects work with: processes that no instruction of theirs ever runs. The test
+//! writes their entries into their rings and makes their system calls.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use capnp::Word;
+use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::ring::{self, RingLayout};
+use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
+use capos_schema::sync;
+
+use crate::memory::page_table::Access;
+use crate::object::account::Account;
+use crate::object::address_space::Backing;
+use crate::object::capability::Object;
+use crate::object::memory::MemoryObject;
+use crate::object::process::{self, Cause, End, Process};
+use crate::object::thread::{Start, State, Thread};
+use crate::{scheduler, syscall, user_memory};
+
+/// Where a process's scratch memory is mapped.
+pub const SCRATCH: u64 = 0x10_0000;
+/// Its length in bytes.
+pub const SCRATCH_BYTES: u64 = 0x1_0000;
+const RING: u64 = 0x20_0000;
+/// Frames that a process of the tests may use.
+const LIMITS: [u64; 5] = [256, 64, 4, 4, 32];
+
+/// A process with one thread, scratch memory and rings of 8 and 16 entries.
+pub struct Actor {
+    pub process: Arc<Process>,
+    pub thread: Arc<Thread>,
+    layout: RingLayout,
+    submitted: u32,
+    read: u32,
+}
+
+impl Actor {
+    /// A process that `account` pays for.
+    pub fn new(account: &Arc<Account>, name: &str) -> Self {
+        let own = account.carve(LIMITS).unwrap();
+        let process = Process::new(String::from(name), own, None).unwrap();
+        let scratch = MemoryObject::anonymous(&process.account, SCRATCH_BYTES).unwrap();
+        let access = Access { read: true, write: true, ..Access::default() };
+        process.space.map(Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
+        let layout = RingLayout::new(8, 16).unwrap();
+        let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring: RING, layout, thread_pointer: 0 };
+        let thread = Thread::new(&process, start).unwrap();
+        Self { process, thread, layout, submitted: 0, read: 0 }
+    }
+
+    /// Writes into its memory as the process itself would.
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        self.process.space.write(address, bytes).unwrap();
+    }
+
+    /// Reads its memory.
+    pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; length];
+        self.process.space.read(address, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Writes an index of its rings.
+    pub fn set_index(&self, offset: usize, value: u32) {
+        self.write(RING + offset as u64, &value.to_le_bytes());
+    }
+
+    /// Puts an entry into its ring.
+    pub fn push_raw(&mut self, raw: &[u8]) {
+        self.write(RING + self.layout.submission_offset(self.submitted) as u64, raw);
+        self.submitted = self.submitted.wrapping_add(1);
+        self.set_index(ring::SUBMISSION_TAIL, self.submitted);
+    }
+
+    /// Puts an entry into its ring.
+    pub fn push(&mut self, user_data: u64, operation: Operation) {
+        self.push_raw(&Entry { user_data, operation }.encode());
+    }
+
+    /// Makes the system call ENTER for all that was pushed; it waits for `minimum` completions.
+    /// Gives how many entries were taken.
+    pub fn enter(&self, minimum: u32) -> u64 {
+        self.system_call(number::ENTER, [u64::from(u32::MAX), u64::from(minimum), number::NO_DEADLINE]);
+        self.thread.with_context(|context| context.rax)
+    }
+
+    /// Makes any system call.
+    pub fn system_call(&self, number: u64, [first, second, third]: [u64; 3]) {
+        self.thread.change(State::Blocked, State::Running);
+        self.thread.change(State::Ready, State::Running);
+        self.thread.with_context(|context| {
+            (context.rax, context.rdi, context.rsi, context.rdx) = (number, first, second, third);
+        });
+        syscall::handle(&self.thread);
+        settle();
+    }
+
+    /// Takes the completions that lie unread.
+    pub fn completions(&mut self) -> Vec<Completion> {
+        let tail = self.read(RING + ring::COMPLETION_TAIL as u64, 4);
+        let tail = u32::from_le_bytes(tail.as_slice().try_into().unwrap());
+        let mut found = Vec::new();
+        while self.read != tail {
+            let raw = self.read(RING + self.layout.completion_offset(self.read) as u64, 32);
+            found.push(Completion::decode(raw.as_slice().try_into().unwrap()));
+            self.read = self.read.wrapping_add(1);
+        }
+        self.set_index(ring::COMPLETION_HEAD, self.read);
+        found
+    }
+
+    /// Does one operation; what completes, in order.
+    pub fn run(&mut self, user_data: u64, operation: Operation) -> Vec<Completion> {
+        self.push(user_data, operation);
+        assert_eq!(self.enter(0), 1);
+        self.completions()
+    }
+
+    /// Does one operation that ends at once; its completion.
+    pub fn once(&mut self, operation: Operation) -> Completion {
+        let completions = self.run(99, operation);
+        assert_eq!(completions.len(), 1, "{operation:?} gave {completions:?}");
+        completions[0]
+    }
+
+    /// Gives it a capability to a new object.
+    pub fn give(&self, object: Object) -> CapId {
+        self.process.insert(object, Rights::ALL, None).unwrap()
+    }
+
+    /// Calls a method of a kernel object with parameters that `write` makes; the status, and the
+    /// capabilities received.
+    pub fn call_kernel(
+        &mut self,
+        cap: CapId,
+        interface: u64,
+        method: u16,
+        caps: &[CapId],
+        write: impl FnOnce(capnp::any_pointer::Builder<'_>),
+    ) -> (i32, Vec<CapId>) {
+        let answer = sync::results(|builder| {
+            write(builder);
+            Ok(sync::Completion::Done)
+        });
+        let words = answer.unwrap().words;
+        let bytes = Word::words_to_bytes(&words);
+        self.write(SCRATCH, bytes);
+        self.send_caps(SCRATCH + 0x2000, caps, TransferMode::Copy);
+        let completion = self.once(Operation::Call {
+            cap: cap.0,
+            interface,
+            method,
+            params: Buffer { address: SCRATCH, length: bytes.len() as u32 },
+            results: Buffer { address: SCRATCH + 0x1000, length: 0x1000 },
+            caps: CapArray { address: SCRATCH + 0x2000, sent: caps.len() as u8, accepted: 4 },
+        });
+        let received = self.received_caps(SCRATCH + 0x2000, completion.caps);
+        (completion.status, received)
+    }
+
+    /// Writes capabilities to send into an array.
+    pub fn send_caps(&self, address: u64, caps: &[CapId], mode: TransferMode) {
+        for (index, cap) in caps.iter().enumerate() {
+            let slot = CapSlot::send(cap.0, Rights::ALL, mode);
+            self.write(address + 16 * index as u64, &slot.encode());
+        }
+    }
+
+    /// Reads received capabilities from an array.
+    pub fn received_caps(&self, address: u64, count: u8) -> Vec<CapId> {
+        (0..count)
+            .map(|index| {
+                let raw = self.read(address + 16 * u64::from(index), 16);
+                CapId(CapSlot::decode(raw.as_slice().try_into().unwrap()).word0)
+            })
+            .collect()
+    }
+
+    /// How it died, if it has.
+    pub fn report(&self) -> Option<String> {
+        self.process.ended().map(|end| end.report.clone())
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        settle();
+    }
+}
+
+/// Does what the kernel does on its way out.
+pub fn settle() {
+    process::bury();
+    crate::object::log::serve();
+    scheduler::forget_dead();
+}
+
+/// A buffer in scratch memory.
+pub fn buffer(offset: u64, length: u32) -> Buffer {
+    Buffer { address: SCRATCH + offset, length }
+}
+
+/// A status as a completion has it.
+pub fn status(status: Status) -> i32 {
+    status as i32
+}
+
+/// Memory with known contents.
+pub fn memory(account: &Arc<Account>, pages: u64, mark: u8) -> Arc<MemoryObject> {
+    let memory = MemoryObject::anonymous(account, pages * 4096).unwrap();
+    assert!(user_memory::fill(&memory, 0, &[mark; 64]));
+    memory
+}

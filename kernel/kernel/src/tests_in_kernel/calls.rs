@@ -1,0 +1,261 @@
+//! Tests of calls: delivery, answers, capabilities in messages, cancellation, bad pointers.
+
+use alloc::sync::Arc;
+
+use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode};
+
+use super::bench::{Actor, SCRATCH, buffer, memory, status};
+use crate::derivation;
+use crate::object::account::{Account, Resource};
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::notification::Notification;
+
+const INTERFACE: u64 = 77;
+const BADGE: u64 = 5;
+
+/// A server that holds an endpoint and a client that may call it.
+struct Pair {
+    server: Actor,
+    client: Actor,
+    endpoint: CapId,
+    cap: CapId,
+}
+
+fn pair(account: &Arc<Account>) -> Pair {
+    let server = Actor::new(account, "server");
+    let client = Actor::new(account, "client");
+    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+    let endpoint = server.give(Object::Endpoint(Arc::clone(&object)));
+    let cap = client.give(Object::Client(Client { endpoint: object, badge: BADGE, interface: INTERFACE }));
+    Pair { server, client, endpoint, cap }
+}
+
+fn call(cap: CapId) -> Operation {
+    Operation::Call {
+        cap: cap.0,
+        interface: INTERFACE,
+        method: 3,
+        params: buffer(0, 16),
+        results: buffer(0x100, 64),
+        caps: CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 2 },
+    }
+}
+
+fn receive(endpoint: CapId) -> Operation {
+    let caps = CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 2 };
+    Operation::Recv { endpoint: endpoint.0, buffer: buffer(0, 256), caps }
+}
+
+fn answer(reply: u64, length: u32) -> Operation {
+    let results = if length == 0 { Buffer::default() } else { buffer(0x300, length) };
+    Operation::Return { reply, exception: 0, results, caps: CapArray::default() }
+}
+
+fn header(server: &Actor) -> MessageHeader {
+    MessageHeader::decode(server.read(SCRATCH, MessageHeader::SIZE).as_slice().try_into().unwrap())
+}
+
+impl Pair {
+    /// Has a call delivered; the reply.
+    fn deliver(&mut self) -> u64 {
+        assert!(self.server.run(1, receive(self.endpoint)).is_empty());
+        assert!(self.client.run(2, call(self.cap)).is_empty());
+        let received = self.server.completions();
+        assert_eq!((received.len(), received[0].status), (1, 0));
+        header(&self.server).reply
+    }
+}
+
+/// Parameters, badge and results arrive, whoever comes first.
+pub fn calls_meet_receivers(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    for receiver_first in [true, false] {
+        pair.client.write(SCRATCH, b"sixteen letters!");
+        pair.server.write(SCRATCH + 0x300, b"results!");
+        if receiver_first {
+            assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+            assert!(pair.client.run(2, call(pair.cap)).is_empty());
+        } else {
+            assert!(pair.client.run(2, call(pair.cap)).is_empty());
+            pair.server.run(1, receive(pair.endpoint));
+        }
+        let _ = pair.server.completions();
+        let header = header(&pair.server);
+        assert_eq!((header.badge, header.interface, header.method, header.length), (BADGE, INTERFACE, 3, 16));
+        assert_eq!((header.results_capacity, header.caps_accepted), (64, 2));
+        assert_eq!(pair.server.read(SCRATCH + MessageHeader::SIZE as u64, 16), b"sixteen letters!");
+        assert_eq!(pair.server.once(answer(header.reply, 8)).status, 0);
+        let done = pair.client.completions();
+        assert_eq!((done.len(), done[0].user_data, done[0].status, done[0].length), (1, 2, 0, 8));
+        assert_eq!(pair.client.read(SCRATCH + 0x100, 8), b"results!");
+        assert_eq!(pair.server.once(answer(header.reply, 8)).status, status(Status::StaleCapability));
+    }
+}
+
+/// Too large for the other side, wrong interface, missing rights, exceptions.
+pub fn calls_are_refused(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let small = Operation::Recv { endpoint: pair.endpoint.0, buffer: buffer(0, 48), caps: CapArray::default() };
+    assert!(pair.server.run(1, small).is_empty());
+    assert_eq!(pair.client.once(call(pair.cap)).status, status(Status::TooLarge));
+    assert!(pair.server.completions().is_empty(), "the buffer is still offered");
+    let cancelled = pair.server.run(3, Operation::Cancel { target: 1 });
+    assert_eq!(cancelled[0].status, status(Status::Cancelled));
+    assert_eq!((cancelled[1].user_data, cancelled[1].status), (3, 0));
+
+    let Operation::Call { cap, method, params, results, caps, .. } = call(pair.cap) else { return };
+    let other = Operation::Call { cap, interface: 1, method, params, results, caps };
+    assert_eq!(pair.client.once(other).status, status(Status::WrongInterface));
+    let id = pair.client.process.get(pair.cap).unwrap();
+    let weak = pair.client.process.insert(id.object, Rights::GRANT, id.node).unwrap();
+    assert_eq!(pair.client.once(call(weak)).status, status(Status::MissingRight));
+
+    let reply = pair.deliver();
+    let long = answer(reply, 128);
+    assert_eq!(pair.server.once(long).status, status(Status::TooLarge));
+    assert_eq!(pair.client.completions()[0].status, status(Status::TooLarge));
+
+    let reply = pair.deliver();
+    pair.server.write(SCRATCH + 0x300, b"not now");
+    let refusal = Operation::Return { reply, exception: 2, results: buffer(0x300, 7), caps: CapArray::default() };
+    assert_eq!(pair.server.once(refusal).status, 0);
+    let done = pair.client.completions();
+    assert_eq!((done[0].status, done[0].length), (2, 7));
+    assert_eq!(pair.client.read(SCRATCH + 0x100, 7), b"not now");
+}
+
+/// A dropped reply, a cancelled call, a closed endpoint, a dead server.
+pub fn calls_always_end(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let reply = pair.deliver();
+    assert_eq!(pair.server.once(Operation::Release { cap: reply }).status, 0);
+    assert_eq!(pair.client.completions()[0].status, status(Status::Disconnected));
+
+    let reply = pair.deliver();
+    let cancelled = pair.client.run(4, Operation::Cancel { target: 2 });
+    assert_eq!((cancelled[0].user_data, cancelled[0].status), (2, status(Status::Cancelled)));
+    assert_eq!(pair.server.once(answer(reply, 8)).status, 0, "the results go nowhere");
+    assert!(pair.client.completions().is_empty());
+    assert_eq!(pair.client.once(Operation::Cancel { target: 2 }).status, status(Status::NotFound));
+
+    assert!(pair.client.run(2, call(pair.cap)).is_empty());
+    let cancelled = pair.client.run(4, Operation::Cancel { target: 2 });
+    assert_eq!(cancelled[0].status, status(Status::Cancelled));
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty(), "a cancelled call is not delivered");
+    pair.server.run(3, Operation::Cancel { target: 1 });
+
+    pair.deliver();
+    assert!(pair.client.run(6, call(pair.cap)).is_empty());
+    let Pair { server, mut client, cap, .. } = pair;
+    drop(server);
+    let ended = client.completions();
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    assert!(ended.iter().all(|done| done.status == status(Status::Disconnected)));
+    assert_eq!(client.once(call(cap)).status, status(Status::Disconnected));
+}
+
+/// Copies derive, moves move, and none arrives where one is refused.
+pub fn capabilities_travel(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let owned = pair.client.process.account.clone();
+    let copied = pair.client.give(Object::Memory(memory(&owned, 1, 1)));
+    let moved = pair.client.give(Object::Memory(memory(&owned, 1, 2)));
+    let Operation::Call { cap, interface, method, params, results, .. } = call(pair.cap) else { return };
+    let with = |sent| Operation::Call {
+        cap,
+        interface,
+        method,
+        params,
+        results,
+        caps: CapArray { address: SCRATCH + 0x200, sent, accepted: 2 },
+    };
+    pair.client.send_caps(SCRATCH + 0x200, &[copied], TransferMode::Copy);
+    pair.client.send_caps(SCRATCH + 0x210, &[moved], TransferMode::Move);
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    assert!(pair.client.run(2, with(2)).is_empty());
+    let received = pair.server.completions();
+    assert_eq!(received[0].caps, 2);
+    let caps = pair.server.received_caps(SCRATCH + 0x200, 2);
+    assert!(caps.iter().all(|cap| pair.server.process.get(*cap).is_ok()));
+    assert!(pair.client.process.get(copied).is_ok());
+    assert_eq!(pair.client.process.get(moved).err(), Some(Status::StaleCapability));
+    let node = pair.client.process.get(copied).unwrap().node.unwrap();
+    assert_eq!((derivation::revoke(node), pair.server.process.get(caps[0]).err()), (1, Some(Status::StaleCapability)));
+    assert!(pair.server.process.get(caps[1]).is_ok());
+
+    let held = pair.server.process.capability_count();
+    pair.client.send_caps(SCRATCH + 0x200, &[copied, CapId(12345)], TransferMode::Copy);
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    assert_eq!(pair.client.once(with(2)).status, status(Status::BadCapability));
+    let ungranted = pair.client.process.get(copied).unwrap();
+    let ungranted = pair.client.process.insert(ungranted.object, Rights::READ, ungranted.node).unwrap();
+    pair.client.send_caps(SCRATCH + 0x200, &[copied, ungranted], TransferMode::Copy);
+    assert_eq!(pair.client.once(with(2)).status, status(Status::MissingRight));
+    assert_eq!(pair.server.process.capability_count(), held, "none arrived");
+    assert!(pair.server.completions().is_empty());
+}
+
+/// Revoking a client capability ends what is in flight through it.
+pub fn revocation_ends_calls(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let source = pair.server.process.get(pair.endpoint).unwrap();
+    let Object::Endpoint(endpoint) = source.object else { return };
+    let object = Object::Client(Client { endpoint, badge: 1, interface: INTERFACE });
+    let cap = pair.client.process.insert(object, Rights::ALL, source.node).unwrap();
+    assert!(pair.client.run(2, call(cap)).is_empty());
+    assert_eq!(derivation::revoke(source.node.unwrap()), 1);
+    assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    assert_eq!(pair.client.once(call(cap)).status, status(Status::StaleCapability));
+}
+
+/// No pointer of an entry that is not the process's memory is used.
+pub fn bad_pointers_are_answers(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let bad = status(Status::BadAddress);
+    for address in [8, 0xffff_8000_0000_1000, 0x7fff_ffff_fff8, 0x30_0000, SCRATCH + 0xfff8, u64::MAX - 7] {
+        let wrong = Buffer { address, length: 16 };
+        let Operation::Call { cap, interface, method, params, results, caps } = call(pair.cap) else { return };
+        assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+        let sent = Operation::Call { cap, interface, method, params: wrong, results, caps };
+        assert_eq!(pair.client.once(sent).status, bad, "parameters at {address:#x}");
+        let array = CapArray { address, sent: 1, accepted: 0 };
+        let sent = Operation::Call { cap, interface, method, params, results, caps: array };
+        assert_eq!(pair.client.once(sent).status, bad, "capabilities at {address:#x}");
+        pair.server.run(3, Operation::Cancel { target: 1 });
+
+        let offered = Operation::Recv { endpoint: pair.endpoint.0, buffer: Buffer { address, length: 64 }, caps: CapArray::default() };
+        assert!(pair.server.run(1, offered).is_empty());
+        assert!(pair.client.run(2, call(pair.cap)).is_empty(), "the call waits for a better buffer");
+        assert_eq!(pair.server.completions()[0].status, bad, "a buffer at {address:#x}");
+        pair.client.run(4, Operation::Cancel { target: 2 });
+
+        assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+        let sent = Operation::Call { cap, interface, method, params, results: wrong, caps };
+        assert!(pair.client.run(2, sent).is_empty());
+        let _ = pair.server.completions();
+        let reply = header(&pair.server).reply;
+        let returned = Operation::Return { reply, exception: 0, results: wrong, caps: CapArray::default() };
+        assert_eq!(pair.server.once(returned).status, bad, "results from {address:#x}");
+        assert_eq!(pair.server.once(answer(reply, 16)).status, 0);
+        assert_eq!(pair.client.completions()[0].status, bad, "results to {address:#x}");
+    }
+}
+
+/// Bits arrive, once, at one waiter; waits can be cancelled.
+pub fn notifications_signal(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "waiter");
+    let cap = actor.give(Object::Notification(Notification::new(None)));
+    assert!(actor.run(1, Operation::Wait { notification: cap.0 }).is_empty());
+    let done = actor.run(2, Operation::Notify { notification: cap.0, bits: 0x8000_0000_0000_0001 });
+    assert_eq!((done[0].user_data, done[0].value), (1, 0x8000_0000_0000_0001));
+    actor.run(2, Operation::Notify { notification: cap.0, bits: 2 });
+    actor.run(2, Operation::Notify { notification: cap.0, bits: 4 });
+    assert_eq!(actor.once(Operation::Wait { notification: cap.0 }).value, 6);
+    assert!(actor.run(1, Operation::Wait { notification: cap.0 }).is_empty());
+    let cancelled = actor.run(3, Operation::Cancel { target: 1 });
+    assert_eq!(cancelled[0].status, status(Status::Cancelled));
+    assert_eq!(actor.run(4, Operation::Notify { notification: cap.0, bits: 1 }).len(), 1);
+}

@@ -1,0 +1,333 @@
+//! Tests of processes: rings that are corrupt, deaths that give everything back, accounts, mappings
+//! and revocation, paging.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::{CapId, MessageHeader, Rights, Status, ring};
+use capos_schema::kernel_capnp as schema;
+use capos_schema::kernel_dispatch as interface;
+
+use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use crate::memory::page_table::Access;
+use crate::memory::{frames, heap};
+use crate::object::account::{Account, Resource};
+use crate::object::address_space::{Backing, MapFailure};
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::MemoryObject;
+use crate::object::thread::State;
+use crate::{cache, derivation, fault};
+
+/// Impossible indices and system calls end the process with a sentence.
+pub fn corrupt_rings_kill(account: &Arc<Account>) {
+    let cases: [(fn(&mut Actor), &str); 5] = [
+        (|actor| actor.set_index(ring::SUBMISSION_TAIL, 9), "submission tail 9"),
+        (|actor| actor.set_index(ring::SUBMISSION_TAIL, u32::MAX), "submission tail 4294967295"),
+        (|actor| {
+            actor.push(1, Operation::Nop);
+            actor.set_index(ring::COMPLETION_HEAD, 1);
+        }, "completion head 1"),
+        (|actor| actor.set_index(ring::COMPLETION_HEAD, 0x8000_0000), "completion head 2147483648"),
+        (|actor| actor.system_call(77, [0; 3]), "system call 0x4d"),
+    ];
+    for (corrupt, expected) in cases {
+        let mut actor = Actor::new(account, "corrupt");
+        corrupt(&mut actor);
+        if actor.process.ended().is_none() {
+            actor.enter(1);
+        }
+        let report = actor.report().unwrap();
+        assert!(report.contains(expected), "{report}");
+        assert_eq!(actor.thread.state(), State::Dead);
+    }
+}
+
+/// Entries are answered, whatever their bytes, and completions never overflow.
+pub fn any_bytes_are_survived(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "random");
+    let mut state = 7u64;
+    for _ in 0..400 {
+        let mut raw = [0u8; 64];
+        for word in raw.as_chunks_mut::<8>().0 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *word = (if state >> 62 == 0 { 0 } else { state >> (state >> 58) }).to_le_bytes();
+        }
+        raw[0] %= 9;
+        actor.push_raw(&raw);
+        actor.enter(0);
+        assert!(actor.completions().len() <= 1);
+        assert_eq!(actor.report(), None);
+    }
+    for tag in 0..8 {
+        actor.push(tag, Operation::Nop);
+    }
+    assert_eq!(actor.enter(0), 8);
+    for tag in 8..16 {
+        actor.push(tag, Operation::Nop);
+    }
+    assert_eq!(actor.enter(0), 8, "sixteen completions fit");
+    actor.push(16, Operation::Nop);
+    assert_eq!(actor.enter(0), 0, "the seventeenth does not");
+    assert_eq!(actor.completions().len(), 16);
+    assert_eq!(actor.enter(0), 1);
+}
+
+/// A death gives back every frame and every byte of the heap.
+pub fn deaths_give_everything_back(account: &Arc<Account>) {
+    let live = || {
+        let mut actor = Actor::new(account, "mortal");
+        let (_, caps) = actor.call_kernel(give_account(&actor), interface::RESOURCE_ACCOUNT, 0, &[], |params| {
+            let mut params: schema::resource_account::create_memory_params::Builder<'_> = params.init_as();
+            params.set_bytes(40_000);
+        });
+        assert_eq!(caps.len(), 1);
+        let timer = actor.give(Object::Timer);
+        let sleep = Operation::Call {
+            cap: timer.0,
+            interface: interface::TIMER,
+            method: 1,
+            params: Buffer::default(),
+            results: buffer(0, 64),
+            caps: CapArray::default(),
+        };
+        actor.push(1, sleep);
+        actor.enter(0);
+    };
+    live();
+    let before = (frames::free_count(), heap::used(), derivation::count(), account.usage());
+    for _ in 0..10 {
+        live();
+    }
+    assert_eq!(before, (frames::free_count(), heap::used(), derivation::count(), account.usage()));
+}
+
+fn give_account(actor: &Actor) -> CapId {
+    actor.give(Object::Account(actor.process.account.clone()))
+}
+
+/// What is not paid for is not had, and nothing of a refused request stays.
+pub fn accounts_limit(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "spender");
+    let own = give_account(&actor);
+    let before = actor.process.account.usage();
+    let (refused, caps) = actor.call_kernel(own, interface::RESOURCE_ACCOUNT, 0, &[], |params| {
+        let mut params: schema::resource_account::create_memory_params::Builder<'_> = params.init_as();
+        params.set_bytes(257 * 4096);
+    });
+    assert_eq!((refused, caps.len()), (2, 0));
+    assert_eq!(actor.process.account.usage(), before);
+    let mut endpoints = 0;
+    while actor.call_kernel(own, interface::RESOURCE_ACCOUNT, 2, &[], |params| {
+        let _: schema::resource_account::create_endpoint_params::Builder<'_> = params.init_as();
+    }).0 == 0
+    {
+        endpoints += 1;
+        assert!(endpoints < 64);
+    }
+    let [_, capabilities, .., objects] = actor.process.account.usage();
+    let [_, most_capabilities, .., most_objects] = actor.process.account.limits();
+    assert!(capabilities == most_capabilities || objects == most_objects);
+    let child = actor.process.account.carve([1, 0, 0, 0, 0]).unwrap();
+    assert_eq!(child.charge(Resource::Frames, 2), Err(Status::QuotaExceeded));
+    child.charge(Resource::Frames, 1).unwrap();
+}
+
+/// No memory is writable and executable; mappings end with what they were made through.
+pub fn mappings_obey(account: &Arc<Account>) {
+    let actor = Actor::new(account, "mapper");
+    let object = memory(&actor.process.account, 4, 9);
+    let backing = || Backing::Memory(Arc::clone(&object));
+    let space = &actor.process.space;
+    let read_write = Access { read: true, write: true, ..Access::default() };
+    let all = Access { execute: true, ..read_write };
+    assert_eq!(space.map(backing(), (0x40_0000, 4096), 0, all, None), Err(MapFailure::WritableCode));
+    for (range, offset) in [((0x40_0000, 0x5000), 0), ((0x40_0000, 0x1000), 0x4000), ((0, 0x1000), 0), ((0x40_0001, 0x1000), 0), ((0xffff_8000_0000_0000, 0x1000), 0), ((SCRATCH, 0x1000), 0)] {
+        assert!(space.map(backing(), range, offset, read_write, None).is_err(), "{range:x?} {offset:x}");
+    }
+    let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
+    let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
+    space.map(backing(), (0x40_0000, 0x4000), 0, read_write, Some(node)).unwrap();
+    assert_eq!(actor.read(0x40_0000, 4), [9; 4]);
+    space.unmap(0x40_1000, 0x1000).unwrap();
+    assert!(space.check(0x40_0000, 0x2000, false).is_err());
+    assert!(space.check(0x40_2000, 0x2000, true).is_ok());
+    derivation::revoke(node);
+    assert!(space.check(0x40_0000, 16, false).is_ok(), "what is revoked is what derives from it");
+    derivation::forget(node);
+    assert!(space.check(0x40_0000, 16, false).is_ok(), "a release unmaps nothing");
+    derivation::revoke(root);
+    assert!(space.check(0x40_0000, 16, false).is_err());
+    assert!(space.check(0x40_2000, 16, false).is_err());
+    derivation::forget(root);
+    assert_eq!(Arc::strong_count(&object), 1);
+}
+
+/// A server that answers page requests, and a process that touches what it pages.
+struct Paging {
+    pager: Actor,
+    user: Actor,
+    endpoint: CapId,
+    memory: Arc<MemoryObject>,
+}
+
+const PAGED_AT: u64 = 0x100_0000;
+
+fn paging(account: &Arc<Account>, pages: u64) -> Paging {
+    let pager = Actor::new(account, "pager");
+    let user = Actor::new(account, "user");
+    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());
+    let endpoint = pager.give(Object::Endpoint(Arc::clone(&object)));
+    let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
+    let memory = MemoryObject::paged(&user.process.account, pages * 4096, client).unwrap();
+    let access = Access { read: true, ..Access::default() };
+    user.process.space.map(Backing::Memory(Arc::clone(&memory)), (PAGED_AT, pages * 4096), 0, access, None).unwrap();
+    Paging { pager, user, endpoint, memory }
+}
+
+impl Paging {
+    /// The user touches a page.
+    fn touch(&self, page: u64) {
+        self.user.thread.change(State::Blocked, State::Running);
+        self.user.thread.change(State::Ready, State::Running);
+        fault::page_fault(&self.user.thread, PAGED_AT + page * 4096, false, false);
+        settle();
+    }
+
+    /// The pager takes one request: reply, offset, length, window.
+    fn take(&mut self) -> (u64, u64, u64, CapId) {
+        let caps = CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 1 };
+        let received = self.pager.once(Operation::Recv { endpoint: self.endpoint.0, buffer: buffer(0, 256), caps });
+        assert_eq!((received.status, received.caps), (0, 1));
+        let raw = self.pager.read(SCRATCH, received.length as usize);
+        let header = MessageHeader::decode(raw[..MessageHeader::SIZE].try_into().unwrap());
+        assert_eq!((header.interface, header.method, header.badge), (interface::PAGER, 0, 3));
+        let word = |at: usize| u64::from_le_bytes(raw[MessageHeader::SIZE + at..][..8].try_into().unwrap());
+        let window = self.pager.received_caps(SCRATCH + 0x200, 1)[0];
+        (header.reply, word(8), word(16), window)
+    }
+
+    /// The pager fills the window: each page starts with its number.
+    fn fill(&mut self, offset: u64, bytes: u64, window: CapId) {
+        let Object::Memory(memory) = self.pager.process.get(window).unwrap().object else { return };
+        for page in 0..bytes / 4096 {
+            assert!(crate::user_memory::fill(&memory, page * 4096, &(offset / 4096 + page).to_le_bytes()));
+        }
+    }
+
+    fn answer(&mut self, reply: u64, exception: u8) {
+        let results = if exception == 0 { Buffer::default() } else { buffer(0x300, 8) };
+        let returned = Operation::Return { reply, exception, results, caps: CapArray::default() };
+        assert_eq!(self.pager.once(returned).status, 0);
+        settle();
+    }
+
+    fn number_at(&self, page: u64) -> Option<u64> {
+        let mut raw = [0; 8];
+        self.user.process.space.read(PAGED_AT + page * 4096, &mut raw).ok().map(|()| u64::from_le_bytes(raw))
+    }
+}
+
+/// A touch asks the pager, the answer is mapped, the window is nobody's, the cache answers the next.
+pub fn pages_come_in(account: &Arc<Account>) {
+    let mut paging = paging(account, 100);
+    paging.touch(90);
+    assert_eq!(paging.user.thread.state(), State::Blocked);
+    let (reply, offset, bytes, window) = paging.take();
+    assert_eq!((offset, bytes), (90 * 4096, 10 * 4096), "up to the end");
+    paging.fill(offset, bytes, window);
+    paging.answer(reply, 0);
+    assert_eq!(paging.pager.process.get(window).err(), Some(Status::StaleCapability));
+    assert_eq!(paging.user.thread.state(), State::Ready);
+    assert_eq!((paging.memory.resident_pages(), paging.number_at(90)), (10, None));
+    paging.touch(90);
+    assert_eq!(paging.user.thread.state(), State::Running);
+    assert_eq!((paging.number_at(90), paging.number_at(99)), (Some(90), Some(99)));
+    assert!(paging.user.process.space.check(PAGED_AT + 90 * 4096, 8, true).is_err());
+    assert_eq!(cache::evict_object(&paging.memory), 10);
+    assert_eq!((paging.memory.resident_pages(), paging.number_at(90)), (0, None));
+}
+
+/// A page that the pager refuses kills who touches it, and nobody who touches its neighbours.
+pub fn bad_pages_kill_alone(account: &Arc<Account>) {
+    let mut paging = paging(account, 100);
+    paging.touch(10);
+    let (reply, ..) = paging.take();
+    paging.pager.write(SCRATCH + 0x300, b"bad disk");
+    paging.answer(reply, 1);
+    assert_eq!((paging.user.report(), paging.user.thread.state()), (None, State::Ready));
+    paging.touch(10);
+    let (reply, offset, bytes, window) = paging.take();
+    assert_eq!((offset, bytes), (10 * 4096, 4096), "alone this time");
+    paging.fill(offset, bytes, window);
+    paging.answer(reply, 0);
+    paging.touch(10);
+    assert_eq!(paging.number_at(10), Some(10));
+    paging.touch(11);
+    let (reply, ..) = paging.take();
+    paging.answer(reply, 1);
+    let report = paging.user.report().unwrap();
+    assert!(report.contains("offset 0xb000") && report.contains("bad disk"), "{report}");
+}
+
+/// A pager that dies takes who waits for it along, with a sentence.
+pub fn dead_pagers_are_told(account: &Arc<Account>) {
+    let mut paging = paging(account, 1);
+    paging.touch(0);
+    let _ = paging.take();
+    let Paging { pager, user, memory, .. } = paging;
+    drop(pager);
+    let report = user.report().unwrap();
+    assert!(report.contains("pager failed"), "{report}");
+    assert_eq!(memory.resident_pages(), 0);
+}
+
+/// Under pressure clean pages go, used ones later, and come in again.
+pub fn the_cache_gives_way(account: &Arc<Account>) {
+    let before = frames::free_count() + heap::frames();
+    let mut paging = paging(account, 64);
+    for page in [0, 32] {
+        paging.touch(page);
+        let (reply, offset, bytes, window) = paging.take();
+        paging.fill(offset, bytes, window);
+        paging.answer(reply, 0);
+    }
+    assert_eq!((paging.memory.resident_pages(), cache::frames_held()), (64, 64));
+    let mut hog: Vec<frames::Frame> = Vec::new();
+    while frames::free_count() > cache::RESERVE + 8 {
+        hog.push(frames::allocate_dirty().unwrap());
+    }
+    assert!(cache::make_room(8 + 32));
+    assert_eq!(paging.memory.resident_pages(), 64 - 32);
+    assert!(frames::free_count() >= cache::RESERVE + 40);
+    assert!(!cache::make_room(frames::total()));
+    assert_eq!(paging.memory.resident_pages(), 0);
+    hog.into_iter().for_each(frames::free);
+    paging.touch(5);
+    let (reply, offset, bytes, window) = paging.take();
+    paging.fill(offset, bytes, window);
+    paging.answer(reply, 0);
+    paging.touch(5);
+    assert_eq!(paging.number_at(5), Some(5));
+    drop(paging);
+    assert_eq!(cache::frames_held(), 0);
+    assert_eq!(frames::free_count() + heap::frames(), before);
+}
+
+/// A copy of rights that were not there does not exist.
+pub fn rights_only_shrink(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "shrinker");
+    let table = actor.give(Object::Table(Arc::clone(&actor.process)));
+    let weak = actor.process.insert(Object::Timer, Rights::READ.union(Rights::GRANT), None).unwrap();
+    let (done, _) = actor.call_kernel(table, interface::CAPABILITY_TABLE, 2, &[], |params| {
+        let mut params: schema::capability_table::derive_params::Builder<'_> = params.init_as();
+        params.set_id(weak.0);
+        params.set_rights(u32::MAX);
+    });
+    assert_eq!(done, 0);
+    let derived = actor.process.capabilities().into_iter().map(|(_, capability)| capability.rights);
+    assert_eq!(derived.filter(|rights| *rights == Rights::READ.union(Rights::GRANT)).count(), 2);
+    let call = Operation::Call { cap: weak.0, interface: interface::TIMER, method: 0, params: Buffer::default(), results: buffer(0, 64), caps: CapArray::default() };
+    assert_eq!(actor.once(call).status, status(Status::MissingRight));
+}

@@ -255,7 +255,6 @@ impl<W: World> Context<W> {
             refusal.decision = Some(Decision::StepUpFailed);
             return self.refuse(refusal).await;
         }
-        self.world.show(Show::Started { tool: &tool, call_id: &call.id }).await;
         if self.cancel.is_set() {
             return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
         }
@@ -291,7 +290,11 @@ impl<W: World> Context<W> {
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
         let mut effect = self.world.invoke(tool, prepared);
-        let stop = race(self.cancel.wait(), self.world.sleep_until(deadline));
+        // The effect begins first; that it runs is shown while it does.
+        let stop = async {
+            self.world.show(Show::Started { tool, call_id: &call.id }).await;
+            race(self.cancel.wait(), self.world.sleep_until(deadline)).await
+        };
         let cause = match race(effect.as_mut(), stop).await {
             Either::Left(outcome) => return self.after(event, ended(tool, &call.id, outcome)).await,
             Either::Right(cause) => cause,

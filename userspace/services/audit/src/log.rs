@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use capos_audit::{AppendError, Chain, Head};
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
-    AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterGeneralResults, AuditWriterToolResults,
+    AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults,
     GeneralEvent, GeneralEventField, ToolEvent,
 };
 use capos_schema::cap::{CallContext, CallError, Export};
@@ -51,14 +51,13 @@ impl Log {
         self.chain.borrow_mut().append_general(self.now(), event).map_err(refused)
     }
 
-    /// The same, with its source.
+    /// The same, with the service that it comes from.
     ///
     /// # Errors
     /// The log is full, or the event is none.
-    pub fn append_from(&self, source: &str, mut event: GeneralEvent) -> Result<AuditWriterGeneralResults, CallError> {
+    pub fn append_from(&self, source: &str, mut event: GeneralEvent) -> Result<Head, CallError> {
         event.fields.push(GeneralEventField { name: String::from("source"), value: String::from(source) });
-        let head = self.append(event)?;
-        Ok(AuditWriterGeneralResults { sequence: head.sequence, hash: head.hash.to_vec() })
+        self.append(event)
     }
 
     /// Appends an event about a tool call.

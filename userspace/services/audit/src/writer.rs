@@ -58,10 +58,11 @@ impl AuditWriterServer for Writer {
 
     async fn general(&self, _cx: &CallContext, event: GeneralEvent) -> Result<AuditWriterGeneralResults, CallError> {
         self.check(&event.session)?;
-        let source = match &self.source {
-            Source::Service(name) => name.as_str(),
-            Source::Session(_) => "runner",
+        let head = match &self.source {
+            Source::Service(name) => self.log.append_from(name, event)?,
+            // What a session writes names its session.
+            Source::Session(_) => self.log.append(event)?,
         };
-        self.log.append_from(source, event)
+        Ok(AuditWriterGeneralResults { sequence: head.sequence, hash: head.hash.to_vec() })
     }
 }

@@ -1,5 +1,6 @@
 //! What a response is made of, in the order in which the worker carries it out.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +15,8 @@ pub enum Event {
     Call(CallDelta),
     /// Wait this many milliseconds of guest time before the next event.
     Delay(u32),
+    /// Read this range of the weights and say what it is: see [`weights_text`].
+    Weights { offset: u64, bytes: u64 },
     /// The response is complete. Always the last event.
     Finish { reason: Finish, usage: Usage },
     /// The call ends with an exception instead of a response. Always the last event.
@@ -35,6 +38,20 @@ impl Event {
             Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang
         )
     }
+}
+
+/// What the worker says for [`Event::Weights`]: the range and the sum of its bytes. A range that is not in the weights is
+/// cut to what is.
+#[must_use]
+pub fn weights_text(weights: &[u8], offset: u64, bytes: u64) -> String {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(weights.len());
+    let end = start.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX)).min(weights.len());
+    let sum = weights
+        .get(start..end)
+        .unwrap_or_default()
+        .iter()
+        .fold(0_u64, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+    format!("[weights {start}..{end}: sum {sum}]")
 }
 
 /// A piece of a tool call. Pieces with the same `index` belong together; each field is the fields of the pieces joined

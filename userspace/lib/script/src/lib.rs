@@ -22,7 +22,7 @@ mod tokens;
 mod turn;
 
 pub use condition::Condition;
-pub use event::{CallDelta, Crash, ErrorKind, Event, Finish, Usage};
+pub use event::{CallDelta, Crash, ErrorKind, Event, Finish, Usage, weights_text};
 pub use parse::ScriptError;
 pub use player::Player;
 pub use request::{MessageView, RequestView, Role, ToolView};

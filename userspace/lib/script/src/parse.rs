@@ -228,6 +228,7 @@ impl Steps {
             "call",
             "callDelta",
             "delayMs",
+            "weights",
             "error",
             "exit",
             "crash",
@@ -270,6 +271,18 @@ impl Steps {
             "call" => self.call(body, true),
             "callDelta" => self.call(body, false),
             "delayMs" => self.push(Step::Delay(small(body, kind)?)),
+            "weights" => {
+                let range = object(body, "\"weights\"")?;
+                known(range, "\"weights\"", &["offset", "bytes"])?;
+                let number = |key: &str| {
+                    range
+                        .get(key)
+                        .and_then(Value::as_u64)
+                        .ok_or_else(|| format!("\"weights\" has a \"{key}\", a whole number"))
+                };
+                let (offset, bytes) = (number("offset")?, number("bytes")?);
+                self.push(Step::Weights { offset, bytes })
+            }
             "error" => self.push(exception(body)?),
             "exit" => self.push(Step::Exit(small(body, kind)?)),
             "crash" => self.push(Step::Crash(choice(body, kind, &Crash::NAMES)?)),

@@ -213,6 +213,11 @@ impl Response {
                 self.next_step();
                 self.pending.push_back(Event::Delay(*milliseconds));
             }
+            Step::Weights { offset, bytes } => {
+                let (offset, bytes) = (*offset, *bytes);
+                self.next_step();
+                self.pending.push_back(Event::Weights { offset, bytes });
+            }
             Step::Error { kind, message } => self.last(Event::Error {
                 kind: *kind,
                 message: message.clone(),

@@ -66,6 +66,11 @@ pub enum Step {
         arguments: Arguments,
     },
     Delay(u32),
+    /// Read a range of the weights.
+    Weights {
+        offset: u64,
+        bytes: u64,
+    },
     Error {
         kind: ErrorKind,
         message: String,

@@ -36,7 +36,7 @@ const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 1 << 20,
 
 struct Worker {
     info: ModelInfo,
-    weights: Weights,
+    weights: Rc<Weights>,
     player: RefCell<Player>,
     exporter: Rc<dyn Export>,
     max_tokens: u32,
@@ -70,6 +70,9 @@ impl LanguageModelServer for Worker {
                 Event::Exit(code) => misbehave::exit(code),
                 Event::Crash(crash) => misbehave::crash(crash),
                 Event::Error { kind, message } => return Err(stream::exception(kind, message)),
+                Event::Weights { offset, bytes } => {
+                    collected.add(Event::Text(capos_script::weights_text(self.weights.bytes(), offset, bytes)));
+                }
                 other => collected.add(other),
             }
         }
@@ -97,7 +100,7 @@ impl LanguageModelServer for Worker {
     async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
         let request = self.within_budget(req);
         let response = scripted::respond(&mut self.player.borrow_mut(), &request);
-        let cap = self.exporter.export(Stream::new(response))?;
+        let cap = self.exporter.export(Stream::new(response, self.weights.clone()))?;
         Ok(capos_schema::cap::Client::from_cap(cap))
     }
 }
@@ -123,7 +126,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let script = Script::parse(&script).context("the script cannot be played")?;
     let info = weights.info(&id, BACKEND)?;
     let server = env.server();
-    let worker = Worker { info, weights, player: RefCell::new(Player::new(script)), exporter: server.clone(), max_tokens };
+    let worker = Worker { info, weights: Rc::new(weights), player: RefCell::new(Player::new(script)), exporter: server.clone(), max_tokens };
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
     env.run_with(OPTIONS).await
 }

@@ -2,6 +2,7 @@
 
 use crate::misbehave;
 use crate::scripted::Said;
+use crate::weights::Weights;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use capos_schema::cap::{CallContext, CallError, Dispatch, IncomingMessage, Local
 use capos_schema::models::{StreamChunk, TokenStreamClient, TokenStreamNextResults, TokenUsage};
 use capos_schema::models_capnp::token_stream::next_results;
 use capos_schema::wire;
-use capos_script::{ErrorKind, Event, Response};
+use capos_script::{ErrorKind, Event, Response, weights_text};
 use core::cell::{Cell, RefCell};
 
 /// `TokenStream.next`.
@@ -26,6 +27,7 @@ const CANCEL: u16 = 1;
 /// (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
 pub struct Stream {
     response: RefCell<Response>,
+    weights: Rc<Weights>,
     cancelled: CancelToken,
     ended: Cell<bool>,
     /// A second reader at the same time is refused.
@@ -34,9 +36,10 @@ pub struct Stream {
 
 impl Stream {
     /// The stream of a response.
-    pub fn new(response: Response) -> Rc<Self> {
+    pub fn new(response: Response, weights: Rc<Weights>) -> Rc<Self> {
         Rc::new(Self {
             response: RefCell::new(response),
+            weights,
             cancelled: CancelToken::new(),
             ended: Cell::new(false),
             reading: Cell::new(false),
@@ -68,6 +71,10 @@ impl Stream {
             if event.is_last() && !matches!(event, Event::Hang) {
                 self.ended.set(true);
             }
+            let event = match event {
+                Event::Weights { offset, bytes } => Event::Text(weights_text(self.weights.bytes(), offset, bytes)),
+                other => other,
+            };
             match Said::from(event) {
                 Said::Chunk(chunk) => {
                     let done = matches!(chunk, StreamChunk::Finish(_));
@@ -95,7 +102,7 @@ impl Stream {
             Event::Error { kind, message } => Err(exception(kind, message)),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
-            Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Finish { .. } => Ok(()),
+            Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Weights { .. } | Event::Finish { .. } => Ok(()),
         }
     }
 }

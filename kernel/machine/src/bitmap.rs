@@ -60,8 +60,24 @@ impl<'a> Bitmap<'a> {
 
     /// Makes all frames in `first..end` free; those that are free already stay so.
     pub fn release_range(&mut self, first: usize, end: usize) {
-        for index in first..end.min(self.frames) {
-            self.release(index);
+        let end = end.min(self.frames);
+        let mut index = first;
+        while index < end {
+            // Whole words at once: memory comes in millions of frames.
+            let word = index / WORD;
+            let whole = index.is_multiple_of(WORD) && end.saturating_sub(index) >= WORD;
+            match self.words.get_mut(word) {
+                Some(slot) if whole => {
+                    self.free = self.free.saturating_add(slot.count_zeros() as usize);
+                    *slot = u64::MAX;
+                    self.hint = self.hint.min(word);
+                    index = index.saturating_add(WORD);
+                }
+                _ => {
+                    self.release(index);
+                    index = index.saturating_add(1);
+                }
+            }
         }
     }
 
@@ -140,6 +156,19 @@ mod tests {
         assert_eq!(map.free_count(), 183);
         assert!(map.release(10));
         assert_eq!(map.take(), Some(10));
+    }
+
+    #[test]
+    fn ranges_are_released_to_the_frame() {
+        for (first, end) in [(0, 0), (0, 1), (63, 65), (64, 128), (1, 200), (0, 256), (100, 400), (130, 120)] {
+            let mut words = [0; 4];
+            let mut map = Bitmap::new(&mut words, 250);
+            map.release(70);
+            map.release_range(first, end);
+            let expected = |i: usize| i < 250 && (i == 70 || (first..end).contains(&i));
+            assert!((0..300).all(|i| map.is_free(i) == expected(i)), "{first}..{end}");
+            assert_eq!(map.free_count(), (0..300).filter(|i| expected(*i)).count(), "{first}..{end}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Badges of capabilities that the manifest made hold the ordinal of the provided interface (bits
 //! 0 to 15) and the client's number (bits 16 to 31). Badges that the service makes itself have bit
 //! 63 set, the instance's epoch in bits 32 to 62 and a counter below, so that a capability of an
-//! instance that died is told from one of this instance.
+//! instance that died is told from one of this instance. Badges with bit 62 alone are durable: the
+//! rest is a key of the service's own, from which any instance finds the object again.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,8 @@ use crate::task::TaskGroup;
 
 /// Set in badges that a service makes itself.
 const EXPORTED: u64 = 1 << 63;
+/// Set, without bit 63, in badges that outlive the instance.
+const DURABLE: u64 = 1 << 62;
 /// Exports before the first look for those that nobody holds any more.
 const FIRST_SWEEP: usize = 32;
 
@@ -53,6 +56,7 @@ impl Default for ServeOptions {
 }
 
 type Factory = Box<dyn Fn(&ClientInfo) -> Rc<dyn Dispatch>>;
+type Finder = Box<dyn Fn(u64) -> Option<Rc<dyn Dispatch>>>;
 
 /// What answers for one provided interface.
 enum Provided {
@@ -73,6 +77,7 @@ pub struct Server {
     epoch: u64,
     clients: BTreeMap<u16, String>,
     provided: RefCell<BTreeMap<u16, Provided>>,
+    durable: RefCell<Option<Finder>>,
     exported: RefCell<BTreeMap<u64, Exported>>,
     counter: Cell<u64>,
     sweep_at: Cell<usize>,
@@ -104,6 +109,7 @@ impl Server {
             epoch: epoch & 0x7fff_ffff,
             clients,
             provided: RefCell::default(),
+            durable: RefCell::default(),
             exported: RefCell::default(),
             counter: Cell::new(0),
             sweep_at: Cell::new(FIRST_SWEEP),
@@ -119,6 +125,7 @@ impl Server {
             epoch: 0,
             clients: BTreeMap::new(),
             provided: RefCell::default(),
+            durable: RefCell::default(),
             exported: RefCell::default(),
             counter: Cell::new(0),
             sweep_at: Cell::new(FIRST_SWEEP),
@@ -136,12 +143,34 @@ impl Server {
         self.provided.borrow_mut().insert(ordinal, provided);
     }
 
+    /// Says how to find the objects behind durable capabilities, those of earlier instances of the
+    /// service included: `find` gets the key and makes or finds the object.
+    pub fn serve_durable(&self, find: impl Fn(u64) -> Option<Rc<dyn Dispatch>> + 'static) {
+        *self.durable.borrow_mut() = Some(Box::new(find));
+    }
+
+    /// A capability that outlives this instance of the service: calls through it reach, in this
+    /// instance and in every later one, what [`Server::serve_durable`] finds under `key` (62 bits).
+    ///
+    /// # Errors
+    /// The process has no endpoint or no room for a capability, or the key is too large.
+    pub fn durable(&self, key: u64, interface: u64) -> Result<Cap, CallError> {
+        let Some(endpoint) = &self.endpoint else {
+            return Err(CallError::failed("this process was given no endpoint `serve` and cannot export objects"));
+        };
+        if key >= DURABLE {
+            return Err(CallError::invalid_argument("the key of a durable capability has 62 bits"));
+        }
+        Ok(wait_for(endpoint.mint(DURABLE | key, interface))?.into_cap())
+    }
+
     /// A capability to an object of this process.
     ///
     /// The object lives as long as anybody holds a capability to it: this process a clone of what
     /// is returned, or another process one that it was sent. What nobody holds any more is found
     /// from time to time, when the number of exported objects has doubled, or by
-    /// [`Server::sweep`]; [`Server::unexport`] ends an object at once.
+    /// [`Server::sweep`]; [`Server::unexport`] ends an object at once. The kernel, where it calls an
+    /// object as a pager, holds no capability that counts: keep one here.
     ///
     /// # Errors
     /// The process has no endpoint, or no room for a capability.
@@ -209,6 +238,10 @@ impl Server {
             } else {
                 "the object behind this capability was lost when the service restarted"
             }));
+        }
+        if badge & DURABLE != 0 {
+            let found = self.durable.borrow().as_ref().and_then(|find| find(badge & !DURABLE));
+            return found.ok_or_else(|| CallError::disconnected("the object behind this capability has ended"));
         }
         let ordinal = u16::try_from(badge & 0xffff).unwrap_or(u16::MAX);
         let number = u16::try_from((badge >> 16) & 0xffff).unwrap_or(u16::MAX);

@@ -11,7 +11,7 @@ use capos_rt::{
 use capos_schema::cap::{CallContext, CallError, Client, Dispatch, ExceptionKind};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::system::{
-    LogEntry, LogLevel, LogReaderClient, LogReaderServer, LogServiceClient, LogServiceServer,
+    LogEntry, LogLevel, LogReaderClient, LogReaderServer, LogReaderService, LogServiceClient, LogServiceServer,
     LogServiceService, LoggerClient, LoggerServer, LoggerService,
 };
 
@@ -263,6 +263,24 @@ fn a_badge_of_an_earlier_instance_is_told_so() {
         let missing: LoggerClient = endpoint.mint(9, LoggerClient::INTERFACE_ID).await.unwrap().cast();
         let error = missing.write(LogLevel::Info, "x").await.unwrap_err();
         assert!(error.to_string().contains("ordinal 9"), "{error}");
+    });
+}
+
+#[test]
+fn durable_capabilities_find_their_objects_again() {
+    with_log(ServeOptions::default(), |env, _| async move {
+        let client: LogReaderClient =
+            Client::from_cap(env.server().durable(7, LogReaderClient::INTERFACE_ID).unwrap());
+        let error = client.read("", LogLevel::Debug, 0, 9).await.unwrap_err();
+        assert!(error.is_disconnected(), "{error}");
+        // What a new instance would say.
+        env.server().serve_durable(|key| {
+            let reader = OneReader(Rc::new(RefCell::new(vec![format!("number {key}")])));
+            Some(Rc::new(LogReaderService(Rc::new(reader))))
+        });
+        let entries = client.read("", LogLevel::Debug, 0, 9).await.unwrap();
+        assert_eq!(entries[0].text, "number 7");
+        assert!(env.server().durable(1 << 62, 1).is_err());
     });
 }
 

@@ -92,7 +92,9 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    pub(crate) fn new(extents: &'a [Extent], offset: u64, bytes: u64) -> Self {
+    /// The runs of a part of a file that lies in these extents.
+    #[must_use]
+    pub fn new(extents: &'a [Extent], offset: u64, bytes: u64) -> Self {
         Self {
             extents: extents.iter(),
             skip: offset,

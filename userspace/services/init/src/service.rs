@@ -35,6 +35,8 @@ pub struct Service {
     pub running: RefCell<Option<Started>>,
     /// What is wanted.
     pub wish: Cell<Wish>,
+    /// Whether its next death is one that somebody asked for.
+    pub expected: Cell<bool>,
     /// Told at every change of what is wanted or of the state.
     pub changed: Signal,
     state: Cell<ServiceState>,
@@ -53,6 +55,7 @@ impl Service {
             image: RefCell::default(),
             running: RefCell::default(),
             wish: Cell::new(Wish::Run),
+            expected: Cell::new(false),
             changed: Signal::default(),
             state: Cell::new(ServiceState::Stopped),
             starts: Cell::new(0),
@@ -82,6 +85,11 @@ impl Service {
         let before = self.starts.get();
         self.starts.set(before.saturating_add(1));
         before
+    }
+
+    /// How often it was started.
+    pub fn starts(&self) -> u32 {
+        self.starts.get()
     }
 
     /// How it last ended, in words.

@@ -92,6 +92,10 @@ impl System {
                 self.rest(&service, ServiceState::Stopped, "was stopped").await;
                 continue;
             }
+            if service.expected.take() {
+                log::info!("service `{}` is started again, as was asked", service.name());
+                continue;
+            }
             let now = self.clock.now();
             if service.may_restart(now) {
                 log::warning!("service `{}` is restarted: {end}", service.name());
@@ -158,15 +162,18 @@ impl ServiceSupervisorServer for Supervisor {
     async fn restart(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
         let service = self.find(&name)?;
         service.forgive();
-        if service.state() == ServiceState::Running {
-            Self::end(&service, "restarted on request").await;
-            service.changed.until(|| service.running.borrow().is_none()).await;
-        }
+        let before = service.starts();
         service.wish.set(Wish::Run);
+        service.expected.set(service.running.borrow().is_some());
         service.changed.notify();
-        let settled = || matches!(service.state(), ServiceState::Running | ServiceState::Failed);
-        // The state of before does not count.
-        service.changed.until(|| service.wish.get() == Wish::Run && settled()).await;
+        Self::end(&service, "restarted on request").await;
+        let settled = || match service.state() {
+            ServiceState::Running => service.starts() > before,
+            // A failure of before was forgiven; a new one takes the wish away again.
+            ServiceState::Failed => service.wish.get() == Wish::Stop,
+            _ => false,
+        };
+        service.changed.until(settled).await;
         let info = service.info().await;
         if info.state == ServiceState::Failed {
             return Err(CallError::failed(format!("service `{name}` does not start: {}", info.last_exit)));

@@ -48,6 +48,9 @@ impl Cache {
     }
 }
 
+/// How often a read is tried again when the driver has died over it.
+const RETRIES: u32 = 3;
+
 impl Disk {
     /// The medium in a device.
     ///
@@ -82,14 +85,22 @@ impl Disk {
         self.sectors
     }
 
-    /// Lets the device fill memory with whole sectors.
+    /// Lets the device fill memory with whole sectors. Where its driver dies meanwhile, the next one is
+    /// asked: reading changes nothing.
     ///
     /// # Errors
     /// The device's.
     pub async fn fill(&self, lba: u32, sectors: u32, memory: &MemoryObjectClient, offset: u64) -> Result<(), CallError> {
         let factor = u32::try_from(SECTOR).unwrap_or(u32::MAX).checked_div(self.block_bytes).unwrap_or(1);
         let block = u64::from(lba).saturating_mul(u64::from(factor));
-        self.device.read(block, sectors.saturating_mul(factor), memory, offset).await
+        let count = sectors.saturating_mul(factor);
+        let mut tries = RETRIES;
+        loop {
+            match self.device.read(block, count, memory, offset).await {
+                Err(error) if error.is_disconnected() && tries > 0 => tries = tries.saturating_sub(1),
+                result => return result,
+            }
+        }
     }
 
     async fn lock(&self) {

@@ -11,10 +11,10 @@ mod server;
 use alloc::rc::Rc;
 use capos_iso9660::Volume;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
-use capos_schema::kernel::ResourceAccountClient;
+use capos_schema::kernel::{PagerService, ResourceAccountClient};
 use capos_schema::storage::{BlockDeviceClient, DirectoryService};
 use disk::Disk;
-use server::{DirectoryObject, Medium};
+use server::{DirectoryObject, FilePager, Medium};
 
 /// Calls are small; several files are paged in at the same time.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 8, message_bytes: 16 << 10, concurrent: 32 };
@@ -26,6 +26,8 @@ async fn run(env: Env) -> Result<(), Error> {
     let volume = Volume::mount(disk, sectors).await.context("the boot medium holds no volume that can be read")?;
     log::info!("volume `{}`, {} sectors", volume.label(), volume.sectors());
     let medium = Medium::new(volume, account, env.server().clone());
+    let found = medium.clone();
+    env.server().serve_durable(move |key| Some(Rc::new(PagerService(Rc::new(FilePager::find(&found, key)?)))));
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&medium))));
     env.run_with(OPTIONS).await
 }

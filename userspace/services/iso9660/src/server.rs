@@ -6,9 +6,10 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_iso9660::{Error, Kind, Node, SECTOR, Volume};
+use capos_iso9660::{Error, Extent, Kind, Node, Runs, SECTOR, Volume};
+use capos_rt::Server;
 use capos_rt::memory::{self, Access};
-use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryServer, EntryInfo, EntryKind, FileClient, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
@@ -27,7 +28,7 @@ const MAX_SECTORS: u32 = 1024;
 pub struct Medium {
     volume: Volume<Disk>,
     account: ResourceAccountClient,
-    exporter: Rc<dyn Export>,
+    server: Rc<Server>,
     /// Memory of files by their first sector, so that all who map a file share its pages.
     memories: RefCell<BTreeMap<u32, Paged>>,
 }
@@ -40,8 +41,8 @@ struct Paged {
 
 impl Medium {
     /// A mounted volume.
-    pub fn new(volume: Volume<Disk>, account: ResourceAccountClient, exporter: Rc<dyn Export>) -> Rc<Self> {
-        Rc::new(Self { volume, account, exporter, memories: RefCell::default() })
+    pub fn new(volume: Volume<Disk>, account: ResourceAccountClient, server: Rc<Server>) -> Rc<Self> {
+        Rc::new(Self { volume, account, server, memories: RefCell::default() })
     }
 
     async fn memory(self: &Rc<Self>, node: &Node) -> Result<MemoryObjectClient, CallError> {
@@ -52,8 +53,10 @@ impl Medium {
         if let Some(paged) = self.memories.borrow().get(&key) {
             return Ok(paged.memory.clone());
         }
-        let file = Rc::new(FileObject { medium: self.clone(), node: node.clone() });
-        let pager = PagerClient::serve(&self.exporter, file)?;
+        let pager = match durable_key(node.extents()) {
+            Some(key) => Client::from_cap(self.server.durable(key, PagerClient::INTERFACE_ID)?),
+            None => PagerClient::serve(&self.server, Rc::new(FilePager { medium: self.clone(), extents: node.extents().to_vec() }))?,
+        };
         let memory = self.account.create_paged_memory(node.size(), &pager).await?;
         Ok(self.memories.borrow_mut().entry(key).or_insert(Paged { memory, _pager: pager }).memory.clone())
     }
@@ -61,7 +64,7 @@ impl Medium {
     /// Fills memory with whole pages of a file; what lies past its end is left zero.
     async fn read_into(
         &self,
-        node: &Node,
+        extents: &[Extent],
         offset: u64,
         bytes: u64,
         memory: &MemoryObjectClient,
@@ -72,7 +75,7 @@ impl Medium {
         }
         let sector = SECTOR as u64;
         let mut done = 0_u64;
-        for run in node.runs(offset, bytes) {
+        for run in Runs::new(extents, offset, bytes) {
             let mut lba = run.lba.saturating_add(run.skip / u32::try_from(SECTOR).unwrap_or(u32::MAX));
             let mut left = u32::try_from(run.bytes.div_ceil(sector)).unwrap_or(u32::MAX);
             let mut at = memory_offset.saturating_add(done);
@@ -167,7 +170,7 @@ impl DirectoryServer for DirectoryObject {
     }
 
     async fn open(&self, _cx: &CallContext, path: String) -> Result<ReadOnlyFileClient, CallError> {
-        ReadOnlyFileClient::serve(&self.medium.exporter, self.file(&path).await?)
+        ReadOnlyFileClient::serve(&self.medium.server, self.file(&path).await?)
     }
 
     async fn create(&self, _cx: &CallContext, _path: String) -> Result<FileClient, CallError> {
@@ -179,7 +182,7 @@ impl DirectoryServer for DirectoryObject {
         if !node.is_directory() {
             return Err(CallError::invalid_argument(format!("`{path}` is not a folder")));
         }
-        DirectoryClient::serve(&self.medium.exporter, Rc::new(Self { medium: self.medium.clone(), node }))
+        DirectoryClient::serve(&self.medium.server, Rc::new(Self { medium: self.medium.clone(), node }))
     }
 
     async fn read_text(&self, _cx: &CallContext, path: String) -> Result<String, CallError> {
@@ -205,11 +208,11 @@ impl DirectoryServer for DirectoryObject {
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
         let directory = Self { medium: self.medium.clone(), node: self.node.clone() };
-        DirectoryClient::serve(&self.medium.exporter, Rc::new(directory))
+        DirectoryClient::serve(&self.medium.server, Rc::new(directory))
     }
 }
 
-/// A file of the volume, served to readers and to the kernel as the pager of its memory.
+/// A file of the volume, served to readers.
 pub struct FileObject {
     medium: Rc<Medium>,
     node: Node,
@@ -247,11 +250,35 @@ impl ReadOnlyFileServer for FileObject {
         memory: MemoryObjectClient,
         memory_offset: u64,
     ) -> Result<(), CallError> {
-        self.medium.read_into(&self.node, offset, bytes, &memory, memory_offset).await
+        self.medium.read_into(self.node.extents(), offset, bytes, &memory, memory_offset).await
     }
 }
 
-impl PagerServer for FileObject {
+/// The key of a file's pager, from which every instance of this service finds the file's content again:
+/// where it lies and how long it is. Programs outlive this service while it is restarted, and their text
+/// must go on being paged in. Files of several extents, over 4 GiB, have none.
+fn durable_key(extents: &[Extent]) -> Option<u64> {
+    match extents {
+        [one] if one.lba < 1 << 30 => Some((u64::from(one.lba) << 32) | u64::from(one.bytes)),
+        _ => None,
+    }
+}
+
+/// The pager of one file's memory.
+pub struct FilePager {
+    medium: Rc<Medium>,
+    extents: Vec<Extent>,
+}
+
+impl FilePager {
+    /// The pager with a key that [`durable_key`] made.
+    pub fn find(medium: &Rc<Medium>, key: u64) -> Option<Self> {
+        let extent = Extent { lba: u32::try_from(key >> 32).ok()?, bytes: u32::try_from(key & 0xffff_ffff).ok()? };
+        Some(Self { medium: medium.clone(), extents: alloc::vec![extent] })
+    }
+}
+
+impl PagerServer for FilePager {
     async fn page_in(
         &self,
         _cx: &CallContext,
@@ -259,6 +286,6 @@ impl PagerServer for FileObject {
         bytes: u64,
         window: MemoryObjectClient,
     ) -> Result<(), CallError> {
-        self.medium.read_into(&self.node, offset, bytes, &window, 0).await
+        self.medium.read_into(&self.extents, offset, bytes, &window, 0).await
     }
 }

@@ -9,15 +9,13 @@
 //! There are therefore never more joints than living nodes, and removing costs the same however
 //! many descendants there are.
 
-use alloc::vec::Vec;
-
-const NIL: u32 = u32::MAX;
+use crate::pool::{NIL, Pool};
 
 /// Names a node as long as it lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NodeId {
     index: u32,
-    generation: u32,
+    generation: u64,
 }
 
 /// Why nothing was added.
@@ -31,14 +29,13 @@ pub enum ForestError {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Free,
     /// A capability; without a holder it is a joint.
     Capability,
     Attachment,
 }
 
 struct Node<H> {
-    generation: u32,
+    generation: u64,
     kind: Kind,
     holder: Option<H>,
     parent: u32,
@@ -50,9 +47,9 @@ struct Node<H> {
 
 /// The derivation forest. `H` says who holds a node: a slot of a table, a mapping.
 pub struct Forest<H> {
-    nodes: Vec<Node<H>>,
-    free: u32,
-    live: usize,
+    nodes: Pool<Node<H>>,
+    /// The generation that is given out next; none is ever given out twice.
+    generation: u64,
 }
 
 impl<H> Default for Forest<H> {
@@ -65,19 +62,19 @@ impl<H> Forest<H> {
     /// An empty forest; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { nodes: Vec::new(), free: NIL, live: 0 }
+        Self { nodes: Pool::new(), generation: 1 }
     }
 
     /// Nodes in use, joints included.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.live
+        self.nodes.len()
     }
 
     /// Whether it holds no node.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.live == 0
+        self.nodes.len() == 0
     }
 
     /// Adds a capability that derives from nothing.
@@ -144,10 +141,11 @@ impl<H> Forest<H> {
     /// Removes one node. What derives from it lives on and still dies with its ancestors.
     pub fn remove(&mut self, id: NodeId) -> Option<H> {
         self.checked(id)?;
+        let generation = self.next_generation();
         let node = self.node_mut(id.index)?;
         let holder = node.holder.take();
         // From now on the identifier is dead, also where a joint stays.
-        node.generation = node.generation.wrapping_add(1);
+        node.generation = generation;
         if node.kind == Kind::Attachment {
             let parent = node.parent;
             self.unlink(id.index);
@@ -208,62 +206,43 @@ impl<H> Forest<H> {
     }
 
     fn node(&self, index: u32) -> Option<&Node<H>> {
-        self.nodes.get(index as usize)
+        self.nodes.get(index)
     }
 
     fn node_mut(&mut self, index: u32) -> Option<&mut Node<H>> {
-        self.nodes.get_mut(index as usize)
+        self.nodes.get_mut(index)
     }
 
     fn checked(&self, id: NodeId) -> Option<&Node<H>> {
-        self.node(id.index)
-            .filter(|node| node.generation == id.generation && node.kind != Kind::Free)
+        self.node(id.index).filter(|node| node.generation == id.generation)
     }
 
     fn id(&self, index: u32) -> NodeId {
         NodeId { index, generation: self.node(index).map_or(0, |node| node.generation) }
     }
 
+    fn next_generation(&mut self) -> u64 {
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        generation
+    }
+
     fn allocate(&mut self, kind: Kind, holder: H) -> Result<u32, ForestError> {
-        if self.free == NIL {
-            let index = u32::try_from(self.nodes.len()).map_err(|_| ForestError::Exhausted)?;
-            self.nodes.try_reserve(1).map_err(|_| ForestError::Exhausted)?;
-            self.nodes.push(Node {
-                generation: 1,
-                kind: Kind::Free,
-                holder: None,
-                parent: NIL,
-                next: NIL,
-                previous: NIL,
-                first_child: NIL,
-                first_attachment: NIL,
-            });
-            self.free = index;
-        }
-        let index = self.free;
-        let node = self.nodes.get_mut(index as usize).ok_or(ForestError::Exhausted)?;
-        self.free = node.next;
-        node.kind = kind;
-        node.holder = Some(holder);
-        node.next = NIL;
-        self.live += 1;
-        Ok(index)
+        let node = Node {
+            generation: self.next_generation(),
+            kind,
+            holder: Some(holder),
+            parent: NIL,
+            next: NIL,
+            previous: NIL,
+            first_child: NIL,
+            first_attachment: NIL,
+        };
+        self.nodes.insert(node).ok_or(ForestError::Exhausted)
     }
 
     fn release(&mut self, index: u32) {
-        let free = self.free;
-        if let Some(node) = self.node_mut(index) {
-            node.generation = node.generation.wrapping_add(1);
-            node.kind = Kind::Free;
-            node.holder = None;
-            node.parent = NIL;
-            node.previous = NIL;
-            node.first_child = NIL;
-            node.first_attachment = NIL;
-            node.next = free;
-            self.free = index;
-            self.live -= 1;
-        }
+        self.nodes.remove(index);
     }
 
     /// The head of the list that a node of this kind is in.

@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod forest;
 mod list;
+mod pool;
 mod table;
 
 pub use forest::{Forest, ForestError, NodeId};

@@ -8,20 +8,25 @@ const NIL: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ListKey {
     index: u32,
-    generation: u32,
+    generation: u64,
 }
 
 struct Element<T> {
-    generation: u32,
+    generation: u64,
     next: u32,
     previous: u32,
     value: Option<T>,
 }
 
-/// The list. Elements lie in one allocation that is reused, so a list that has once been long
-/// allocates no more.
+/// Places that an empty list keeps.
+const KEPT: usize = 8;
+
+/// The list. Elements lie in one allocation that is reused, so a list that stays short allocates no
+/// more; one that was long gives its memory back when it is empty again.
 pub struct KeyedList<T> {
     elements: Vec<Element<T>>,
+    /// The generation that is given out next; none is ever given out twice.
+    generation: u64,
     head: u32,
     tail: u32,
     free: u32,
@@ -38,7 +43,7 @@ impl<T> KeyedList<T> {
     /// An empty list; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { elements: Vec::new(), head: NIL, tail: NIL, free: NIL, length: 0 }
+        Self { elements: Vec::new(), generation: 0, head: NIL, tail: NIL, free: NIL, length: 0 }
     }
 
     /// How many elements there are.
@@ -68,7 +73,7 @@ impl<T> KeyedList<T> {
     }
 
     /// Stores a value without linking it.
-    fn place(&mut self, value: T) -> Option<(u32, u32)> {
+    fn place(&mut self, value: T) -> Option<(u32, u64)> {
         if self.free == NIL {
             let index = u32::try_from(self.elements.len()).ok().filter(|index| *index != NIL)?;
             self.elements.try_reserve(1).ok()?;
@@ -78,11 +83,11 @@ impl<T> KeyedList<T> {
         let index = self.free;
         let element = self.elements.get_mut(index as usize)?;
         self.free = element.next;
-        element.next = NIL;
-        element.previous = NIL;
-        element.value = Some(value);
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        *element = Element { generation, next: NIL, previous: NIL, value: Some(value) };
         self.length += 1;
-        Some((index, element.generation))
+        Some((index, generation))
     }
 
     /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
@@ -121,7 +126,6 @@ impl<T> KeyedList<T> {
         }
         let value = element.value.take()?;
         let (next, previous) = (element.next, element.previous);
-        element.generation = element.generation.wrapping_add(1);
         element.next = free;
         self.free = key.index;
         match self.elements.get_mut(previous as usize) {
@@ -133,6 +137,10 @@ impl<T> KeyedList<T> {
             None => self.tail = previous,
         }
         self.length -= 1;
+        if self.length == 0 && self.elements.len() > KEPT {
+            self.elements = Vec::new();
+            self.free = NIL;
+        }
         Some(value)
     }
 }

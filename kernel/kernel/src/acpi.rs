@@ -12,15 +12,13 @@ const LARGEST: usize = 16 << 20;
 /// As are root tables with more entries.
 const MOST_TABLES: usize = 256;
 
-/// How to power the machine off: write `value` to `port` (and to the second half's port).
+/// How to power the machine off: write `value` to `port`. Machines whose control register has a
+/// second half exist on paper only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PowerOff {
     /// 0 where the firmware does not say.
     pub port: u16,
     pub value: u16,
-    /// 0 on nearly all machines.
-    pub second_port: u16,
-    pub second_value: u16,
     /// Port and value that turn ACPI mode on, where it is off; port 0 where that is not needed.
     pub enable_port: u16,
     pub enable_value: u8,
@@ -61,15 +59,12 @@ pub fn read(pointer: u64) -> Tables {
     {
         code.insert(0, main);
     }
-    if tables.fadt.control_a != 0
-        && let Some(types) = code.iter().find_map(|table| sleep::find(table.get(HEADER..)?))
+    if tables.fadt.control != 0
+        && let Some(kind) = code.iter().find_map(|table| sleep::find(table.get(HEADER..)?))
     {
-        let value = |kind: u8| u16::from(kind) << 10 | SLEEP_ENABLE;
         tables.power_off = PowerOff {
-            port: tables.fadt.control_a,
-            value: value(types.a),
-            second_port: tables.fadt.control_b,
-            second_value: value(types.b),
+            port: tables.fadt.control,
+            value: u16::from(kind) << 10 | SLEEP_ENABLE,
             enable_port: tables.fadt.smi_command,
             enable_value: tables.fadt.acpi_enable,
         };

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 
+use crate::object::dma::DmaRegion;
 use crate::object::thread::Thread;
 use crate::operation::OperationRef;
 use crate::{kernel_call, time};
@@ -16,6 +17,8 @@ pub enum Due {
     Thread(Arc<Thread>),
     /// A sleep.
     Sleep(OperationRef),
+    /// Memory that a device may have been working on can go.
+    Free(Arc<DmaRegion>),
 }
 
 static DEADLINES: Mutex<BTreeMap<(u64, u64), Due>> = Mutex::new(BTreeMap::new());
@@ -66,6 +69,7 @@ pub fn expire() {
         match due {
             Some((key, Due::Thread(thread))) => thread.wait_timed_out(key),
             Some((_, Due::Sleep(operation))) => kernel_call::answer_empty(&operation),
+            Some((_, Due::Free(region))) => drop(region),
             None => return,
         }
     }

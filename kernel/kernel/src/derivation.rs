@@ -11,6 +11,8 @@ use spin::Mutex;
 
 use crate::object::address_space::Mapping;
 use crate::object::process::Process;
+use crate::object::thread::Thread;
+use crate::operation::Ticket;
 
 /// Who holds a node of the forest.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub enum Holder {
     Slot(Weak<Process>, CapId),
     /// A mapping that was made through a capability.
     Mapping(Weak<Mapping>),
+    /// A call in flight through a capability that is not in its caller's table any more.
+    Call(Weak<Thread>, Ticket),
     /// The kernel itself.
     Kernel,
 }
@@ -93,6 +97,11 @@ pub fn revoke(node: NodeId) -> u32 {
                     && let Some(space) = mapping.space.upgrade()
                 {
                     space.remove_mapping(&mapping);
+                }
+            }
+            Some(Holder::Call(thread, ticket)) => {
+                if let Some(thread) = thread.upgrade() {
+                    thread.cancel_ticket(ticket);
                 }
             }
             Some(Holder::Kernel) => {}

@@ -32,10 +32,17 @@ use crate::{scheduler, tests_in_kernel, time, user_memory};
 const PACKAGE: &str = "boot.tar";
 /// Name of the first program in it.
 const PROGRAM: &str = "init";
-/// Frames that no account can have: for the kernel's heap.
+/// Frames that no account can have, at least: for the kernel's heap.
 const RESERVED_FRAMES: u64 = 2048;
-/// Everything else that processes can have together.
-const LIMITS: Amounts = [0, 1 << 18, 1 << 12, 1 << 10, 1 << 17];
+/// The part of memory that is reserved on large machines.
+const RESERVED_PART: u64 = 16;
+/// What the kernel's heap holds of a capability, its place in the derivation forest included, and of
+/// an object, in bytes, with what growing tables waste.
+const CAPABILITY_BYTES: u64 = 320;
+const OBJECT_BYTES: u64 = 512;
+/// Threads and processes that there can be. Their kernel memory is charged as frames.
+const THREADS: u64 = 4096;
+const PROCESSES: u64 = 1024;
 /// Entries of the first thread's rings.
 const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 512;
@@ -73,9 +80,7 @@ impl Failure {
 pub fn start(boot: BootInfo) {
     mmio::set_ram(boot.ram.clone());
     let boot = machine::set_boot(boot);
-    let frames = (frames::free_count() as u64).saturating_sub(RESERVED_FRAMES);
-    let [_, capabilities, threads, processes, objects] = LIMITS;
-    let account = Account::root([frames, capabilities, threads, processes, objects]);
+    let account = Account::root(limits(frames::free_count() as u64));
     if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
         tests_in_kernel::run(&account);
     }
@@ -83,6 +88,14 @@ pub fn start(boot: BootInfo) {
         refuse(format_args!("the first process cannot start: {}", failure.words()));
     }
     machine::INIT_START.store(time::tsc(), Ordering::Relaxed);
+}
+
+/// What all processes together can have. What they can make the kernel's heap hold always fits in
+/// what is reserved for it.
+fn limits(free: u64) -> Amounts {
+    let reserved = (free / RESERVED_PART).max(RESERVED_FRAMES);
+    let bytes = reserved * capos_elf::PAGE;
+    [free.saturating_sub(reserved), bytes / 2 / CAPABILITY_BYTES, THREADS, PROCESSES, bytes / 4 / OBJECT_BYTES]
 }
 
 fn package(boot: &BootInfo) -> Option<&Module> {

@@ -42,7 +42,7 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
         thread.post(tag, Status::WrongInterface);
         return Ok(());
     }
-    let operation = Operation { user_data: tag, cap, kind: Kind::Delivered { call } };
+    let operation = Operation::new(tag, cap, Kind::Delivered { call });
     let Some(ticket) = thread.begin(operation) else {
         thread.post(tag, Status::Overloaded);
         return Ok(());
@@ -133,7 +133,7 @@ pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps:
         return thread.post(tag, Status::TooLarge);
     }
     let kind = Kind::Receive { endpoint: Arc::clone(&endpoint), buffer, caps, key: None };
-    let Some(ticket) = thread.begin(Operation { user_data: tag, cap, kind }) else {
+    let Some(ticket) = thread.begin(Operation::new(tag, cap, kind)) else {
         return thread.post(tag, Status::Overloaded);
     };
     let receiver = OperationRef { thread: Arc::clone(thread), ticket };
@@ -430,7 +430,7 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
     };
     // What it waits for is noted once its place is known.
     let call = Call { interface: 0, method: 0, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
-    let Some(ticket) = thread.begin(Operation { user_data: tag, cap, kind: Kind::Delivered { call } }) else {
+    let Some(ticket) = thread.begin(Operation::new(tag, cap, Kind::Delivered { call })) else {
         return thread.post(tag, Status::Overloaded);
     };
     let waiter = OperationRef { thread: Arc::clone(thread), ticket };

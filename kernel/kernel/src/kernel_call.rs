@@ -92,7 +92,7 @@ impl<'a> Invocation<'a> {
     /// # Errors
     /// The thread has no place for it.
     pub fn defer(&mut self, kind: impl FnOnce(Call) -> Kind) -> Result<OperationRef, Exception> {
-        let operation = Operation { user_data: self.tag, cap: self.cap, kind: kind(self.call) };
+        let operation = Operation::new(self.tag, self.cap, kind(self.call));
         let ticket = self.thread.begin(operation).ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
         self.deferred = Some(ticket);
         Ok(OperationRef { thread: Arc::clone(self.thread), ticket })

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, Completion, CompletionKind, Status};
-use capos_captable::ListKey;
+use capos_captable::{ListKey, NodeId};
 
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::notification::Notification;
@@ -36,7 +36,16 @@ pub struct Operation {
     pub user_data: u64,
     /// The capability that it goes through.
     pub cap: CapId,
+    /// Its place in the derivation forest, once that capability was given away or released.
+    pub attachment: Option<NodeId>,
     pub kind: Kind,
+}
+
+impl Operation {
+    /// An operation through a capability.
+    pub fn new(user_data: u64, cap: CapId, kind: Kind) -> Self {
+        Self { user_data, cap, attachment: None, kind }
+    }
 }
 
 /// What it waits for.
@@ -83,6 +92,8 @@ pub struct Operations {
     places: Vec<Place>,
     free: u32,
     length: u32,
+    /// How many of them are calls.
+    calls: u32,
 }
 
 impl Operations {
@@ -97,7 +108,12 @@ impl Operations {
             let next = if place + 1 < count { place + 1 } else { NIL };
             places.push(Place { generation: 0, next, operation: None });
         }
-        Ok(Self { places, free: 0, length: 0 })
+        Ok(Self { places, free: 0, length: 0, calls: 0 })
+    }
+
+    /// Frames that the bookkeeping of `count` operations takes in the kernel's heap.
+    pub fn frames(count: u32) -> u64 {
+        (size_of::<Place>() as u64 * u64::from(count)).div_ceil(capos_paging::PAGE)
     }
 
     /// How many are in flight.
@@ -110,6 +126,7 @@ impl Operations {
         let index = self.free;
         let place = self.places.get_mut(index as usize)?;
         self.free = place.next;
+        self.calls += u32::from(operation.kind.call().is_some());
         place.operation = Some(operation);
         self.length += 1;
         Some(Ticket { place: index, generation: place.generation })
@@ -133,7 +150,22 @@ impl Operations {
         place.next = free;
         self.free = ticket.place;
         self.length -= 1;
+        self.calls = self.calls.saturating_sub(u32::from(operation.kind.call().is_some()));
         Some(operation)
+    }
+
+    /// Calls through a capability that goes: `attach` gives each its own place in the derivation
+    /// forest.
+    pub fn detach(&mut self, cap: CapId, mut attach: impl FnMut(Ticket) -> Option<NodeId>) {
+        if self.calls == 0 {
+            return;
+        }
+        for (index, place) in (0_u32..).zip(&mut self.places) {
+            let ticket = Ticket { place: index, generation: place.generation };
+            if let Some(operation) = place.operation.as_mut().filter(|operation| operation.cap == cap) {
+                operation.attachment = attach(ticket);
+            }
+        }
     }
 
     /// The first operation in flight that `matches`.

@@ -115,6 +115,7 @@ impl PageIn {
 
     /// The pager has filled the window.
     pub fn finish(&self) {
+        self.window.settle();
         let Some(waiters) = self.end() else { return };
         for (page, frame) in (self.first..).zip(self.window.take_frames()) {
             cache::insert(&self.memory, page, frame);

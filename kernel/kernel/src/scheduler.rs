@@ -32,6 +32,10 @@ pub struct CpuState {
     /// Whose vector registers the processor holds.
     loaded: Option<Arc<Thread>>,
     slice_end: u64,
+    /// The thread that ran last hands over; otherwise the processor was idle.
+    had_current: bool,
+    /// What is left of the slice of the first in the queue, where it was interrupted.
+    front_slice: Option<u64>,
     /// When the current thread began to run.
     since: u64,
     /// What the timer is set to; 0 where it is not.
@@ -72,11 +76,22 @@ impl CpuState {
         Some(thread)
     }
 
-    /// The next thread that can run.
-    fn next(&mut self) -> Option<Arc<Thread>> {
+    /// The next thread that can run. Threads that hand over to each other share one slice, so that
+    /// those in the queue have their turn.
+    fn next(&mut self, now: u64) -> Option<Arc<Thread>> {
+        if let Some(thread) = self.handoff.take()
+            && thread.change(State::Ready, State::Running)
+        {
+            if self.queue.is_empty() || !self.had_current {
+                self.slice_end = now.saturating_add(SLICE);
+            }
+            return Some(thread);
+        }
         loop {
-            let thread = self.handoff.take().or_else(|| self.queue.pop_front())?;
+            let thread = self.queue.pop_front()?;
+            let slice = self.front_slice.take().unwrap_or(SLICE);
             if thread.change(State::Ready, State::Running) {
+                self.slice_end = now.saturating_add(slice);
                 return Some(thread);
             }
         }
@@ -106,13 +121,13 @@ impl CpuState {
         }
         let now = time::now();
         let left = self.put_down(now);
-        let Some(next) = self.next() else {
+        self.had_current = left.is_some();
+        let Some(next) = self.next(now) else {
             self.arm();
             return (Choice::Idle, left);
         };
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
-        self.slice_end = now.saturating_add(SLICE);
         next.process.space.activate();
         let unloaded = self.load_fpu(&next);
         let choice = match next.has_resume() {
@@ -245,10 +260,12 @@ fn preempt(cpu: &mut CpuState, now: u64, front: bool) {
     if cpu.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
         && let Some(thread) = cpu.put_down(now)
     {
-        if front {
+        let left = cpu.slice_end.saturating_sub(now);
+        if front && left > SLICE / 8 {
             cpu.queue.push_front(thread);
+            cpu.front_slice = Some(left);
         } else {
-            if let Some(ready) = cpu.handoff.take() {
+            if !front && let Some(ready) = cpu.handoff.take() {
                 cpu.queue.push_back(ready);
             }
             cpu.queue.push_back(thread);

@@ -5,7 +5,7 @@ use core::fmt;
 use capos_machine::acpi::madt::{Entry, Madt};
 use capos_machine::range::Range;
 
-use crate::arch::{apic, calibration, clock, cpu, entry, gdt, idt, io_apic, pic, serial};
+use crate::arch::{apic, calibration, clock, cpu, entry, exit, gdt, idt, io_apic, pic, serial};
 use crate::boot::{self, BootInfo, Handover};
 use crate::memory::kernel_space::{self, SpaceError};
 use crate::memory::{frames, heap, hhdm};
@@ -76,6 +76,7 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
         refuse(format_args!("the firmware has no intact table of interrupt controllers (ACPI MADT)"));
     };
     boot.power_off = tables.power_off;
+    exit::enable_power_off(&boot.power_off);
     boot.pci_config_base = tables.pci_config.map_or(0, |space| space.base);
     boot.processors = madt.entries().filter(|entry| matches!(entry, Entry::Processor { .. })).count() as u32;
     let lines = interrupt_controllers(&madt).unwrap_or_else(|error| refuse(format_args!("{error}")));

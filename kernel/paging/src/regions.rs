@@ -135,6 +135,18 @@ impl<T: Clone> Regions<T> {
         core::mem::take(&mut self.by_start).into_values().collect()
     }
 
+    /// How many regions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Whether nothing is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_start.is_empty()
+    }
+
     /// Every region, by rising address.
     pub fn iter(&self) -> impl Iterator<Item = &Region<T>> {
         self.by_start.values()

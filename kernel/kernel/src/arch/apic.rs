@@ -154,11 +154,3 @@ pub fn arm(deadline: u64, nanoseconds: u64) {
         None => msr::write(msr::TSC_DEADLINE, deadline.max(1)),
     }
 }
-
-/// Stops the timer.
-pub fn disarm() {
-    match COUNTER.get() {
-        Some(_) => write(INITIAL_COUNT, 0),
-        None => msr::write(msr::TSC_DEADLINE, 0),
-    }
-}

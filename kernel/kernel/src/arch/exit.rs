@@ -24,21 +24,18 @@ pub fn halt() -> ! {
 /// Control bit that says that the machine is in ACPI mode.
 const SCI_ENABLED: u32 = 1;
 
-/// Powers the machine off the way the firmware's tables say; returns where that does nothing.
-pub fn power_off(way: &PowerOff) {
-    if way.port == 0 {
+/// Puts the machine into ACPI mode where the firmware left it in its own, since many machines do
+/// not power off otherwise. The interrupt that then reports the power button stays masked.
+pub fn enable_power_off(way: &PowerOff) {
+    let is_on = || port::input(way.port, Width::Two) & SCI_ENABLED != 0;
+    if way.port == 0 || way.enable_port == 0 || way.enable_value == 0 || is_on() {
         return;
     }
-    if way.enable_port != 0 && way.enable_value != 0 && port::input(way.port, Width::Two) & SCI_ENABLED == 0 {
-        port::write_byte(way.enable_port, way.enable_value);
-        for _ in 0..100_000 {
-            if port::input(way.port, Width::Two) & SCI_ENABLED != 0 {
-                break;
-            }
+    port::write_byte(way.enable_port, way.enable_value);
+    // The firmware answers within microseconds; where it does not, powering off is still tried.
+    for _ in 0..100_000 {
+        if is_on() {
+            return;
         }
-    }
-    port::output(way.port, Width::Two, u32::from(way.value));
-    if way.second_port != 0 {
-        port::output(way.second_port, Width::Two, u32::from(way.second_value));
     }
 }

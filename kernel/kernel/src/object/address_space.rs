@@ -76,10 +76,35 @@ impl Drop for Mapping {
     }
 }
 
+/// Regions whose bookkeeping in the kernel's heap is paid for as one frame.
+const REGIONS_PER_FRAME: usize = 16;
+
 #[derive(Debug)]
 struct Inner {
     table: PageTable,
     regions: Regions<Arc<Mapping>>,
+    /// Frames charged for the regions' bookkeeping.
+    bookkeeping: u64,
+}
+
+impl Inner {
+    /// Pays for the bookkeeping of so many regions.
+    fn budget(&mut self, account: &Account, regions: usize) -> Result<(), Status> {
+        let wanted = regions.div_ceil(REGIONS_PER_FRAME) as u64;
+        if wanted > self.bookkeeping {
+            account.charge(Resource::Frames, wanted - self.bookkeeping)?;
+        } else {
+            account.refund(Resource::Frames, self.bookkeeping - wanted);
+        }
+        self.bookkeeping = wanted;
+        Ok(())
+    }
+
+    /// Pays for what there is: never more than was paid for before.
+    fn settle(&mut self, account: &Account) {
+        // Less than before costs nothing, so nothing can fail.
+        let _ = self.budget(account, self.regions.len());
+    }
 }
 
 /// An address space. It ends with its process.
@@ -128,7 +153,7 @@ impl AddressSpace {
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
-        let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END) });
+        let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END), bookkeeping: 0 });
         Ok(Arc::new_cyclic(|itself| Self {
             account: Arc::clone(account),
             inner: Mutex::new(inner),
@@ -177,9 +202,13 @@ impl AddressSpace {
         }
         let mut guard = self.inner.lock();
         let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
-        inner.regions.insert(start, length, offset, Arc::clone(&mapping))?;
-        if let Err(failure) = self.fill(inner, &mapping) {
-            clear(inner, start, length);
+        inner.budget(&self.account, inner.regions.len() + 1)?;
+        let mapped = match inner.regions.insert(start, length, offset, Arc::clone(&mapping)) {
+            Ok(()) => self.fill(inner, &mapping).inspect_err(|_| clear(inner, start, length)),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(failure) = mapped {
+            inner.settle(&self.account);
             drop(guard);
             return Err(failure);
         }
@@ -225,7 +254,11 @@ impl AddressSpace {
         let removed = {
             let mut guard = self.inner.lock();
             let inner = guard.as_mut().ok_or(Status::Disconnected)?;
-            let removed = inner.regions.remove(start, length).map_err(|_| Status::InvalidArgument)?;
+            // A hole in the middle of a region leaves one more.
+            inner.budget(&self.account, inner.regions.len() + 1)?;
+            let removed = inner.regions.remove(start, length);
+            inner.settle(&self.account);
+            let removed = removed.map_err(|_| Status::InvalidArgument)?;
             for region in &removed {
                 unmap_pages(&mut inner.table, region.start, region.length);
             }
@@ -251,6 +284,7 @@ impl AddressSpace {
                     removed.extend(regions);
                 }
             }
+            inner.settle(&self.account);
         }
     }
 
@@ -339,6 +373,7 @@ impl AddressSpace {
     pub fn destroy(&self) {
         let Some(mut inner) = self.inner.lock().take() else { return };
         let regions = inner.regions.clear();
+        inner.settle(&self.account);
         inner.table.destroy(&mut frames::free);
         self.account.refund(Resource::Frames, self.tables.swap(0, Ordering::Relaxed));
         drop(regions);

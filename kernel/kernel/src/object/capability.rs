@@ -18,6 +18,11 @@ use super::ports::IoPorts;
 use super::process::Process;
 use super::reply::Caller;
 use super::thread::Thread;
+use crate::deadline::{self, Due};
+use crate::time;
+
+/// How long a device has to finish with memory that its driver lost, nanoseconds.
+const LINGER: u64 = 1_000_000_000;
 
 /// Every kind of thing that a capability can designate.
 #[derive(Clone, Debug)]
@@ -105,6 +110,16 @@ impl Object {
             Self::Endpoint(endpoint) => endpoint.hold(),
             Self::Process(process) => process.hold(),
             _ => {}
+        }
+    }
+
+    /// Its holder lost it without having said that it is done with it. A device may still work on
+    /// memory that a driver pinned: that memory stays a while before it is anybody else's.
+    pub fn linger(&self) {
+        if let Self::Dma(region) = self
+            && !region.is_settled()
+        {
+            deadline::add(time::now().saturating_add(LINGER), Due::Free(Arc::clone(region)));
         }
     }
 

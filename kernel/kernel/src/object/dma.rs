@@ -48,6 +48,12 @@ impl DmaRegion {
         self.bytes
     }
 
+    /// Whether what a device writes there does not matter any more: the pager that wanted it has
+    /// answered.
+    pub fn is_settled(&self) -> bool {
+        self.memory.is_settled()
+    }
+
     /// Physical address of a byte.
     pub fn physical(&self, offset: u64) -> Option<u64> {
         if offset >= self.bytes {

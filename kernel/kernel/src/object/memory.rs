@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use capos_abi::Status;
 use capos_paging::{PAGE, pages_for};
@@ -31,6 +31,8 @@ pub struct MemoryObject {
     content: Content,
     /// Who shows it where.
     mappings: Mutex<Vec<Weak<Mapping>>>,
+    /// It was a window, and its pager has answered.
+    settled: AtomicBool,
     _charge: Option<Charge>,
     _object: Option<Charge>,
 }
@@ -52,6 +54,7 @@ impl MemoryObject {
             bytes,
             content,
             mappings: Mutex::new(Vec::new()),
+            settled: AtomicBool::new(false),
             _charge: charge,
             _object: object,
         })
@@ -160,6 +163,16 @@ impl MemoryObject {
             Content::Fixed(_) => self.bytes / PAGE,
             Content::Paged(content) => content.resident_count(),
         }
+    }
+
+    /// Notes that a window's pager has answered: no device works on it any more.
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is so.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed)
     }
 
     /// Takes the frames away from an anonymous object that nobody shows any more.

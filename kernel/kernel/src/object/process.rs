@@ -196,6 +196,11 @@ impl Process {
     pub fn take(&self, id: CapId) -> Result<Capability, Status> {
         let capability = self.table.lock().remove(id)?;
         self.account.refund(Resource::Capabilities, 1);
+        if let Some(node) = capability.node {
+            for thread in &self.life.lock().threads {
+                thread.detach(id, node);
+            }
+        }
         Ok(capability)
     }
 
@@ -211,11 +216,13 @@ impl Process {
 
     /// Loses a capability by revocation; its node is gone already. Operations through it end.
     pub fn lose(&self, id: CapId) {
-        let Ok(capability) = self.take(id) else { return };
+        let Ok(capability) = self.table.lock().remove(id) else { return };
+        self.account.refund(Resource::Capabilities, 1);
         let threads = self.life.lock().threads.clone();
         for thread in &threads {
             thread.cancel_through(id);
         }
+        capability.object.linger();
         capability.object.leave_slot();
     }
 
@@ -332,6 +339,7 @@ impl Process {
             let found = self.table.lock().pop(&mut hint);
             let Some((_, capability)) = found else { break };
             self.account.refund(Resource::Capabilities, 1);
+            capability.object.linger();
             discard(capability);
         }
         *self.table.lock() = Table::new();

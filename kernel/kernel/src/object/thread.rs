@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use capos_abi::ring::RingLayout;
 use capos_abi::{CapId, RawEntry, Status};
+use capos_captable::NodeId;
 use spin::Mutex;
 
 use super::account::{Charge, Resource};
@@ -14,6 +15,7 @@ use super::memory::MemoryObject;
 use super::process::{Cause, End, Process};
 use crate::arch::context::{Context, Fpu};
 use crate::deadline;
+use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
 use crate::operation::{Kind, Operation, Operations, Outcome, Ticket};
 use crate::report;
@@ -24,6 +26,10 @@ use crate::syscall::Enter;
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
+
+/// Frames charged for what the kernel keeps of a thread beside its operations: its registers, with
+/// the largest vector state there is.
+const KERNEL_FRAMES: u64 = 3;
 
 /// What a thread is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +83,7 @@ pub struct Thread {
     ring_bytes: u64,
     pub cpu_nanoseconds: AtomicU64,
     _charge: Charge,
+    _bookkeeping: Charge,
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
@@ -99,9 +106,11 @@ impl Thread {
     pub fn new(process: &Arc<Process>, start: Start) -> Result<Arc<Self>, Status> {
         let charge = process.account.hold(Resource::Threads, 1)?;
         let bytes = start.layout.bytes() as u64;
+        let places = start.layout.completion_entries();
+        let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places) + KERNEL_FRAMES)?;
         let memory = MemoryObject::anonymous(&process.account, bytes)?;
         let ring = Ring::new(Arc::clone(&memory), start.layout)?;
-        let operations = Operations::new(start.layout.completion_entries())?;
+        let operations = Operations::new(places)?;
         let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
         let access = Access { read: true, write: true, ..Access::default() };
         process
@@ -120,6 +129,7 @@ impl Thread {
             ring_bytes: bytes,
             cpu_nanoseconds: AtomicU64::new(0),
             _charge: charge,
+            _bookkeeping: bookkeeping,
         });
         if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             return process.space.unmap(start.ring, bytes).and(Err(status));
@@ -272,6 +282,9 @@ impl Thread {
             inner.ring.post(&outcome.completion(operation.user_data));
             (operation, self.enough(&mut inner))
         };
+        if let Some(node) = operation.attachment {
+            derivation::forget(node);
+        }
         drop(operation);
         if let Some(deadline) = awake {
             if let Some(key) = deadline {
@@ -315,13 +328,22 @@ impl Thread {
         }
     }
 
-    fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
+    /// Cancels an operation. False where it had ended before.
+    pub fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
         let Some(operation) = self.peek(ticket) else { return false };
         let cancelled = self.complete(ticket, Status::Cancelled.into());
         if cancelled {
             withdraw(operation);
         }
         cancelled
+    }
+
+    /// Keeps the calls revocable that are in flight through a capability which goes from the table.
+    pub fn detach(self: &Arc<Self>, cap: CapId, node: NodeId) {
+        self.inner.lock().operations.detach(cap, |ticket| {
+            // Without memory for it the call merely outlives a revocation.
+            derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok()
+        });
     }
 
     /// Cancels every operation that goes through a capability.
@@ -349,6 +371,9 @@ impl Thread {
                 ticket.and_then(|ticket| inner.operations.end(ticket))
             };
             let Some(operation) = operation else { break };
+            if let Some(node) = operation.attachment {
+                derivation::forget(node);
+            }
             withdraw(operation);
         }
         // Fails where the process unmapped or replaced it, or is gone: then there is nothing to do.

@@ -203,12 +203,23 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     let source = pair.server.process.get(pair.endpoint).unwrap();
     let Object::Endpoint(endpoint) = source.object else { return };
     let object = Object::Client(Client { endpoint, badge: 1, interface: INTERFACE });
-    let cap = pair.client.process.insert(object, Rights::ALL, source.node).unwrap();
+    let cap = pair.client.process.insert(object.clone(), Rights::ALL, source.node).unwrap();
     assert!(pair.client.run(2, call(cap)).is_empty());
     assert_eq!(derivation::revoke(source.node.unwrap()), 1);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
     assert_eq!(pair.client.once(call(cap)).status, status(Status::StaleCapability));
+    pair.server.run(3, Operation::Cancel { target: 1 });
+
+    // The same where the caller has released the capability meanwhile.
+    let node = source.node;
+    let cap = pair.client.process.insert(object, Rights::ALL, node).unwrap();
+    let calls_before = derivation::count();
+    assert!(pair.client.run(2, call(cap)).is_empty());
+    assert_eq!(pair.client.once(Operation::Release { cap: cap.0 }).status, 0);
+    assert_eq!(derivation::revoke(node.unwrap()), 0);
+    assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
+    assert_eq!(derivation::count(), calls_before - 1);
 }
 
 /// No pointer of an entry that is not the process's memory is used.

@@ -10,9 +10,8 @@ pub struct Fadt {
     /// Port and value that turn ACPI mode on.
     pub smi_command: u16,
     pub acpi_enable: u8,
-    /// Ports of the two halves of the power management control register.
-    pub control_a: u16,
-    pub control_b: u16,
+    /// Port of the power management control register.
+    pub control: u16,
     /// Port of the power management timer, and whether it counts 32 bits instead of 24.
     pub timer: u16,
     pub timer_wide: bool,
@@ -31,8 +30,7 @@ impl Fadt {
             dsdt: wide_dsdt.or_else(|| u32_at(bytes, 40).map(u64::from))?,
             smi_command: u32_at(bytes, 48)? as u16,
             acpi_enable: u8_at(bytes, 52)?,
-            control_a: port(bytes, 172, 64)?,
-            control_b: port(bytes, 184, 68)?,
+            control: port(bytes, 172, 64)?,
             timer: port(bytes, 208, 76)?,
             timer_wide: u32_at(bytes, 112)? >> 8 & 1 == 1,
             century: u8_at(bytes, 108)?,
@@ -72,7 +70,7 @@ mod tests {
     #[test]
     fn the_first_revision() {
         let fadt = Fadt::new(&sample(116)).unwrap();
-        let expected = Fadt { dsdt: 0x7fe0_0040, smi_command: 0xb2, acpi_enable: 2, control_a: 0x604, control_b: 0, timer: 0x608, timer_wide: true, century: 0x32 };
+        let expected = Fadt { dsdt: 0x7fe0_0040, smi_command: 0xb2, acpi_enable: 2, control: 0x604, timer: 0x608, timer_wide: true, century: 0x32 };
         assert_eq!(fadt, expected);
         let short = build::table(b"FACP", 1, &[0; 64]);
         assert_eq!(Fadt::new(&short), None, "too short");
@@ -88,6 +86,6 @@ mod tests {
         bytes[212..220].copy_from_slice(&0x9999u64.to_le_bytes());
         build::seal(&mut bytes, 9);
         let fadt = Fadt::new(&bytes).unwrap();
-        assert_eq!((fadt.dsdt, fadt.control_a, fadt.timer), (0x1_0000_0000, 0x404, 0x608));
+        assert_eq!((fadt.dsdt, fadt.control, fadt.timer), (0x1_0000_0000, 0x404, 0x608));
     }
 }

@@ -1,22 +1,16 @@
 //! How to power off: the `_S5_` package of the DSDT.
 //!
 //! The package is a constant in practice on every machine, so it is found by its name instead of
-//! by interpreting the whole table's byte code.
-
-/// The sleep type values for the two halves of the control register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SleepType {
-    pub a: u8,
-    pub b: u8,
-}
+//! by interpreting the whole table's byte code. Its first element is the sleep type for the control
+//! register; the others are for registers that machines do not have.
 
 const NAME_OP: u8 = 0x08;
 const PACKAGE_OP: u8 = 0x12;
 const ROOT: u8 = b'\\';
 
-/// Finds `Name (_S5_, Package () {a, b, ...})` in the byte code of a table.
+/// Finds `Name (_S5_, Package () {type, ...})` in the byte code of a table; gives the type.
 #[must_use]
-pub fn find(code: &[u8]) -> Option<SleepType> {
+pub fn find(code: &[u8]) -> Option<u8> {
     let mut from = 0usize;
     loop {
         let rest = code.get(from..)?;
@@ -36,8 +30,8 @@ fn is_named(code: &[u8], at: usize) -> bool {
     before(1) == Some(NAME_OP) || (before(1) == Some(ROOT) && before(2) == Some(NAME_OP))
 }
 
-/// Reads the first two elements of a package.
-fn package(code: &[u8]) -> Option<SleepType> {
+/// Reads the first element of a package.
+fn package(code: &[u8]) -> Option<u8> {
     let (operation, rest) = code.split_first()?;
     if *operation != PACKAGE_OP {
         return None;
@@ -45,27 +39,22 @@ fn package(code: &[u8]) -> Option<SleepType> {
     // The length is 1 to 4 bytes; the first byte's upper two bits say how many follow it.
     let length_bytes = usize::from(rest.first()? >> 6).checked_add(1)?;
     let (count, elements) = rest.get(length_bytes..)?.split_first()?;
-    if *count == 0 {
-        return None;
-    }
-    let (a, elements) = integer(elements)?;
-    // A package with one element means the same for both.
-    let b = if *count > 1 { integer(elements).map_or(a, |(b, _)| b) } else { a };
-    Some(SleepType { a, b })
+    if *count == 0 { None } else { integer(elements) }
 }
 
-/// An integer constant below 8 (the field has three bits), and what follows it.
-fn integer(code: &[u8]) -> Option<(u8, &[u8])> {
+/// An integer constant below 8: the register's field has three bits.
+fn integer(code: &[u8]) -> Option<u8> {
     let (first, rest) = code.split_first()?;
-    let (value, rest) = match first {
-        0 => (0, rest),
-        1 => (1, rest),
-        0x0a => (*rest.first()?, rest.get(1..)?),
-        0x0b => (*rest.first()?, rest.get(2..)?),
-        0x0c => (*rest.first()?, rest.get(4..)?),
+    let value = match first {
+        0 => 0,
+        1 => 1,
+        // Byte, word, double word: little endian.
+        0x0a => *rest.first()?,
+        0x0b => *rest.get(..2)?.first()?,
+        0x0c => *rest.get(..4)?.first()?,
         _ => return None,
     };
-    (value < 8).then_some((value, rest))
+    (value < 8).then_some(value)
 }
 
 #[cfg(test)]
@@ -74,11 +63,11 @@ mod tests {
 
     #[test]
     fn packages_as_firmware_writes_them() {
-        let cases: [(&[u8], SleepType); 4] = [
-            (b"xx\x08_S5_\x12\x06\x04\x00\x00\x00\x00", SleepType { a: 0, b: 0 }),
-            (b"\x08\\_S5_\x12\x08\x04\x0a\x05\x0a\x07\x00\x00", SleepType { a: 5, b: 7 }),
-            (b"\x08_S5_\x12\x40\x00\x02\x01\x0b\x02\x00", SleepType { a: 1, b: 2 }),
-            (b"\x08_S5_\x12\x04\x01\x0a\x07", SleepType { a: 7, b: 7 }),
+        let cases: [(&[u8], u8); 4] = [
+            (b"xx\x08_S5_\x12\x06\x04\x00\x00\x00\x00", 0),
+            (b"\x08\\_S5_\x12\x08\x04\x0a\x05\x0a\x07\x00\x00", 5),
+            (b"\x08_S5_\x12\x40\x00\x02\x01\x0b\x02\x00", 1),
+            (b"\x08_S5_\x12\x04\x01\x0b\x07\x00", 7),
         ];
         for (code, expected) in cases {
             assert_eq!(find(code), Some(expected), "{code:?}");
@@ -88,7 +77,7 @@ mod tests {
     #[test]
     fn uses_of_the_name_are_passed_over() {
         let code = b"\x70_S5_\x12\x06\x04\x0a\x03\x08_S5_\x12\x06\x04\x0a\x05\x00\x00";
-        assert_eq!(find(code), Some(SleepType { a: 5, b: 0 }));
+        assert_eq!(find(code), Some(5));
     }
 
     #[test]
@@ -99,6 +88,7 @@ mod tests {
         }
         assert_eq!(find(b"\x08_S5_\x12\x06\x04\x0a\x09\x00\x00"), None, "nine does not fit");
         assert_eq!(find(b"\x08_S5_\x10\x06\x04\x00\x00"), None, "no package");
+        assert_eq!(find(b"\x08_S5_\x12\x02\x00"), None, "empty package");
         assert_eq!(find(b""), None);
     }
 }

@@ -140,7 +140,7 @@ struct Run {
 fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
     let mut runs = Vec::new();
     for folder in SCENARIOS {
-        runs.extend(all_runs(&system.root().join(folder))?.into_iter().filter(|run| wanted(&run.name)));
+        runs.extend(all_runs(&system.root().join(folder), wanted, tally)?);
     }
     if runs.is_empty() {
         return Ok(());
@@ -180,8 +180,9 @@ fn kernel_tests(log: &str) -> Vec<String> {
     names.map(|(_, name)| name.trim().to_owned()).collect()
 }
 
-/// Every scenario, and the boot scenario once for every kind of machine.
-fn all_runs(folder: &Path) -> Result<Vec<Run>> {
+/// Every scenario that is wanted, and the boot scenario once for every kind of machine. A folder that is no scenario
+/// is a failure of its own.
+fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {
         for entry in std::fs::read_dir(folder)? {
@@ -191,14 +192,16 @@ fn all_runs(folder: &Path) -> Result<Vec<Run>> {
     folders.sort();
     let mut runs = Vec::new();
     for folder in folders.into_iter().filter(|folder| folder.is_dir()) {
-        let scenario = Scenario::open(&folder)?;
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name == BOOT {
-            runs.extend(machines(&scenario));
-        } else {
-            runs.push(Run { name: format!("qemu/{name}"), scenario });
+        let title = format!("qemu/{name}");
+        match Scenario::open(&folder) {
+            Ok(scenario) if name == BOOT => runs.extend(machines(&scenario)),
+            Ok(scenario) => runs.push(Run { name: title, scenario }),
+            Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),
+            Err(_) => {}
         }
     }
+    runs.retain(|run| wanted(&run.name));
     Ok(runs)
 }
 

@@ -1,5 +1,6 @@
 //! Files of the build: written only when their content changes, so that what depends on them stays up to date.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -65,6 +66,9 @@ pub fn mirror(wanted: &[(String, PathBuf)], to: &Path) -> Result<()> {
 }
 
 /// Copies `from` to `to` where that is older or missing. A hard link is made where it can be: models are large.
+///
+/// The new file is made under another name and renamed, so that nobody finds half of it, and so that nothing is ever
+/// written through a link that leads back to `from`.
 pub fn copy_if_newer(from: &Path, to: &Path) -> Result<()> {
     if up_to_date(to, &[from.to_owned()])? && std::fs::metadata(from)?.len() == std::fs::metadata(to)?.len() {
         return Ok(());
@@ -72,11 +76,31 @@ pub fn copy_if_newer(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let _ = std::fs::remove_file(to);
-    if std::fs::hard_link(from, to).is_err() {
-        std::fs::copy(from, to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+    let new = beside(to, "new");
+    let _ = std::fs::remove_file(&new);
+    if std::fs::hard_link(from, &new).is_err() {
+        std::fs::copy(from, &new).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
     }
+    // Renaming a link over another link to the same file does nothing and leaves both names.
+    std::fs::rename(&new, to).with_context(|| format!("writing {}", to.display()))?;
+    let _ = std::fs::remove_file(&new);
     Ok(())
+}
+
+/// `path` with a process's own ending, for a file that is being made.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.{ending}", std::process::id()));
+    name.into()
+}
+
+/// Waits until no other process builds in `folder`, and keeps others out until it is dropped.
+pub fn lock(folder: &Path) -> Result<File> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let path = folder.join(".capos-lock");
+    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+    file.lock().with_context(|| format!("locking {}", path.display()))?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -104,5 +128,12 @@ mod tests {
         assert_eq!(walk(&to).unwrap(), [to.join("bin/new")]);
         assert!(up_to_date(&to.join("bin/new"), &[source]).unwrap());
         assert!(!up_to_date(&to.join("none"), &[]).unwrap());
+        // A link to the source is replaced without the source being touched.
+        std::fs::write(&source, "longer").unwrap();
+        std::fs::remove_file(to.join("bin/new")).unwrap();
+        std::fs::hard_link(&source, to.join("bin/new")).unwrap();
+        mirror(&[("bin/new".into(), source.clone())], &to).unwrap();
+        assert_eq!(std::fs::read(&source).unwrap(), b"longer");
+        assert_eq!(walk(&to).unwrap(), [to.join("bin/new")]);
     }
 }

@@ -71,6 +71,7 @@ impl System {
 
     /// Builds every part. The programs that are there for tests are built with `tests` only.
     pub fn build(&self, tests: bool) -> Result<Parts> {
+        let _alone = files::lock(&self.target())?;
         let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
         let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
@@ -92,7 +93,9 @@ impl System {
         if !files::up_to_date(&stripped, &[program.to_owned()])? {
             std::fs::create_dir_all(self.target().join("stripped"))?;
             let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
-            tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&stripped))?;
+            let new = files::beside(&stripped, "new");
+            tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&new))?;
+            std::fs::rename(&new, &stripped).with_context(|| format!("writing {}", stripped.display()))?;
         }
         Ok(stripped)
     }
@@ -198,6 +201,7 @@ impl Parts {
 
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
+        let _alone = files::lock(self.boot_package.parent().context("the boot package has no folder")?)?;
         let mut trees = vec![(String::new(), self.stage.clone())];
         let mut inputs = vec![self.kernel.clone(), self.loader.clone(), self.boot_package.clone()];
         inputs.extend(files::walk(&self.stage)?);

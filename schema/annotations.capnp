@@ -42,3 +42,6 @@ annotation kernelCalls @0xb1a7c0de5c4e3a0b (interface) :Void;
 
 annotation optional @0xb1a7c0de5c4e3a0c (field, param) :Void;
 # A pointer that may be null: the field is an Option in Rust and need not be given in JSON.
+
+annotation results @0xb1a7c0de5c4e3a0d (method) :UInt32;
+# Bytes of the results at most, where they may be more than 65,536.

@@ -204,7 +204,8 @@ interface DmaDomain {
   # Physically contiguous zeroed memory, uncached nowhere, paid for by the caller's account.
 
   pin @1 (memory :MemoryObject, offset :UInt64, bytes :UInt64)
-      -> (region :DmaRegion, segments :List(DmaSegment));
+      -> (region :DmaRegion, segments :List(DmaSegment))
+      $import "annotations.capnp".results(16384);
   # Lets a device reach memory that the caller holds until the region is released or the memory is
   # revoked.
 }

@@ -32,7 +32,7 @@ interface ReadOnlyFile {
   # A file that can be read.
 
   info @0 () -> (info :EntryInfo);
-  read @1 (offset :UInt64, count :UInt32) -> (data :Data);
+  read @1 (offset :UInt64, count :UInt32) -> (data :Data) $A.results(270336);
   # At most 256 KiB; shorter at the end of the file.
   memory @2 () -> (memory :Kernel.MemoryObject, bytes :UInt64);
   # The whole file as paged memory, read-only, shared by all who map it.
@@ -44,7 +44,7 @@ interface File {
   # A file that can be written.
 
   info @0 () -> (info :EntryInfo);
-  read @1 (offset :UInt64, count :UInt32) -> (data :Data);
+  read @1 (offset :UInt64, count :UInt32) -> (data :Data) $A.results(270336);
   write @2 (offset :UInt64, data :Data) -> (written :UInt32);
   truncate @3 (bytes :UInt64) -> ();
 }
@@ -71,7 +71,7 @@ interface Directory {
   # A narrower tree.
 
   readText @5 (path :Text) -> (text :Text)
-      $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.redact;
+      $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.redact $A.results(270336);
   # Reads a whole text file (UTF-8, at most 256 KiB) from the home directory.
 
   writeText @6 (path :Text, text :Text) -> ()

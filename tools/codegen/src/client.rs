@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::code::Code;
 use crate::convert::{self, CAP, Shape, WIRE};
-use crate::model::{Field, File, Interface, Method, Role, Schema};
+use crate::model::{Field, File, Interface, Method, Role, Schema, Value};
 use crate::names;
 
 /// The clients of one file's interfaces.
@@ -72,6 +72,19 @@ fn arguments<'a>(schema: &'a Schema, method: &Method) -> Result<Vec<(&'a Field, 
         .collect())
 }
 
+/// Results that nothing else is said of take at most this many bytes.
+const USUAL_RESULTS: u32 = 64 << 10;
+/// Room for a refusal's reason, which comes in place of the results.
+const LEAST_RESULTS: u32 = 1024;
+
+/// Bytes that a call must accept.
+fn results_bytes(schema: &Schema, method: &Method) -> Result<u32> {
+    Ok(match method.annotation("results") {
+        Some(Value::Uint(bytes)) => u32::try_from(*bytes)?,
+        _ => schema.fixed_bytes(method.results).map_or(USUAL_RESULTS, |bytes| bytes.max(LEAST_RESULTS)),
+    })
+}
+
 fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
     let params = schema.structure(method.params)?;
     let results_module = &schema.structure(method.results)?.module;
@@ -109,8 +122,10 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         code.close("})?;");
     }
     code.line(&format!(
-        "let reply = self.cap.call({:#018x}, {}, message).await?;",
-        interface.id, method.ordinal
+        "let reply = self.cap.call_sized({:#018x}, {}, message, {}).await?;",
+        interface.id,
+        method.ordinal,
+        results_bytes(schema, method)?
     ));
     match convert::results(schema, method)? {
         Shape::Unit => {

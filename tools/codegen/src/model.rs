@@ -285,6 +285,28 @@ impl Schema {
         self.any(kind, &mut BTreeSet::new(), &|ty| matches!(ty, Type::Float(_)))
     }
 
+    /// Bytes of a message that holds a value of this struct and nothing else, where that is always the
+    /// same: no text, data or list is in it.
+    pub fn fixed_bytes(&self, id: u64) -> Option<u32> {
+        let mut words = 1_u32;
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            let structure = self.structs.get(&id)?;
+            words = words.saturating_add(structure.words);
+            if words > 1024 || self.is_cyclic(id) {
+                return None;
+            }
+            for field in &structure.fields {
+                match &field.kind {
+                    Kind::Slot(Type::Text | Type::Data | Type::List(_)) => return None,
+                    Kind::Slot(Type::Struct(id)) | Kind::Group(id) => open.push(*id),
+                    Kind::Slot(_) => {}
+                }
+            }
+        }
+        Some(words.saturating_mul(8))
+    }
+
     /// Whether a struct pointer field must be boxed because the struct holds itself.
     pub fn is_recursive(&self, owner: u64, field: &Kind) -> bool {
         let Kind::Slot(Type::Struct(target)) = field else { return false };

@@ -9,7 +9,7 @@ use capos_schema::cap::{AsCap, CallError, Cap, CapTransport, Client, IncomingMes
 
 use crate::runtime;
 
-/// Bytes of results that a call accepts unless [`with_results`] says otherwise.
+/// Bytes of results that a call accepts where neither the schema nor [`with_results`] says more.
 pub(crate) const RESULTS: u32 = 64 << 10;
 
 /// A place in the process's capability table. Dropping the last clone of its [`Cap`] releases it.
@@ -58,8 +58,18 @@ impl CapTransport for KernelCap {
         method: u16,
         params: Message,
     ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        self.call_sized(interface, method, params, RESULTS)
+    }
+
+    fn call_sized(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
         let place = self.place.clone();
-        Box::pin(async move { crate::call::call(place.id, interface, method, params, RESULTS).await })
+        Box::pin(async move { crate::call::call(place.id, interface, method, params, results).await })
     }
 
     fn id(&self) -> u64 {
@@ -84,8 +94,8 @@ pub fn interface_of(cap: &impl AsCap) -> u64 {
     cap.as_cap().transport().as_any().downcast_ref::<KernelCap>().map_or(0, KernelCap::interface)
 }
 
-/// A second handle whose calls accept this many bytes of results (the default is 64 KiB, the
-/// most 1 MiB). It keeps the first alive.
+/// A second handle whose calls accept this many bytes of results at least (where the schema says
+/// nothing a call accepts 64 KiB; the most is 1 MiB). It keeps the first alive.
 #[must_use]
 pub fn with_results<C: Client>(client: &C, bytes: u32) -> C {
     C::from_cap(Cap::new(Wide { inner: client.as_cap().clone(), bytes }))
@@ -106,6 +116,18 @@ impl CapTransport for Wide {
     ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
         let inner = self.inner.clone();
         let bytes = self.bytes;
+        Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
+    }
+
+    fn call_sized(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        let inner = self.inner.clone();
+        let bytes = self.bytes.max(results);
         Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
     }
 

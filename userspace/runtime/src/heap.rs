@@ -63,16 +63,18 @@ unsafe impl Source for Growth {
         let (account, space) = talc.source.caps.ok_or(())?;
         let wanted = u64::try_from(layout.size().saturating_add(layout.align())).map_err(|_| ())?;
         let so_far = talc.source.end.saturating_sub(HEAP_START);
-        let bytes = wanted
-            .saturating_add(OVERHEAD)
-            .max((so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH))
-            .checked_next_multiple_of(crate::memory::PAGE)
-            .ok_or(())?;
+        let least = wanted.saturating_add(OVERHEAD).checked_next_multiple_of(crate::memory::PAGE).ok_or(())?;
+        let mut bytes = least.max((so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH) & !(crate::memory::PAGE - 1));
         let start = talc.source.end;
-        let end = start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
+        start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
         if !raw_calls::grow(account, space, start, bytes) {
-            return Err(());
+            // Near the account's limit, only as much as is needed.
+            bytes = least;
+            if !raw_calls::grow(account, space, start, bytes) {
+                return Err(());
+            }
         }
+        let end = start.saturating_add(bytes);
         talc.source.end = end;
         let pointer = |address: u64| -> *mut u8 {
             core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use capnp::Word;
 
-/// Sizes that are kept, in words: 4 KiB, 64 KiB, 320 KiB, 1 MiB.
-const CLASSES: [usize; 4] = [512, 8 << 10, 40 << 10, 128 << 10];
+/// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 320 KiB, 1 MiB.
+const CLASSES: [usize; 6] = [128, 512, 2 << 10, 8 << 10, 40 << 10, 128 << 10];
 /// How many buffers of each size are kept.
-const KEPT: [usize; 4] = [16, 8, 2, 1];
+const KEPT: [usize; 6] = [16, 16, 8, 4, 2, 1];
 
 /// Free buffers.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn buffers_come_back() {
         let mut pool = Pool::default();
-        let buffer = pool.take(100);
+        let buffer = pool.take(3000);
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
         let message = pool.cut(buffer, 20);

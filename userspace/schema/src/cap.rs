@@ -184,6 +184,18 @@ pub trait CapTransport {
         params: Message,
     ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>>;
 
+    /// The same, where the results are known to have at most `results` bytes.
+    fn call_sized(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        let _ = results;
+        self.call(interface, method, params)
+    }
+
     /// The identifier in the process's table.
     fn id(&self) -> u64;
 
@@ -231,6 +243,17 @@ impl Cap {
         params: Message,
     ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
         self.transport.call(interface, method, params)
+    }
+
+    /// The same, where the results are known to have at most `results` bytes.
+    pub fn call_sized(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        self.transport.call_sized(interface, method, params, results)
     }
 
     /// The same capability, of which receivers get at most these rights.

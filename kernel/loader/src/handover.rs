@@ -78,10 +78,7 @@ fn memory_map(information: &Information, own: &[(u64, u64)]) -> Result<MemoryMap
 }
 
 /// The modules for the kernel, each named by the first word of its string.
-fn collect_modules<'a>(
-    information: &Information<'a>,
-    list: &mut [File<'a>; 32],
-) -> Result<(Module<'a>, usize)> {
+fn collect_modules<'a>(information: &Information<'a>, list: &mut [File<'a>; 32]) -> Result<(Module<'a>, usize)> {
     let (mut kernel, mut count) = (None, 0);
     for module in information.modules() {
         if module.start % PAGE != 0 || module.start + module.size > REACHABLE {
@@ -110,11 +107,7 @@ fn direct_map(map: &MemoryMap, screen: Option<Framebuffer>) -> [Mapping; 3] {
         access: Access { write: true, execute: true, combining },
     };
     let screen_end = screen_range.0 + screen_range.1;
-    [
-        range(0, screen_range.0, false),
-        range(screen_range.0, screen_end, true),
-        range(screen_end, top, false),
-    ]
+    [range(0, screen_range.0, false), range(screen_range.0, screen_end, true), range(screen_end, top, false)]
 }
 
 fn prepare(information_address: u64) -> Result<Ready> {
@@ -138,8 +131,7 @@ fn prepare(information_address: u64) -> Result<Ready> {
         return Err(BAD_ENTRY);
     }
 
-    let mut reclaimable =
-        |length| map.allocate(length, PAGE, REACHABLE, Kind::BootloaderReclaimable).ok_or(TOO_LITTLE);
+    let mut reclaimable = |length| map.allocate(length, PAGE, REACHABLE, Kind::BootloaderReclaimable).ok_or(TOO_LITTLE);
     let stack_size = requests.stack_size(loaded).checked_next_multiple_of(PAGE).ok_or(TOO_LITTLE)?;
     let stack = reclaimable(stack_size)?;
     let arena_at = reclaimable(ARENA_SIZE)?;

@@ -92,11 +92,8 @@ mod tests {
     fn figures_are_read_from_the_log() {
         let log = "hello\n[0.2] bench-program: bench null-call 812 instructions: mean of 1000, rdtsc under -icount\n";
         let found = measured(log).unwrap();
-        let figure = Figure {
-            value: 812.0,
-            unit: "instructions".into(),
-            how: "mean of 1000, rdtsc under -icount".into(),
-        };
+        let figure =
+            Figure { value: 812.0, unit: "instructions".into(), how: "mean of 1000, rdtsc under -icount".into() };
         assert_eq!(found, BTreeMap::from([("null-call".to_owned(), figure)]));
     }
 

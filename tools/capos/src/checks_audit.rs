@@ -80,8 +80,15 @@ pub struct Count {
 pub const DECISIONS: [&str; 6] = ["auto", "consented", "denied", "stepUpSucceeded", "stepUpFailed", "forbidden"];
 /// The nine outcomes.
 pub const OUTCOMES: [&str; 9] = [
-    "ok", "refusedByPolicy", "deniedByUser", "stepUpFailed", "executionError", "timedOut", "cancelled",
-    "invalidArguments", "unknownTool",
+    "ok",
+    "refusedByPolicy",
+    "deniedByUser",
+    "stepUpFailed",
+    "executionError",
+    "timedOut",
+    "cancelled",
+    "invalidArguments",
+    "unknownTool",
 ];
 
 impl Audit {
@@ -94,7 +101,10 @@ impl Audit {
     pub fn valid(&self) -> Result<()> {
         for call in self.calls.iter().flatten() {
             let (id, outcome) = (&call.id, call.outcome.as_str());
-            ensure!(OUTCOMES.contains(&outcome), "call {id:?}: there is no outcome {outcome:?}; there are {OUTCOMES:?}");
+            ensure!(
+                OUTCOMES.contains(&outcome),
+                "call {id:?}: there is no outcome {outcome:?}; there are {OUTCOMES:?}"
+            );
             if let Some(decision) = &call.decision {
                 let known = DECISIONS.contains(&decision.as_str());
                 ensure!(known, "call {id:?}: there is no decision {decision:?}; there are {DECISIONS:?}");
@@ -142,7 +152,8 @@ impl Audit {
 
 impl Count {
     fn names(&self, record: &Record) -> bool {
-        let same = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|wanted| member(record, name) == wanted);
+        let same =
+            |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|wanted| member(record, name) == wanted);
         member(record, "kind") == self.kind
             && same(&self.phase, "phase")
             && same(&self.decision, "decision")
@@ -210,7 +221,9 @@ fn told(records: &[Record]) -> Vec<Told<'_>> {
     tools()
         .filter(|record| member(record, "phase") != "after")
         .map(|first| {
-            let end = tools().find(|record| number(record, "before").is_some() && number(record, "before") == number(first, "sequence"));
+            let end = tools().find(|record| {
+                number(record, "before").is_some() && number(record, "before") == number(first, "sequence")
+            });
             Told { first, last: end.unwrap_or(first), effect: member(first, "phase") == "before" }
         })
         .collect()
@@ -226,7 +239,11 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
         let id = member(told.first, "callId");
         let mut differs = |what: &str, found: &str, wanted: &str| {
             if found != wanted {
-                failures.push(format!("call {} ({:?}): its {what} is {found:?} instead of {wanted:?}", at + 1, call.id));
+                failures.push(format!(
+                    "call {} ({:?}): its {what} is {found:?} instead of {wanted:?}",
+                    at + 1,
+                    call.id
+                ));
             }
         };
         differs("id", id, &call.id);
@@ -250,16 +267,41 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
 
 /// Members that every record of a tool call has, and every one of a message.
 const TOOL: [&str; 20] = [
-    "session", "principal", "conversation", "turn", "callId", "modelId", "backend", "nonce", "runner", "gatewaySession",
-    "descriptor", "arguments", "phase", "reason", "advertised", "label", "sequence", "time", "previous", "hash",
+    "session",
+    "principal",
+    "conversation",
+    "turn",
+    "callId",
+    "modelId",
+    "backend",
+    "nonce",
+    "runner",
+    "gatewaySession",
+    "descriptor",
+    "arguments",
+    "phase",
+    "reason",
+    "advertised",
+    "label",
+    "sequence",
+    "time",
+    "previous",
+    "hash",
 ];
 const DESCRIPTOR: [&str; 10] = [
-    "name", "description", "interfaceId", "methodName", "paramSchema", "permission", "category", "handle", "abortable",
+    "name",
+    "description",
+    "interfaceId",
+    "methodName",
+    "paramSchema",
+    "permission",
+    "category",
+    "handle",
+    "abortable",
     "timeoutMs",
 ];
-const MESSAGE: [&str; 9] = [
-    "conversation", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId",
-];
+const MESSAGE: [&str; 9] =
+    ["conversation", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId"];
 
 /// Reads the log and checks what holds for every run: the chain is whole and ends where the guest says, every effect has
 /// its two records, every call is told of once, and each record has the members that its kind has.
@@ -276,7 +318,9 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
                 && guest.get("auditHead").and_then(Value::as_str) == Some(head.as_str());
             if !same {
                 let count = summary.records;
-                failures.push(format!("audit.jsonl holds {count} records up to {head}; the guest's own check says {guest}"));
+                failures.push(format!(
+                    "audit.jsonl holds {count} records up to {head}; the guest's own check says {guest}"
+                ));
             }
         }
         Err(broken) => failures.push(format!("audit.jsonl: {broken}")),
@@ -318,7 +362,9 @@ fn decisions(records: &[Record], failures: &mut Vec<String>) {
         let made: Vec<&str> = before.map(|record| field(record, "decision")).collect();
         let said = Some(member(told.first, "decision")).filter(|said| !said.is_empty());
         if found.len() != made.len() || made != said.into_iter().collect::<Vec<_>>() {
-            failures.push(format!("call {id:?} says that it was decided as {said:?}; the broker recorded {made:?} before it"));
+            failures.push(format!(
+                "call {id:?} says that it was decided as {said:?}; the broker recorded {made:?} before it"
+            ));
         }
     }
     for (_, id) in made.keys() {
@@ -349,7 +395,10 @@ fn members(record: &Record, failures: &mut Vec<String>) {
                 complain("has no outcome or no hash of its result".to_owned());
             }
             let decided = DECISIONS.contains(&member(record, "decision"));
-            let free = matches!(member(record, "outcome"), "unknownTool" | "invalidArguments" | "cancelled" | "refusedByPolicy");
+            let free = matches!(
+                member(record, "outcome"),
+                "unknownTool" | "invalidArguments" | "cancelled" | "refusedByPolicy"
+            );
             if !decided && !(member(record, "phase") == "refused" && free) {
                 complain("has no decision".to_owned());
             }
@@ -387,7 +436,12 @@ mod tests {
         vec![
             record(1, "before", "a", json!({"decision": "auto"})),
             record(2, "before", "b", json!({"decision": "auto"})),
-            record(3, "after", "b", json!({"before": 2, "decision": "auto", "outcome": "executionError", "error": "no such file"})),
+            record(
+                3,
+                "after",
+                "b",
+                json!({"before": 2, "decision": "auto", "outcome": "executionError", "error": "no such file"}),
+            ),
             record(4, "after", "a", json!({"before": 1, "decision": "auto", "outcome": "ok"})),
             json!({"kind": "message", "sequence": 5, "fields": {"role": "tool", "toolCallId": "a"}}),
             record(6, "refused", "c", json!({"outcome": "unknownTool"})),
@@ -453,9 +507,7 @@ mod tests {
 
     #[test]
     fn d09_each_decision_is_recorded_by_the_broker() {
-        let made = |sequence: u64, id: &str, decision: &str| {
-            json!({"kind": "broker.decision", "sequence": sequence, "fields": {"callId": id, "decision": decision, "conversation": ""}})
-        };
+        let made = |sequence: u64, id: &str, decision: &str| json!({"kind": "broker.decision", "sequence": sequence, "fields": {"callId": id, "decision": decision, "conversation": ""}});
         let call = |sequence: u64, id: &str| record(sequence, "before", id, json!({"decision": "auto"}));
         let check = |records: &[Record]| {
             let mut failures = Vec::new();

@@ -2,8 +2,24 @@
 
 /// Sequences that the terminal service makes, without their numbers: `#` stands for a number.
 const OWN: [&str; 18] = [
-    "[?2004h", "[?2004l", "7", "8", "[999;999H", "[6n", "[#A", "[#B", "[#C", "[J", "[H", "[2J", "[0m", "[1m", "[2m",
-    "[1;#m", "[#m", "[K",
+    "[?2004h",
+    "[?2004l",
+    "7",
+    "8",
+    "[999;999H",
+    "[6n",
+    "[#A",
+    "[#B",
+    "[#C",
+    "[J",
+    "[H",
+    "[2J",
+    "[0m",
+    "[1m",
+    "[2m",
+    "[1;#m",
+    "[#m",
+    "[K",
 ];
 
 /// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
@@ -63,11 +79,26 @@ mod tests {
 
     #[test]
     fn own_sequences_pass_and_others_do_not() {
-        assert!(found("\u{1b}]0;grub\u{7}\u{1b}[?2004h\u{1b}7\u{1b}[999;999H\u{1b}[6n\u{1b}8\u{1b}[1;36mcapOS\u{1b}[0m\r\n").is_empty());
+        assert!(
+            found(
+                "\u{1b}]0;grub\u{7}\u{1b}[?2004h\u{1b}7\u{1b}[999;999H\u{1b}[6n\u{1b}8\u{1b}[1;36mcapOS\u{1b}[0m\r\n"
+            )
+            .is_empty()
+        );
         assert!(found("\u{1b}[?2004h\r\u{1b}[J\u{1b}[12A\u{1b}[3C\u{e9}\u{1b}[H\u{1b}[2J").is_empty());
         for bad in [
-            "\u{1b}]0;title\u{7}", "\u{1b}[?1049h", "\u{1b}c", "\u{1b}[2;3H", "\u{8}", "\u{9b}2J", "\u{1b}[5n", "\u{1b}",
-            "\u{1b}[xA", "\u{1b}P", "\u{1b}[38;5;1m", "\t",
+            "\u{1b}]0;title\u{7}",
+            "\u{1b}[?1049h",
+            "\u{1b}c",
+            "\u{1b}[2;3H",
+            "\u{8}",
+            "\u{9b}2J",
+            "\u{1b}[5n",
+            "\u{1b}",
+            "\u{1b}[xA",
+            "\u{1b}P",
+            "\u{1b}[38;5;1m",
+            "\t",
         ] {
             assert!(!found(&format!("\u{1b}[?2004hx{bad}")).is_empty(), "{bad:?}");
         }

@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn control_sequences_vanish_however_they_are_cut() {
-        let bytes = b"\x1b[2J\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07a\x1b]8;;x\x1b\\b\x1b(Bc\x00\x7fd\xc3\xa9\x1b[?25h!";
+        let bytes =
+            b"\x1b[2J\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07a\x1b]8;;x\x1b\\b\x1b(Bc\x00\x7fd\xc3\xa9\x1b[?25h!";
         let whole = stripped(&[bytes]);
         assert_eq!(whole, "red\nabcd\u{e9}!");
         for cut in 0..bytes.len() {

@@ -172,7 +172,8 @@ mod tests {
     fn made(toml: &str) -> Result<()> {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let keygen = ["capos", "--out", at("keys").to_str().unwrap(), "--purpose", PURPOSE_MODEL_WEIGHTS].map(String::from);
+        let keygen =
+            ["capos", "--out", at("keys").to_str().unwrap(), "--purpose", PURPOSE_MODEL_WEIGHTS].map(String::from);
         weights_keygen::run(&parsed(&keygen)).unwrap();
         std::fs::create_dir_all(at("stage/etc")).unwrap();
         std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();

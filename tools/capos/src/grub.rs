@@ -11,8 +11,20 @@ use crate::tool;
 
 /// Modules for both firmwares: reading the image, the configuration, and Multiboot2.
 const COMMON: [&str; 14] = [
-    "iso9660", "part_msdos", "part_gpt", "search", "search_fs_uuid", "normal", "configfile", "multiboot2", "boot",
-    "echo", "test", "all_video", "serial", "terminal",
+    "iso9660",
+    "part_msdos",
+    "part_gpt",
+    "search",
+    "search_fs_uuid",
+    "normal",
+    "configfile",
+    "multiboot2",
+    "boot",
+    "echo",
+    "test",
+    "all_video",
+    "serial",
+    "terminal",
 ];
 
 /// Where the boot programs lie on the image.
@@ -38,8 +50,19 @@ pub fn prepare(root: &Path, uuid: &str, command_line: &str) -> Result<Vec<OsStri
     std::fs::remove_file(&early)?;
 
     let mut options = [
-        "-b", BIOS_IMAGE, "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", "--grub2-boot-info",
-        "--efi-boot", UEFI_IMAGE, "-efi-boot-part", "--efi-boot-image", "--protective-msdos-label", "--grub2-mbr",
+        "-b",
+        BIOS_IMAGE,
+        "-no-emul-boot",
+        "-boot-load-size",
+        "4",
+        "-boot-info-table",
+        "--grub2-boot-info",
+        "--efi-boot",
+        UEFI_IMAGE,
+        "-efi-boot-part",
+        "--efi-boot-image",
+        "--protective-msdos-label",
+        "--grub2-mbr",
     ]
     .map(OsString::from)
     .to_vec();

@@ -41,9 +41,20 @@ impl Release {
         std::fs::copy(self.folder.join("BOOTX64.EFI"), root.join("EFI/BOOT/BOOTX64.EFI"))?;
         std::fs::write(folder.join("limine.conf"), configuration(command_line)?)?;
         let options = [
-            "-b", "boot/limine/limine-bios-cd.bin", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table",
-            "-hfsplus", "-apm-block-size", "2048", "--efi-boot", "boot/limine/limine-uefi-cd.bin", "-efi-boot-part",
-            "--efi-boot-image", "--protective-msdos-label",
+            "-b",
+            "boot/limine/limine-bios-cd.bin",
+            "-no-emul-boot",
+            "-boot-load-size",
+            "4",
+            "-boot-info-table",
+            "-hfsplus",
+            "-apm-block-size",
+            "2048",
+            "--efi-boot",
+            "boot/limine/limine-uefi-cd.bin",
+            "-efi-boot-part",
+            "--efi-boot-image",
+            "--protective-msdos-label",
         ];
         Ok(options.map(OsString::from).to_vec())
     }

@@ -4,9 +4,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
+use crate::packages;
 use crate::system::System;
 use crate::toolchain::{self, BARE, Bare};
-use crate::packages;
 
 /// Check the format and the lints of everything.
 #[derive(clap::Args)]

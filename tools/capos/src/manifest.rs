@@ -45,7 +45,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Action::Print { .. } => print!("{}", capos_manifest::describe(&manifest)),
         Action::Encode { out, .. } => {
-            std::fs::write(out, capos_manifest::encode(&manifest)?).with_context(|| format!("writing {}", out.display()))?;
+            std::fs::write(out, capos_manifest::encode(&manifest)?)
+                .with_context(|| format!("writing {}", out.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

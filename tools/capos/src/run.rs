@@ -50,7 +50,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let system = System::find()?;
             let limine = Limine::folder(args.limine.as_ref())?;
             let out = system.target().join("capos.iso");
-            system.build(false)?.image(&Variant { limine, command_line: args.command_line.clone(), ..Variant::default() }, &out)?;
+            system
+                .build(false)?
+                .image(&Variant { limine, command_line: args.command_line.clone(), ..Variant::default() }, &out)?;
             out
         }
     };

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::accel;
 use crate::iso::{Limine, limine_dir};
 use crate::scenario::{self, Report, Scenario};
 use crate::system::{Parts, System, Variant};
-use crate::accel;
 
 /// The scenario that is run when none is named, below the source folder.
 pub const SMOKE: &str = "tools/scenarios/smoke";

@@ -381,7 +381,8 @@ mod tests {
         std::fs::create_dir(&tree).unwrap();
         std::fs::write(tree.join("weights.gguf"), vec![0x55; 5000]).unwrap();
         let image = folder.path().join("x.iso");
-        let made = Command::new("xorriso").args(["-as", "mkisofs", "-quiet", "-R", "-o"]).arg(&image).arg(&tree).output();
+        let made =
+            Command::new("xorriso").args(["-as", "mkisofs", "-quiet", "-R", "-o"]).arg(&image).arg(&tree).output();
         assert!(made.unwrap().status.success());
         corrupt(&image, Path::new("/weights.gguf"), 4999).unwrap();
         let bytes = std::fs::read(&image).unwrap();

@@ -109,7 +109,8 @@ fn quoted(text: &str) -> Result<(Vec<u8>, &str)> {
                     'x' => {
                         let digits: String = rest.by_ref().take(2).collect();
                         let byte = u8::from_str_radix(&digits, 16);
-                        bytes.push(byte.with_context(|| format!("`\\x{digits}`: two hexadecimal digits are expected"))?);
+                        bytes
+                            .push(byte.with_context(|| format!("`\\x{digits}`: two hexadecimal digits are expected"))?);
                     }
                     // In expressions the backslash is the expression's own.
                     other => {

@@ -33,7 +33,8 @@ pub fn beside(file: &Path, ending: &str) -> PathBuf {
 /// The name that a file is signed under: its own, without directories.
 pub fn name_of(file: &Path) -> Result<&str> {
     let name = file.file_name().with_context(|| format!("{} names no file", file.display()))?;
-    name.to_str().with_context(|| format!("the name of {} is not UTF-8, and only such names can be signed", file.display()))
+    name.to_str()
+        .with_context(|| format!("the name of {} is not UTF-8, and only such names can be signed", file.display()))
 }
 
 /// Opens a regular file and tells its size in bytes.

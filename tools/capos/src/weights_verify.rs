@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use capos_verity::{
-    BLOCK_SIZE, Expected, FileSignature, PURPOSE_MODEL_WEIGHTS, Refusal, TreeSink, TrustStore, VerifiedFile, VerityError,
+    BLOCK_SIZE, Expected, FileSignature, PURPOSE_MODEL_WEIGHTS, Refusal, TreeSink, TrustStore, VerifiedFile,
+    VerityError,
 };
 
 use crate::weights::{digest, name_of, open, read_trust, signature_path, tree_path};

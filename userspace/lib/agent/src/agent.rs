@@ -254,7 +254,9 @@ impl<W: World> Agent<W> {
             }
             if done {
                 match response.finish {
-                    Some(FinishReason::Error) => break Inferred::Failed("it ended its answer with an error".to_string()),
+                    Some(FinishReason::Error) => {
+                        break Inferred::Failed("it ended its answer with an error".to_string());
+                    }
                     Some(FinishReason::ContentFilter) => {
                         break Inferred::Failed("its content filter stopped the answer".to_string());
                     }
@@ -291,7 +293,8 @@ impl<W: World> Agent<W> {
         for (at, draft) in response.calls.iter().enumerate() {
             let earlier = response.calls.get(..at).unwrap_or_default();
             let doubled = !draft.id.is_empty() && earlier.iter().any(|other| other.id == draft.id);
-            let wanted = if draft.id.is_empty() { format!("call-{turn}-{}", at.saturating_add(1)) } else { draft.id.clone() };
+            let wanted =
+                if draft.id.is_empty() { format!("call-{turn}-{}", at.saturating_add(1)) } else { draft.id.clone() };
             let mut id = wanted.clone();
             let mut count = 1_u32;
             while self.thread.has_call(&id) || proposals.iter().any(|proposal| proposal.call.id == id) {
@@ -301,7 +304,9 @@ impl<W: World> Agent<W> {
             let last = at.saturating_add(1) == response.calls.len();
             let flaw = if last && response.surplus > 0 {
                 let most = self.bounds.calls.saturating_sub(1);
-                let why = format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
+                let why = format!(
+                    "this answer proposes more than {most} calls; this one and those after it are not looked at"
+                );
                 Some((Outcome::RefusedByPolicy, why))
             } else {
                 flaw(draft, doubled, &self.bounds)

@@ -122,7 +122,8 @@ impl<W: World> Context<W> {
         let prepared = match self.arguments(tool, &mut call) {
             Ok(prepared) => prepared,
             Err(why) => {
-                let why = format!("{why}; the parameters of {} are {}", tool.descriptor.name, tool.descriptor.param_schema);
+                let why =
+                    format!("{why}; the parameters of {} are {}", tool.descriptor.name, tool.descriptor.param_schema);
                 let descriptor = tool.descriptor.clone();
                 return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, &why));
             }
@@ -163,13 +164,8 @@ impl<W: World> Context<W> {
 
     async fn gate(&self, tool: &Tool, call: &ToolCall, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
         let mode = tool.descriptor.permission;
-        let ask = Ask {
-            tool,
-            arguments: &call.arguments,
-            call_id: &call.id,
-            label: &self.label,
-            untrusted: self.untrusted,
-        };
+        let ask =
+            Ask { tool, arguments: &call.arguments, call_id: &call.id, label: &self.label, untrusted: self.untrusted };
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let patience = || self.world.sleep_until(self.world.now().saturating_add(limit));
         let late = || format!("nobody answered within {} s", limit / 1_000_000_000);
@@ -278,7 +274,13 @@ impl<W: World> Context<W> {
     }
 
     /// The effect itself and the record of its end.
-    async fn effect(self: Rc<Self>, tool: &Tool, call: &ToolCall, prepared: W::Prepared, event: &ToolEvent) -> ToolResult {
+    async fn effect(
+        self: Rc<Self>,
+        tool: &Tool,
+        call: &ToolCall,
+        prepared: W::Prepared,
+        event: &ToolEvent,
+    ) -> ToolResult {
         if self.cancel.is_set() {
             let result = answered(&call.id, Outcome::Cancelled, "cancelled by the person; it was not begun");
             return self.after(event, result).await;
@@ -462,5 +464,6 @@ pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> O
         let why = format!("the arguments are longer than {} bytes", bounds.arguments);
         return Some((Outcome::InvalidArguments, why));
     }
-    (draft.dropped > 0).then(|| (Outcome::UnknownTool, format!("its name, id or handle is longer than {} bytes", bounds.name)))
+    (draft.dropped > 0)
+        .then(|| (Outcome::UnknownTool, format!("its name, id or handle is longer than {} bytes", bounds.name)))
 }

@@ -123,8 +123,22 @@ mod tests {
         let snapshot = Snapshot::new(Vec::from([tool("bash", "/object/a"), tool("read_file", "/object/b")])).unwrap();
         assert!(snapshot.find("bash", "/object/a").is_ok());
         let look_alikes = [
-            "BASH", "Bash", "bаsh", "bash ", " bash", "ba\u{200b}sh", "bash\0", "ｂａｓｈ", "bas\u{2f}h", "", "b", "bash2",
-            "read-file", "read_file\u{301}", "readfile", "/object/a",
+            "BASH",
+            "Bash",
+            "bаsh",
+            "bash ",
+            " bash",
+            "ba\u{200b}sh",
+            "bash\0",
+            "ｂａｓｈ",
+            "bas\u{2f}h",
+            "",
+            "b",
+            "bash2",
+            "read-file",
+            "read_file\u{301}",
+            "readfile",
+            "/object/a",
         ];
         for name in look_alikes {
             assert!(snapshot.find(name, "/object/a").is_err(), "{name:?}");

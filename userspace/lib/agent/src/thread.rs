@@ -157,8 +157,7 @@ fn load_entry(value: &Value) -> Result<Entry, ThreadError> {
         content: text_of(root, "content")?,
         tool_call_id: text_of(root, "toolCallId")?,
         tool_calls,
-        provenance: Provenance::from_name(&provenance)
-            .ok_or_else(|| wrong("provenance", "trusted or untrusted"))?,
+        provenance: Provenance::from_name(&provenance).ok_or_else(|| wrong("provenance", "trusted or untrusted"))?,
         label,
     };
     let hash = hash(&message.content);

@@ -8,8 +8,8 @@ use core::cell::RefCell;
 use capos_audit::{AppendError, Chain, Head};
 use capos_rt::{Clock, Error};
 use capos_schema::audit::{
-    AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults,
-    GeneralEvent, GeneralEventField, ToolEvent,
+    AuditLogServer, AuditReaderClient, AuditWriterClient, AuditWriterToolResults, GeneralEvent, GeneralEventField,
+    ToolEvent,
 };
 use capos_schema::cap::{CallContext, CallError, Export};
 

@@ -37,9 +37,9 @@ impl Writer {
 
     fn check(&self, session: &str) -> Result<(), CallError> {
         match &self.source {
-            Source::Session(id) if id != session => Err(CallError::invalid_argument(format!(
-                "this writer records session `{id}` and no other"
-            ))),
+            Source::Session(id) if id != session => {
+                Err(CallError::invalid_argument(format!("this writer records session `{id}` and no other")))
+            }
             _ => Ok(()),
         }
     }

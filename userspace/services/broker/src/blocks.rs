@@ -10,7 +10,9 @@ use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::CapabilityTableClient;
 use capos_schema::models::ModelCatalogClient;
 use capos_schema::storage::DirectoryClient;
-use capos_schema::system::{LauncherClient, LogReaderClient, PowerClient, ServiceSupervisorClient, SessionObserverClient, SystemStatusClient};
+use capos_schema::system::{
+    LauncherClient, LogReaderClient, PowerClient, ServiceSupervisorClient, SessionObserverClient, SystemStatusClient,
+};
 
 /// The building blocks.
 pub struct Blocks {
@@ -94,12 +96,7 @@ impl Blocks {
 }
 
 /// A block from the grant `from`, which sessions know as `name`.
-fn block<C: Client>(
-    env: &Env,
-    from: &str,
-    name: &'static str,
-    profiles: &'static [Profile],
-) -> Result<Block, Error> {
+fn block<C: Client>(env: &Env, from: &str, name: &'static str, profiles: &'static [Profile]) -> Result<Block, Error> {
     let client: C = env.cap(from)?;
     Ok(Block { name, interface: C::INTERFACE_ID, cap: client.into_cap(), profiles, home: false })
 }

@@ -10,9 +10,7 @@ use capos_audit::Kind;
 use capos_broker::config::Config;
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server};
-use capos_schema::authority::{
-    AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient,
-};
+use capos_schema::authority::{AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::EntropyClient;
 
@@ -77,17 +75,15 @@ impl AuthorityBrokerServer for BrokerObject {
     ) -> Result<UserSessionClient, CallError> {
         let broker = &self.0;
         let initial = profile == broker.config.initial;
-        let principal = if initial && !broker.config.principal.is_empty() {
-            broker.config.principal.clone()
-        } else {
-            principal
-        };
+        let principal =
+            if initial && !broker.config.principal.is_empty() { broker.config.principal.clone() } else { principal };
         if principal.is_empty() || principal.len() > MAX_PRINCIPAL {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }
         let id = hex::encode(crate::random(&broker.entropy).await?);
         // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
-        let refused = if profile == Profile::Operator && !initial { broker.try_passphrase(&passphrase).err() } else { None };
+        let refused =
+            if profile == Profile::Operator && !initial { broker.try_passphrase(&passphrase).err() } else { None };
         let subject = Subject { session: &id, principal: &principal };
         let outcome = refused.as_deref().unwrap_or("granted");
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("profile", &profile.name()), ("outcome", &outcome)];

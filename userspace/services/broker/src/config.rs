@@ -187,12 +187,11 @@ impl Rule {
     fn read(self) -> Result<Override, String> {
         let category = match &self.category {
             None => None,
-            Some(name) => Some(
-                Category::ALL
-                    .into_iter()
-                    .find(|category| category.name() == name)
-                    .ok_or_else(|| format!("there is no category {name:?}; known: {}", names(&Category::ALL.map(Category::name))))?,
-            ),
+            Some(name) => {
+                Some(Category::ALL.into_iter().find(|category| category.name() == name).ok_or_else(|| {
+                    format!("there is no category {name:?}; known: {}", names(&Category::ALL.map(Category::name)))
+                })?)
+            }
         };
         Ok(Override {
             profile: self.profile.as_deref().map(|name| profile("profile", name)).transpose()?,

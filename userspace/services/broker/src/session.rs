@@ -46,7 +46,12 @@ impl Session {
     ///
     /// # Errors
     /// There is no room for its capabilities.
-    pub async fn open(broker: Rc<Broker>, profile: Profile, id: String, principal: String) -> Result<Rc<Self>, CallError> {
+    pub async fn open(
+        broker: Rc<Broker>,
+        profile: Profile,
+        id: String,
+        principal: String,
+    ) -> Result<Rc<Self>, CallError> {
         let mut policy = SessionPolicy::new(&broker.config.policy, profile);
         let mut parts = Vec::new();
         for part in broker.blocks.parts(profile).await {
@@ -165,7 +170,11 @@ impl UserSessionServer for Session {
         Ok(grants)
     }
 
-    async fn permissions(&self, _cx: &CallContext, tools: Vec<ToolPermission>) -> Result<Vec<ToolPermission>, CallError> {
+    async fn permissions(
+        &self,
+        _cx: &CallContext,
+        tools: Vec<ToolPermission>,
+    ) -> Result<Vec<ToolPermission>, CallError> {
         self.alive()?;
         let policy = self.policy.borrow();
         Ok(tools

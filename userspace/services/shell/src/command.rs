@@ -121,7 +121,9 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
 }
 
 async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
-    let [name] = rest else { return Err("say /inspect and the name of a capability, a tool, or `conversation`".into()) };
+    let [name] = rest else {
+        return Err("say /inspect and the name of a capability, a tool, or `conversation`".into());
+    };
     if *name == "conversation" {
         return conversation(session).await;
     }
@@ -140,7 +142,10 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
             ("parameters", found.param_schema.clone()),
             ("time limit", format!("{limit} ms")),
             ("abortable", if found.abortable { "yes" } else { "no" }.to_string()),
-            ("result", format!("at most {} bytes{}", tool.max_result, if tool.redact { ", secrets taken out" } else { "" })),
+            (
+                "result",
+                format!("at most {} bytes{}", tool.max_result, if tool.redact { ", secrets taken out" } else { "" }),
+            ),
             ("provenance", if tool.untrusted { "untrusted" } else { "trusted" }.to_string()),
         ];
         rows(session, &text.map(|(name, value)| (name.to_string(), value))).await;
@@ -173,10 +178,13 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
 async fn conversation(session: &Session) -> Done {
     let screen = &session.runner.screen;
     let entries = session.agent.thread().entries();
-    screen.line(Style::Heading, &format!("conversation {}: {} messages", session.agent.thread().id, entries.len())).await;
+    screen
+        .line(Style::Heading, &format!("conversation {}: {} messages", session.agent.thread().id, entries.len()))
+        .await;
     for entry in entries {
         let message = &entry.message;
-        let label = if message.label.classes.is_empty() { "public".to_string() } else { message.label.classes.join("+") };
+        let label =
+            if message.label.classes.is_empty() { "public".to_string() } else { message.label.classes.join("+") };
         let head = format!(
             "  {:<9} turn {}, {}, {label}, {} bytes",
             message.role.name(),
@@ -187,7 +195,7 @@ async fn conversation(session: &Session) -> Done {
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         let calls = if calls.is_empty() { String::new() } else { format!(", calls {}", escape(&calls.join(", "))) };
         screen.spans(&[(Style::Bold, &head), (Style::Tool, &calls)]).await;
-        screen.line(Style::Dim, &format!("    {}", escape(&first_line(&message.content, 120)))).await;
+        screen.line(Style::Dim, &format!("    {}", first_line(&message.content, 120))).await;
     }
     Ok(())
 }
@@ -200,12 +208,8 @@ async fn tools(session: &mut Session) -> Done {
         .iter()
         .map(|tool| {
             let found = &tool.descriptor;
-            let what = format!(
-                "{:<9} {:<11} {}",
-                found.permission.name(),
-                found.category,
-                first_line(&found.description, 70)
-            );
+            let what =
+                format!("{:<9} {:<11} {}", found.permission.name(), found.category, first_line(&found.description, 70));
             (found.name.clone(), what)
         })
         .collect();

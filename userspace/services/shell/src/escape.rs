@@ -16,11 +16,21 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The first line of a text, at most `most` characters of it.
+/// The first line of a text, escaped, at most `most` characters of it, with a mark where that is not all.
 pub fn first_line(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(most).collect();
-    if short.len() < text.len() {
+    let mut short = shorten(&escape(line), most);
+    if line.len() < text.trim_end().len() && !short.ends_with('…') {
+        short.push('…');
+    }
+    short
+}
+
+/// A text, at most `most` characters of it, with a mark where that is not all.
+pub fn shorten(text: &str, most: usize) -> String {
+    let mut letters = text.chars();
+    let mut short: String = letters.by_ref().take(most).collect();
+    if letters.next().is_some() {
         short.push('…');
     }
     short
@@ -39,7 +49,9 @@ mod tests {
     #[test]
     fn first_lines_are_short() {
         assert_eq!(first_line("one\ntwo", 10), "one…");
+        assert_eq!(first_line("one\n", 10), "one");
         assert_eq!(first_line("one", 2), "on…");
         assert_eq!(first_line("one", 3), "one");
+        assert_eq!(first_line("\u{1b}[2J", 20), "\\u{1b}[2J");
     }
 }

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_policy::{Egress, is_remote};
 use capos_agent::world::{Audit, ChargeError, Gate, Ruling};
+use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
 use capos_schema::cap::{CallError, ExceptionKind};
@@ -24,7 +24,8 @@ impl Gate for Runner {
         mode: PermissionMode,
         consented: bool,
     ) -> Result<Ruling<LeaseClient>, String> {
-        let ruling = self.within(self.user.decide(question, mode, consented)).await.map_err(|error| error.to_string())?;
+        let ruling =
+            self.within(self.user.decide(question, mode, consented)).await.map_err(|error| error.to_string())?;
         Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: None })
     }
 

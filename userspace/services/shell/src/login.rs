@@ -77,7 +77,8 @@ impl Login {
                     // goes on in a new session with the same conversation.
                     match self.broker.login(profile, &principal(profile), "").await {
                         Ok(again) => {
-                            let text = "the authority broker restarted; this is a new session with the same conversation";
+                            let text =
+                                "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
                             kept = Some(session.into_thread());
                             user = again;

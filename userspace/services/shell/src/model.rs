@@ -20,7 +20,8 @@ impl Model for Runner {
     }
 
     async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
-        let (model, info) = self.model.borrow().clone().ok_or("this session has no model; /model tells which there are")?;
+        let (model, info) =
+            self.model.borrow().clone().ok_or("this session has no model; /model tells which there are")?;
         let error = match model.stream(request).await {
             Ok(stream) => return Ok(Stream { stream }),
             Err(error) => error,

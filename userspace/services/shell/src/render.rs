@@ -7,7 +7,7 @@ use capos_agent::world::{Renderer, Show, State};
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 
-use crate::escape::{escape, first_line};
+use crate::escape::{escape, first_line, shorten};
 use crate::session::Runner;
 
 /// Characters of arguments and results that a widget shows.
@@ -41,12 +41,12 @@ impl Renderer for Runner {
                 screen.fresh_line().await;
             }
             Show::Proposed { name, arguments } => {
-                let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments)));
+                let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
                 screen.line(Style::Tool, &text).await;
             }
             Show::Finished { name, outcome, text, .. } => {
                 let name = escape(name);
-                let line = shorten(&escape(&first_line(text, WIDTH)));
+                let line = first_line(text, WIDTH);
                 if outcome == Outcome::Ok {
                     let mark = format!("  ✓ {name} ok, {} bytes: ", text.len());
                     screen.spans(&[(Style::Success, &mark), (Style::Dim, &line)]).await;
@@ -63,13 +63,4 @@ impl Renderer for Runner {
             Show::Progress { .. } | Show::Started { .. } | Show::State(_) => {}
         }
     }
-}
-
-fn shorten(text: &str) -> alloc::string::String {
-    if text.chars().count() <= WIDTH {
-        return text.into();
-    }
-    let mut short: alloc::string::String = text.chars().take(WIDTH).collect();
-    short.push('…');
-    short
 }

@@ -58,7 +58,9 @@ impl Runner {
     pub fn capability(&self, number: u64) -> Result<ObjectClient, String> {
         let grants = self.grants.borrow();
         let grant = usize::try_from(number).ok().and_then(|at| grants.get(at));
-        grant.map(|grant| grant.capability.clone()).ok_or_else(|| "the session no longer holds this capability".to_string())
+        grant
+            .map(|grant| grant.capability.clone())
+            .ok_or_else(|| "the session no longer holds this capability".to_string())
     }
 
     /// The session's grants.
@@ -227,8 +229,8 @@ impl Session {
         let answers = self.runner.within(self.runner.user.permissions(&questions)).await?;
         self.handles.retain(|name| grants.iter().any(|grant| grant.name == name));
         let runner = self.runner.clone();
-        self.snapshot = table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random())
-            .map_err(Error::new)?;
+        self.snapshot =
+            table::snapshot(offered, &answers, &grants, &mut self.handles, || runner.random()).map_err(Error::new)?;
         Ok(())
     }
 
@@ -289,7 +291,13 @@ impl Session {
             screen.line(Style::Error, text).await;
             return;
         }
-        let toolless = self.runner.model.borrow().as_ref().filter(|(_, info)| !info.supports_tools).map(|(_, info)| info.id.clone());
+        let toolless = self
+            .runner
+            .model
+            .borrow()
+            .as_ref()
+            .filter(|(_, info)| !info.supports_tools)
+            .map(|(_, info)| info.id.clone());
         if let Some(id) = toolless {
             let text = format!("agent mode is refused: the model {id} cannot call tools; choose another with /model");
             screen.line(Style::Error, &text).await;
@@ -312,7 +320,9 @@ impl Session {
         screen.line(style, &text).await;
         let running = self.agent.background();
         if running > 0 {
-            let text = format!("{running} calls that cannot be aborted finish in the background; the model will not see their results");
+            let text = format!(
+                "{running} calls that cannot be aborted finish in the background; the model will not see their results"
+            );
             screen.line(Style::Dim, &text).await;
         }
     }

@@ -54,7 +54,9 @@ fn offer(capability: u64, interface: u64, method: &MethodInfo) -> Option<Tool> {
         max_result: method.max_result.unwrap_or(MAX_RESULT) as usize,
         untrusted: method.untrusted,
         redact: method.redact,
-        label: Label { classes: method.label.filter(|label| *label != "public").map(String::from).into_iter().collect() },
+        label: Label {
+            classes: method.label.filter(|label| *label != "public").map(String::from).into_iter().collect(),
+        },
     })
 }
 

@@ -22,7 +22,8 @@ fn c09_three_limits_have_three_distinct_ends() {
     assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
     assert_eq!(world.outcomes(), [Outcome::TimedOut]);
     // Per turn.
-    let endless = |count: u64| (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).collect::<Vec<_>>();
+    let endless =
+        |count: u64| (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).collect::<Vec<_>>();
     let world = World::new(endless(50));
     let limits = SessionLimits { max_iterations: 5, ..SessionLimits::default() };
     assert_eq!(run(&world, limits), TurnEnd::Iterations(5));

@@ -12,8 +12,7 @@ use crate::world::*;
 
 #[test]
 fn c06_e02_every_outcome_and_every_decision() {
-    let unknown =
-        Piece::Call { id: "8".into(), name: "Read".into(), handle: handle("read"), arguments: "{}".into() };
+    let unknown = Piece::Call { id: "8".into(), name: "Read".into(), handle: handle("read"), arguments: "{}".into() };
     let world = World::new(vec![
         vec![
             Piece::Text("I will try everything."),
@@ -126,8 +125,10 @@ fn c07_results_are_keyed_and_in_the_order_of_the_calls() {
 
 #[test]
 fn c08_results_are_redacted_and_cut() {
-    let world =
-        World::new(vec![vec![call("a", "read", r#"{"n":1}"#), call("b", "fails", "{}"), call("c", "secret", "{}")], vec![]]);
+    let world = World::new(vec![
+        vec![call("a", "read", r#"{"n":1}"#), call("b", "fails", "{}"), call("c", "secret", "{}")],
+        vec![],
+    ]);
     let (_, agent) = turn(&world);
     let contents: Vec<&str> = agent
         .thread()

@@ -18,9 +18,8 @@ struct Proposed {
 }
 
 fn proposed() -> impl Strategy<Value = Proposed> {
-    (0..TOOLS.len(), 0..TOOLS.len() * 4, 0_u8..6, 0_u64..150, prop::bool::weighted(0.1)).prop_map(
-        |(tool, handle, id, ms, broken)| Proposed { tool, handle, id, ms, broken },
-    )
+    (0..TOOLS.len(), 0..TOOLS.len() * 4, 0_u8..6, 0_u64..150, prop::bool::weighted(0.1))
+        .prop_map(|(tool, handle, id, ms, broken)| Proposed { tool, handle, id, ms, broken })
 }
 
 fn pieces(responses: &[(Vec<Proposed>, u8)]) -> Vec<Vec<Piece>> {

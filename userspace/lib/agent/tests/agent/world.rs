@@ -93,9 +93,7 @@ impl World {
             shown: RefCell::default(),
             prompts: RefCell::default(),
             interrupt_at: Cell::new(None),
-            modes: RefCell::new(
-                TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect(),
-            ),
+            modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
             decisions: Cell::new(0),
             budget: Cell::new(1_000_000),
             audit_down: Cell::new(false),
@@ -150,9 +148,7 @@ impl World {
     /// Lets what still runs beside come to its end.
     pub fn drain(&self) {
         let world = self.clone();
-        self.run(poll_fn(move |_| {
-            if world.0.tasks.borrow().is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        }));
+        self.run(poll_fn(move |_| if world.0.tasks.borrow().is_empty() { Poll::Ready(()) } else { Poll::Pending }));
     }
 
     pub fn outcomes(&self) -> Vec<Outcome> {
@@ -350,7 +346,12 @@ impl Tools for World {
 impl Gate for World {
     type Lease = String;
 
-    async fn decide(&self, question: &ToolQuestion, mode: PermissionMode, consented: bool) -> Result<Ruling<String>, String> {
+    async fn decide(
+        &self,
+        question: &ToolQuestion,
+        mode: PermissionMode,
+        consented: bool,
+    ) -> Result<Ruling<String>, String> {
         self.pause(MS).await;
         if self.0.broker_down.get() {
             return Err("it is gone".into());
@@ -435,11 +436,9 @@ impl Audit for World {
         self.0.trace.borrow_mut().push(match event.phase {
             Phase::Before => Trace::Before(sequence, event.arguments.clone()),
             Phase::After => Trace::After(event.before, event.error.clone(), event.outcome),
-            Phase::Refused => Trace::Refused(
-                event.descriptor.name.clone(),
-                event.decided.then_some(event.decision),
-                event.outcome,
-            ),
+            Phase::Refused => {
+                Trace::Refused(event.descriptor.name.clone(), event.decided.then_some(event.decision), event.outcome)
+            }
         });
         Ok(sequence)
     }

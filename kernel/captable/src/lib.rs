@@ -3,7 +3,7 @@
 //! [`Table`] maps identifiers with generations to capabilities: one per process. [`Forest`] records
 //! which capability derives from which, over all processes, so that revoking one finds all that
 //! derive from it. [`KeyedList`] is the queue of an endpoint: first in first out, with removal from
-//! the middle. Every operation on one element costs the same however many there are.
+//! the middle. [`Pool`] stores what comes and goes. Every operation on one element costs the same however many there are.
 //!
 //! Nothing here knows what a capability designates; the kernel supplies the types.
 #![cfg_attr(not(test), no_std)]
@@ -18,4 +18,5 @@ mod table;
 
 pub use forest::{Forest, ForestError, NodeId};
 pub use list::{KeyedList, ListKey};
+pub use pool::Pool;
 pub use table::{Full, Table};

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 /// No element, no chunk.
-pub const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX;
 /// Elements of a chunk.
 const CHUNK: usize = 32;
 /// Places for chunks that are kept in any case.
@@ -58,15 +58,29 @@ fn split(index: u32) -> (u32, usize) {
     (index / CHUNK as u32, index as usize % CHUNK)
 }
 
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Pool<T> {
     /// An empty pool; allocates nothing.
+    #[must_use]
     pub const fn new() -> Self {
         Self { chunks: Vec::new(), room: NIL, hole: NIL, length: 0 }
     }
 
     /// How many elements there are.
+    #[must_use]
     pub const fn len(&self) -> usize {
         self.length
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Stores a value; its index. `None`, and the value is lost, where there is no memory for it.
@@ -115,7 +129,23 @@ impl<T> Pool<T> {
         Some(())
     }
 
+    /// The first element at this index or behind it, with its index.
+    #[must_use]
+    pub fn at_or_after(&self, index: u32) -> Option<(u32, &T)> {
+        let (first, mut offset) = split(index);
+        for (number, chunk) in (first..).zip(self.chunks.get(first as usize..)?) {
+            for (at, slot) in (0_u32..).zip(&chunk.slots).skip(offset) {
+                if let Slot::Full(value) = slot {
+                    return Some((number * CHUNK as u32 + at, value));
+                }
+            }
+            offset = 0;
+        }
+        None
+    }
+
     /// The element at this index.
+    #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
         let (number, offset) = split(index);
         match self.chunks.get(number as usize)?.slots.get(offset)? {
@@ -234,6 +264,13 @@ mod tests {
                 for (index, value) in &model {
                     prop_assert_eq!(pool.get(*index), Some(value));
                 }
+                let (mut from, mut seen) = (0, 0);
+                while let Some((index, value)) = pool.at_or_after(from) {
+                    prop_assert_eq!(model.get(&index), Some(value));
+                    seen += 1;
+                    from = index + 1;
+                }
+                prop_assert_eq!(seen, model.len());
             }
             let mut indices: Vec<u32> = model.keys().copied().collect();
             indices.sort_unstable_by_key(|index| index.reverse_bits());

@@ -78,8 +78,9 @@ pub fn bad_system_call(thread: &Thread, number: u64) -> String {
     format!("made system call {number:#x}, which does not exist; {}", place(thread))
 }
 
-/// A page that it touched could not be brought in.
+/// A page that it touched could not be brought in. The reason may be a pager's own words.
 pub fn page_in_failed(thread: &Thread, memory: u64, offset: u64, reason: &str) -> String {
+    let reason: String = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     format!("touched paged memory object {memory} at offset {offset:#x}, whose pager failed: {reason}; thread {}", thread.id)
 }
 

@@ -55,6 +55,15 @@ pub fn current() -> Option<Arc<Thread>> {
     percpu::current().scheduler.lock().current.clone()
 }
 
+/// Gives back the memory of a run queue that was long.
+pub fn shrink_queue() {
+    let mut cpu = percpu::current().scheduler.lock();
+    let enough = cpu.queue.len().next_power_of_two().max(4);
+    if cpu.queue.capacity() > enough {
+        cpu.queue.shrink_to(enough);
+    }
+}
+
 /// Makes a blocked thread ready.
 pub fn wake(thread: &Arc<Thread>) {
     if thread.change(State::Blocked, State::Ready) {

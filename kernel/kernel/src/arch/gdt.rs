@@ -52,6 +52,8 @@ pub fn initialize(stack_top: u64) -> Result<(), SpaceError> {
         FS::set_reg(SegmentSelector(0));
         GS::set_reg(SegmentSelector(0));
         load_tss(SegmentSelector(TASK));
+        // No local table: what the boot loader left there would lie at user addresses.
+        core::arch::asm!("lldt {0:x}", in(reg) 0_u16, options(nostack, preserves_flags));
     }
     Ok(())
 }

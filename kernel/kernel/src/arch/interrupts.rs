@@ -105,6 +105,11 @@ pub extern "C" fn from_user(vector: u64, error_code: u64) -> ! {
     match vector {
         14 => {
             let bit = |n: u32| error_code >> n & 1 == 1;
+            if !bit(2) {
+                // An access of the processor's own, as part of an instruction: to a descriptor, say.
+                // Nothing that could be mapped would let it succeed.
+                scheduler::on_exception(vector, error_code, name(vector));
+            }
             scheduler::on_page_fault(fault_address(), bit(1), bit(4), bit(0))
         }
         0..32 => scheduler::on_exception(vector, error_code, name(vector)),

@@ -106,6 +106,18 @@ impl Account {
         Ok(Charge { account: Arc::clone(self), resource, amount })
     }
 
+    /// Whether this account was carved out of `other`, at however many removes.
+    pub fn is_below(&self, other: &Account) -> bool {
+        let mut parent = self.parent.as_deref();
+        while let Some(account) = parent {
+            if core::ptr::eq(account, other) {
+                return true;
+            }
+            parent = account.parent.as_deref();
+        }
+        false
+    }
+
     /// What is held now, children's limits included.
     pub fn usage(&self) -> Amounts {
         ALL.map(|resource| self.counter(resource).0.load(Ordering::Relaxed))

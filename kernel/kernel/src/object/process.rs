@@ -1,12 +1,13 @@
 //! Process: threads, an address space, capabilities, and the account that pays for them.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::{CapId, Rights, Status};
-use capos_captable::{KeyedList, ListKey, NodeId, Table};
+use capos_captable::{KeyedList, ListKey, NodeId, Pool, Table};
 use spin::Mutex;
 
 use super::account::{Account, Charge, Resource};
@@ -22,8 +23,21 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Processes and threads that are alive.
 pub static ALIVE: AtomicU32 = AtomicU32::new(0);
 
+/// A process and the account that was carved for it.
+struct Entry {
+    process: Weak<Process>,
+    account: Arc<Account>,
+}
+
+/// Every process that there is, ended ones included as long as somebody holds them. No process may
+/// be dropped while it is locked.
+static ALL: Mutex<Pool<Entry>> = Mutex::new(Pool::new());
+
 /// Processes that must end, once nothing of theirs is in use any more.
 static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
+
+/// Deaths at once for which there is always room.
+const FEW: usize = 4;
 
 /// Why a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +75,8 @@ pub struct Process {
     /// Capability slots that designate it.
     holders: AtomicU32,
     itself: Weak<Process>,
+    /// Its place among all processes.
+    place: u32,
     _charge: Option<Charge>,
 }
 
@@ -77,8 +93,10 @@ impl Process {
     /// The account cannot pay for its page table; no memory.
     pub fn new(name: String, account: Arc<Account>, charge: Option<Charge>) -> Result<Arc<Self>, Status> {
         let space = AddressSpace::new(&account)?;
+        let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
+        let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
         ALIVE.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new_cyclic(|itself| Self {
+        let process = Arc::new_cyclic(|itself| Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name,
             account,
@@ -87,8 +105,13 @@ impl Process {
             life: Mutex::default(),
             holders: AtomicU32::new(0),
             itself: itself.clone(),
+            place,
             _charge: charge,
-        }))
+        });
+        if let Some(entry) = ALL.lock().get_mut(place) {
+            entry.process = Arc::downgrade(&process);
+        }
+        Ok(process)
     }
 
     /// Puts a new capability into the table. It derives from `parent`.
@@ -334,6 +357,7 @@ impl Process {
         for thread in threads {
             thread.stop();
         }
+        self.doom_children();
         let mut hint = 0;
         loop {
             let found = self.table.lock().pop(&mut hint);
@@ -353,6 +377,40 @@ impl Process {
     }
 }
 
+impl Process {
+    /// What this process's account pays for ends with it: processes that it has made, and those
+    /// that they have made. Nobody else might know them.
+    fn doom_children(&self) {
+        let mut from = 0;
+        loop {
+            let child = {
+                let all = ALL.lock();
+                loop {
+                    let Some((index, entry)) = all.at_or_after(from) else { return };
+                    from = index + 1;
+                    if entry.account.is_below(&self.account) {
+                        break entry.process.upgrade();
+                    }
+                }
+            };
+            if let Some(child) = child.filter(|child| child.ended().is_none()) {
+                let report = format!("`{}`, whose account paid for it, has ended", self.name);
+                child.doom(End { cause: Cause::Killed, code: 0, report });
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.life.lock().end.is_none() {
+            ALIVE.fetch_sub(1, Ordering::Relaxed);
+        }
+        let entry = ALL.lock().remove(self.place);
+        drop(entry);
+    }
+}
+
 /// A capability that was taken out of a table is not put anywhere else.
 pub fn discard(capability: Capability) {
     if let Some(node) = capability.node {
@@ -363,11 +421,18 @@ pub fn discard(capability: Capability) {
 
 /// Ends the processes that must end. No lock may be held.
 pub fn bury() {
+    let mut any = false;
     loop {
         let doomed = DOOMED.lock().pop();
-        let Some((process, end)) = doomed else { return };
+        let Some((process, end)) = doomed else { break };
         process.end(end);
         drop(process);
         scheduler::forget_dead();
+        any = true;
+    }
+    if any {
+        // What many deaths at once, or many threads, made grow becomes small again.
+        DOOMED.lock().shrink_to(FEW);
+        scheduler::shrink_queue();
     }
 }

@@ -183,8 +183,9 @@ pub async fn revoke_all(kit: &Kit) -> Result<(), Error> {
         answers.send(&[entry]);
     }
     for info in kit.table.list().await? {
-        // Some have nothing that derives from them; none may end the process or the kernel.
-        kit.table.revoke(info.id).await?;
+        // Some have nothing that derives from them, and some derive from those before them and are
+        // gone by now; none may end the process or the kernel.
+        drop(kit.table.revoke(info.id).await);
     }
     for tag in tags.filter(|tag| tag % 3 != 1) {
         // The client derives from the endpoint, so the calls through it have ended.

@@ -150,7 +150,7 @@ fn no_room_for_the_answer(kit: &Kit, limits: &Limits) -> Result<(), Error> {
 
 /// A page of code that loops for ever, mapped in a process.
 async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
-    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 8 };
+    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 12 };
     let process = kit.account.create_process("looper", &limits).await.context("a process")?;
     let code: MemoryObjectClient = memory::create(PAGE)?;
     // jmp to itself.
@@ -183,7 +183,6 @@ pub async fn threads(kit: &Kit) -> Result<(), Error> {
         (0x5000_0000_0000, 8, 4),
         (0x5000_0000_0000, 8192, 8192),
         (0x5000_0000_0000, u32::MAX, u32::MAX),
-        (0x5000_0000_0000, 4096, 4096),
         (0, 2, 2),
         (0x5000_0000_0001, 2, 2),
         (0x40_0000, 2, 2),

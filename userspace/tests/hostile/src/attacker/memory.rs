@@ -244,7 +244,7 @@ pub async fn weights(kit: &Kit) -> Result<(), Error> {
     let mapping = memory::map(&weights, 0, PAGE, Access::Read)?;
     kit::ensure(touch(mapping.address()) == crate::pager::CONTENT, || "the weights are not what they are".into())?;
     // The kernel must not write there either.
-    let results = capos_abi::entry::Buffer { address: mapping.address(), length: 64 };
+    let results = capos_abi::entry::Buffer { address: mapping.address(), length: 1024 };
     let caps = capos_abi::entry::CapArray::default();
     let params = capos_abi::entry::Buffer { address: kit.params, length: 16 };
     let account = capos_schema::kernel::ResourceAccountClient::INTERFACE_ID;

@@ -4,7 +4,8 @@ CARGO ?= cargo
 CAPOS := target/debug/capos
 
 # Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso LIMINE_DIR=dir
-export ACCEL LIMINE_DIR MEMORY SCENARIO OUT
+# Only what is set is passed on: an empty value is not the same as none.
+$(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
 .PHONY: deps tools iso run run-uefi run-agent test bench fmt lint docs clean help

@@ -74,6 +74,7 @@ pub enum Answer {
 }
 
 struct InFlight {
+    number: u64,
     slot: usize,
     command: Command,
     segments: Vec<Segment>,
@@ -85,7 +86,10 @@ pub struct Disk {
     queue: VirtQueue<Platform, QUEUE>,
     slots: NonNull<u8>,
     free: Vec<usize>,
+    /// By the queue's token, which a new request may get as soon as an old one was reaped.
     in_flight: BTreeMap<u16, InFlight>,
+    /// Number of the next request; never used twice.
+    next: u64,
     sectors: u64,
     read_only: bool,
     flushable: bool,
@@ -134,6 +138,7 @@ impl Disk {
             slots,
             free: (0..SLOTS).rev().collect(),
             in_flight: BTreeMap::new(),
+            next: 0,
             sectors: u64::from(low) | (u64::from(high) << 32),
             read_only: features.contains(Features::READ_ONLY),
             flushable: features.contains(Features::FLUSH),
@@ -165,11 +170,11 @@ impl Disk {
         unsafe { self.slots.add(slot.min(SLOTS - 1) * SLOT) }
     }
 
-    /// Sends a request; its token comes back from [`Disk::reap`].
+    /// Sends a request; its number comes back from [`Disk::reap`].
     ///
     /// # Safety
     /// The segments must stay mapped, reachable and untouched until then.
-    pub unsafe fn send(&mut self, command: Command, sector: u64, segments: Vec<Segment>) -> Result<u16, Error> {
+    pub unsafe fn send(&mut self, command: Command, sector: u64, segments: Vec<Segment>) -> Result<u64, Error> {
         let slot = self.free.pop().ok_or(Error::QueueFull)?;
         let head = self.slot(slot);
         // SAFETY: the slot is free, so neither the device nor another request uses it; it is 64-byte aligned.
@@ -183,11 +188,13 @@ impl Disk {
         let added = unsafe { with_buffers(head, command, &segments, |inputs, outputs| self.queue.add(inputs, outputs)) };
         match added {
             Ok(token) => {
-                self.in_flight.insert(token, InFlight { slot, command, segments });
+                let number = self.next;
+                self.next = number.wrapping_add(1);
+                self.in_flight.insert(token, InFlight { number, slot, command, segments });
                 if self.queue.should_notify() {
                     self.transport.notify(REQUESTS);
                 }
-                Ok(token)
+                Ok(number)
             }
             Err(error) => {
                 self.free.push(slot);
@@ -197,13 +204,14 @@ impl Disk {
     }
 
     /// Takes the answers that have come.
-    pub fn reap(&mut self) -> Vec<(u16, Answer)> {
+    pub fn reap(&mut self) -> Vec<(u64, Answer)> {
         let mut answers = Vec::new();
         let _cause = self.transport.ack_interrupt();
         while let Some(token) = self.queue.peek_used() {
             let Some(request) = self.in_flight.remove(&token) else {
                 // The device names a request that is not in flight: it cannot be trusted with any further one.
-                answers.extend(core::mem::take(&mut self.in_flight).into_keys().map(|token| (token, Answer::Broken)));
+                let lost = core::mem::take(&mut self.in_flight);
+                answers.extend(lost.into_values().map(|request| (request.number, Answer::Broken)));
                 break;
             };
             let head = self.slot(request.slot);
@@ -217,7 +225,7 @@ impl Disk {
             let status = unsafe { head.add(16).read_volatile() };
             self.free.push(request.slot);
             answers.push((
-                token,
+                request.number,
                 match (popped, status) {
                     (Ok(_), 0) => Answer::Done,
                     (Ok(_), 1) => Answer::MediumError,

@@ -29,7 +29,8 @@ pub struct Device {
     disk: RefCell<Disk>,
     dma: DmaDomainClient,
     notification: NotificationClient,
-    requests: RefCell<BTreeMap<u16, Waiting>>,
+    /// By number.
+    requests: RefCell<BTreeMap<u64, Waiting>>,
     /// Tasks that wait for room in the queue.
     crowd: RefCell<Vec<Waker>>,
 }
@@ -66,8 +67,8 @@ impl Device {
 
     fn reap(&self) {
         let answers = self.disk.borrow_mut().reap();
-        for (token, answer) in answers {
-            let before = self.requests.borrow_mut().insert(token, Waiting::Answered(answer));
+        for (number, answer) in answers {
+            let before = self.requests.borrow_mut().insert(number, Waiting::Answered(answer));
             if let Some(Waiting::Task(waker)) = before {
                 waker.wake();
             }
@@ -108,16 +109,16 @@ impl Device {
         // this returns only after the device has answered: dispatch futures of this service are
         // never dropped before, since the process answers every call that it has taken.
         let sent = unsafe { self.disk.borrow_mut().send(command, sector, segments) };
-        let token = sent.map_err(|error| CallError::failed(format!("the device takes no request: {error}")))?;
-        self.requests.borrow_mut().insert(token, Waiting::Nobody);
+        let number = sent.map_err(|error| CallError::failed(format!("the device takes no request: {error}")))?;
+        self.requests.borrow_mut().insert(number, Waiting::Nobody);
         let answer = core::future::poll_fn(|context| {
             let mut requests = self.requests.borrow_mut();
-            if let Some(Waiting::Answered(answer)) = requests.get(&token) {
+            if let Some(Waiting::Answered(answer)) = requests.get(&number) {
                 let answer = *answer;
-                requests.remove(&token);
+                requests.remove(&number);
                 return Poll::Ready(answer);
             }
-            requests.insert(token, Waiting::Task(context.waker().clone()));
+            requests.insert(number, Waiting::Task(context.waker().clone()));
             Poll::Pending
         })
         .await;

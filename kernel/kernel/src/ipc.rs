@@ -191,8 +191,7 @@ fn requeue(caller: Caller, client: Client, call: Call) {
 
 /// Brings a call to a receiver.
 fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRef) -> Delivery {
-    let Some(operation) = receiver.peek() else { return Delivery::ReceiverFails(Status::Cancelled) };
-    let Kind::Receive { buffer, caps: accepted, .. } = operation.kind else {
+    let Some((buffer, accepted)) = receiver.thread.peek_receive(receiver.ticket) else {
         return Delivery::ReceiverFails(Status::Cancelled);
     };
     let server = &receiver.thread.process;
@@ -203,14 +202,6 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
     let bad = Delivery::ReceiverFails(Status::BadAddress);
     if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
         return bad;
-    }
-    let Some(body) = buffer.address.checked_add(MessageHeader::SIZE as u64) else { return bad };
-    if let Err(failure) = copy_params(caller, call, server, body) {
-        return match failure {
-            CopyFailure::Target(_) => bad,
-            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
-            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
-        };
     }
     let Ok(reply) = server.insert_reply(Object::Reply(caller.clone())) else {
         return Delivery::CallFails(Status::Overloaded);
@@ -225,9 +216,13 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
         results_capacity: call.results.length,
         caps_accepted: call.caps.accepted,
     };
-    if server.space.write(buffer.address, &header.encode()).is_err() {
+    if let Err(failure) = copy_message(caller, call, server, buffer.address, &header) {
         take_reply(server, reply);
-        return bad;
+        return match failure {
+            CopyFailure::Target(_) => bad,
+            CopyFailure::Source(Unreachable::Absent(address)) => Delivery::Absent(address),
+            CopyFailure::Source(Unreachable::Forbidden) => Delivery::CallFails(Status::BadAddress),
+        };
     }
     if call.caps.sent > 0
         && let Err(refusal) = send_caps(caller, call, server, accepted.address)
@@ -253,15 +248,21 @@ fn take_reply(server: &Process, reply: CapId) {
     let _ = server.take(reply);
 }
 
-fn copy_params(caller: &Caller, call: &Call, server: &Process, to: u64) -> Result<(), CopyFailure> {
+/// Writes a message into a receiver's buffer: header, then parameters.
+fn copy_message(caller: &Caller, call: &Call, server: &Process, to: u64, header: &MessageHeader) -> Result<(), CopyFailure> {
+    let header = header.encode();
     match caller {
-        _ if call.params.length == 0 => Ok(()),
-        Caller::Thread(operation) => user_memory::copy(
+        Caller::Thread(operation) => user_memory::copy_behind(
             (&operation.thread.process.space, call.params.address),
             (&server.space, to),
+            &header,
             call.params.length as usize,
         ),
-        Caller::PageIn(request) => server.space.write(to, request.params()).map_err(CopyFailure::Target),
+        Caller::PageIn(request) => {
+            server.space.write(to, &header).map_err(CopyFailure::Target)?;
+            let body = to.saturating_add(MessageHeader::SIZE as u64);
+            server.space.write(body, request.params()).map_err(CopyFailure::Target)
+        }
     }
 }
 
@@ -331,7 +332,7 @@ enum Returned {
 }
 
 fn return_results(server: &Arc<Process>, operation: &OperationRef, exception: u8, results: Buffer, caps: CapArray) -> Returned {
-    let Some(call) = operation.peek().and_then(|operation| operation.kind.call()) else {
+    let Some(call) = operation.thread.peek_call(operation.ticket) else {
         // Cancelled, or the caller is dead: the results go nowhere.
         return Returned::Answered(Status::Ok);
     };

@@ -3,11 +3,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
-use capnp::{Word, word};
+use capnp::{Word, any_pointer, word};
 use capos_abi::{CapId, ExceptionKind, Rights, Status};
 use capos_captable::NodeId;
-use capos_schema::sync::{self, Answer, Completion, Exception};
+use capos_schema::sync::{self, Completion, Exception, Output};
 
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
@@ -161,23 +162,24 @@ fn invoke(thread: &Arc<Thread>, tag: u64, cap: CapId, capability: Capability, ca
     let Capability { object, rights, node } = capability;
     let mut invocation =
         Invocation { thread, rights, node, cap, tag, call, offers, given: Vec::new(), deferred: None };
-    let answer = sync::call(params, |params, results| {
-        dispatch(&object, &mut invocation, call.method, params, results)
+    let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
+    let cell = RefCell::new(&mut invocation);
+    let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {
+        dispatch(&object, &mut cell.borrow_mut(), call.method, params, results)
+    };
+    let outcome = sync::call_in(params, &mut scratch, made, |answer| match answer {
+        Ok(Output { completion: Completion::Pending, .. }) => None,
+        Ok(Output { bytes, order, .. }) => {
+            let given = core::mem::take(&mut cell.borrow_mut().given);
+            Some(respond(&thread.process, &call, bytes, &order, given))
+        }
+        Err(exception) => Some(except(&thread.process, &call, &exception)),
     });
-    let Invocation { given, deferred, .. } = invocation;
-    if answer.is_ok() {
+    if outcome.is_none_or(|outcome| outcome.status <= 0) {
         transfer::consume(&thread.process, offers);
     }
-    match answer {
-        Ok(Answer { completion: Completion::Pending, .. }) => {}
-        Ok(answer) => {
-            let outcome = respond(&thread.process, &call, &answer, given);
-            finish(thread, tag, deferred, outcome);
-        }
-        Err(exception) => {
-            let outcome = except(&thread.process, &call, &exception);
-            finish(thread, tag, deferred, outcome);
-        }
+    if let Some(outcome) = outcome {
+        finish(thread, tag, invocation.deferred, outcome);
     }
 }
 
@@ -192,8 +194,7 @@ fn finish(thread: &Arc<Thread>, tag: u64, deferred: Option<Ticket>, outcome: Out
 }
 
 /// Writes results and gives capabilities.
-fn respond(process: &Arc<Process>, call: &Call, answer: &Answer, given: Vec<Given>) -> Outcome {
-    let bytes = Word::words_to_bytes(&answer.words);
+fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize], given: Vec<Given>) -> Outcome {
     if bytes.len() > call.results.length as usize || given.len() > usize::from(call.caps.accepted) {
         return Status::TooLarge.into();
     }
@@ -205,7 +206,7 @@ fn respond(process: &Arc<Process>, call: &Call, answer: &Answer, given: Vec<Give
         if process.space.check(call.caps.address, 16 * given.len(), true).is_err() {
             return Status::BadAddress.into();
         }
-        match insert_all(process, answer, given) {
+        match insert_all(process, order, given) {
             Ok(slots) => {
                 caps = slots.len() as u8;
                 // Checked above.
@@ -218,9 +219,9 @@ fn respond(process: &Arc<Process>, call: &Call, answer: &Answer, given: Vec<Give
 }
 
 /// Puts the given capabilities into the caller's table, all or none, in the order of the message.
-fn insert_all(process: &Arc<Process>, answer: &Answer, given: Vec<Given>) -> Result<Vec<capos_abi::CapSlot>, Status> {
+fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Result<Vec<capos_abi::CapSlot>, Status> {
     let mut slots = Vec::with_capacity(given.len());
-    for index in &answer.order {
+    for index in order {
         let Some(Given { object, rights, parent }) = given.get(*index) else { continue };
         let interface = object.interface();
         match process.insert(object.clone(), *rights, *parent) {
@@ -252,10 +253,10 @@ pub fn answer_later(
     operation: &OperationRef,
     write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) {
-    let Some(call) = operation.peek().and_then(|operation| operation.kind.call()) else { return };
+    let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
     let process = &operation.thread.process;
     let outcome = match sync::results(write) {
-        Ok(answer) => respond(process, &call, &answer, Vec::new()),
+        Ok(answer) => respond(process, &call, Word::words_to_bytes(&answer.words), &answer.order, Vec::new()),
         Err(exception) => except(process, &call, &exception),
     };
     operation.complete(outcome);

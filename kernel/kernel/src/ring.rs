@@ -92,6 +92,7 @@ impl Ring {
     }
 
     /// A copy of the next entry, which is judged and used instead of the shared one.
+    #[inline]
     pub fn entry(&self) -> RawEntry {
         let from = self.pointer(self.layout.submission_offset(self.head)).cast::<[u64; ENTRY_SIZE / 8]>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.

@@ -3,8 +3,8 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use capos_abi::entry::Operation as Request;
-use capos_abi::{CapId, Entry, Status, syscall as number};
+use capos_abi::entry::{ENTRY_SIZE, Operation as Request};
+use capos_abi::{CapId, Entry, RawEntry, Status, syscall as number};
 
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
@@ -20,6 +20,8 @@ pub struct Enter {
     taken: u64,
     minimum: u32,
     deadline: u64,
+    /// An entry that was taken and waits for a page.
+    waiting: Option<RawEntry>,
 }
 
 /// An entry could not be worked on yet: this address, of paged memory, must come in first.
@@ -32,7 +34,7 @@ pub fn handle(thread: &Arc<Thread>) {
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
         number::ENTER => {
-            run(thread, Enter { left: first as u32, taken: 0, minimum: second as u32, deadline: third });
+            run(thread, Enter { left: first as u32, taken: 0, minimum: second as u32, deadline: third, waiting: None });
         }
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
@@ -54,25 +56,31 @@ pub fn resume(thread: &Arc<Thread>) {
 }
 
 fn run(thread: &Arc<Thread>, mut enter: Enter) {
+    let mut raw = [0; ENTRY_SIZE];
     while enter.left > 0 {
-        let raw = match thread.next_entry() {
-            Ok(Some(raw)) => raw,
-            Ok(None) => break,
-            Err(corrupt) => return thread.die_of(corrupt),
-        };
+        if let Some(waiting) = enter.waiting.take() {
+            raw = waiting;
+        } else {
+            match thread.take_entry(&mut raw) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(corrupt) => return thread.die_of(corrupt),
+            }
+        }
         match Entry::decode(&raw) {
             Ok(entry) => {
                 if let Err(Absent(address)) = execute(thread, &entry) {
+                    enter.waiting = Some(raw);
                     match pager::bring_in(thread, address) {
                         Brought::Now => continue,
                         Brought::Later => return thread.resume_later(enter),
                         Brought::Never => thread.post(entry.user_data, Status::BadAddress),
                     }
+                    enter.waiting = None;
                 }
             }
             Err(refusal) => thread.post(refusal.user_data, refusal.status),
         }
-        thread.advance();
         enter.left -= 1;
         enter.taken += 1;
     }

@@ -18,18 +18,31 @@ use crate::object::memory::MemoryObject;
 /// # Safety
 /// `length` bytes at both places must lie in one RAM frame each.
 unsafe fn copy_bytes(from: *const u8, to: *mut u8, length: usize) {
-    let mut done = 0;
+    let mut done = 0_usize;
     if (from as usize | to as usize).is_multiple_of(8) {
-        while done + 8 <= length {
-            // SAFETY: within `length`, aligned to 8 since `done` grows by 8.
-            unsafe { to.add(done).cast::<u64>().write_volatile(from.add(done).cast::<u64>().read_volatile()) };
-            done += 8;
+        let (source, target) = (from.cast::<u64>(), to.cast::<u64>());
+        let words = length / 8;
+        let mut at = 0_usize;
+        // Four at a time, with one check.
+        while at.wrapping_add(4) <= words {
+            for step in 0..4 {
+                let index = at.wrapping_add(step);
+                // SAFETY: `index` is below `words`, and both places are aligned.
+                unsafe { target.wrapping_add(index).write_volatile(source.wrapping_add(index).read_volatile()) };
+            }
+            at = at.wrapping_add(4);
         }
+        while at < words {
+            // SAFETY: as above.
+            unsafe { target.wrapping_add(at).write_volatile(source.wrapping_add(at).read_volatile()) };
+            at = at.wrapping_add(1);
+        }
+        done = words.wrapping_mul(8);
     }
     while done < length {
         // SAFETY: within `length`.
-        unsafe { to.add(done).write_volatile(from.add(done).read_volatile()) };
-        done += 1;
+        unsafe { to.wrapping_add(done).write_volatile(from.wrapping_add(done).read_volatile()) };
+        done = done.wrapping_add(1);
     }
 }
 
@@ -125,32 +138,47 @@ pub enum CopyFailure {
     Target(Unreachable),
 }
 
-/// Copies `length` bytes from one address space to another, or within one.
+/// Writes kernel bytes to user memory and, right behind them, `length` bytes from an address space.
 ///
 /// # Errors
-/// Which side is not accessible; a part may have been copied then.
-pub fn copy(
+/// Which side is not accessible; a part may have been written then.
+pub fn copy_behind(
     (source, from): (&AddressSpace, u64),
     (target, to): (&AddressSpace, u64),
+    first: &[u8],
     length: usize,
 ) -> Result<(), CopyFailure> {
     let gone = Unreachable::Forbidden;
+    let body = to.checked_add(first.len() as u64).ok_or(CopyFailure::Target(gone))?;
+    let run = |s: &PageTable, s_paged: IsPaged<'_>, t: &PageTable, t_paged: IsPaged<'_>| {
+        walk(t, t_paged, (to, first.len()), true, |at, count, physical| {
+            // SAFETY: `walk` gives parts that lie in one user frame each; `at + count` is at most
+            // the length of `first`.
+            unsafe { copy_bytes(first.as_ptr().add(at), pointer(physical), count) }
+        })
+        .map_err(CopyFailure::Target)?;
+        copy_pages((s, s_paged, from), (t, t_paged, body), length)
+    };
     if core::ptr::eq(source, target) {
         return source
-            .with_table(|table, is_paged| copy_pages((table, is_paged, from), (table, is_paged, to), length))
+            .with_table(|table, is_paged| run(table, is_paged, table, is_paged))
             .unwrap_or(Err(CopyFailure::Source(gone)));
     }
     // Two address spaces are always locked in the order of their addresses.
     let result = if core::ptr::from_ref(source) < core::ptr::from_ref(target) {
-        source.with_table(|s, s_paged| {
-            target.with_table(|t, t_paged| copy_pages((s, s_paged, from), (t, t_paged, to), length))
-        })
+        source.with_table(|s, s_paged| target.with_table(|t, t_paged| run(s, s_paged, t, t_paged)))
     } else {
-        target.with_table(|t, t_paged| {
-            source.with_table(|s, s_paged| copy_pages((s, s_paged, from), (t, t_paged, to), length))
-        })
+        target.with_table(|t, t_paged| source.with_table(|s, s_paged| run(s, s_paged, t, t_paged)))
     };
     result.flatten().unwrap_or(Err(CopyFailure::Target(gone)))
+}
+
+/// Copies `length` bytes from one address space to another, or within one.
+///
+/// # Errors
+/// As [`copy_behind`].
+pub fn copy(source: (&AddressSpace, u64), target: (&AddressSpace, u64), length: usize) -> Result<(), CopyFailure> {
+    copy_behind(source, target, &[], length)
 }
 
 fn copy_pages(

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use capnp::capability::FromClientHook;
-use capnp::message::{self, HeapAllocator, ReaderOptions, SegmentArray};
+use capnp::message::{self, Allocator, HeapAllocator, ReaderOptions, ScratchSpaceHeapAllocator, SegmentArray};
 use capnp::private::layout::CapTable;
 use capnp::traits::{FromPointerReader, Imbue, ImbueMut};
 use capnp::{Word, any_pointer};
@@ -33,6 +33,53 @@ pub struct Answer {
     pub words: Vec<Word>,
     /// Capability `n` of the message is the one for which the `order[n]`th [`capability`] was written.
     pub order: Vec<usize>,
+}
+
+/// The results of [`call_in`], where they are small: in the caller's own memory.
+#[derive(Debug)]
+pub struct Output<'a> {
+    /// Whether the results are there.
+    pub completion: Completion,
+    /// The results: one segment. Empty where they are pending.
+    pub bytes: &'a [u8],
+    /// As [`Answer::order`].
+    pub order: Vec<usize>,
+}
+
+/// Runs a dispatch function as [`call`] does, and `finish` with what it made. Results that fit
+/// `scratch` are made there and allocate nothing.
+///
+/// `scratch` is aligned to 8 bytes.
+pub fn call_in<R>(
+    params: &[Word],
+    scratch: &mut [Word],
+    dispatch: impl FnOnce(any_pointer::Reader<'_>, any_pointer::Builder<'_>) -> Result<Completion, Exception>,
+    finish: impl FnOnce(Result<Output<'_>, Exception>) -> R,
+) -> R {
+    let segments = [Word::words_to_bytes(params)];
+    let mut options = ReaderOptions::new();
+    options.traversal_limit_in_words(Some(params.len().saturating_mul(4).saturating_add(128)));
+    let message = message::Reader::new(SegmentArray::new(&segments), options);
+    let Ok(reader) = message.get_root::<any_pointer::Reader<'_>>() else { return finish(Err(malformed())) };
+    let allocator = ScratchSpaceHeapAllocator::new(Word::words_to_bytes_mut(scratch)).second_segment_words(FIRST_WORDS);
+    let mut builder = message::Builder::new(allocator);
+    let mut table: CapTable = Vec::new();
+    let mut root: any_pointer::Builder<'_> = builder.init_root();
+    root.imbue_mut(&mut table);
+    let completion = match dispatch(reader, root) {
+        Ok(Completion::Done) => Completion::Done,
+        Ok(Completion::Pending) => {
+            return finish(Ok(Output { completion: Completion::Pending, bytes: &[], order: Vec::new() }));
+        }
+        Err(exception) => return finish(Err(exception)),
+    };
+    if let [one] = &*builder.get_segments_for_output() {
+        return finish(Ok(Output { completion, bytes: one, order: (0..table.len()).collect() }));
+    }
+    match flatten(&builder, &mut table) {
+        Ok((words, order)) => finish(Ok(Output { completion, bytes: Word::words_to_bytes(&words), order })),
+        Err(exception) => finish(Err(exception)),
+    }
 }
 
 /// Runs a dispatch function on a message of one segment.
@@ -74,7 +121,7 @@ pub fn results(
 }
 
 /// Copies a message of several segments into one. Its capabilities are then in the copy's order.
-fn flatten(builder: &message::Builder<HeapAllocator>, table: &mut CapTable) -> Result<(Vec<Word>, Vec<usize>), Exception> {
+fn flatten<A: Allocator>(builder: &message::Builder<A>, table: &mut CapTable) -> Result<(Vec<Word>, Vec<usize>), Exception> {
     for (index, slot) in table.iter_mut().enumerate() {
         *slot = Some(Box::new(Slot(index)));
     }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::ring::RingLayout;
 use capos_abi::{CapId, RawEntry, Status};
 use capos_captable::NodeId;
@@ -17,7 +18,7 @@ use crate::arch::context::{Context, Fpu};
 use crate::deadline;
 use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
-use crate::operation::{Kind, Operation, Operations, Outcome, Ticket};
+use crate::operation::{Call, Kind, Operation, Operations, Outcome, Ticket};
 use crate::report;
 use crate::ring::{Corrupt, Ring};
 use crate::scheduler;
@@ -183,22 +184,22 @@ impl Thread {
         self.state.store(State::Dead as u8, Ordering::Release);
     }
 
-    /// The next entry to work on. `None` where there is none, or no room for its answer.
+    /// Takes the next entry. False where there is none, or no room for its answer.
     ///
     /// # Errors
     /// An index is corrupt.
-    pub fn next_entry(&self) -> Result<Option<RawEntry>, Corrupt> {
-        let inner = self.inner.lock();
+    pub fn take_entry(&self, into: &mut RawEntry) -> Result<bool, Corrupt> {
+        let mut inner = self.inner.lock();
         if inner.ring.pending()? == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         let reserved = inner.operations.len().saturating_add(inner.ring.unread()?);
-        Ok((reserved < inner.ring.completion_entries()).then(|| inner.ring.entry()))
-    }
-
-    /// The entry is taken.
-    pub fn advance(&self) {
-        self.inner.lock().ring.advance();
+        if reserved >= inner.ring.completion_entries() {
+            return Ok(false);
+        }
+        *into = inner.ring.entry();
+        inner.ring.advance();
+        Ok(true)
     }
 
     /// Answers an entry at once.
@@ -260,6 +261,19 @@ impl Thread {
     /// A copy of an operation in flight.
     pub fn peek(&self, ticket: Ticket) -> Option<Operation> {
         self.inner.lock().operations.get_mut(ticket).cloned()
+    }
+
+    /// The call that an operation is, while it is in flight.
+    pub fn peek_call(&self, ticket: Ticket) -> Option<Call> {
+        self.inner.lock().operations.get_mut(ticket).and_then(|operation| operation.kind.call())
+    }
+
+    /// The buffer that an operation offers to an endpoint, while it is in flight.
+    pub fn peek_receive(&self, ticket: Ticket) -> Option<(Buffer, CapArray)> {
+        match self.inner.lock().operations.get_mut(ticket)?.kind {
+            Kind::Receive { buffer, caps, .. } => Some((buffer, caps)),
+            _ => None,
+        }
     }
 
     /// Changes what an operation waits for.

@@ -294,8 +294,7 @@ impl<H> Forest<H> {
     /// revocation, since after that it is a direct child of what is revoked.
     fn hand_up(&mut self, from: u32, to: u32) {
         loop {
-            let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL)
-            else {
+            let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL) else {
                 return;
             };
             self.unlink(child);

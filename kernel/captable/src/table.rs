@@ -92,9 +92,7 @@ impl<T> Table<T> {
 
     fn refuse(&self, id: CapId) -> Status {
         match self.slots.get(id.index() as usize) {
-            Some(slot) if id.generation() != 0 && id.generation() < slot.generation => {
-                Status::StaleCapability
-            }
+            Some(slot) if id.generation() != 0 && id.generation() < slot.generation => Status::StaleCapability,
             _ => Status::BadCapability,
         }
     }
@@ -106,9 +104,7 @@ impl<T> Table<T> {
     /// [`Status::StaleCapability`] where its value is gone.
     pub fn get(&self, id: CapId) -> Result<&T, Status> {
         match self.slots.get(id.index() as usize) {
-            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => {
-                Ok(value)
-            }
+            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => Ok(value),
             _ => Err(self.refuse(id)),
         }
     }
@@ -120,9 +116,7 @@ impl<T> Table<T> {
     pub fn get_mut(&mut self, id: CapId) -> Result<&mut T, Status> {
         let refusal = self.refuse(id);
         match self.slots.get_mut(id.index() as usize) {
-            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => {
-                Ok(value)
-            }
+            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => Ok(value),
             _ => Err(refusal),
         }
     }
@@ -163,9 +157,9 @@ impl<T> Table<T> {
 
     /// Every identifier and value, by index.
     pub fn iter(&self) -> impl Iterator<Item = (CapId, &T)> {
-        (0_u32..).zip(&self.slots).filter_map(|(index, slot)| {
-            slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value))
-        })
+        (0_u32..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value)))
     }
 }
 
@@ -193,13 +187,9 @@ mod tests {
     fn forged_identifiers_were_never_valid() {
         let mut table = Table::new();
         let id = table.insert(()).unwrap();
-        for forged in [
-            CapId::NULL,
-            CapId::new(0, 0),
-            CapId::new(0, id.generation() + 1),
-            CapId::new(1, 1),
-            CapId(u64::MAX),
-        ] {
+        for forged in
+            [CapId::NULL, CapId::new(0, 0), CapId::new(0, id.generation() + 1), CapId::new(1, 1), CapId(u64::MAX)]
+        {
             assert_eq!(table.get(forged), Err(Status::BadCapability), "{forged:?}");
         }
     }

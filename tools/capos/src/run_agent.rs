@@ -63,7 +63,8 @@ pub fn execute(
     if let Some(over) = &over {
         parts.models(models, over)?;
     }
-    let variant = Variant { limine, over: over.clone(), scenario: Some(scenario.folder.clone()), command_line };
+    let (over_too, boot) = (over.clone(), scenario.settings.boot.clone());
+    let variant = Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot };
     parts.image(&variant, &image)?;
     let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
     // The image may have been changed by the run, and it is large.

@@ -48,6 +48,9 @@ pub struct Settings {
     pub debug_exit: Option<u32>,
     /// Models that lie on the image beside the built-in one.
     pub model: Vec<ExtraModel>,
+    /// Test programs to boot alone in place of the system; the first of them is the first process. Their log says which
+    /// tests passed.
+    pub boot: Vec<String>,
 }
 
 impl Default for Settings {
@@ -66,6 +69,7 @@ impl Default for Settings {
             icount: false,
             debug_exit: None,
             model: Vec::new(),
+            boot: Vec::new(),
         }
     }
 }

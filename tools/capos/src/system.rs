@@ -31,6 +31,8 @@ pub struct Parts {
     kernel: PathBuf,
     loader: PathBuf,
     boot_package: PathBuf,
+    /// Where programs lie without their debugging information.
+    stripped: PathBuf,
     /// The files of every image, and those that scenarios have besides.
     stage: PathBuf,
     test_stage: Option<PathBuf>,
@@ -48,6 +50,9 @@ pub struct Variant {
     pub scenario: Option<PathBuf>,
     /// The kernel's command line.
     pub command_line: String,
+    /// Test programs that the boot package holds in place of the system's: the first of them is the first process.
+    /// Such an image has no other files.
+    pub boot: Vec<String>,
 }
 
 impl System {
@@ -84,7 +89,8 @@ impl System {
         let stage = self.stage(&programs, &user)?;
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user)?) } else { None };
         let boot_package = self.boot_package(&user)?;
-        Ok(Parts { kernel, loader, boot_package, stage, test_stage, keys: self.target().join("keys") })
+        let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
+        Ok(Parts { kernel, loader, boot_package, stripped, stage, test_stage, keys })
     }
 
     /// A program without its debugging information, which stays beside the original.
@@ -199,17 +205,35 @@ impl Parts {
         extra_models::make(models, &self.keys, &self.stage, over)
     }
 
+    /// The boot package: the system's, or one that holds these programs alone.
+    fn boot_package_of(&self, programs: &[String]) -> Result<PathBuf> {
+        let Some(first) = programs.first() else { return Ok(self.boot_package.clone()) };
+        ensure!(self.test_stage.is_some(), "test programs were not built");
+        let mut items = Vec::new();
+        for program in programs {
+            let name = if program == first { "init" } else { program };
+            items.push((name.to_owned(), self.stripped.join(program)));
+        }
+        let path = self.boot_package.with_file_name(format!("boot-{first}.tar"));
+        files::write_if_changed(&path, &boot_package::pack(&items)?)?;
+        Ok(path)
+    }
+
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
         let _alone = files::lock(self.boot_package.parent().context("the boot package has no folder")?)?;
-        let mut trees = vec![(String::new(), self.stage.clone())];
-        let mut inputs = vec![self.kernel.clone(), self.loader.clone(), self.boot_package.clone()];
-        inputs.extend(files::walk(&self.stage)?);
+        let boot_package = self.boot_package_of(&variant.boot)?;
+        let mut trees = Vec::new();
+        let mut inputs = vec![self.kernel.clone(), self.loader.clone(), boot_package.clone()];
+        if variant.boot.is_empty() {
+            trees.push((String::new(), self.stage.clone()));
+            inputs.extend(files::walk(&self.stage)?);
+        }
         if let Some(over) = &variant.over {
             trees.push((String::new(), over.clone()));
             inputs.extend(files::walk(over)?);
         }
-        if let (Some(_), Some(stage)) = (&variant.scenario, &self.test_stage) {
+        if let (Some(_), Some(stage), true) = (&variant.scenario, &self.test_stage, variant.boot.is_empty()) {
             trees.push((String::new(), stage.clone()));
             inputs.extend(files::walk(stage)?);
         }
@@ -233,7 +257,7 @@ impl Parts {
         let built = image::build(&Recipe {
             kernel: &self.kernel,
             loader: Some(&self.loader),
-            boot_package: &self.boot_package,
+            boot_package: &boot_package,
             trees: &trees,
             command_line: &variant.command_line,
             limine: variant.limine.as_deref(),

@@ -158,20 +158,35 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     Ok(())
 }
 
-/// Counts a run: as one test, or as the tests that the kernel says it has run.
+/// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
 fn judge(run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
-    if run.name.ends_with(KERNEL) {
+    let told = run.name.ends_with(KERNEL) || !run.scenario.settings.boot.is_empty();
+    if told {
         let log = std::fs::read(out.join("serial.log"))?;
-        for name in kernel_tests(&String::from_utf8_lossy(&log)) {
-            tally.pass(&format!("{}/{name}", run.name));
+        let log = String::from_utf8_lossy(&log);
+        if run.name.ends_with(KERNEL) {
+            kernel_tests(&log).iter().for_each(|name| tally.pass(&format!("{}/{name}", run.name)));
+        } else {
+            program_tests(&run.name, &log, tally);
         }
     }
     match &report.reason {
-        None if run.name.ends_with(KERNEL) => {}
+        None if told => {}
         None => tally.pass(&run.name),
         Some(reason) => tally.fail(&run.name, &format!("{reason}\n  see {}", out.display())),
     }
     Ok(())
+}
+
+/// Counts the tests that a first process has run. Other processes' lines begin with their own names.
+fn program_tests(run: &str, log: &str, tally: &mut Tally) {
+    for line in log.lines().filter_map(|line| line.strip_prefix("init: ")) {
+        if let Some(name) = line.strip_prefix("ok ") {
+            tally.pass(&format!("{run}/{name}"));
+        } else if let Some((name, reason)) = line.strip_prefix("FAILED ").and_then(|line| line.split_once(": ")) {
+            tally.fail(&format!("{run}/{name}"), reason);
+        }
+    }
 }
 
 /// The names of the passed tests in the kernel's log.
@@ -241,5 +256,14 @@ mod tests {
     fn kernel_tests_are_read_from_the_log() {
         let log = "[1.2] booting\nok frames_are_zeroed\n[0.5] ok heap\n  a hook ok here\n2 passed, 0 failed\n";
         assert_eq!(kernel_tests(log), ["frames_are_zeroed", "heap"]);
+    }
+
+    #[test]
+    fn tests_of_a_first_process_are_read_from_the_log() {
+        let log = "init: ok one\nok two\nlog: init: FAILED forged: by another\ninit: FAILED three: it ran on\n";
+        let mut tally = Tally::default();
+        program_tests("qemu/hostile", log, &mut tally);
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.failures, ["qemu/hostile/three"]);
     }
 }

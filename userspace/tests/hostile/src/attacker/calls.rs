@@ -152,12 +152,15 @@ pub async fn move_in_flight(kit: &Kit) -> Result<(), Error> {
             }
             _ => {
                 let account = ResourceAccountClient::INTERFACE_ID;
-                let moved = kit::call(31, kit::id(&kit.account), account, 6, params, Buffer { length: 256, ..back }, sends);
+                let moved =
+                    kit::call(31, kit::id(&kit.account), account, 6, params, Buffer { length: 256, ..back }, sends);
                 kit::expect(&moved, Status::Ok)?;
             }
         }
         answers.send(&[kit.receive_caps(21, 1)]);
-        answers.expect(20, Status::StaleCapability).with_context(|| format!("way {how} of taking a capability away"))?;
+        answers
+            .expect(20, Status::StaleCapability)
+            .with_context(|| format!("way {how} of taking a capability away"))?;
         kit::ensure(answers.get(21).is_none(), || "a receiver got a call whose capability is gone".into())?;
         answers.send(&[kit::cancel(22, 21)]);
         answers.expect(21, Status::Cancelled)?;
@@ -195,8 +198,24 @@ fn everything(kit: &Kit) -> Result<Vec<(u64, RawEntry)>, Error> {
         let entry = match tag % 5 {
             0 => kit.call(tag),
             1 => kit::encode(tag, Operation::Wait { notification: kit::id(&kit.notification) }),
-            2 => kit::call(tag, timer.as_cap().id(), TimerClient::INTERFACE_ID, 1, far, Buffer { address: kit.results, length: 64 }, none),
-            3 => kit::call(tag, log.as_cap().id(), DebugLogClient::INTERFACE_ID, 1, far, Buffer { address: kit.results, length: 64 }, none),
+            2 => kit::call(
+                tag,
+                timer.as_cap().id(),
+                TimerClient::INTERFACE_ID,
+                1,
+                far,
+                Buffer { address: kit.results, length: 64 },
+                none,
+            ),
+            3 => kit::call(
+                tag,
+                log.as_cap().id(),
+                DebugLogClient::INTERFACE_ID,
+                1,
+                far,
+                Buffer { address: kit.results, length: 64 },
+                none,
+            ),
             _ => kit.call(tag),
         };
         all.push((tag, entry));

@@ -39,8 +39,7 @@ fn refused(kit: &Kit, cap: u64, allowed: &[Status]) -> Result<(), Error> {
     let caps = CapArray { address: kit.caps, sent: 1, accepted: 0 };
     let params = Buffer { address: kit.params, length: 16 };
     let results = Buffer { address: kit.results, length: 256 };
-    let entry =
-        kit::call(TAG, kit::id(&kit.account), ResourceAccountClient::INTERFACE_ID, 6, params, results, caps);
+    let entry = kit::call(TAG, kit::id(&kit.account), ResourceAccountClient::INTERFACE_ID, 6, params, results, caps);
     let found = kit::status_of(&entry)?;
     kit::ensure(allowed.iter().any(|status| found == *status as i32), || {
         format!("{:?} in a message: {} in place of {allowed:?}", CapId(cap), kit::words(found))

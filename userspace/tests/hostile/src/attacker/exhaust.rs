@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_abi::entry::Operation;
 use capos_abi::Status;
+use capos_abi::entry::Operation;
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Error, raw};
 use capos_schema::cap::{AsCap, CallError};
@@ -53,7 +53,9 @@ pub async fn frames(kit: &Kit) -> Result<(), Error> {
         format!("each time a different amount could be had: {counts:?}")
     })?;
     for bytes in [u64::MAX, u64::MAX - 4095, 1 << 63, 1 << 47, 1 << 46, 1 << 40, 0] {
-        kit::ensure(kit.account.create_memory(bytes).await.is_err(), || format!("{bytes:#x} bytes of memory were given"))?;
+        kit::ensure(kit.account.create_memory(bytes).await.is_err(), || {
+            format!("{bytes:#x} bytes of memory were given")
+        })?;
     }
     kit.still_served()
 }
@@ -108,7 +110,8 @@ pub async fn processes(kit: &Kit) -> Result<(), Error> {
     kit::ensure(kit.account.create_process("none", &none).await.is_err(), || {
         "a process without a frame was made".into()
     })?;
-    let most = Limits { frames: u64::MAX, capabilities: u32::MAX, threads: u32::MAX, processes: u32::MAX, objects: u32::MAX };
+    let most =
+        Limits { frames: u64::MAX, capabilities: u32::MAX, threads: u32::MAX, processes: u32::MAX, objects: u32::MAX };
     kit::ensure(kit.account.carve(&most).await.is_err(), || "more was carved than there is".into())?;
     for name in ["", "a\nb", "\u{1b}[2J", &"x".repeat(65)] {
         let result = kit.account.create_process(name, &small).await;
@@ -208,8 +211,7 @@ pub async fn bad_threads(kit: &Kit) -> Result<(), Error> {
     ];
     for (entry, stack, thread_pointer) in cases {
         let process = idle_process(kit).await?;
-        let made =
-            process.create_thread(entry, stack, 0, 0, 0x5000_0000_0000, 2, 2, thread_pointer).await.map(drop);
+        let made = process.create_thread(entry, stack, 0, 0, 0x5000_0000_0000, 2, 2, thread_pointer).await.map(drop);
         if made.is_ok() && entry != 0x40_0000 {
             let exit = process.wait().await?;
             kit::ensure(exit.report.contains("jumped") || exit.report.contains("exception"), || {

@@ -90,7 +90,8 @@ pub async fn sizes(kit: &Kit) -> Result<(), Error> {
     kit::ensure(refused, || format!("1 MiB of parameters out of 4 KiB: {}", kit::words(found)))?;
     // A receiver that has less room than the call needs keeps its place; the call is refused.
     let small = Buffer { address: kit.message, length: 48 };
-    let receive = kit::encode(2, Operation::Recv { endpoint: kit::id(&kit.endpoint), buffer: small, caps: CapArray::default() });
+    let receive =
+        kit::encode(2, Operation::Recv { endpoint: kit::id(&kit.endpoint), buffer: small, caps: CapArray::default() });
     let mut answers = kit::Answers::new();
     answers.send(&[receive, kit.call(1)]);
     answers.expect(1, Status::TooLarge).context("16 bytes for a receiver with room for 8")?;
@@ -98,11 +99,14 @@ pub async fn sizes(kit: &Kit) -> Result<(), Error> {
     answers.send(&[kit::cancel(3, 2)]);
     answers.expect(3, Status::Ok)?;
     answers.expect(2, Status::Cancelled)?;
-    let none = kit::encode(TAG, Operation::Recv {
-        endpoint: kit::id(&kit.endpoint),
-        buffer: Buffer { address: kit.message, length: 32 },
-        caps: CapArray::default(),
-    });
+    let none = kit::encode(
+        TAG,
+        Operation::Recv {
+            endpoint: kit::id(&kit.endpoint),
+            buffer: Buffer { address: kit.message, length: 32 },
+            caps: CapArray::default(),
+        },
+    );
     kit::expect(&none, Status::TooLarge).context("a RECV without room for a header")?;
     kit.still_served()
 }
@@ -133,10 +137,8 @@ pub async fn messages(kit: &Kit) -> Result<(), Error> {
             ])
             .context("a choice")?;
         let method = u16::try_from(random.next() % (methods + 1)).unwrap_or(0);
-        let params = Buffer {
-            address: if length == 0 { 0 } else { kit.params },
-            length: u32::try_from(length).unwrap_or(0),
-        };
+        let params =
+            Buffer { address: if length == 0 { 0 } else { kit.params }, length: u32::try_from(length).unwrap_or(0) };
         let results = Buffer { address: kit.results, length: 2048 };
         let entry = kit::call(TAG + round, cap, interface, method, params, results, CapArray::default());
         kit::status_of(&entry).with_context(|| format!("round {round}"))?;

@@ -11,8 +11,7 @@ use capos_abi::{CapSlot, Completion, Entry, RawEntry, Rights, Status, TransferMo
 use capos_rt::{Context, Env, Error, raw};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{
-    AddressSpaceClient, CapabilityTableClient, EndpointClient, NotificationClient, ObjectClient,
-    ResourceAccountClient,
+    AddressSpaceClient, CapabilityTableClient, EndpointClient, NotificationClient, ObjectClient, ResourceAccountClient,
 };
 
 /// Interface of the capabilities that attacks mint for themselves.
@@ -157,7 +156,15 @@ pub fn encode(tag: u64, operation: Operation) -> RawEntry {
 }
 
 /// A CALL's bytes.
-pub fn call(tag: u64, cap: u64, interface: u64, method: u16, params: Buffer, results: Buffer, caps: CapArray) -> RawEntry {
+pub fn call(
+    tag: u64,
+    cap: u64,
+    interface: u64,
+    method: u16,
+    params: Buffer,
+    results: Buffer,
+    caps: CapArray,
+) -> RawEntry {
     encode(tag, Operation::Call { cap, interface, method, params, results, caps })
 }
 
@@ -279,7 +286,8 @@ fn judge(completion: &Completion, status: Status) -> Result<(), Error> {
 
 /// Sends one entry, waits for its answer and gives its status.
 pub fn status_of(entry: &RawEntry) -> Result<i32, Error> {
-    let tag = entry.get(8..16).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes)) & !raw::TAG;
+    let tag = entry.get(8..16).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        & !raw::TAG;
     let mut answers = Answers::new();
     answers.send(core::slice::from_ref(entry));
     Ok(answers.wait(tag)?.status)

@@ -19,7 +19,9 @@ const FREE: u64 = 0x3000_0000_0000;
 pub fn touch(address: u64) -> u8 {
     let value: u8;
     // SAFETY: a load by an instruction of its own, so that the compiler assumes nothing about it.
-    unsafe { asm!("mov {v}, byte ptr [{a}]", v = out(reg_byte) value, a = in(reg) address, options(nostack, readonly)) };
+    unsafe {
+        asm!("mov {v}, byte ptr [{a}]", v = out(reg_byte) value, a = in(reg) address, options(nostack, readonly))
+    };
     value
 }
 
@@ -155,9 +157,14 @@ pub async fn maps(kit: &Kit) -> Result<(), Error> {
             must_refuse(&what, kit.space.unmap(address, length).await).await?;
         }
     }
-    for (offset, length) in
-        [(4 * PAGE, PAGE), (3 * PAGE, 2 * PAGE), (1, PAGE), (u64::MAX - 4095, PAGE), (u64::MAX - 4095, 2 * PAGE), (1 << 63, PAGE)]
-    {
+    for (offset, length) in [
+        (4 * PAGE, PAGE),
+        (3 * PAGE, 2 * PAGE),
+        (1, PAGE),
+        (u64::MAX - 4095, PAGE),
+        (u64::MAX - 4095, 2 * PAGE),
+        (1 << 63, PAGE),
+    ] {
         let what = format!("mapping {length:#x} bytes from offset {offset:#x} of four pages");
         must_refuse(&what, map(FREE, offset, length, read.clone()).await).await?;
     }

@@ -116,7 +116,9 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
                 pager.fill(&request)?;
                 pager.answer(&request)?;
                 let again = pager.answer(&request)?;
-                kit::ensure(again == Status::StaleCapability as i32, || format!("the second answer: {}", kit::words(again)))?;
+                kit::ensure(again == Status::StaleCapability as i32, || {
+                    format!("the second answer: {}", kit::words(again))
+                })?;
             }
             "no-window" => {
                 let id = request.window.as_cap().id();

@@ -59,7 +59,13 @@ struct Conversation {
     answer: Option<i32>,
 }
 
-fn converse(kit: &Kit, call: RawEntry, receive: RawEntry, patch: impl Fn(RawEntry) -> RawEntry, sent: u8) -> Result<Conversation, Error> {
+fn converse(
+    kit: &Kit,
+    call: RawEntry,
+    receive: RawEntry,
+    patch: impl Fn(RawEntry) -> RawEntry,
+    sent: u8,
+) -> Result<Conversation, Error> {
     let mut answers = Answers::new();
     answers.send(&[receive, call]);
     let mut result = Conversation { call: None, receive: None, answer: None };
@@ -113,12 +119,24 @@ fn calls_of_kernel_objects(kit: &Kit, bad: &[Bad], constant: &[Bad]) -> Result<(
     for (why, address) in bad {
         must_be_bad("parameters for a kernel object at", why, Some(kit::status_of(&patched(usage, FIRST, *address))?))?;
         must_be_bad("results of a kernel object at", why, Some(kit::status_of(&patched(usage, SECOND, *address))?))?;
-        must_be_bad("capabilities for a kernel object at", why, Some(kit::status_of(&patched(sends, CAPS, *address))?))?;
-        must_be_bad("capabilities from a kernel object at", why, Some(kit::status_of(&patched(accepts, CAPS, *address))?))?;
+        must_be_bad(
+            "capabilities for a kernel object at",
+            why,
+            Some(kit::status_of(&patched(sends, CAPS, *address))?),
+        )?;
+        must_be_bad(
+            "capabilities from a kernel object at",
+            why,
+            Some(kit::status_of(&patched(accepts, CAPS, *address))?),
+        )?;
     }
     for (why, address) in constant {
         must_be_bad("results of a kernel object at", why, Some(kit::status_of(&patched(usage, SECOND, *address))?))?;
-        must_be_bad("capabilities from a kernel object at", why, Some(kit::status_of(&patched(accepts, CAPS, *address))?))?;
+        must_be_bad(
+            "capabilities from a kernel object at",
+            why,
+            Some(kit::status_of(&patched(accepts, CAPS, *address))?),
+        )?;
     }
     Ok(())
 }
@@ -142,18 +160,34 @@ pub async fn run(kit: &Kit) -> Result<(), Error> {
         let call = patched(kit.call(CALL), FIRST, *address);
         must_be_bad("CALL with parameters at", why, converse(kit, call, kit.receive(RECEIVE), same, 0)?.call)?;
         let call = patched(sends, CAPS, *address);
-        must_be_bad("CALL with capabilities at", why, converse(kit, call, kit.receive_caps(RECEIVE, 1), same, 0)?.call)?;
+        must_be_bad(
+            "CALL with capabilities at",
+            why,
+            converse(kit, call, kit.receive_caps(RECEIVE, 1), same, 0)?.call,
+        )?;
         let bad_return = |entry| patched(entry, FIRST, *address);
-        must_be_bad("RETURN with results at", why, converse(kit, kit.call(CALL), kit.receive(RECEIVE), bad_return, 0)?.answer)?;
+        must_be_bad(
+            "RETURN with results at",
+            why,
+            converse(kit, kit.call(CALL), kit.receive(RECEIVE), bad_return, 0)?.answer,
+        )?;
         let bad_caps = |entry| patched(entry, CAPS, *address);
-        must_be_bad("RETURN with capabilities at", why, converse(kit, accepts, kit.receive(RECEIVE), bad_caps, 1)?.answer)?;
+        must_be_bad(
+            "RETURN with capabilities at",
+            why,
+            converse(kit, accepts, kit.receive(RECEIVE), bad_caps, 1)?.answer,
+        )?;
     }
     for (why, address) in bad.iter().chain(&constant) {
         kit.put_copy(0, kit::id(&kit.notification));
         let call = patched(kit.call(CALL), SECOND, *address);
         must_be_bad("CALL with results at", why, converse(kit, call, kit.receive(RECEIVE), same, 0)?.call)?;
         let call = patched(accepts, CAPS, *address);
-        must_be_bad("CALL that accepts capabilities at", why, converse(kit, call, kit.receive(RECEIVE), same, 1)?.call)?;
+        must_be_bad(
+            "CALL that accepts capabilities at",
+            why,
+            converse(kit, call, kit.receive(RECEIVE), same, 1)?.call,
+        )?;
         let receive = patched(kit.receive(RECEIVE), FIRST, *address);
         must_be_bad("RECV with a buffer at", why, converse(kit, kit.call(CALL), receive, same, 0)?.receive)?;
         kit.put_copy(0, kit::id(&kit.notification));

@@ -25,7 +25,9 @@ pub fn instruction(name: &str) -> Result<(), Error> {
             "out-byte" => asm!("out dx, al", in("dx") 0x3f8_u16, in("al") b'!'),
             "out-exit" => asm!("out dx, eax", in("dx") 0xf4_u16, in("eax") 0x10_u32),
             "out-reset" => asm!("out dx, al", in("dx") 0xcf9_u16, in("al") 6_u8),
-            "out-string" => asm!("rep outsb", in("dx") 0x3f8_u16, inout("rcx") 4_u64 => _, inout("rsi") 0x40_0000_u64 => _),
+            "out-string" => {
+                asm!("rep outsb", in("dx") 0x3f8_u16, inout("rcx") 4_u64 => _, inout("rsi") 0x40_0000_u64 => _)
+            }
             "cli" => asm!("cli"),
             "sti" => asm!("sti"),
             "hlt" => asm!("hlt"),
@@ -90,9 +92,9 @@ pub fn instruction(name: &str) -> Result<(), Error> {
                 // Not all emulators know this exception.
                 return Ok(());
             }
-            "x87-exception" => asm!(
-                "push 0", "fninit", "fldcw [rsp]", "add rsp, 8", "fldz", "fld1", "fdivrp", "fwait",
-            ),
+            "x87-exception" => {
+                asm!("push 0", "fninit", "fldcw [rsp]", "add rsp, 8", "fldz", "fld1", "fdivrp", "fwait",)
+            }
             "aligned-load" => asm!("movaps xmm0, [{0}]", in(reg) 0x40_0001_u64, out("xmm0") _),
             "single-step" => asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop", "nop"),
             "lock-prefix" => asm!(".byte 0xf0, 0x90"),
@@ -178,7 +180,16 @@ fn registers() -> Result<(), Error> {
 
 /// The kernel must not use the process's stack pointer.
 fn stack_pointers() -> Result<(), Error> {
-    for stack in [0_u64, 8, 0x40_0000, 0x7fff_ffff_fff8, 0x8000_0000_0000, 0xffff_8000_0010_0000, 0xffff_ffff_8000_0000, u64::MAX - 7] {
+    for stack in [
+        0_u64,
+        8,
+        0x40_0000,
+        0x7fff_ffff_fff8,
+        0x8000_0000_0000,
+        0xffff_8000_0010_0000,
+        0xffff_ffff_8000_0000,
+        u64::MAX - 7,
+    ] {
         let taken: u64;
         // SAFETY: an ENTER that does nothing; the stack pointer is kept in r12 and put back before
         // anything uses it.
@@ -218,9 +229,15 @@ pub fn gs_base() -> Result<(), Error> {
     // SAFETY: this program uses no gs; the last instruction ends the process.
     unsafe {
         asm!(
-            "mov rax, 0xffffffff80000000", "wrgsbase rax",
-            "xor eax, eax", "xor edi, edi", "xor esi, esi", "xor edx, edx", "syscall",
-            "xor eax, eax", "wrgsbase rax",
+            "mov rax, 0xffffffff80000000",
+            "wrgsbase rax",
+            "xor eax, eax",
+            "xor edi, edi",
+            "xor esi, esi",
+            "xor edx, edx",
+            "syscall",
+            "xor eax, eax",
+            "wrgsbase rax",
             "ud2",
             options(noreturn)
         )

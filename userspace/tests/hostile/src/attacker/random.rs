@@ -3,13 +3,12 @@
 use alloc::format;
 use alloc::string::String;
 
+use capos_abi::RawEntry;
 use capos_abi::bootstrap::FIRST_RING;
 use capos_abi::entry::{Buffer, CapArray, ENTRY_SIZE, Operation};
 use capos_abi::ring::{
-    COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, ENTRIES, SUBMISSION_ENTRIES, SUBMISSION_HEAD,
-    SUBMISSION_TAIL,
+    COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, ENTRIES, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
 };
-use capos_abi::RawEntry;
 use capos_rt::{Error, raw};
 use capos_schema::kernel::{
     AddressSpaceClient, CapabilityTableClient, EndpointClient, NotificationClient, ResourceAccountClient,
@@ -28,7 +27,17 @@ fn random_bytes(random: &mut Random) -> RawEntry {
 /// An entry that is nearly good: right shape, and in each field something that means something.
 fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry {
     let address = random
-        .pick(&[kit.params, kit.results, kit.message, kit.caps, kit.params + 8, FIRST_RING, FIRST_RING + 4096, 0, 0x5000_0000_0000])
+        .pick(&[
+            kit.params,
+            kit.results,
+            kit.message,
+            kit.caps,
+            kit.params + 8,
+            FIRST_RING,
+            FIRST_RING + 4096,
+            0,
+            0x5000_0000_0000,
+        ])
         .unwrap_or(0);
     let second = random.pick(&[kit.results, kit.message, kit.params, FIRST_RING + 8192, 0]).unwrap_or(0);
     let length = random.pick(&[0_u32, 8, 16, 64, 256, 2048, 1 << 16]).unwrap_or(0);
@@ -157,7 +166,9 @@ pub async fn rings(kit: &Kit, seed: u64) -> Result<(), Error> {
             if random.next() % 2 == 0 {
                 // Opcodes that exist get further.
                 entry.fill(0);
-                for (slot, byte) in entry.iter_mut().step_by(1 + (random.next() % 7) as usize).zip(random.next().to_le_bytes()) {
+                for (slot, byte) in
+                    entry.iter_mut().step_by(1 + (random.next() % 7) as usize).zip(random.next().to_le_bytes())
+                {
                     *slot = byte & 0x1f;
                 }
             }

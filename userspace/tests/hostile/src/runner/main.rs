@@ -23,8 +23,8 @@ use capos_rt::{Clock, Context, Env, Error, log};
 use capos_schema::cap::{AsCap, CallError, Client};
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{
-    DebugLogClient, EndpointClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits, MachineClient,
-    MachineStatistics, MemoryObjectClient, PagerClient, ResourceAccountClient, TimerClient,
+    DebugLogClient, EndpointClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits, MachineClient, MachineStatistics,
+    MemoryObjectClient, PagerClient, ResourceAccountClient, TimerClient,
 };
 
 use plan::{Expect, PLANS, Plan, Size};
@@ -79,8 +79,16 @@ impl Measure {
         }
         Err(format!(
             "what was taken did not come back: free frames {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}",
-            self.free_frames, after.free_frames, self.heap_bytes, after.heap_bytes, self.cached_frames,
-            after.cached_frames, self.processes, after.processes, self.threads, after.threads
+            self.free_frames,
+            after.free_frames,
+            self.heap_bytes,
+            after.heap_bytes,
+            self.cached_frames,
+            after.cached_frames,
+            self.processes,
+            after.processes,
+            self.threads,
+            after.threads
         ))
     }
 }
@@ -91,7 +99,8 @@ fn boot_file(env: &Env, name: &str) -> Result<Rc<[u8]>, Error> {
     let mapping = memory::map_all(&boot, Access::Read)?;
     let length = usize::try_from(mapping.len()).unwrap_or(0);
     let bytes = mapping.read_vec(0, length)?;
-    let archive = tar_no_std::TarArchiveRef::new(&bytes).map_err(|error| Error::new(format!("the boot package: {error:?}")))?;
+    let archive =
+        tar_no_std::TarArchiveRef::new(&bytes).map_err(|error| Error::new(format!("the boot package: {error:?}")))?;
     let found = archive.entries().find(|entry| entry.filename().as_str().is_ok_and(|found| found == name));
     let found = found.with_context(|| format!("the boot package has no `{name}`"))?;
     Ok(Rc::from(found.data()))
@@ -127,7 +136,13 @@ fn words(error: CallError) -> String {
 }
 
 impl Runner {
-    async fn launch(&self, name: &str, arguments: &[&str], mut grants: Vec<Granted>, limits: Limits) -> Result<Started, String> {
+    async fn launch(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        mut grants: Vec<Granted>,
+        limits: Limits,
+    ) -> Result<Started, String> {
         grants.push(Granted::new("log", &self.log));
         grants.push(Granted::new("timer", &self.timer));
         let launch = Launch {
@@ -207,8 +222,7 @@ impl Runner {
         }
         let left = self.account.usage().await.map_err(words)?;
         let frames = left.limits.frames.saturating_sub(left.usage.frames);
-        let started =
-            self.launch(plan.attack, &[plan.attack, plan.argument], grants, plan.size.limits(frames)).await?;
+        let started = self.launch(plan.attack, &[plan.attack, plan.argument], grants, plan.size.limits(frames)).await?;
         let sung = self.sing(5).await;
         let mut result = self.end(&started, plan.expect).await;
         drop(started);
@@ -263,7 +277,9 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     runner.sing(1).await.map_err(Error::new)?;
     // Whatever is made once and kept is made now.
     for _ in 0..2 {
-        for plan in PLANS.iter().filter(|plan| plan.attack == "nothing" || plan.pager.is_some_and(|pager| pager.0 == "honest")) {
+        for plan in
+            PLANS.iter().filter(|plan| plan.attack == "nothing" || plan.pager.is_some_and(|pager| pager.0 == "honest"))
+        {
             drop(runner.run(plan).await);
         }
     }

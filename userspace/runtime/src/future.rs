@@ -60,9 +60,12 @@ pub async fn join<A, B>(first: impl Future<Output = A>, second: impl Future<Outp
     .await
 }
 
+/// A future that has not ended, and the value of one that has.
+type Part<F> = (Option<Pin<Box<F>>>, Option<<F as Future>::Output>);
+
 /// Waits for all; the values come in the order of the futures.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut open: Vec<(Option<Pin<Box<F>>>, Option<F::Output>)> =
+    let mut open: Vec<Part<F>> =
         futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
     poll_fn(|context| {
         let mut waiting = false;

@@ -1,5 +1,7 @@
 //! The runtime against the simulated kernel: calls, servers, exported objects, cancellation.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -8,7 +8,7 @@ use capos_rt::{Env, Error};
 use capos_schema::hello::GreeterClient;
 use capos_schema::system::StandardClient;
 
-async fn main(env: Env) -> Result<(), Error> {
+async fn run(env: Env) -> Result<(), Error> {
     let greeter = env.cap::<GreeterClient>("greeter")?;
     let out = env.cap::<StandardClient>("out")?;
     for name in env.arguments() {
@@ -18,4 +18,4 @@ async fn main(env: Env) -> Result<(), Error> {
     Ok(())
 }
 
-capos_rt::program!(main);
+capos_rt::program!(run);

@@ -19,10 +19,10 @@ impl GreeterServer for Hello {
     }
 }
 
-async fn main(env: Env) -> Result<(), Error> {
+async fn run(env: Env) -> Result<(), Error> {
     log::info!("ready to greet");
     env.serve(0, Rc::new(GreeterService(Rc::new(Hello))));
     env.run().await
 }
 
-capos_rt::program!(main);
+capos_rt::program!(run);

@@ -10,6 +10,7 @@ use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{EndpointClient, ProcessClient};
 use capos_schema::system::{ServiceInfo, ServiceState, ServiceSupervisorServer};
 
+use crate::grants::Given;
 use crate::service::{Service, Wish, describe_exit};
 use crate::system::System;
 
@@ -32,9 +33,8 @@ impl System {
         Ok(image)
     }
 
-    async fn start(self: &Rc<Self>, service: &Service) -> Result<ProcessClient, Error> {
+    async fn start(self: &Rc<Self>, service: &Service, mut given: Given) -> Result<ProcessClient, Error> {
         let image = self.image(service).await?;
-        let mut given = self.give(&service.entry).await?;
         if !service.entry.provides.is_empty() {
             given.grants.push(capos_process::Granted {
                 name: "serve".into(),
@@ -65,12 +65,17 @@ impl System {
         Ok(process)
     }
 
-    /// One life of a service: how it ended, in words.
-    async fn live(self: &Rc<Self>, service: &Service) -> String {
+    /// One life of a service: how it ended, in words, and whether another try can help. What the
+    /// machine does not have it will not have then either.
+    async fn live(self: &Rc<Self>, service: &Service) -> (String, bool) {
         service.set_state(ServiceState::Starting);
-        let process = match self.start(service).await {
+        let given = match self.give(&service.entry).await {
+            Ok(given) => given,
+            Err(error) => return (format!("{error}"), false),
+        };
+        let process = match self.start(service, given).await {
             Ok(process) => process,
-            Err(error) => return format!("{error}"),
+            Err(error) => return (format!("{error}"), true),
         };
         service.set_state(ServiceState::Running);
         let end = match process.wait().await {
@@ -79,13 +84,13 @@ impl System {
         };
         *service.running.borrow_mut() = None;
         self.silence(&service.entry).await;
-        end
+        (end, true)
     }
 
     /// Starts a service and keeps it within its bounds, for ever.
     pub async fn supervise(self: Rc<Self>, service: Rc<Service>) {
         loop {
-            let end = self.live(&service).await;
+            let (end, may_help) = self.live(&service).await;
             service.set_last_exit(end.clone());
             if service.wish.get() == Wish::Stop {
                 log::info!("service `{}` was stopped", service.name());
@@ -96,8 +101,12 @@ impl System {
                 log::info!("service `{}` is started again, as was asked", service.name());
                 continue;
             }
-            let now = self.clock.now();
-            if service.may_restart(now) {
+            if !may_help {
+                log::error!("service `{}` cannot be started: {end}", service.name());
+                self.rest(&service, ServiceState::Failed, "cannot be started").await;
+                continue;
+            }
+            if service.may_restart(self.clock.now()) {
                 log::warning!("service `{}` is restarted: {end}", service.name());
                 service.set_state(ServiceState::Restarting);
                 continue;
@@ -119,6 +128,12 @@ impl System {
             self.rest(&service, ServiceState::Stopped, "is not needed").await;
         }
         self.supervise(service).await;
+    }
+
+    /// Ends a service for good, where the system cannot go on.
+    pub async fn give_up(&self, service: &Service) {
+        service.wish.set(Wish::Stop);
+        Supervisor::end(service, "the system cannot start").await;
     }
 
     /// Waits until a service is wanted again; refuses its clients' calls meanwhile.

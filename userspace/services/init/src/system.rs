@@ -155,11 +155,14 @@ impl System {
             spawn(self.clone().supervise(service.clone()));
         }
         if let Err(error) = self.wait_for_medium(&first).await {
-            log::error!("{error}");
+            for service in &first {
+                self.give_up(service).await;
+            }
+            log::error!("the boot medium cannot be read: {error}");
+            log::error!("devices found: {}", self.hardware.bus.describe());
             log::error!(
-                "capOS stops here: nothing but the boot package can be read. Attach the boot image as a virtio disk \
-                 (with QEMU: -drive file=IMAGE,format=raw,if=virtio,readonly=on). Devices found: {}",
-                self.hardware.bus.describe()
+                "capOS stops here. It reads its boot medium as a virtio disk; attach the image as one \
+                 (with QEMU: -drive file=IMAGE,format=raw,if=virtio,readonly=on)"
             );
             return;
         }
@@ -183,9 +186,9 @@ impl System {
         match select(answer, failure).await {
             Either::First(Ok(_)) => Ok(()),
             Either::First(Err(error)) => {
-                Err(Error::new(format!("the boot medium behind `{}` has no programs in /bin: {error}", self.medium_name)))
+                Err(Error::new(format!("what is behind `{}` has no /bin: {error}", self.medium_name)))
             }
-            Either::Second(words) => Err(Error::new(format!("the boot medium cannot be read: {words}"))),
+            Either::Second(words) => Err(Error::new(words)),
         }
     }
 }

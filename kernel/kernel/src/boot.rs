@@ -11,8 +11,9 @@ use limine::BaseRevision;
 use limine::firmware_type::FirmwareType;
 use limine::memory_map::EntryType;
 use limine::request::{
-    BootloaderInfoRequest, ExecutableAddressRequest, ExecutableCmdlineRequest, ExecutableFileRequest, FirmwareTypeRequest, FramebufferRequest,
-    HhdmRequest, MemoryMapRequest, ModuleRequest, RequestsEndMarker, RequestsStartMarker, RsdpRequest,
+    BootloaderInfoRequest, ExecutableAddressRequest, ExecutableCmdlineRequest, ExecutableFileRequest,
+    FirmwareTypeRequest, FramebufferRequest, HhdmRequest, MemoryMapRequest, ModuleRequest, RequestsEndMarker,
+    RequestsStartMarker, RsdpRequest,
 };
 
 use crate::acpi::PowerOff;
@@ -130,7 +131,10 @@ pub fn handover() -> Result<Handover, &'static str> {
 
 impl Handover {
     fn ranges(&self, kinds: &'static [EntryType]) -> impl Iterator<Item = Range> + Clone {
-        self.map.iter().filter(move |entry| kinds.contains(&entry.entry_type)).map(|entry| Range::new(entry.base, entry.length))
+        self.map
+            .iter()
+            .filter(move |entry| kinds.contains(&entry.entry_type))
+            .map(|entry| Range::new(entry.base, entry.length))
     }
 
     /// RAM that nobody uses.
@@ -170,7 +174,8 @@ impl Handover {
 pub fn copy(handover: &Handover) -> BootInfo {
     let from_file = FILE.get_response().map(|response| response.file().string());
     let command_line = COMMAND_LINE.get_response().map(|response| response.cmdline()).or(from_file);
-    let boot_loader = LOADER.get_response().map_or_else(|| "unknown".to_string(), |l| alloc::format!("{} {}", l.name(), l.version()));
+    let boot_loader =
+        LOADER.get_response().map_or_else(|| "unknown".to_string(), |l| alloc::format!("{} {}", l.name(), l.version()));
     let firmware = match FIRMWARE.get_response().map(|response| response.firmware_type()) {
         Some(FirmwareType::UEFI_32 | FirmwareType::UEFI_64) => "uefi",
         _ => "bios",
@@ -183,12 +188,14 @@ pub fn copy(handover: &Handover) -> BootInfo {
         memory_bytes: handover.usable().chain(handover.reclaimable()).map(Range::length).sum(),
         ram: handover.ram().collect(),
         modules: modules.iter().map(|file| module(file)).collect(),
-        framebuffer: FRAMEBUFFER.get_response().and_then(|response| response.framebuffers().next()).map(|frame| Framebuffer {
-            physical: hhdm::physical(frame.addr()),
-            width: frame.width() as u32,
-            height: frame.height() as u32,
-            pitch: frame.pitch() as u32,
-            bits_per_pixel: frame.bpp(),
+        framebuffer: FRAMEBUFFER.get_response().and_then(|response| response.framebuffers().next()).map(|frame| {
+            Framebuffer {
+                physical: hhdm::physical(frame.addr()),
+                width: frame.width() as u32,
+                height: frame.height() as u32,
+                pitch: frame.pitch() as u32,
+                bits_per_pixel: frame.bpp(),
+            }
         }),
         power_off: PowerOff::default(),
         pci_config_base: 0,

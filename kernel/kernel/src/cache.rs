@@ -63,7 +63,10 @@ pub struct PagedState {
 impl PagedContent {
     /// `pages` pages, none of them in.
     pub fn new(pages: u64, pager: Client) -> Self {
-        Self { pager, state: Mutex::new(PagedState { pages: Pages::new(pages), requests: BTreeMap::new(), failed: None }) }
+        Self {
+            pager,
+            state: Mutex::new(PagedState { pages: Pages::new(pages), requests: BTreeMap::new(), failed: None }),
+        }
     }
 
     /// The frame of a page that is in.
@@ -135,7 +138,8 @@ fn evict_one() -> bool {
     };
     let Some((_, page)) = victim else { return false };
     keep.extend(looked_at);
-    let object = keep.iter().find(|object| object.id == page.object).cloned().or_else(|| MemoryObject::find_paged(page.object));
+    let object =
+        keep.iter().find(|object| object.id == page.object).cloned().or_else(|| MemoryObject::find_paged(page.object));
     if let Some(object) = object
         && drop_page(&object, page.page)
     {

@@ -61,10 +61,14 @@ fn hardware_word() -> Option<u64> {
         let (word, good): (u64, u8);
         if features.rdseed {
             // SAFETY: CPUID announced RDSEED; it writes a register and the carry flag only.
-            unsafe { core::arch::asm!("rdseed {0}", "setc {1}", out(reg) word, out(reg_byte) good, options(nostack, nomem)) };
+            unsafe {
+                core::arch::asm!("rdseed {0}", "setc {1}", out(reg) word, out(reg_byte) good, options(nostack, nomem))
+            };
         } else if features.rdrand {
             // SAFETY: CPUID announced RDRAND; it writes a register and the carry flag only.
-            unsafe { core::arch::asm!("rdrand {0}", "setc {1}", out(reg) word, out(reg_byte) good, options(nostack, nomem)) };
+            unsafe {
+                core::arch::asm!("rdrand {0}", "setc {1}", out(reg) word, out(reg_byte) good, options(nostack, nomem))
+            };
         } else {
             return None;
         }

@@ -114,14 +114,21 @@ fn file<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
 fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
     let module = package(boot).ok_or(Failure::Words("the boot loader brought no boot.tar"))?;
     let image = file(module.bytes, PROGRAM).ok_or(Failure::Words("boot.tar holds no `init`"))?;
-    let program = Program::parse(image, image.len() as u64).map_err(|_| Failure::Words("`init` in boot.tar is no static program"))?;
+    let program = Program::parse(image, image.len() as u64)
+        .map_err(|_| Failure::Words("`init` in boot.tar is no static program"))?;
     let process = Process::new(String::from(PROGRAM), account, None)?;
     for segment in program.segments() {
         load(&process, segment, image)?;
     }
     let writable = Access { read: true, write: true, ..Access::default() };
     let stack = MemoryObject::anonymous(&process.account, FIRST_STACK_BYTES)?;
-    process.space.map(Backing::Memory(stack), (FIRST_STACK_TOP - FIRST_STACK_BYTES, FIRST_STACK_BYTES), 0, writable, None)?;
+    process.space.map(
+        Backing::Memory(stack),
+        (FIRST_STACK_TOP - FIRST_STACK_BYTES, FIRST_STACK_BYTES),
+        0,
+        writable,
+        None,
+    )?;
     let record = launch_record(&process, module)?;
     let bytes = Word::words_to_bytes(&record);
     let memory = MemoryObject::anonymous(&process.account, bytes.len() as u64)?;

@@ -249,7 +249,13 @@ fn take_reply(server: &Process, reply: CapId) {
 }
 
 /// Writes a message into a receiver's buffer: header, then parameters.
-fn copy_message(caller: &Caller, call: &Call, server: &Process, to: u64, header: &MessageHeader) -> Result<(), CopyFailure> {
+fn copy_message(
+    caller: &Caller,
+    call: &Call,
+    server: &Process,
+    to: u64,
+    header: &MessageHeader,
+) -> Result<(), CopyFailure> {
     let header = header.encode();
     match caller {
         Caller::Thread(operation) => user_memory::copy_behind(
@@ -331,7 +337,13 @@ enum Returned {
     Absent(u64),
 }
 
-fn return_results(server: &Arc<Process>, operation: &OperationRef, exception: u8, results: Buffer, caps: CapArray) -> Returned {
+fn return_results(
+    server: &Arc<Process>,
+    operation: &OperationRef,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Returned {
     let Some(call) = operation.thread.peek_call(operation.ticket) else {
         // Cancelled, or the caller is dead: the results go nowhere.
         return Returned::Answered(Status::Ok);
@@ -343,11 +355,8 @@ fn return_results(server: &Arc<Process>, operation: &OperationRef, exception: u8
         operation.complete(Status::TooLarge);
         return Returned::Answered(Status::TooLarge);
     }
-    let copied = user_memory::copy(
-        (&server.space, results.address),
-        (&client.space, call.results.address),
-        length as usize,
-    );
+    let copied =
+        user_memory::copy((&server.space, results.address), (&client.space, call.results.address), length as usize);
     match copied {
         Ok(()) => {}
         Err(CopyFailure::Source(Unreachable::Absent(address))) => return Returned::Absent(address),
@@ -430,7 +439,13 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
         Err(status) => return thread.post(tag, status),
     };
     // What it waits for is noted once its place is known.
-    let call = Call { interface: 0, method: 0, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
+    let call = Call {
+        interface: 0,
+        method: 0,
+        params: Buffer::default(),
+        results: Buffer::default(),
+        caps: CapArray::default(),
+    };
     let Some(ticket) = thread.begin(Operation::new(tag, cap, Kind::Delivered { call })) else {
         return thread.post(tag, Status::Overloaded);
     };

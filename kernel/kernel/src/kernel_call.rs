@@ -10,6 +10,7 @@ use capos_abi::{CapId, ExceptionKind, Rights, Status};
 use capos_captable::NodeId;
 use capos_schema::sync::{self, Completion, Exception, Output};
 
+use crate::ipc;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::dispatch;
@@ -18,7 +19,6 @@ use crate::object::thread::Thread;
 use crate::operation::{Call, Kind, Operation, OperationRef, Outcome, Ticket};
 use crate::syscall::Absent;
 use crate::transfer::{self, Offer, Refusal};
-use crate::ipc;
 
 /// The longest parameters that a kernel object reads, in bytes.
 const MAX_PARAMS: usize = 64 * 1024;
@@ -94,7 +94,8 @@ impl<'a> Invocation<'a> {
     /// The thread has no place for it.
     pub fn defer(&mut self, kind: impl FnOnce(Call) -> Kind) -> Result<OperationRef, Exception> {
         let operation = Operation::new(self.tag, self.cap, kind(self.call));
-        let ticket = self.thread.begin(operation).ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
+        let ticket =
+            self.thread.begin(operation).ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
         self.deferred = Some(ticket);
         Ok(OperationRef { thread: Arc::clone(self.thread), ticket })
     }
@@ -158,10 +159,17 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<()
     Ok(())
 }
 
-fn invoke(thread: &Arc<Thread>, tag: u64, cap: CapId, capability: Capability, call: Call, params: &[Word], offers: &[Offer]) {
+fn invoke(
+    thread: &Arc<Thread>,
+    tag: u64,
+    cap: CapId,
+    capability: Capability,
+    call: Call,
+    params: &[Word],
+    offers: &[Offer],
+) {
     let Capability { object, rights, node } = capability;
-    let mut invocation =
-        Invocation { thread, rights, node, cap, tag, call, offers, given: Vec::new(), deferred: None };
+    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given: Vec::new(), deferred: None };
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let cell = RefCell::new(&mut invocation);
     let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {

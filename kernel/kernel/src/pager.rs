@@ -185,7 +185,11 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
 }
 
 /// Maps a resident page and those after it that are resident too.
-fn map_around(mapping: &Arc<Mapping>, pages: &capos_paging::Pages<u64, cache::Resident>, page: u64) -> Result<(), Status> {
+fn map_around(
+    mapping: &Arc<Mapping>,
+    pages: &capos_paging::Pages<u64, cache::Resident>,
+    page: u64,
+) -> Result<(), Status> {
     let Some(space) = mapping.space.upgrade() else { return Ok(()) };
     for next in page..page + AROUND {
         match pages.get(next) {

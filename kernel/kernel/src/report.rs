@@ -65,10 +65,16 @@ pub fn exception(thread: &Thread, vector: u8, error_code: u64, name: &str) -> St
 pub fn corrupt_ring(thread: &Thread, corrupt: Corrupt) -> String {
     match corrupt {
         Corrupt::SubmissionTail(tail) => {
-            format!("corrupted its rings: submission tail {tail} is further ahead than the ring is long; thread {}", thread.id)
+            format!(
+                "corrupted its rings: submission tail {tail} is further ahead than the ring is long; thread {}",
+                thread.id
+            )
         }
         Corrupt::CompletionHead(head) => {
-            format!("corrupted its rings: completion head {head} is not among the completions written; thread {}", thread.id)
+            format!(
+                "corrupted its rings: completion head {head} is not among the completions written; thread {}",
+                thread.id
+            )
         }
     }
 }
@@ -81,10 +87,16 @@ pub fn bad_system_call(thread: &Thread, number: u64) -> String {
 /// A page that it touched could not be brought in. The reason may be a pager's own words.
 pub fn page_in_failed(thread: &Thread, memory: u64, offset: u64, reason: &str) -> String {
     let reason: String = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    format!("touched paged memory object {memory} at offset {offset:#x}, whose pager failed: {reason}; thread {}", thread.id)
+    format!(
+        "touched paged memory object {memory} at offset {offset:#x}, whose pager failed: {reason}; thread {}",
+        thread.id
+    )
 }
 
 /// There was no page table for a page that it touched.
 pub fn no_page_table(thread: &Thread, memory: u64, offset: u64, status: Status) -> String {
-    format!("touched paged memory object {memory} at offset {offset:#x}, but its page table could not grow: {status}; thread {}", thread.id)
+    format!(
+        "touched paged memory object {memory} at offset {offset:#x}, but its page table could not grow: {status}; thread {}",
+        thread.id
+    )
 }

@@ -110,9 +110,8 @@ impl Ring {
     /// Appends a completion. The caller has made sure that there is room.
     pub fn post(&mut self, completion: &Completion) {
         // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
-        let words = unsafe {
-            core::mem::transmute::<[u8; COMPLETION_SIZE], [u64; COMPLETION_SIZE / 8]>(completion.encode())
-        };
+        let words =
+            unsafe { core::mem::transmute::<[u8; COMPLETION_SIZE], [u64; COMPLETION_SIZE / 8]>(completion.encode()) };
         let to = self.pointer(self.layout.completion_offset(self.tail)).cast::<[u64; COMPLETION_SIZE / 8]>();
         // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
         unsafe { to.write_volatile(words) };

@@ -42,7 +42,8 @@ extern "C" fn kernel_entry() -> ! {
     // SAFETY: the loader's map is active. What is used from here on, the loader's stack and
     // answers among it, lies in the ranges given or in the image.
     let built = unsafe { kernel_space::initialize(handover.image, handover.mapped()) };
-    let stack_top = built.and_then(|()| kernel_space::allocate_stack()).unwrap_or_else(|error| refuse(format_args!("{error}")));
+    let stack_top =
+        built.and_then(|()| kernel_space::allocate_stack()).unwrap_or_else(|error| refuse(format_args!("{error}")));
     let mut start = Start { handover, tsc, stack_top };
     // SAFETY: the new stack is mapped and empty; `start` lives on the old one, which stays until
     // `on_own_stack` has moved it out.
@@ -122,7 +123,13 @@ fn reclaim(handover: &Handover) {
 }
 
 fn report(boot: &BootInfo, lines: u32, frequencies: calibration::Frequencies, random: bool) {
-    log!("memory: {} MiB usable, {} frames free, {} KiB kernel image, {} bytes of heap", boot.memory_bytes >> 20, frames::free_count(), kernel_space::image_length() >> 10, heap::used());
+    log!(
+        "memory: {} MiB usable, {} frames free, {} KiB kernel image, {} bytes of heap",
+        boot.memory_bytes >> 20,
+        frames::free_count(),
+        kernel_space::image_length() >> 10,
+        heap::used()
+    );
     log!(
         "time-stamp counter {} kHz{}, timer {}, measured against {}; {} interrupt lines; {} processor(s)",
         frequencies.tsc / 1000,
@@ -133,7 +140,9 @@ fn report(boot: &BootInfo, lines: u32, frequencies: calibration::Frequencies, ra
         boot.processors
     );
     if !random {
-        log!("warning: this processor has no random source; keys made here are only as good as the jitter of its clock");
+        log!(
+            "warning: this processor has no random source; keys made here are only as good as the jitter of its clock"
+        );
     }
     if boot.power_off.port == 0 {
         log!("warning: the firmware does not say how to power off");

@@ -76,7 +76,9 @@ pub fn hand_over(from: &Process, offers: Vec<Offer>, to: &Arc<Process>) -> Resul
         // faster, and the capability does not arrive.
         let new = match mode {
             TransferMode::Copy => to.insert(capability.object, capability.rights, capability.node),
-            TransferMode::Move => from.take(id).and_then(|taken| to.adopt(Capability { rights: capability.rights, ..taken })),
+            TransferMode::Move => {
+                from.take(id).and_then(|taken| to.adopt(Capability { rights: capability.rights, ..taken }))
+            }
         };
         let id = new.unwrap_or(CapId::NULL);
         slots.push(CapSlot { word0: id.0, word1: if id.is_null() { 0 } else { interface } });

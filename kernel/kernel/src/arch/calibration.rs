@@ -101,7 +101,10 @@ fn measure_against(reference: Reference) -> Option<(u64, u64)> {
     let second = sample(reference);
     let passed = reference.between(first.reference, second.reference);
     let frequency = |ticks: u64| capos_machine::clock::frequency(ticks, passed, reference.hertz());
-    Some((frequency(second.tsc.wrapping_sub(first.tsc))?, frequency(u64::from(second.counted.wrapping_sub(first.counted)))?))
+    Some((
+        frequency(second.tsc.wrapping_sub(first.tsc))?,
+        frequency(u64::from(second.counted.wrapping_sub(first.counted)))?,
+    ))
 }
 
 /// Reads all counters, as close together as some tries achieve: something else may have run

@@ -103,12 +103,11 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
     }
     // `sysretq` takes rip from rcx and the flags from r11, so it serves where the thread lost
     // these two in a system call.
-    let fast = registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
+    let fast =
+        registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
     // SAFETY: the context is valid, its instruction pointer canonical, its flags harmless; GS is
     // the kernel's and both paths swap it as their last step but one.
-    unsafe {
-        if fast { return_fast(context) } else { return_slow(context) }
-    }
+    unsafe { if fast { return_fast(context) } else { return_slow(context) } }
 }
 
 /// Gives the data segment registers the state that a new thread finds, and FS its base.

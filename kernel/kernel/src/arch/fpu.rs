@@ -45,8 +45,12 @@ impl Fpu {
         // state; the instructions used are those that CPUID announced.
         unsafe {
             match (features.xsaveopt, features.xsave) {
-                (true, _) => core::arch::asm!("xsaveopt64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags)),
-                (_, true) => core::arch::asm!("xsave64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags)),
+                (true, _) => {
+                    core::arch::asm!("xsaveopt64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags))
+                }
+                (_, true) => {
+                    core::arch::asm!("xsave64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags))
+                }
                 _ => core::arch::asm!("fxsave64 [{}]", in(reg) self.area.as_ptr(), options(nostack, preserves_flags)),
             }
         }

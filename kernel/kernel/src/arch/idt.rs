@@ -33,7 +33,12 @@ pub fn initialize() {
         };
         let address = entry::stub(vector);
         let user = if vector == BREAKPOINT { USER } else { 0 };
-        let low = (address & 0xffff) | (u64::from(gdt::KERNEL_CODE) << 16) | (u64::from(stack) << 32) | GATE | user | ((address >> 16 & 0xffff) << 48);
+        let low = (address & 0xffff)
+            | (u64::from(gdt::KERNEL_CODE) << 16)
+            | (u64::from(stack) << 32)
+            | GATE
+            | user
+            | ((address >> 16 & 0xffff) << 48);
         let [first, second] = slot;
         first.store(low, Ordering::Relaxed);
         second.store(address >> 32, Ordering::Relaxed);

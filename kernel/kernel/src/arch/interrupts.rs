@@ -122,7 +122,12 @@ pub extern "C" fn from_kernel(frame: &Frame) -> ! {
     if frame.vector < 32 {
         kernel_exception(frame);
     }
-    assert!(percpu::current().context().is_null(), "interrupt {} came while the kernel ran, at {:#x}", frame.vector, frame.rip);
+    assert!(
+        percpu::current().context().is_null(),
+        "interrupt {} came while the kernel ran, at {:#x}",
+        frame.vector,
+        frame.rip
+    );
     external(frame.vector as u8)
 }
 
@@ -131,7 +136,10 @@ pub extern "C" fn fatal(frame: &Frame) -> ! {
     kernel_exception(frame)
 }
 
-#[allow(clippy::panic, reason = "an exception in the kernel is a defect of the kernel or the machine; there is nothing to go back to")]
+#[allow(
+    clippy::panic,
+    reason = "an exception in the kernel is a defect of the kernel or the machine; there is nothing to go back to"
+)]
 fn kernel_exception(frame: &Frame) -> ! {
     let address = fault_address();
     if kernel_space::is_stack_guard(address) && matches!(frame.vector, 8 | 14) {

@@ -98,7 +98,8 @@ pub fn initialize(madt: &Madt<'_>) -> Result<u32, SpaceError> {
 pub fn route(irq: u8) -> Option<Route> {
     let wires = WIRES.lock();
     let moved = wires.overrides.iter().find(|(source, _)| *source == irq).map(|(_, route)| *route);
-    let route = moved.unwrap_or(Route { input: u32::from(irq), wiring: if irq < ISA { Wiring::ISA } else { Wiring::PCI } });
+    let route =
+        moved.unwrap_or(Route { input: u32::from(irq), wiring: if irq < ISA { Wiring::ISA } else { Wiring::PCI } });
     // An input that the table gave to another ISA interrupt has no device of its own (the cascade,
     // for example).
     let taken = moved.is_none() && wires.overrides.iter().any(|(_, other)| other.input == route.input);

@@ -15,9 +15,15 @@ pub fn input(port: u16, width: Width) -> u32 {
     // responsibility of the caller that holds the authority over the port.
     unsafe {
         match width {
-            Width::One => core::arch::asm!("in al, dx", "movzx eax, al", in("dx") port, out("eax") value, options(nostack, nomem)),
-            Width::Two => core::arch::asm!("in ax, dx", "movzx eax, ax", in("dx") port, out("eax") value, options(nostack, nomem, preserves_flags)),
-            Width::Four => core::arch::asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, nomem, preserves_flags)),
+            Width::One => {
+                core::arch::asm!("in al, dx", "movzx eax, al", in("dx") port, out("eax") value, options(nostack, nomem))
+            }
+            Width::Two => {
+                core::arch::asm!("in ax, dx", "movzx eax, ax", in("dx") port, out("eax") value, options(nostack, nomem, preserves_flags))
+            }
+            Width::Four => {
+                core::arch::asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, nomem, preserves_flags))
+            }
         }
     }
     value
@@ -28,9 +34,15 @@ pub fn output(port: u16, width: Width, value: u32) {
     // SAFETY: as in `input`.
     unsafe {
         match width {
-            Width::One => core::arch::asm!("out dx, al", in("dx") port, in("eax") value, options(nostack, preserves_flags)),
-            Width::Two => core::arch::asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack, preserves_flags)),
-            Width::Four => core::arch::asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags)),
+            Width::One => {
+                core::arch::asm!("out dx, al", in("dx") port, in("eax") value, options(nostack, preserves_flags))
+            }
+            Width::Two => {
+                core::arch::asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack, preserves_flags))
+            }
+            Width::Four => {
+                core::arch::asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags))
+            }
         }
     }
 }

@@ -88,7 +88,9 @@ fn class(layout: &Layout) -> Option<usize> {
     if layout.align() <= 16 {
         return BY_SIZE.get(layout.size().div_ceil(16)).map(|class| usize::from(*class));
     }
-    let fits = |size: usize| size >= layout.size() && HEADER.is_multiple_of(layout.align()) && size.is_multiple_of(layout.align());
+    let fits = |size: usize| {
+        size >= layout.size() && HEADER.is_multiple_of(layout.align()) && size.is_multiple_of(layout.align())
+    };
     CLASSES.iter().position(|size| fits(*size))
 }
 
@@ -147,7 +149,9 @@ impl Heap {
             self.frames += 1;
             page = frame.pointer().cast();
             // SAFETY: the frame is the heap's alone, aligned and larger than the header.
-            unsafe { page.write(Page { next: null_mut(), previous: null_mut(), free: null_mut(), used: 0, fresh: HEADER }) };
+            unsafe {
+                page.write(Page { next: null_mut(), previous: null_mut(), free: null_mut(), used: 0, fresh: HEADER })
+            };
             // SAFETY: the page is new, so it is on no list.
             unsafe { self.link(class, page) };
         }

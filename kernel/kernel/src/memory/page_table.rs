@@ -76,7 +76,13 @@ impl PageTable {
     ///
     /// # Errors
     /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
-    pub fn map(&mut self, address: u64, physical: u64, access: Access, frames: &mut dyn FnMut() -> Option<Frame>) -> Result<(), MapError> {
+    pub fn map(
+        &mut self,
+        address: u64,
+        physical: u64,
+        access: Access,
+        frames: &mut dyn FnMut() -> Option<Frame>,
+    ) -> Result<(), MapError> {
         // The last page of the user half stays free: a system call in its last bytes would leave
         // an instruction pointer that the processor does not accept.
         if !address.is_multiple_of(PAGE) || !physical.is_multiple_of(PAGE) || address >= USER_END - PAGE {

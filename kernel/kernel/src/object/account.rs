@@ -22,13 +22,8 @@ pub enum Resource {
 /// How many kinds of resource there are.
 pub const RESOURCES: usize = 5;
 
-const ALL: [Resource; RESOURCES] = [
-    Resource::Frames,
-    Resource::Capabilities,
-    Resource::Threads,
-    Resource::Processes,
-    Resource::Objects,
-];
+const ALL: [Resource; RESOURCES] =
+    [Resource::Frames, Resource::Capabilities, Resource::Threads, Resource::Processes, Resource::Objects];
 
 /// Amounts of each resource, in the order of [`Resource`].
 pub type Amounts = [u64; RESOURCES];

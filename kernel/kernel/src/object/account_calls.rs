@@ -66,7 +66,9 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
             return Err(Exception::invalid_argument("the pager is not a capability to an endpoint"));
         };
         if client.interface != PAGER || !pager.rights.contains(Rights::CALL) {
-            return Err(Exception::invalid_argument("the pager's capability does not offer Pager, or cannot be called"));
+            return Err(Exception::invalid_argument(
+                "the pager's capability does not offer Pager, or cannot be called",
+            ));
         }
         let memory = MemoryObject::paged(self, params.get_bytes(), client.clone()).map_err(refused)?;
         cx.give(Object::Memory(memory), Rights::ALL, None);

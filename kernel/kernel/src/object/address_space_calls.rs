@@ -23,12 +23,8 @@ impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
     ) -> Answer {
         let memory = cx.capability()?;
         let wanted = params.get_access()?;
-        let access = Access {
-            read: wanted.get_read(),
-            write: wanted.get_write(),
-            execute: wanted.get_execute(),
-            device: false,
-        };
+        let access =
+            Access { read: wanted.get_read(), write: wanted.get_write(), execute: wanted.get_execute(), device: false };
         for (asked, right, refusal) in [
             (access.read, Rights::READ, "the memory's capability lacks the right to read"),
             (access.write, Rights::WRITE, "the memory's capability lacks the right to write"),
@@ -47,7 +43,7 @@ impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
                 if !mmio::is_device(first, range.1) {
                     return Err(Exception::invalid_argument("the range is RAM, no device"));
                 }
-                Backing::Mmio(device.clone())
+                Backing::Mmio(*device)
             }
             Object::Dma(_) | Object::Mmio(_) => {
                 return Err(Exception::invalid_argument("device memory cannot be executed"));
@@ -56,10 +52,12 @@ impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
                 return Err(Exception::invalid_argument(alloc::format!("a {} cannot be mapped", other.kind())));
             }
         };
-        self.as_ref().map(backing, range, params.get_offset(), access, memory.node).map_err(|failure| match failure {
-            MapFailure::Status(status) => refused(status),
-            other => Exception::invalid_argument(other.words()),
-        })?;
+        self.as_ref().map(backing, range, params.get_offset(), access, memory.node).map_err(
+            |failure| match failure {
+                MapFailure::Status(status) => refused(status),
+                other => Exception::invalid_argument(other.words()),
+            },
+        )?;
         Ok(Completion::Done)
     }
 

@@ -115,7 +115,9 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
         let (offset, bytes) = (params.get_offset(), params.get_bytes());
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes());
         if bytes == 0 || bytes > MAX_BYTES || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
-            return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory, 64 MiB at most"));
+            return Err(Exception::invalid_argument(
+                "offset and length must be whole pages inside the memory, 64 MiB at most",
+            ));
         }
         let object = cx.process().account.hold(Resource::Objects, 1).map_err(refused)?;
         let region = DmaRegion::new(Arc::clone(memory), offset, bytes, object)

@@ -21,7 +21,8 @@ impl EndpointKernel<Invocation<'_>> for Arc<Endpoint> {
         mut results: endpoint::mint_results::Builder<'_>,
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
-        let client = Client { endpoint: Arc::clone(self), badge: params.get_badge(), interface: params.get_interface() };
+        let client =
+            Client { endpoint: Arc::clone(self), badge: params.get_badge(), interface: params.get_interface() };
         cx.give(Object::Client(client), Rights::CALL.union(Rights::GRANT), cx.node);
         results.set_client(capability());
         Ok(Completion::Done)

@@ -51,7 +51,9 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
         let (offset, count) = (params.get_offset(), params.get_count());
         let end = offset.checked_add(u64::from(count) * PAGE);
         if !offset.is_multiple_of(PAGE) || count > MAX_IDS || end.is_none_or(|end| end > self.bytes()) {
-            return Err(Exception::invalid_argument("offset and count must name at most 512 whole pages of the object"));
+            return Err(Exception::invalid_argument(
+                "offset and count must name at most 512 whole pages of the object",
+            ));
         }
         let mut ids = results.init_ids(count);
         for index in 0..count {

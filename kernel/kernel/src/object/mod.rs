@@ -62,8 +62,12 @@ pub fn dispatch(
         Object::Timer => to::dispatch_timer(&timer::Timer, cx, method, params, results),
         Object::Entropy => to::dispatch_entropy(&entropy::Entropy, cx, method, params, results),
         Object::Log => to::dispatch_debug_log(&log::DebugLog, cx, method, params, results),
-        Object::Table(process) => to::dispatch_capability_table(&table::CapabilityTable(process), cx, method, params, results),
+        Object::Table(process) => {
+            to::dispatch_capability_table(&table::CapabilityTable(process), cx, method, params, results)
+        }
         Object::Machine => to::dispatch_machine(&machine::Machine, cx, method, params, results),
-        Object::Client(_) | Object::Reply(_) => Err(Exception::unimplemented("this capability has no methods of the kernel")),
+        Object::Client(_) | Object::Reply(_) => {
+            Err(Exception::unimplemented("this capability has no methods of the kernel"))
+        }
     }
 }

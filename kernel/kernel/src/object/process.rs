@@ -166,9 +166,7 @@ impl Process {
         if self.life.lock().end.is_some() {
             return Err(refund(Status::Disconnected));
         }
-        let id = table
-            .insert(Capability { object, rights, node: None })
-            .map_err(|_| refund(Status::OutOfMemory))?;
+        let id = table.insert(Capability { object, rights, node: None }).map_err(|_| refund(Status::OutOfMemory))?;
         match node(id) {
             Ok(node) => {
                 if let Ok(capability) = table.get_mut(id) {
@@ -269,7 +267,11 @@ impl Process {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             let idle = self.life.lock().threads.is_empty();
             if idle {
-                self.doom(End { cause: Cause::Killed, code: 0, report: String::from("nobody could start it any more") });
+                self.doom(End {
+                    cause: Cause::Killed,
+                    code: 0,
+                    report: String::from("nobody could start it any more"),
+                });
             }
         }
     }

@@ -99,8 +99,12 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         mut results: m::create_thread_results::Builder<'_>,
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
-        let layout = RingLayout::new(params.get_submission_entries(), params.get_completion_entries())
-            .map_err(|_| Exception::invalid_argument("ring sizes are powers of two from 2 to 4096, completions not fewer than submissions"))?;
+        let layout =
+            RingLayout::new(params.get_submission_entries(), params.get_completion_entries()).map_err(|_| {
+                Exception::invalid_argument(
+                    "ring sizes are powers of two from 2 to 4096, completions not fewer than submissions",
+                )
+            })?;
         let start = Start {
             entry: params.get_entry(),
             stack: params.get_stack(),

@@ -237,7 +237,11 @@ pub fn bad_pointers_are_answers(account: &Arc<Account>) {
         assert_eq!(pair.client.once(sent).status, bad, "capabilities at {address:#x}");
         pair.server.run(3, Operation::Cancel { target: 1 });
 
-        let offered = Operation::Recv { endpoint: pair.endpoint.0, buffer: Buffer { address, length: 64 }, caps: CapArray::default() };
+        let offered = Operation::Recv {
+            endpoint: pair.endpoint.0,
+            buffer: Buffer { address, length: 64 },
+            caps: CapArray::default(),
+        };
         assert!(pair.server.run(1, offered).is_empty());
         assert!(pair.client.run(2, call(pair.cap)).is_empty(), "the call waits for a better buffer");
         assert_eq!(pair.server.completions()[0].status, bad, "a buffer at {address:#x}");

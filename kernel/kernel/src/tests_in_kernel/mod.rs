@@ -20,7 +20,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 18] = [
+const OBJECTS: [(&str, Test); 19] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -36,6 +36,7 @@ const OBJECTS: [(&str, Test); 18] = [
     ("rights-only-shrink", processes::rights_only_shrink),
     ("pages-come-in", processes::pages_come_in),
     ("bad-pages-kill-alone", processes::bad_pages_kill_alone),
+    ("parameters-come-in", processes::parameters_come_in),
     ("dead-pagers-are-told", processes::dead_pagers_are_told),
     ("the-cache-gives-way", processes::the_cache_gives_way),
     ("nothing-is-left", nothing_is_left),

@@ -20,15 +20,20 @@ use crate::object::memory::MemoryObject;
 use crate::object::thread::State;
 use crate::{cache, derivation, fault};
 
+type Corruption = fn(&mut Actor);
+
 /// Impossible indices and system calls end the process with a sentence.
 pub fn corrupt_rings_kill(account: &Arc<Account>) {
-    let cases: [(fn(&mut Actor), &str); 5] = [
+    let cases: [(Corruption, &str); 5] = [
         (|actor| actor.set_index(ring::SUBMISSION_TAIL, 9), "submission tail 9"),
         (|actor| actor.set_index(ring::SUBMISSION_TAIL, u32::MAX), "submission tail 4294967295"),
-        (|actor| {
-            actor.push(1, Operation::Nop);
-            actor.set_index(ring::COMPLETION_HEAD, 1);
-        }, "completion head 1"),
+        (
+            |actor| {
+                actor.push(1, Operation::Nop);
+                actor.set_index(ring::COMPLETION_HEAD, 1);
+            },
+            "completion head 1",
+        ),
         (|actor| actor.set_index(ring::COMPLETION_HEAD, 0x8000_0000), "completion head 2147483648"),
         (|actor| actor.system_call(77, [0; 3]), "system call 0x4d"),
     ];
@@ -119,9 +124,12 @@ pub fn accounts_limit(account: &Arc<Account>) {
     assert_eq!((refused, caps.len()), (2, 0));
     assert_eq!(actor.process.account.usage(), before);
     let mut endpoints = 0;
-    while actor.call_kernel(own, interface::RESOURCE_ACCOUNT, 2, &[], |params| {
-        let _: schema::resource_account::create_endpoint_params::Builder<'_> = params.init_as();
-    }).0 == 0
+    while actor
+        .call_kernel(own, interface::RESOURCE_ACCOUNT, 2, &[], |params| {
+            let _: schema::resource_account::create_endpoint_params::Builder<'_> = params.init_as();
+        })
+        .0
+        == 0
     {
         endpoints += 1;
         assert!(endpoints < 64);
@@ -143,7 +151,14 @@ pub fn mappings_obey(account: &Arc<Account>) {
     let read_write = Access { read: true, write: true, ..Access::default() };
     let all = Access { execute: true, ..read_write };
     assert_eq!(space.map(backing(), (0x40_0000, 4096), 0, all, None), Err(MapFailure::WritableCode));
-    for (range, offset) in [((0x40_0000, 0x5000), 0), ((0x40_0000, 0x1000), 0x4000), ((0, 0x1000), 0), ((0x40_0001, 0x1000), 0), ((0xffff_8000_0000_0000, 0x1000), 0), ((SCRATCH, 0x1000), 0)] {
+    for (range, offset) in [
+        ((0x40_0000, 0x5000), 0),
+        ((0x40_0000, 0x1000), 0x4000),
+        ((0, 0x1000), 0),
+        ((0x40_0001, 0x1000), 0),
+        ((0xffff_8000_0000_0000, 0x1000), 0),
+        ((SCRATCH, 0x1000), 0),
+    ] {
         assert!(space.map(backing(), range, offset, read_write, None).is_err(), "{range:x?} {offset:x}");
     }
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
@@ -271,6 +286,49 @@ pub fn bad_pages_kill_alone(account: &Arc<Account>) {
     assert!(report.contains("offset 0xb000") && report.contains("bad disk"), "{report}");
 }
 
+/// Parameters in paged memory come in before they are copied; the thread waits meanwhile.
+pub fn parameters_come_in(account: &Arc<Account>) {
+    let mut paging = paging(account, 4);
+    let timer = paging.user.give(Object::Timer);
+    let call = Operation::Call {
+        cap: timer.0,
+        interface: interface::TIMER,
+        method: 0,
+        params: Buffer { address: PAGED_AT + 4096 - 8, length: 16 },
+        results: buffer(0, 64),
+        caps: CapArray::default(),
+    };
+    paging.user.push(7, Operation::Nop);
+    paging.user.push(8, call);
+    paging.user.push(9, Operation::Nop);
+    paging.user.enter(0);
+    assert_eq!(paging.user.thread.state(), State::Blocked);
+    assert_eq!(paging.user.completions().len(), 1, "what comes before is done");
+    let (reply, offset, bytes, window) = paging.take();
+    assert_eq!((offset, bytes), (0, 4 * 4096));
+    let Object::Memory(memory) = paging.pager.process.get(window).unwrap().object else { return };
+    assert!(crate::user_memory::fill(&memory, 0, &[0; 16]));
+    drop(memory);
+    paging.answer(reply, 0);
+    assert_eq!(paging.user.thread.state(), State::Ready);
+    paging.user.thread.change(State::Ready, State::Running);
+    crate::syscall::resume(&paging.user.thread);
+    let done: Vec<(u64, i32)> = paging.user.completions().iter().map(|done| (done.user_data, done.status)).collect();
+    assert_eq!(done, [(8, 0), (9, 0)]);
+    assert_eq!(paging.user.thread.with_context(|context| context.rax), 3);
+
+    let beyond = Operation::Call {
+        cap: timer.0,
+        interface: interface::TIMER,
+        method: 0,
+        params: Buffer { address: PAGED_AT + 4 * 4096 - 8, length: 16 },
+        results: buffer(0, 64),
+        caps: CapArray::default(),
+    };
+    paging.user.thread.change(State::Running, State::Blocked);
+    assert_eq!(paging.user.once(beyond).status, status(Status::BadAddress));
+}
+
 /// A pager that dies takes who waits for it along, with a sentence.
 pub fn dead_pagers_are_told(account: &Arc<Account>) {
     let mut paging = paging(account, 1);
@@ -328,6 +386,13 @@ pub fn rights_only_shrink(account: &Arc<Account>) {
     assert_eq!(done, 0);
     let derived = actor.process.capabilities().into_iter().map(|(_, capability)| capability.rights);
     assert_eq!(derived.filter(|rights| *rights == Rights::READ.union(Rights::GRANT)).count(), 2);
-    let call = Operation::Call { cap: weak.0, interface: interface::TIMER, method: 0, params: Buffer::default(), results: buffer(0, 64), caps: CapArray::default() };
+    let call = Operation::Call {
+        cap: weak.0,
+        interface: interface::TIMER,
+        method: 0,
+        params: Buffer::default(),
+        results: buffer(0, 64),
+        caps: CapArray::default(),
+    };
     assert_eq!(actor.once(call).status, status(Status::MissingRight));
 }

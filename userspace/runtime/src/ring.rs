@@ -136,3 +136,117 @@ impl Ring {
         Some(completion)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use capos_abi::entry::Operation;
+
+    use super::*;
+
+    /// Ring memory, and the kernel's side of it.
+    struct Memory {
+        words: Vec<u64>,
+        layout: RingLayout,
+    }
+
+    impl Memory {
+        fn new(submission: u32, completion: u32, start: u32) -> Self {
+            let layout = RingLayout::new(submission, completion).unwrap();
+            let mut memory = Self { words: vec![0; layout.bytes() / 8], layout };
+            memory.set(SUBMISSION_ENTRIES, submission);
+            memory.set(COMPLETION_ENTRIES, completion);
+            for index in [SUBMISSION_HEAD, SUBMISSION_TAIL, COMPLETION_HEAD, COMPLETION_TAIL] {
+                memory.set(index, start);
+            }
+            memory
+        }
+
+        fn base(&mut self) -> NonNull<u8> {
+            NonNull::new(self.words.as_mut_ptr().cast()).unwrap()
+        }
+
+        fn set(&mut self, offset: usize, value: u32) {
+            // SAFETY: the offsets are inside the header page.
+            unsafe { self.base().as_ptr().add(offset).cast::<u32>().write(value) };
+        }
+
+        fn ring(&mut self) -> Ring {
+            // SAFETY: the memory lives as long as the test uses the ring.
+            unsafe { Ring::new(self.base()) }.unwrap()
+        }
+
+        /// What the kernel does: completes these tags from index `at` on.
+        fn complete(&mut self, at: u32, tags: &[u64]) {
+            let mut index = at;
+            for tag in tags {
+                let offset = self.layout.completion_offset(index);
+                let raw = Completion { user_data: *tag, ..Completion::default() }.encode();
+                // SAFETY: inside the ring memory.
+                unsafe { self.base().as_ptr().add(offset).cast::<[u8; COMPLETION_SIZE]>().write(raw) };
+                index = index.wrapping_add(1);
+            }
+            self.set(COMPLETION_TAIL, index);
+        }
+    }
+
+    fn tags(ring: &Ring) -> Vec<u64> {
+        core::iter::from_fn(|| ring.pop()).map(|completion| completion.user_data).collect()
+    }
+
+    #[test]
+    fn completions_come_in_order_across_the_wrap() {
+        let start = u32::MAX - 1;
+        let mut memory = Memory::new(4, 8, start);
+        let ring = memory.ring();
+        memory.complete(start, &[1, 2, 3, 4, 5]);
+        assert_eq!(ring.unread(), 5);
+        assert_eq!(tags(&ring), [1, 2, 3, 4, 5]);
+        assert_eq!(ring.unread(), 0);
+    }
+
+    #[test]
+    fn one_completion_is_taken_from_between_the_others() {
+        let start = u32::MAX - 1;
+        let mut memory = Memory::new(4, 8, start);
+        let ring = memory.ring();
+        memory.complete(start, &[1, 2, 9, 3, 4]);
+        assert_eq!(ring.take(7), None);
+        assert_eq!(ring.take(9).map(|completion| completion.user_data), Some(9));
+        assert_eq!(tags(&ring), [1, 2, 3, 4]);
+        memory.complete(start.wrapping_add(5), &[9]);
+        assert!(ring.take(9).is_some());
+        assert_eq!(ring.unread(), 0);
+    }
+
+    #[test]
+    fn entries_wait_for_room() {
+        let mut memory = Memory::new(2, 4, u32::MAX);
+        let ring = memory.ring();
+        let entry = |user_data| Entry { user_data, operation: Operation::Nop };
+        assert!(ring.push(&entry(1)) && ring.push(&entry(2)));
+        assert!(!ring.push(&entry(3)));
+        assert_eq!(ring.queued(), 2);
+        memory.set(SUBMISSION_HEAD, 0);
+        assert!(ring.push(&entry(3)));
+    }
+
+    #[test]
+    fn sizes_that_are_no_ring_are_refused() {
+        let mut memory = Memory::new(4, 8, 0);
+        memory.set(SUBMISSION_ENTRIES, 3);
+        // SAFETY: the memory lives until the end of the test.
+        assert!(unsafe { Ring::new(memory.base()) }.is_err());
+    }
+
+    #[test]
+    fn a_tail_out_of_reach_counts_as_nothing() {
+        let mut memory = Memory::new(4, 8, 0);
+        let ring = memory.ring();
+        memory.set(COMPLETION_TAIL, 9);
+        assert_eq!(ring.unread(), 0);
+        assert!(ring.pop().is_none());
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::medium;
 use crate::report::Report;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -34,6 +35,8 @@ pub struct VerifiedWeights {
     verifier: RefCell<BlockVerifier>,
     table: CapabilityTableClient,
     report: Rc<Report>,
+    /// Refusals of pages that the audit log has.
+    told: RefCell<BTreeSet<String>>,
     size: u64,
 }
 
@@ -62,7 +65,7 @@ impl VerifiedWeights {
         let verifier = BlockVerifier::new(&verified, CACHED_TREE_BLOCKS).with_context(|| path.to_string())?;
         let found = tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
         verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
-        Ok(Self { path: path.to_string(), file, tree, verifier: RefCell::new(verifier), table, report, size })
+        Ok(Self { path: path.to_string(), file, tree, verifier: RefCell::new(verifier), table, report, told: RefCell::default(), size })
     }
 
     /// The file's length in bytes.
@@ -103,9 +106,7 @@ impl VerifiedWeights {
         let count = self.size.div_ceil(BLOCK_SIZE as u64);
         for (block, bytes) in (first..count).zip(data.chunks(BLOCK_SIZE)) {
             if let Err(error) = self.check(block, bytes).await {
-                let words = format!("{} block {block} is not what was signed: {error}", self.path);
-                self.report.refused(&self.path, &words).await;
-                return Err(Error::new(words));
+                return Err(Error::new(format!("{} block {block} is not what was signed: {error}", self.path)));
             }
         }
         Ok(())
@@ -169,7 +170,13 @@ impl PagerServer for VerifiedWeights {
         self.table.revoke(window.as_cap().id()).await?;
         let length = usize::try_from(bytes).map_err(|_| CallError::invalid_argument("the window is too large"))?;
         let data = memory::map(&window, 0, bytes, Access::Read)?.read_vec(0, length)?;
-        self.check_all(offset, &data).await?;
-        Ok(())
+        let checked = self.check_all(offset, &data).await;
+        if let Err(error) = &checked {
+            // The kernel asks again for the pages of a refused window, one by one: each block is told once.
+            if self.told.borrow_mut().insert(error.words().to_string()) {
+                self.report.refused(&self.path, error.words()).await;
+            }
+        }
+        Ok(checked?)
     }
 }

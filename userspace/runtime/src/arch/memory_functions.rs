@@ -129,7 +129,7 @@ unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, length: usize) -> *mut u8 {
     // SAFETY: the caller's ranges, which do not overlap.
     unsafe { copy_forwards(target, source, length) };
@@ -140,7 +140,7 @@ unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, length: usize) -
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, length: usize) -> *mut u8 {
     let distance = (target as usize).wrapping_sub(source as usize);
     if distance >= length {
@@ -157,7 +157,7 @@ unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, length: usize) 
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut u8 {
     let pattern = u64::from(value.to_le_bytes()[0]).wrapping_mul(0x0101_0101_0101_0101);
     // SAFETY: writes exactly `length` bytes at `target`, the caller's range.
@@ -214,7 +214,7 @@ unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut 
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     let mut at = 0_usize;
     while at.wrapping_add(8) <= length {
@@ -242,7 +242,7 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     // SAFETY: the caller's ranges.
     unsafe { memcmp(left, right, length) }
@@ -252,7 +252,7 @@ unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i
 ///
 /// # Safety
 /// As in C.
-#[unsafe(no_mangle)]
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
 unsafe extern "C" fn strlen(text: *const u8) -> usize {
     let mut length = 0_usize;
     // SAFETY: the caller's text ends with a zero, before which every byte is readable.
@@ -263,11 +263,93 @@ unsafe extern "C" fn strlen(text: *const u8) -> usize {
 }
 
 /// Named by the prebuilt `core`, never called: a panic ends the process without unwinding.
+#[cfg(capos_guest)]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
 /// As [`rust_eh_personality`].
+#[cfg(capos_guest)]
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     super::exit(crate::program::PANIC_CODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    #[test]
+    fn copies_are_exact_at_every_length_and_offset() {
+        for length in (0..200).chain([255, 1000, 4096, 5001]) {
+            for offset in 0..9 {
+                let source = pattern(length + offset);
+                let mut target = alloc::vec![0xaa_u8; length + 32];
+                // SAFETY: both ranges are inside their vectors, which are apart.
+                unsafe { memcpy(target.as_mut_ptr().add(16), source.as_ptr().add(offset), length) };
+                assert_eq!(target[16..16 + length], source[offset..]);
+                assert!(target[..16].iter().chain(&target[16 + length..]).all(|byte| *byte == 0xaa));
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_moves_are_exact_in_both_directions() {
+        for length in 0..300 {
+            for distance in [1_usize, 3, 8, 15, 16, 17, 64, 100] {
+                let original = pattern(length + distance);
+                let (mut up, mut down) = (original.clone(), original.clone());
+                // SAFETY: source and target lie inside the same vector.
+                unsafe {
+                    memmove(up.as_mut_ptr().add(distance), up.as_ptr(), length);
+                    memmove(down.as_mut_ptr(), down.as_ptr().add(distance), length);
+                }
+                assert_eq!(up[distance..], original[..length]);
+                assert_eq!(down[..length], original[distance..]);
+            }
+        }
+    }
+
+    #[test]
+    fn fills_are_exact() {
+        for length in (0..200).chain([1000, 4097]) {
+            let mut target = alloc::vec![0x11_u8; length + 20];
+            // SAFETY: the range is inside the vector. Only the value's low byte counts.
+            unsafe { memset(target.as_mut_ptr().add(10), 0x1f5, length) };
+            assert!(target[10..10 + length].iter().all(|byte| *byte == 0xf5));
+            assert!(target[..10].iter().chain(&target[10 + length..]).all(|byte| *byte == 0x11));
+        }
+    }
+
+    #[test]
+    fn comparison_is_by_the_first_byte_that_differs() {
+        for length in 1..40 {
+            let left = pattern(length);
+            for at in 0..length {
+                let mut right = left.clone();
+                right[at] = right[at].wrapping_add(1);
+                // A later difference the other way must not count.
+                if let Some(last) = right.get_mut(at + 1) {
+                    *last = last.wrapping_sub(1);
+                }
+                // SAFETY: both vectors have this length.
+                let (found, back, same) = unsafe {
+                    (
+                        memcmp(left.as_ptr(), right.as_ptr(), length),
+                        memcmp(right.as_ptr(), left.as_ptr(), length),
+                        bcmp(left.as_ptr(), left.as_ptr(), length),
+                    )
+                };
+                assert_eq!(found.signum(), if left[at] < right[at] { -1 } else { 1 });
+                assert_eq!((back.signum(), same), (-found.signum(), 0));
+            }
+        }
+        // SAFETY: the text ends with a zero.
+        assert_eq!(unsafe { strlen(c"seven77".as_ptr().cast()) }, 7);
+    }
 }

@@ -2,7 +2,7 @@
 
 #[cfg(capos_guest)]
 mod entry;
-#[cfg(capos_guest)]
+#[cfg(any(capos_guest, test))]
 mod memory_functions;
 #[cfg(capos_guest)]
 mod syscall;

@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::pin::pin;
 
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
@@ -24,6 +25,9 @@ use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::thread::{Thread, hex};
 use crate::world::{ChargeError, ModelStream, Show, State, World, field, names};
+
+/// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
+const GRACE: u64 = 1_000_000_000;
 
 /// The session, as the broker issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -385,14 +389,23 @@ async fn execute<W: World>(
             context.world.show(Show::Proposed { name: &call.name, arguments: &call.arguments }).await;
             context.check(snapshot, proposal).await
         };
-        let checked = match race(interrupt.as_mut(), lanes.beside(checking)).await {
+        let mut checking = pin!(checking);
+        let checked = match race(interrupt.as_mut(), lanes.beside(checking.as_mut())).await {
+            Either::Right(checked) => Some(checked),
             Either::Left(()) => {
                 interrupted = true;
                 context.cancel.set();
-                lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
-                continue;
+                // What is being decided now is worth knowing, if it does not take long.
+                let patience = context.world.sleep_until(context.world.now().saturating_add(GRACE));
+                match race(lanes.beside(checking.as_mut()), patience).await {
+                    Either::Left(checked) => Some(checked),
+                    Either::Right(()) => None,
+                }
             }
-            Either::Right(checked) => checked,
+        };
+        let Some(checked) = checked else {
+            lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
+            continue;
         };
         match checked {
             Checked::Ready(ready) => {

@@ -174,6 +174,8 @@ impl<W: World> Context<W> {
                 let wanted = if mode == PermissionMode::Auto { Some(Decision::Auto) } else { None };
                 judge(self.world.decide(question, mode, false).await, wanted)
             }
+            PermissionMode::Consent if self.cancel.is_set() => Gated::Interrupted(Decision::Denied),
+            PermissionMode::StepUp if self.cancel.is_set() => Gated::Interrupted(Decision::StepUpFailed),
             PermissionMode::Consent => {
                 let (why, answer) = match race(self.world.consent(&ask), patience()).await {
                     Either::Left(Answer::Yes) => {

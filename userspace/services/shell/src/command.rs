@@ -283,6 +283,9 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     let mut models: Vec<&str> = deeds.iter().map(|deed| deed.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
+    if deeds.is_empty() {
+        return Ok(());
+    }
     let effects = deeds.iter().filter(|deed| deed.effect).count();
     let text = format!("{} calls, {effects} with an effect; proposed by {}", deeds.len(), models.join(", "));
     screen.line(Style::Dim, &text).await;
@@ -323,11 +326,12 @@ async fn status(session: &Session) -> Done {
     if let Ok(status) = session.runner.grant::<SystemStatusClient>() {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
-            "up {} s, {} processors, {} of {} MiB free, {} processes",
+            "up {} s, {} processors, {} of {} MiB free, {} KiB in use, {} processes",
             now.uptime_seconds,
             now.processors,
             now.free_bytes / (1 << 20),
             now.memory_bytes / (1 << 20),
+            now.memory_bytes.saturating_sub(now.free_bytes) / (1 << 10),
             now.processes
         );
         screen.line(Style::Plain, &text).await;

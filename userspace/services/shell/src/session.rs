@@ -254,6 +254,7 @@ impl Session {
     /// # Errors
     /// The terminal is gone.
     pub async fn run(&mut self) -> Result<Flow, Error> {
+        log::info!("at the prompt, {} ns after the kernel began", self.runner.clock.now());
         loop {
             let (line, end) = self.runner.screen.read("capos> ").await?;
             self.runner.interrupts.set(self.runner.screen.interrupts().count());

@@ -97,3 +97,23 @@ fn a_tool_that_cannot_be_aborted_ends_in_the_background_and_is_audited() {
     assert!(agent.thread().entries().iter().all(|entry| !entry.message.content.contains("result of")));
     world.check_audit();
 }
+
+#[test]
+fn a_decision_under_way_is_recorded_with_the_call_it_did_not_start() {
+    // Find the millisecond in which the broker decides on the yes.
+    let mut seen = false;
+    for at in 0..20 {
+        let world = World::new(vec![vec![call("1", "write", r#"{"n":1}"#)]]);
+        world.0.answers.borrow_mut().push_back(Answer::Yes);
+        world.0.interrupt_at.set(Some(at * MS));
+        let (end, _) = turn(&world);
+        world.drain();
+        if end == TurnEnd::Interrupted && world.effects().is_empty() && !world.0.events.borrow().is_empty() {
+            let events = world.0.events.borrow();
+            let event = events.last().unwrap();
+            assert_eq!(event.outcome, Outcome::Cancelled);
+            seen |= event.decided && event.decision == capos_schema::authority::Decision::Consented;
+        }
+    }
+    assert!(seen);
+}

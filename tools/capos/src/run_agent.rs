@@ -71,6 +71,11 @@ pub fn execute(
     for leftover in ["scenario.iso", "scenario.iso.inputs"] {
         std::fs::remove_file(out.join(leftover))?;
     }
+    for leftover in ["scenario.manifest", "scenario.boot.tar"].map(|name| out.join(name)) {
+        if leftover.exists() {
+            std::fs::remove_file(leftover)?;
+        }
+    }
     if let Some(over) = over {
         std::fs::remove_dir_all(over)?;
     }

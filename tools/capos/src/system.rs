@@ -31,6 +31,8 @@ pub struct Parts {
     kernel: PathBuf,
     loader: PathBuf,
     boot_package: PathBuf,
+    /// The manifest's source.
+    manifest: PathBuf,
     /// Where programs lie without their debugging information.
     stripped: PathBuf,
     /// The files of every image, and those that scenarios have besides.
@@ -90,7 +92,8 @@ impl System {
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user)?) } else { None };
         let boot_package = self.boot_package(&user)?;
         let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
-        Ok(Parts { kernel, loader, boot_package, stripped, stage, test_stage, keys })
+        let manifest = self.root.join("iso_root").join(MANIFEST);
+        Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys })
     }
 
     /// A program without its debugging information, which stays beside the original.
@@ -172,11 +175,8 @@ impl System {
 
     /// The manifest as the first process reads it: checked here, so that a mistake ends the build and not the boot.
     fn manifest(&self) -> Result<PathBuf> {
-        let source = self.root.join("iso_root").join(MANIFEST);
-        let text = std::fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
-        let manifest = capos_manifest::read(&format!("iso_root/{MANIFEST}"), &text)?;
         let path = self.target().join("manifest.bin");
-        files::write_if_changed(&path, &capos_manifest::encode(&manifest)?)?;
+        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &path)?;
         Ok(path)
     }
 
@@ -194,6 +194,20 @@ impl System {
     }
 }
 
+/// Reads the manifest that these files give together and writes it as the first process reads it.
+fn encode_manifest(sources: &[&Path], path: &Path) -> Result<()> {
+    let (mut names, mut text) = (Vec::new(), String::new());
+    for source in sources {
+        let part = std::fs::read_to_string(source).with_context(|| format!("reading {}", source.display()))?;
+        text.push_str(&part);
+        text.push('\n');
+        names.push(source.display().to_string());
+    }
+    let manifest = capos_manifest::read(&names.join(" with "), &text)?;
+    files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;
+    Ok(())
+}
+
 impl Parts {
     /// The kernel's file as it lies on an image.
     pub fn kernel(&self) -> &Path {
@@ -205,13 +219,25 @@ impl Parts {
         extra_models::make(models, &self.keys, &self.stage, over)
     }
 
-    /// The boot package: the system's, or one that holds these programs alone.
-    fn boot_package_of(&self, programs: &[String]) -> Result<PathBuf> {
-        let Some(first) = programs.first() else { return Ok(self.boot_package.clone()) };
+    /// The boot package: the system's, one with what a scenario's manifest adds, or one that holds test programs alone.
+    fn boot_package_of(&self, variant: &Variant, out: &Path) -> Result<PathBuf> {
+        let programs = &variant.boot;
+        let Some(first) = programs.first() else {
+            let added = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
+            let Some(added) = added.filter(|path| path.is_file()) else { return Ok(self.boot_package.clone()) };
+            let manifest = out.with_extension("manifest");
+            encode_manifest(&[&self.manifest, &added], &manifest)?;
+            let mut items: Vec<(String, PathBuf)> =
+                BOOT_PROGRAMS.iter().map(|name| ((*name).to_owned(), self.stripped.join(name))).collect();
+            items.push(("manifest".to_owned(), manifest));
+            let path = out.with_extension("boot.tar");
+            files::write_if_changed(&path, &boot_package::pack(&items)?)?;
+            return Ok(path);
+        };
         ensure!(self.test_stage.is_some(), "test programs were not built");
         let mut items = Vec::new();
-        for program in programs {
-            let name = if program == first { "init" } else { program };
+        for (place, program) in programs.iter().enumerate() {
+            let name = if place == 0 { "init" } else { program };
             items.push((name.to_owned(), self.stripped.join(program)));
         }
         let path = self.boot_package.with_file_name(format!("boot-{first}.tar"));
@@ -222,7 +248,7 @@ impl Parts {
     /// Builds the image at `out` unless it is there and up to date.
     pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
         let _alone = files::lock(self.boot_package.parent().context("the boot package has no folder")?)?;
-        let boot_package = self.boot_package_of(&variant.boot)?;
+        let boot_package = self.boot_package_of(variant, out)?;
         let mut trees = Vec::new();
         let mut inputs = vec![self.kernel.clone(), self.loader.clone(), boot_package.clone()];
         if variant.boot.is_empty() {

@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-use capos_schema::terminal::TerminalSessionClient;
+use crate::link::Link;
 
 /// How often Ctrl-C was pressed while no prompt was open. It is counted all the time, so that none is lost between a
 /// line and what the line begins.
@@ -18,11 +18,11 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Counts, for as long as the terminal is there.
-    pub fn watch(terminal: TerminalSessionClient) -> Rc<Self> {
+    pub fn watch(link: Rc<Link>) -> Rc<Self> {
         let interrupts: Rc<Self> = Rc::default();
         let counted = interrupts.clone();
         capos_rt::spawn(async move {
-            while terminal.wait_interrupt().await.is_ok() {
+            while link.call(|terminal| async move { terminal.wait_interrupt().await }).await.is_ok() {
                 counted.happened();
             }
         });

@@ -14,6 +14,7 @@ mod escape;
 mod gate;
 mod interrupts;
 mod invoke;
+mod link;
 mod login;
 mod model;
 mod render;
@@ -27,13 +28,14 @@ use capos_rt::{Env, Error};
 use capos_schema::authority::AuthorityBrokerClient;
 use capos_schema::kernel::EntropyClient;
 use capos_schema::terminal::TerminalClient;
+use link::Link;
 use login::Login;
 use screen::Screen;
 
 async fn start(env: Env) -> Result<(), Error> {
-    let terminal = env.cap::<TerminalClient>("terminal")?.open("shell").await?;
+    let link = Link::open(env.cap::<TerminalClient>("terminal")?).await?;
     let login = Login {
-        screen: Rc::new(Screen::new(terminal)),
+        screen: Rc::new(Screen::new(link)),
         broker: env.cap::<AuthorityBrokerClient>("broker")?,
         clock: env.clock()?,
         entropy: env.cap::<EntropyClient>("entropy")?,

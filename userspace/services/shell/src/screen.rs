@@ -6,26 +6,27 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use capos_schema::cap::CallError;
-use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
+use capos_schema::terminal::{LineEnd, Span, Style};
 
 use crate::interrupts::Interrupts;
+use crate::link::Link;
 
 /// Bytes of text in one message to the terminal.
 const PIECE: usize = 32 << 10;
 
-/// The terminal. What cannot be shown is dropped: a terminal that restarts shows the next line again.
+/// The terminal. What a terminal that is gone for good cannot show is dropped.
 pub struct Screen {
-    terminal: TerminalSessionClient,
+    link: Rc<Link>,
     /// Whether the cursor is at the left edge, as far as the shell knows.
     fresh: Cell<bool>,
     interrupts: Rc<Interrupts>,
 }
 
 impl Screen {
-    /// The screen of a terminal session.
-    pub fn new(terminal: TerminalSessionClient) -> Self {
-        let interrupts = Interrupts::watch(terminal.clone());
-        Self { terminal, fresh: Cell::new(true), interrupts }
+    /// The screen behind a link.
+    pub fn new(link: Rc<Link>) -> Self {
+        let interrupts = Interrupts::watch(link.clone());
+        Self { link, fresh: Cell::new(true), interrupts }
     }
 
     /// Shows text.
@@ -38,8 +39,7 @@ impl Screen {
             }
             let (piece, after) = rest.split_at(end);
             self.fresh.set(piece.ends_with('\n'));
-            let shown = self.terminal.write(&[Span { text: piece.to_string(), style }]).await;
-            if shown.is_err() {
+            if !self.show(&[Span { text: piece.to_string(), style }]).await {
                 return;
             }
             rest = after;
@@ -59,8 +59,12 @@ impl Screen {
         let mut spans: Vec<Span> =
             spans.iter().map(|(style, text)| Span { text: (*text).to_string(), style: *style }).collect();
         spans.push(Span { text: "\n".to_string(), style: Style::Plain });
-        let _ = self.terminal.write(&spans).await;
+        self.show(&spans).await;
         self.fresh.set(true);
+    }
+
+    async fn show(&self, spans: &[Span]) -> bool {
+        self.link.call(|terminal| async move { terminal.write(spans).await }).await.is_ok()
     }
 
     /// Goes to the left edge.
@@ -76,7 +80,8 @@ impl Screen {
     /// The terminal is gone.
     pub async fn read(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
-        let answer = self.terminal.read_line(&[span(Style::Prompt, prompt)], true).await?;
+        let prompt = &[span(Style::Prompt, prompt)];
+        let answer = self.link.call(|terminal| async move { terminal.read_line(prompt, true).await }).await?;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }
@@ -84,10 +89,11 @@ impl Screen {
     /// Asks a question; what was typed before it does not answer it.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal is gone, or restarted before it was answered: it is not asked again.
     pub async fn ask(&self, question: &str, details: &[Span]) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
-        let asked = self.terminal.ask(&[span(Style::Question, question)], details).await?;
+        let question = &[span(Style::Question, question)];
+        let asked = self.link.once(|terminal| async move { terminal.ask(question, details).await }).await?;
         self.fresh.set(true);
         Ok((asked.answer, asked.end))
     }
@@ -98,7 +104,8 @@ impl Screen {
     /// The terminal is gone.
     pub async fn secret(&self, question: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
-        let answer = self.terminal.read_secret(&[span(Style::Question, question)]).await?;
+        let question = &[span(Style::Question, question)];
+        let answer = self.link.once(|terminal| async move { terminal.read_secret(question).await }).await?;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }

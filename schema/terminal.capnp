@@ -42,6 +42,8 @@ interface TerminalSession {
   # Answers at the next Ctrl-C that no reader takes.
   size @5 () -> (columns :UInt16, rows :UInt16);
   clear @6 () -> ();
+  giveUp @7 () -> ();
+  # Ends the read that is under way, which answers `cancelled`; nothing where there is none.
 }
 
 interface Terminal {

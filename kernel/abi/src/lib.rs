@@ -15,8 +15,8 @@ pub mod capability;
 pub mod completion;
 pub mod entry;
 pub mod message;
-pub mod ring;
 pub mod rights;
+pub mod ring;
 pub mod status;
 pub mod syscall;
 
@@ -24,6 +24,6 @@ pub use capability::CapId;
 pub use completion::{Completion, CompletionKind};
 pub use entry::{Entry, EntryError, Opcode, RawEntry};
 pub use message::{CapSlot, MessageHeader, TransferMode};
-pub use ring::RingLayout;
 pub use rights::Rights;
+pub use ring::RingLayout;
 pub use status::{ExceptionKind, Status};

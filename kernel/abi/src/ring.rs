@@ -91,8 +91,7 @@ impl RingLayout {
     #[must_use]
     #[expect(clippy::arithmetic_side_effects, reason = "sizes are at most 4096 by construction")]
     pub const fn completion_offset(self, index: u32) -> usize {
-        self.completions_offset()
-            + (index & (self.completion - 1)) as usize * crate::completion::COMPLETION_SIZE
+        self.completions_offset() + (index & (self.completion - 1)) as usize * crate::completion::COMPLETION_SIZE
     }
 
     /// The region's size in bytes, a whole number of pages.

@@ -252,9 +252,15 @@ mod tests {
     fn segments_lie_on_pages() {
         let program = parse(&file(&[TEXT, DATA], 0x40_1004)).unwrap();
         let [text, data] = program.segments() else { panic!("two segments") };
-        assert_eq!((text.address, text.file_offset, text.file_bytes, text.memory_bytes), (0x40_1000, 0x1000, 0x800, 0x1000));
+        assert_eq!(
+            (text.address, text.file_offset, text.file_bytes, text.memory_bytes),
+            (0x40_1000, 0x1000, 0x800, 0x1000)
+        );
         assert!(text.execute && !text.write && text.is_shared());
-        assert_eq!((data.address, data.file_offset, data.file_bytes, data.memory_bytes), (0x40_2000, 0x2000, 0x110, 0x4000));
+        assert_eq!(
+            (data.address, data.file_offset, data.file_bytes, data.memory_bytes),
+            (0x40_2000, 0x2000, 0x110, 0x4000)
+        );
         assert!(data.write && !data.execute && !data.is_shared());
     }
 

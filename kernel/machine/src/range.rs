@@ -31,13 +31,19 @@ impl Range {
     /// The whole pages that lie in it.
     #[must_use]
     pub fn inner_pages(self) -> Self {
-        Self { start: self.start.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX), end: self.end & !PAGE.wrapping_sub(1) }
+        Self {
+            start: self.start.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX),
+            end: self.end & !PAGE.wrapping_sub(1),
+        }
     }
 
     /// The whole pages that it touches.
     #[must_use]
     pub fn outer_pages(self) -> Self {
-        Self { start: self.start & !PAGE.wrapping_sub(1), end: self.end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX) }
+        Self {
+            start: self.start & !PAGE.wrapping_sub(1),
+            end: self.end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX),
+        }
     }
 
     /// What is left when `hole` is cut out: the part before it and the part after it.
@@ -46,7 +52,10 @@ impl Range {
         if hole.is_empty() {
             return [self, Self { start: self.end, end: self.end }];
         }
-        [Self { start: self.start, end: self.end.min(hole.start) }, Self { start: self.start.max(hole.end), end: self.end }]
+        [
+            Self { start: self.start, end: self.end.min(hole.start) },
+            Self { start: self.start.max(hole.end), end: self.end },
+        ]
     }
 
     /// Whether both have a byte in common.

@@ -49,7 +49,10 @@ pub fn unix_seconds(registers: Registers) -> Option<u64> {
         days = days.checked_add(days_in_month(year, earlier))?;
     }
     days = days.checked_add(u64::from(day).checked_sub(1)?)?;
-    let time = u64::from(hour).checked_mul(3600)?.checked_add(u64::from(minute).checked_mul(60)?)?.checked_add(u64::from(second))?;
+    let time = u64::from(hour)
+        .checked_mul(3600)?
+        .checked_add(u64::from(minute).checked_mul(60)?)?
+        .checked_add(u64::from(second))?;
     days.checked_mul(86_400)?.checked_add(time)
 }
 
@@ -75,12 +78,22 @@ fn days_in_month(year: u64, month: u8) -> u64 {
 mod tests {
     use super::*;
 
-    const BCD: Registers = Registers { second: 0x56, minute: 0x34, hour: 0x12, day: 0x29, month: 0x02, year: 0x24, century: 0x20, status_b: 2 };
+    const BCD: Registers = Registers {
+        second: 0x56,
+        minute: 0x34,
+        hour: 0x12,
+        day: 0x29,
+        month: 0x02,
+        year: 0x24,
+        century: 0x20,
+        status_b: 2,
+    };
 
     #[test]
     fn reads_bcd_and_binary() {
         assert_eq!(unix_seconds(BCD), Some(1_709_210_096));
-        let binary = Registers { second: 56, minute: 34, hour: 12, day: 29, month: 2, year: 24, century: 20, status_b: 6 };
+        let binary =
+            Registers { second: 56, minute: 34, hour: 12, day: 29, month: 2, year: 24, century: 20, status_b: 6 };
         assert_eq!(unix_seconds(binary), Some(1_709_210_096));
         assert_eq!(unix_seconds(Registers { century: 0, ..BCD }), Some(1_709_210_096));
     }

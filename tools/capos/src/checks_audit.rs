@@ -399,7 +399,7 @@ fn members(record: &Record, failures: &mut Vec<String>) {
                 member(record, "outcome"),
                 "unknownTool" | "invalidArguments" | "cancelled" | "refusedByPolicy"
             );
-            if !decided && !(member(record, "phase") == "refused" && free) {
+            if !(decided || member(record, "phase") == "refused" && free) {
                 complain("has no decision".to_owned());
             }
         }

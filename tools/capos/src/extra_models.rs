@@ -116,7 +116,10 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
     let path = folder.join(name);
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
-    Synthetic::new(size, model.seed)?.write(|piece| std::io::Result::Ok(bytes.extend_from_slice(piece)))?;
+    Synthetic::new(size, model.seed)?.write(|piece| {
+        bytes.extend_from_slice(piece);
+        std::io::Result::Ok(())
+    })?;
     // What is put in place of something is as long as that, so nothing else moves.
     if !model.tools {
         // Under another name the template is as good as not there.

@@ -14,10 +14,7 @@ pub fn adapt(text: &str) -> String {
             out = out
                 .replace(&format!("\nmod {name} {{"), &format!("\nmod {name}_enum {{"))
                 .replace(&format!("&{name}::ARENA"), &format!("&{name}_enum::ARENA"))
-                .replace(
-                    &format!(" {name}::get_annotation_types"),
-                    &format!(" {name}_enum::get_annotation_types"),
-                );
+                .replace(&format!(" {name}::get_annotation_types"), &format!(" {name}_enum::get_annotation_types"));
         }
     }
     out

@@ -33,9 +33,7 @@ fn client(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
     code.open(&format!(
         "pub fn serve<S: {name}Server + 'static>(exporter: &impl {CAP}::Export, server: ::alloc::rc::Rc<S>) -> ::core::result::Result<Self, {CAP}::CallError> {{"
     ));
-    code.line(&format!(
-        "let cap = exporter.export(::alloc::rc::Rc::new({name}Service(server)))?;"
-    ));
+    code.line(&format!("let cap = exporter.export(::alloc::rc::Rc::new({name}Service(server)))?;"));
     code.line("::core::result::Result::Ok(Self { cap })");
     code.close("}");
     for ancestor in schema.lineage(interface.id)? {
@@ -65,11 +63,7 @@ fn client(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
 /// The arguments of a method: name and field.
 fn arguments<'a>(schema: &'a Schema, method: &Method) -> Result<Vec<(&'a Field, String)>> {
     let structure = schema.structure(method.params)?;
-    Ok(structure
-        .fields
-        .iter()
-        .map(|field| (field, names::ident(&names::snake(&field.name))))
-        .collect())
+    Ok(structure.fields.iter().map(|field| (field, names::ident(&names::snake(&field.name)))).collect())
 }
 
 /// Results that nothing else is said of take at most this many bytes.
@@ -111,10 +105,7 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         code.line(&format!("let message = {WIRE}::encode_value(params)?;"));
     } else {
         let hint = convert::size_hint(schema, params, &arguments)?;
-        code.open(&format!(
-            "let message = {WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{",
-            params.module
-        ));
+        code.open(&format!("let message = {WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{", params.module));
         for (field, name) in &arguments {
             convert::write_argument(code, params, field, name)?;
         }

@@ -184,9 +184,7 @@ fn held(hold: Hold, name: &str, inner: &str) -> String {
         Hold::Optional => inner.to_owned(),
         Hold::Boxed => format!("::alloc::boxed::Box::new({inner})"),
     };
-    format!(
-        "if reader.has_{name}() {{ ::core::option::Option::Some({some}) }} else {{ ::core::option::Option::None }}"
-    )
+    format!("if reader.has_{name}() {{ ::core::option::Option::Some({some}) }} else {{ ::core::option::Option::None }}")
 }
 
 fn read_kind(schema: &Schema, path: &str, kind: &Kind, source: &str) -> Result<String> {
@@ -285,7 +283,8 @@ pub fn write_variant(code: &mut Code, schema: &Schema, owner: &Struct, field: &F
 fn write_optional(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, option: &str) -> Result<()> {
     let Kind::Slot(ty) = &field.kind else { return Ok(()) };
     code.open(&format!("if let ::core::option::Option::Some(value) = {option} {{"));
-    let reference = if hold(schema, owner.id, field) == Hold::Boxed { "&**value".to_owned() } else { from_reference(ty, "value") };
+    let reference =
+        if hold(schema, owner.id, field) == Hold::Boxed { "&**value".to_owned() } else { from_reference(ty, "value") };
     write_value(code, owner, field, &reference)?;
     code.close("}");
     Ok(())

@@ -63,8 +63,7 @@ fn object(
             required.push(quote(&field.name));
         }
     }
-    let required =
-        if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
+    let required = if required.is_empty() { String::new() } else { format!(",\"required\":[{}]", required.join(",")) };
     Ok(format!(
         "{{\"type\":\"object\",{description}\"properties\":{{{}}}{required},\"additionalProperties\":false}}",
         properties.join(",")
@@ -114,8 +113,7 @@ fn of_type(schema: &Schema, ty: &Type, text: bool, doc: &str, definitions: &mut 
         Type::Data if text => kind("\"type\":\"string\""),
         Type::Data => kind("\"type\":\"string\",\"contentEncoding\":\"base64\""),
         Type::Enum(id) => {
-            let names: Vec<String> =
-                schema.enumeration(*id)?.enumerants.iter().map(|(name, _)| quote(name)).collect();
+            let names: Vec<String> = schema.enumeration(*id)?.enumerants.iter().map(|(name, _)| quote(name)).collect();
             kind(&format!("\"type\":\"string\",\"enum\":[{}]", names.join(",")))
         }
         Type::List(inner) => {

@@ -53,20 +53,15 @@ impl Generator {
     /// The compiler is missing or refuses the schema; the schema uses what is not supported
     /// (generics, constants of pointer type); a file cannot be written.
     pub fn run(&self) -> Result<()> {
-        fs::create_dir_all(&self.output)
-            .with_context(|| format!("cannot create {}", self.output.display()))?;
+        fs::create_dir_all(&self.output).with_context(|| format!("cannot create {}", self.output.display()))?;
         let request = self.output.join("request.bin");
         let mut command = capnpc::CompilerCommand::new();
-        command
-            .src_prefix(&self.prefix)
-            .output_path(&self.output)
-            .raw_code_generator_request_path(&request);
+        command.src_prefix(&self.prefix).output_path(&self.output).raw_code_generator_request_path(&request);
         for file in &self.files {
             command.file(file);
         }
         command.run().context("the Cap'n Proto compiler failed")?;
-        let bytes = fs::read(&request)
-            .with_context(|| format!("cannot read {}", request.display()))?;
+        let bytes = fs::read(&request).with_context(|| format!("cannot read {}", request.display()))?;
         let schema = load::load(&bytes)?;
         self.write(&schema)
     }
@@ -77,8 +72,7 @@ impl Generator {
         for file in &schema.files {
             let stem = &file.stem;
             let capnpc = self.output.join(format!("{stem}_capnp.rs"));
-            let text = fs::read_to_string(&capnpc)
-                .with_context(|| format!("cannot read {}", capnpc.display()))?;
+            let text = fs::read_to_string(&capnpc).with_context(|| format!("cannot read {}", capnpc.display()))?;
             write_changed(&capnpc, &adapt::adapt(&text))?;
             let mut parts = Vec::new();
             if self.client {
@@ -122,11 +116,7 @@ impl Generator {
             let mut interfaces: Vec<_> = schema.interfaces.values().collect();
             interfaces.sort_by_key(|interface| interface.id);
             for interface in interfaces {
-                modules.line(&format!(
-                    "&{}::{},",
-                    names::ident(&interface.file),
-                    reflection::table_name(interface)
-                ));
+                modules.line(&format!("&{}::{},", names::ident(&interface.file), reflection::table_name(interface)));
             }
             modules.close("];");
         }

@@ -47,7 +47,11 @@ fn check_names(schema: &Schema) -> Result<()> {
     for file in &schema.files {
         let mut names = BTreeSet::new();
         let mut add = |name: String| {
-            if names.insert(name.clone()) { Ok(()) } else { Err(anyhow!("{}.capnp makes two Rust types called {name}", file.stem)) }
+            if names.insert(name.clone()) {
+                Ok(())
+            } else {
+                Err(anyhow!("{}.capnp makes two Rust types called {name}", file.stem))
+            }
         };
         for id in &file.structs {
             let structure = schema.structure(*id)?;
@@ -140,15 +144,12 @@ impl<'a> Loader<'a> {
         let mut fields = Vec::new();
         for (at, field) in reader.get_fields()?.iter().enumerate() {
             let field_name = field.get_name()?.to_str()?.to_owned();
-            let discriminant =
-                Some(field.get_discriminant_value()).filter(|value| *value != field::NO_DISCRIMINANT);
+            let discriminant = Some(field.get_discriminant_value()).filter(|value| *value != field::NO_DISCRIMINANT);
             let (kind, default) = match field.which()? {
                 field::Slot(slot) => {
                     let ty = read_type(slot.get_type()?).with_context(|| format!("{name}.{field_name}"))?;
-                    let default = slot
-                        .get_had_explicit_default()
-                        .then(|| read_value(slot.get_default_value()?))
-                        .transpose()?;
+                    let default =
+                        slot.get_had_explicit_default().then(|| read_value(slot.get_default_value()?)).transpose()?;
                     (Kind::Slot(ty), default)
                 }
                 field::Group(group) => {
@@ -219,16 +220,11 @@ impl<'a> Loader<'a> {
         }
         let doc = self.doc(id);
         self.file()?.interfaces.push(id);
-        self.schema
-            .interfaces
-            .insert(id, Interface { id, file: file.to_owned(), name, module, doc, extends, methods });
+        self.schema.interfaces.insert(id, Interface { id, file: file.to_owned(), name, module, doc, extends, methods });
         Ok(())
     }
 
-    fn read_annotations(
-        &self,
-        list: capnp::struct_list::Reader<'_, annotation::Owned>,
-    ) -> Result<Vec<Annotation>> {
+    fn read_annotations(&self, list: capnp::struct_list::Reader<'_, annotation::Owned>) -> Result<Vec<Annotation>> {
         let mut out = Vec::new();
         for item in list {
             let Some(name) = self.annotations.get(&item.get_id()) else { continue };

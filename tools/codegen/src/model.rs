@@ -332,9 +332,10 @@ impl Schema {
             return true;
         }
         seen.insert(id)
-            && self.structs.get(&id).is_some_and(|structure| {
-                structure.fields.iter().any(|field| self.mentions(&field.kind, wanted, seen))
-            })
+            && self
+                .structs
+                .get(&id)
+                .is_some_and(|structure| structure.fields.iter().any(|field| self.mentions(&field.kind, wanted, seen)))
     }
 
     /// Whether `from` holds `wanted` by value (pointers count, lists do not).
@@ -362,9 +363,10 @@ impl Schema {
             },
         };
         seen.insert(id)
-            && self.structs.get(&id).is_some_and(|structure| {
-                structure.fields.iter().any(|field| self.any(&field.kind, seen, test))
-            })
+            && self
+                .structs
+                .get(&id)
+                .is_some_and(|structure| structure.fields.iter().any(|field| self.any(&field.kind, seen, test)))
     }
 }
 

@@ -1,11 +1,10 @@
 //! Names: from the schema's camelCase to Rust's.
 
 const KEYWORDS: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
-    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop",
-    "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "static",
-    "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual",
-    "where", "while", "yield",
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
+    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
 const NEVER_RAW: &[&str] = &["self", "super", "crate", "Self", "_"];
@@ -48,12 +47,11 @@ pub fn ident(name: &str) -> String {
 pub fn module(name: &str) -> String {
     /// capnpc's own list; it knows no `async`, `await`, `dyn` or `try`.
     const CAPNPC: &[&str] = &[
-        "abstract", "alignof", "as", "be", "become", "box", "break", "const", "continue", "crate",
-        "do", "else", "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let",
-        "loop", "macro", "match", "mod", "move", "mut", "offsetof", "once", "override", "priv",
-        "proc", "pub", "pure", "ref", "return", "self", "sizeof", "static", "struct", "super",
-        "trait", "true", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while",
-        "yield",
+        "abstract", "alignof", "as", "be", "become", "box", "break", "const", "continue", "crate", "do", "else",
+        "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+        "move", "mut", "offsetof", "once", "override", "priv", "proc", "pub", "pure", "ref", "return", "self",
+        "sizeof", "static", "struct", "super", "trait", "true", "type", "typeof", "unsafe", "unsized", "use",
+        "virtual", "where", "while", "yield",
     ];
     let mut out = snake(name);
     if CAPNPC.contains(&out.as_str()) {

@@ -67,10 +67,7 @@ fn enumeration(code: &mut Code, found: &Enum) {
     code.open("pub fn from_name(name: &str) -> ::core::option::Option<Self> {");
     code.open("match name {");
     for (enumerant, _) in &found.enumerants {
-        code.line(&format!(
-            "{enumerant:?} => ::core::option::Option::Some(Self::{}),",
-            names::pascal(enumerant)
-        ));
+        code.line(&format!("{enumerant:?} => ::core::option::Option::Some(Self::{}),", names::pascal(enumerant)));
     }
     code.line("_ => ::core::option::Option::None,");
     code.close("}");

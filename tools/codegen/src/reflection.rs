@@ -58,10 +58,7 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("params_schema: {:?},", json_schema::of_struct(schema, params.id)?));
     code.line(&format!("results_schema: {:?},", json_schema::of_struct(schema, results.id)?));
     for (name, structure) in [("params_type", params), ("results_type", results)] {
-        code.line(&format!(
-            "{name}: <{}::Owned as ::capnp::introspect::Introspect>::introspect,",
-            structure.module
-        ));
+        code.line(&format!("{name}: <{}::Owned as ::capnp::introspect::Introspect>::introspect,", structure.module));
     }
     code.close("},");
     Ok(())

@@ -114,9 +114,7 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
             ));
         }
     } else {
-        code.line(&format!(
-            "let params = {WIRE}::decode_value(&message).map_err({CAP}::CallError::bad_arguments)?;"
-        ));
+        code.line(&format!("let params = {WIRE}::decode_value(&message).map_err({CAP}::CallError::bad_arguments)?;"));
         list.push_str(", params");
     }
     code.line("::core::mem::drop(message);");
@@ -124,7 +122,11 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
     match convert::results(schema, method)? {
         Shape::Unit => {
             code.line(&format!("{call};"));
-            code.line(&format!("::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({}, |_, _| ::core::result::Result::Ok(()))?)", results.module, results.words.saturating_add(1)));
+            code.line(&format!(
+                "::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({}, |_, _| ::core::result::Result::Ok(()))?)",
+                results.module,
+                results.words.saturating_add(1)
+            ));
         }
         Shape::Bare(owner, field) => {
             code.line(&format!("let result = {call};"));

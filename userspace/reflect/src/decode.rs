@@ -143,10 +143,8 @@ impl Walk {
 
     fn value(&mut self, value: dynamic_value::Reader<'_>, is_text: bool) -> Result<Value, ReflectError> {
         use dynamic_value::Reader;
-        self.left = self
-            .left
-            .checked_sub(1)
-            .ok_or_else(|| self.path.error("the message holds more than 262,144 values"))?;
+        self.left =
+            self.left.checked_sub(1).ok_or_else(|| self.path.error("the message holds more than 262,144 values"))?;
         Ok(match value {
             Reader::Void => Value::Null,
             Reader::Bool(value) => Value::Bool(value),

@@ -178,8 +178,7 @@ fn write_field(
 }
 
 fn items_of<'v>(value: &'v Value, path: &Path) -> Result<(&'v [Value], u32), ReflectError> {
-    let items =
-        value.as_array().ok_or_else(|| path.error(format!("expected an array, found {}", kind_of(value))))?;
+    let items = value.as_array().ok_or_else(|| path.error(format!("expected an array, found {}", kind_of(value))))?;
     let length = wire::length("list", items.len()).map_err(|_| path.error("too many items"))?;
     Ok((items, length))
 }
@@ -274,17 +273,11 @@ fn not_integer(value: &Value, path: &Path) -> ReflectError {
 }
 
 fn signed<T: TryFrom<i64>>(value: &Value, path: &Path) -> Result<T, ReflectError> {
-    value
-        .as_i64()
-        .and_then(|integer| T::try_from(integer).ok())
-        .ok_or_else(|| not_integer(value, path))
+    value.as_i64().and_then(|integer| T::try_from(integer).ok()).ok_or_else(|| not_integer(value, path))
 }
 
 fn unsigned<T: TryFrom<u64>>(value: &Value, path: &Path) -> Result<T, ReflectError> {
-    value
-        .as_u64()
-        .and_then(|integer| T::try_from(integer).ok())
-        .ok_or_else(|| not_integer(value, path))
+    value.as_u64().and_then(|integer| T::try_from(integer).ok()).ok_or_else(|| not_integer(value, path))
 }
 
 fn enumerant(schema: EnumSchema, name: &str, path: &Path) -> Result<dynamic_value::Enum, ReflectError> {

@@ -23,11 +23,7 @@ pub fn parse(text: &str) -> Result<Value, ReflectError> {
     }
     let Strict(value) =
         serde_json::from_str(text).map_err(|error| ReflectError::whole(alloc::format!("not JSON: {error}")))?;
-    if depth(&value, crate::MAX_DEPTH) {
-        Ok(value)
-    } else {
-        Err(ReflectError::whole("nested deeper than 64 levels"))
-    }
+    if depth(&value, crate::MAX_DEPTH) { Ok(value) } else { Err(ReflectError::whole("nested deeper than 64 levels")) }
 }
 
 fn depth(value: &Value, left: usize) -> bool {

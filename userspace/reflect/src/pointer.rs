@@ -37,7 +37,10 @@ pub(crate) fn schema_of(ty: Type) -> capnp::Result<StructSchema> {
 }
 
 /// Makes a struct of this type the root.
-pub(crate) fn build(root: any_pointer::Builder<'_>, schema: StructSchema) -> capnp::Result<dynamic_struct::Builder<'_>> {
+pub(crate) fn build(
+    root: any_pointer::Builder<'_>,
+    schema: StructSchema,
+) -> capnp::Result<dynamic_struct::Builder<'_>> {
     let node::Struct(found) = schema.get_proto().which()? else {
         return Err(Error::failed(alloc::string::String::from("the type is no struct")));
     };

@@ -57,7 +57,8 @@ fn keyword_at(root: &Value, keyword: &str, argument: &Value, path: &mut Path) ->
         "default" | "examples" | "const" => Ok(()),
         "type" => {
             let known = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
-            let good = known(argument) || argument.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(known));
+            let good =
+                known(argument) || argument.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(known));
             expect(good, "the name of a JSON type, or several", path)
         }
         "enum" => expect(argument.as_array().is_some_and(|list| !list.is_empty()), "an array of values", path),
@@ -140,9 +141,7 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &mut Path, reference
             }
             check_count(members, "minItems", "maxItems", "items", items.len(), path)
         }
-        Value::String(text) => {
-            check_count(members, "minLength", "maxLength", "characters", text.chars().count(), path)
-        }
+        Value::String(text) => check_count(members, "minLength", "maxLength", "characters", text.chars().count(), path),
         Value::Number(number) => check_range(members, number, path),
         Value::Null | Value::Bool(_) => Ok(()),
     }
@@ -307,7 +306,8 @@ mod tests {
             "required": ["count"],
             "additionalProperties": false
         });
-        let good = json!({"count": 3, "name": "äöü", "kind": 1.0, "list": ["x", null], "ratio": 0.5, "fixed": {"x": [1.0]}});
+        let good =
+            json!({"count": 3, "name": "äöü", "kind": 1.0, "list": ["x", null], "ratio": 0.5, "fixed": {"x": [1.0]}});
         assert_eq!(validate(&schema, &good), Ok(()));
         assert_eq!(validate(&schema, &json!({"count": 3.0})), Ok(()));
         for (value, part) in [

@@ -30,9 +30,9 @@ pub(crate) async fn call(
         return Err(CallError::Transport(Status::TooLarge));
     }
     let capacity = capacity.min(MAX_MESSAGE);
-    let Some(mut received) = runtime::with(|rt| {
-        rt.reactor(|reactor, _| reactor.pool.take(usize::try_from(capacity).unwrap_or(0)))
-    }) else {
+    let Some(mut received) =
+        runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.take(usize::try_from(capacity).unwrap_or(0))))
+    else {
         return Err(CallError::Transport(Status::Disconnected));
     };
     let mut caps = cap_array(&message.caps, MAX_CAPS);

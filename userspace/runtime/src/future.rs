@@ -65,8 +65,7 @@ type Part<F> = (Option<Pin<Box<F>>>, Option<<F as Future>::Output>);
 
 /// Waits for all; the values come in the order of the futures.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut open: Vec<Part<F>> =
-        futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
+    let mut open: Vec<Part<F>> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
     poll_fn(|context| {
         let mut waiting = false;
         for (future, value) in &mut open {

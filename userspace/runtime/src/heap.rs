@@ -10,10 +10,10 @@ use core::alloc::{GlobalAlloc, Layout};
 use capos_abi::bootstrap::{HEAP_START, MAP_START};
 use capos_schema::cap::AsCap;
 use spin::Mutex;
+use talc::TalcLock;
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
-use talc::TalcLock;
 
 use crate::raw_calls;
 use crate::runtime::{Facts, Runtime};
@@ -76,9 +76,8 @@ unsafe impl Source for Growth {
         }
         let end = start.saturating_add(bytes);
         talc.source.end = end;
-        let pointer = |address: u64| -> *mut u8 {
-            core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))
-        };
+        let pointer =
+            |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
         talc.source.heap_end = match talc.source.heap_end {
             // SAFETY: the kernel has just mapped the range behind the heap; nothing else uses it.
             Some(heap_end) => Some(unsafe { talc.extend(heap_end, pointer(end)) }),
@@ -110,8 +109,7 @@ unsafe impl GlobalAlloc for Heap {
 }
 
 #[global_allocator]
-static HEAP: Heap =
-    Heap(TalcLock::new(Growth { begun: false, end: HEAP_START, heap_end: None, caps: None }));
+static HEAP: Heap = Heap(TalcLock::new(Growth { begun: false, end: HEAP_START, heap_end: None, caps: None }));
 
 /// Lets the heap grow at the expense of the process's account.
 pub(crate) fn use_kernel_memory(_runtime: &Runtime, facts: &Facts) {

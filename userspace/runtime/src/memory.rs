@@ -29,11 +29,7 @@ impl Access {
     /// As the schema has it.
     #[must_use]
     pub fn to_schema(self) -> AddressSpaceAccess {
-        AddressSpaceAccess {
-            read: true,
-            write: self == Self::ReadWrite,
-            execute: self == Self::ReadExecute,
-        }
+        AddressSpaceAccess { read: true, write: self == Self::ReadWrite, execute: self == Self::ReadExecute }
     }
 
     /// The rights that a capability needs for it.
@@ -85,9 +81,11 @@ impl Addresses {
     fn give(&mut self, start: u64, length: u64) {
         let mut span = (start, length.saturating_add(PAGE));
         // Neighbours grow together, so that ranges of all sizes are found again.
-        while let Some(at) = self.free.iter().position(|(from, free)| {
-            from.saturating_add(*free) == span.0 || span.0.saturating_add(span.1) == *from
-        }) {
+        while let Some(at) = self
+            .free
+            .iter()
+            .position(|(from, free)| from.saturating_add(*free) == span.0 || span.0.saturating_add(span.1) == *from)
+        {
             let (from, free) = self.free.swap_remove(at);
             span = (from.min(span.0), free.saturating_add(span.1));
         }

@@ -1,7 +1,7 @@
 //! Notifications and interrupts: bits that one side sets and the other waits for.
 
-use capos_abi::entry::Operation;
 use capos_abi::Status;
+use capos_abi::entry::Operation;
 use capos_schema::cap::AsCap;
 
 use crate::operation::{Pending, transport};

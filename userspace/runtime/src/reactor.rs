@@ -148,12 +148,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     /// Starts an operation: `entry` makes it of the tag that it is to carry. `None` where four
     /// thousand million are in flight.
-    pub(crate) fn start(
-        &mut self,
-        ring: &Ring,
-        lent: Lent,
-        operation: entry::Operation,
-    ) -> Option<Key> {
+    pub(crate) fn start(&mut self, ring: &Ring, lent: Lent, operation: entry::Operation) -> Option<Key> {
         let receives = matches!(operation, entry::Operation::Recv { .. });
         let index = match self.free.pop() {
             Some(index) => index,
@@ -346,7 +341,10 @@ impl Reactor {
         for cap in caps {
             self.forget(ring, entry::Operation::Release { cap });
         }
-        if receives && let Some(header) = header(&lent.received) && header.reply != 0 {
+        if receives
+            && let Some(header) = header(&lent.received)
+            && header.reply != 0
+        {
             self.forget(ring, entry::Operation::Release { cap: header.reply });
         }
     }

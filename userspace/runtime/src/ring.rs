@@ -41,12 +41,7 @@ impl Ring {
             unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
         };
         let layout = RingLayout::new(word(SUBMISSION_ENTRIES), word(COMPLETION_ENTRIES))?;
-        Ok(Self {
-            base,
-            layout,
-            tail: Cell::new(word(SUBMISSION_TAIL)),
-            head: Cell::new(word(COMPLETION_HEAD)),
-        })
+        Ok(Self { base, layout, tail: Cell::new(word(SUBMISSION_TAIL)), head: Cell::new(word(COMPLETION_HEAD)) })
     }
 
     fn index(&self, offset: usize) -> &AtomicU32 {

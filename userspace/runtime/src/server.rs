@@ -93,11 +93,7 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    pub(crate) fn new(
-        endpoint: Option<Cap>,
-        table: Option<Cap>,
-        environment: &BTreeMap<String, String>,
-    ) -> Self {
+    pub(crate) fn new(endpoint: Option<Cap>, table: Option<Cap>, environment: &BTreeMap<String, String>) -> Self {
         let clients = environment
             .iter()
             .filter_map(|(key, name)| Some((key.strip_prefix("CLIENT_")?.parse().ok()?, name.clone())))
@@ -212,7 +208,8 @@ impl Server {
     /// Ends an exported object at once: every capability to it dies, wherever it went, and so do
     /// calls that wait for it.
     pub fn unexport(&self, cap: &Cap) {
-        let badge = self.exported.borrow().iter().find(|(_, entry)| entry.cap.id() == cap.id()).map(|(badge, _)| *badge);
+        let badge =
+            self.exported.borrow().iter().find(|(_, entry)| entry.cap.id() == cap.id()).map(|(badge, _)| *badge);
         if let Some(badge) = badge {
             if let Some(table) = &self.table {
                 drop(wait_for(table.revoke(cap.id())));
@@ -266,9 +263,7 @@ impl Server {
     /// There is no endpoint, it is gone, or a received message makes no sense.
     pub async fn run(self: &Rc<Self>, options: ServeOptions) -> Result<(), Error> {
         let Some(endpoint) = &self.endpoint else {
-            return Err(Error::new(
-                "this process was given no endpoint `serve`; say in the manifest what it provides",
-            ));
+            return Err(Error::new("this process was given no endpoint `serve`; say in the manifest what it provides"));
         };
         let limit = Rc::new(Gate::new(options.concurrent.max(1)));
         let calls = Rc::new(TaskGroup::new());
@@ -302,9 +297,9 @@ impl Server {
         let cap = capos_schema::cap::AsCap::as_cap(endpoint).id();
         loop {
             let pass = limit.enter().await;
-            let received = receive(cap, options.message_bytes).await.map_err(|status| {
-                Error::new(format!("cannot receive calls at the endpoint `serve`: {status}"))
-            })?;
+            let received = receive(cap, options.message_bytes)
+                .await
+                .map_err(|status| Error::new(format!("cannot receive calls at the endpoint `serve`: {status}")))?;
             let server = self.clone();
             calls.spawn(async move {
                 server.answer(received).await;
@@ -317,10 +312,9 @@ impl Server {
         let Received { header, message, reply } = received;
         let cx = CallContext { badge: header.badge, interface: header.interface };
         let result = match self.find(header.badge) {
-            Ok(object) if !object.implements(header.interface) => Err(CallError::unimplemented(format!(
-                "the object does not offer interface {:#018x}",
-                header.interface
-            ))),
+            Ok(object) if !object.implements(header.interface) => {
+                Err(CallError::unimplemented(format!("the object does not offer interface {:#018x}", header.interface)))
+            }
             Ok(object) => object.dispatch(cx, header.method, message).await,
             Err(error) => Err(error),
         };
@@ -359,10 +353,9 @@ struct Reply(Cap);
 
 async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
     let length = bytes.saturating_add(64).min(MAX_MESSAGE).next_multiple_of(8);
-    let mut buffer = runtime::with(|rt| {
-        rt.reactor(|reactor, _| reactor.pool.take(usize::try_from(length).unwrap_or(0)))
-    })
-    .unwrap_or_default();
+    let mut buffer =
+        runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.take(usize::try_from(length).unwrap_or(0))))
+            .unwrap_or_default();
     let mut caps = cap_array(&[], MAX_CAPS);
     let operation = Operation::Recv {
         endpoint,

@@ -372,7 +372,9 @@ impl Kernel {
 
     fn signal(&mut self, index: usize) {
         let Some(place) = self.notifications.get_mut(index) else { return };
-        if place.bits != 0 && let Some(tag) = place.waiting.pop_front() {
+        if place.bits != 0
+            && let Some(tag) = place.waiting.pop_front()
+        {
             let value = core::mem::take(&mut place.bits);
             self.complete(Completion { user_data: tag, value, ..Completion::default() });
         }
@@ -404,8 +406,7 @@ impl Kernel {
 
     fn deliver(&mut self, endpoint: usize) {
         while let Some(place) = self.endpoints.get_mut(endpoint) {
-            let (Some(call), Some(receiver)) = (place.calls.front().copied(), place.receivers.front().copied())
-            else {
+            let (Some(call), Some(receiver)) = (place.calls.front().copied(), place.receivers.front().copied()) else {
                 return;
             };
             place.calls.pop_front();
@@ -600,18 +601,19 @@ impl Kernel {
     fn list(&mut self, call: &Call) {
         let caps: Vec<(u64, u64, u32)> =
             self.caps.iter().map(|(id, held)| (*id, held.interface, self.descendants(*id))).collect();
-        let message = capos_schema::wire::encode::<
-            capos_schema::kernel_capnp::capability_table::list_results::Owned,
-        >(1024, |builder, _| {
-            let mut list = builder.init_capabilities(capos_schema::wire::length("capabilities", caps.len())?);
-            for (at, (id, interface, descendants)) in (0_u32..).zip(&caps) {
-                let mut info = list.reborrow().get(at);
-                info.set_id(*id);
-                info.set_interface(*interface);
-                info.set_descendants(*descendants);
-            }
-            Ok(())
-        });
+        let message = capos_schema::wire::encode::<capos_schema::kernel_capnp::capability_table::list_results::Owned>(
+            1024,
+            |builder, _| {
+                let mut list = builder.init_capabilities(capos_schema::wire::length("capabilities", caps.len())?);
+                for (at, (id, interface, descendants)) in (0_u32..).zip(&caps) {
+                    let mut info = list.reborrow().get(at);
+                    info.set_id(*id);
+                    info.set_interface(*interface);
+                    info.set_descendants(*descendants);
+                }
+                Ok(())
+            },
+        );
         match message {
             Ok(message) => {
                 put_at(call.results.address, message.bytes());

@@ -17,12 +17,8 @@ use capos_schema::system::{
     LogServiceService, LoggerClient, LoggerServer, LoggerService,
 };
 
-const ALL: &[(&str, Object)] = &[
-    ("serve", Object::Endpoint),
-    ("table", Object::Table),
-    ("timer", Object::Timer),
-    ("log", Object::DebugLog),
-];
+const ALL: &[(&str, Object)] =
+    &[("serve", Object::Endpoint), ("table", Object::Table), ("timer", Object::Timer), ("log", Object::DebugLog)];
 
 /// A log in memory: makes loggers, which are objects exported at run time.
 struct Log {
@@ -271,8 +267,7 @@ fn a_badge_of_an_earlier_instance_is_told_so() {
 #[test]
 fn durable_capabilities_find_their_objects_again() {
     with_log(ServeOptions::default(), |env, _| async move {
-        let client: LogReaderClient =
-            Client::from_cap(env.server().durable(7, LogReaderClient::INTERFACE_ID).unwrap());
+        let client: LogReaderClient = Client::from_cap(env.server().durable(7, LogReaderClient::INTERFACE_ID).unwrap());
         let error = client.read("", LogLevel::Debug, 0, 9).await.unwrap_err();
         assert!(error.is_disconnected(), "{error}");
         // What a new instance would say.

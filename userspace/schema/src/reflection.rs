@@ -103,10 +103,7 @@ pub struct MethodInfo {
 
 impl core::fmt::Debug for MethodInfo {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("MethodInfo")
-            .field("ordinal", &self.ordinal)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("MethodInfo").field("ordinal", &self.ordinal).field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -117,11 +117,14 @@ pub fn results(
         let order = (0..table.len()).collect();
         return Ok(Answer { completion, words: copy(one), order });
     }
-    flatten(&builder, &mut table).map(|(words, order)| Answer { completion, words, order})
+    flatten(&builder, &mut table).map(|(words, order)| Answer { completion, words, order })
 }
 
 /// Copies a message of several segments into one. Its capabilities are then in the copy's order.
-fn flatten<A: Allocator>(builder: &message::Builder<A>, table: &mut CapTable) -> Result<(Vec<Word>, Vec<usize>), Exception> {
+fn flatten<A: Allocator>(
+    builder: &message::Builder<A>,
+    table: &mut CapTable,
+) -> Result<(Vec<Word>, Vec<usize>), Exception> {
     for (index, slot) in table.iter_mut().enumerate() {
         *slot = Some(Box::new(Slot(index)));
     }

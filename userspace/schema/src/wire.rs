@@ -87,9 +87,7 @@ impl CapReader<'_> {
     /// # Errors
     /// There is none, or the message has no capability with its index.
     pub fn take<C: FromClientHook>(&self, path: &'static str, client: capnp::Result<C>) -> Result<Cap, WireError> {
-        let hook = client
-            .map_err(|_| WireError::new(path, "the capability is missing"))?
-            .into_client_hook();
+        let hook = client.map_err(|_| WireError::new(path, "the capability is missing"))?.into_client_hook();
         self.caps
             .get(hook.get_ptr())
             .cloned()
@@ -122,8 +120,7 @@ pub fn encode<T: Owned>(
 ) -> Result<Message, WireError> {
     let mut size = size;
     loop {
-        let first = u32::try_from(size.clamp(1, MAX_WORDS))
-            .map_err(|_| WireError::new("message", "it is too long"))?;
+        let first = u32::try_from(size.clamp(1, MAX_WORDS)).map_err(|_| WireError::new("message", "it is too long"))?;
         let mut builder = message::Builder::new(HeapAllocator::new().first_segment_words(first));
         let mut caps = CapWriter::default();
         let mut table: CapTable = Vec::new();
@@ -221,8 +218,7 @@ fn decode_parts<T: Owned, R>(
     let segments = [Word::words_to_bytes(words)];
     let message = message::Reader::new(SegmentArray::new(&segments), reader_options(words.len()));
     let table: CapTable = (0..caps.len()).map(|index| Some(Box::new(Slot(index)) as Hook)).collect();
-    let mut root: any_pointer::Reader<'_> =
-        message.get_root().map_err(|error| WireError::capnp("message", &error))?;
+    let mut root: any_pointer::Reader<'_> = message.get_root().map_err(|error| WireError::capnp("message", &error))?;
     root.imbue(&table);
     let reader: T::Reader<'_> = root.get_as().map_err(|error| WireError::capnp("message", &error))?;
     read(reader, &CapReader { caps })

@@ -150,13 +150,7 @@ impl EverythingServer for Server {
         Ok(EverythingTreeResults { tree, json, mixed })
     }
 
-    async fn defaults(
-        &self,
-        _cx: &CallContext,
-        count: u32,
-        name: String,
-        must: bool,
-    ) -> Result<Defaults, CallError> {
+    async fn defaults(&self, _cx: &CallContext, count: u32, name: String, must: bool) -> Result<Defaults, CallError> {
         Ok(Defaults { count, title: name, on: must, ..Defaults::default() })
     }
 
@@ -208,8 +202,7 @@ fn capabilities_travel_both_ways_and_are_released() {
         let shared = client.share(&five, &seven, &[five.clone(), seven.clone()]).await.expect("share");
         assert_eq!(shared.sum, 26);
         assert_eq!(shared.badge, client.as_cap().id(), "the server sees the badge of the capability");
-        let handle =
-            Handle { name: "h".into(), counter: five.clone(), any: seven.as_cap().clone(), spare: None };
+        let handle = Handle { name: "h".into(), counter: five.clone(), any: seven.as_cap().clone(), spare: None };
         let back = client.handle(&handle).await.expect("handle");
         assert_eq!(back, handle);
         let spare = Handle { spare: Some(seven.clone()), ..handle };
@@ -283,15 +276,13 @@ fn a_capability_index_outside_the_array_is_refused() {
     run(async {
         let counter = client.make_counter(1).await.expect("counter");
         let cap = counter.as_cap().clone();
-        let mut message = capos_schema::wire::encode::<everything_capnp::everything::share_params::Owned>(
-            4,
-            |mut builder, caps| {
+        let mut message =
+            capos_schema::wire::encode::<everything_capnp::everything::share_params::Owned>(4, |mut builder, caps| {
                 builder.set_counter(caps.put(&cap));
                 builder.set_any(caps.put(&cap));
                 Ok(())
-            },
-        )
-        .expect("a message");
+            })
+            .expect("a message");
         message.caps.pop();
         let error = client.as_cap().call(EverythingClient::INTERFACE_ID, 4, message).await.unwrap_err();
         assert!(error.to_string().contains("EverythingShareParams.any"), "{error}");

@@ -263,7 +263,8 @@ impl everything::CounterServer for Counter {
 #[test]
 fn a_method_is_called_with_json_alone() {
     let local = Local::default();
-    let client = everything::CounterClient::serve(&local, std::rc::Rc::new(Counter)).expect("exporting cannot fail here");
+    let client =
+        everything::CounterClient::serve(&local, std::rc::Rc::new(Counter)).expect("exporting cannot fail here");
     let info = &everything::COUNTER_INTERFACE;
     let add = info.method("add").expect("add");
     let params = encode_params(add, &parse(r#"{"by": 21}"#).expect("JSON")).expect("it fits");

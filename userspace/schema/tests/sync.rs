@@ -63,8 +63,8 @@ fn a_method_is_found_by_its_ordinal() {
 
 #[test]
 fn a_pending_answer_has_no_words() {
-    let answer = sync::call(&add(0), |params, results| dispatch_counter(&Object, &mut 0, 0, params, results))
-        .expect("it waits");
+    let answer =
+        sync::call(&add(0), |params, results| dispatch_counter(&Object, &mut 0, 0, params, results)).expect("it waits");
     assert_eq!(answer.completion, Completion::Pending);
     assert!(answer.words.is_empty());
 }
@@ -107,11 +107,7 @@ fn capabilities_are_numbered_in_the_order_of_the_message() {
 struct Never;
 
 impl everything::CounterServer for Never {
-    async fn add(
-        &self,
-        _cx: &capos_schema::cap::CallContext,
-        _by: i64,
-    ) -> Result<i64, capos_schema::cap::CallError> {
+    async fn add(&self, _cx: &capos_schema::cap::CallContext, _by: i64) -> Result<i64, capos_schema::cap::CallError> {
         Err(capos_schema::cap::CallError::failed("never"))
     }
 

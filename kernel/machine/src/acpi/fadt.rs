@@ -70,7 +70,15 @@ mod tests {
     #[test]
     fn the_first_revision() {
         let fadt = Fadt::new(&sample(116)).unwrap();
-        let expected = Fadt { dsdt: 0x7fe0_0040, smi_command: 0xb2, acpi_enable: 2, control: 0x604, timer: 0x608, timer_wide: true, century: 0x32 };
+        let expected = Fadt {
+            dsdt: 0x7fe0_0040,
+            smi_command: 0xb2,
+            acpi_enable: 2,
+            control: 0x604,
+            timer: 0x608,
+            timer_wide: true,
+            century: 0x32,
+        };
         assert_eq!(fadt, expected);
         let short = build::table(b"FACP", 1, &[0; 64]);
         assert_eq!(Fadt::new(&short), None, "too short");

@@ -82,8 +82,16 @@ fn read(entry: &[u8]) -> Option<Entry> {
             let usable = u32_at(entry, 4)? & 1 == 1;
             usable.then_some(Entry::Processor { apic_id: u32::from(u8_at(entry, 3)?) })
         }
-        1 => Some(Entry::IoApic { id: u8_at(entry, 2)?, address: u64::from(u32_at(entry, 4)?), first: u32_at(entry, 8)? }),
-        2 => Some(Entry::Override { irq: u8_at(entry, 3)?, input: u32_at(entry, 4)?, wiring: Wiring::from_flags(u16_at(entry, 8)?) }),
+        1 => Some(Entry::IoApic {
+            id: u8_at(entry, 2)?,
+            address: u64::from(u32_at(entry, 4)?),
+            first: u32_at(entry, 8)?,
+        }),
+        2 => Some(Entry::Override {
+            irq: u8_at(entry, 3)?,
+            input: u32_at(entry, 4)?,
+            wiring: Wiring::from_flags(u16_at(entry, 8)?),
+        }),
         5 => Some(Entry::LocalAddress { address: u64_at(entry, 4)? }),
         9 => {
             let usable = u32_at(entry, 8)? & 1 == 1;

@@ -19,7 +19,14 @@ pub fn first_segment(bytes: &[u8]) -> Option<ConfigSpace> {
     let entries = table.bytes().get(HEADER.checked_add(8)?..)?;
     entries
         .chunks_exact(16)
-        .filter_map(|entry| Some(ConfigSpace { base: u64_at(entry, 0)?, segment: u16_at(entry, 8)?, first_bus: u8_at(entry, 10)?, last_bus: u8_at(entry, 11)? }))
+        .filter_map(|entry| {
+            Some(ConfigSpace {
+                base: u64_at(entry, 0)?,
+                segment: u16_at(entry, 8)?,
+                first_bus: u8_at(entry, 10)?,
+                last_bus: u8_at(entry, 11)?,
+            })
+        })
         .find(|space| space.segment == 0 && space.base != 0 && space.first_bus <= space.last_bus)
 }
 

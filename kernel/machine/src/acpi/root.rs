@@ -36,7 +36,11 @@ pub fn entries<'a>(bytes: &'a [u8], wide: bool) -> Option<impl Iterator<Item = u
     let table = Table::new(bytes, if wide { b"XSDT" } else { b"RSDT" })?;
     let size = if wide { 8 } else { 4 };
     let body = table.bytes().get(HEADER..)?;
-    Some(body.chunks_exact(size).filter_map(move |entry| if wide { u64_at(entry, 0) } else { u32_at(entry, 0).map(u64::from) }).filter(|address| *address != 0))
+    Some(
+        body.chunks_exact(size)
+            .filter_map(move |entry| if wide { u64_at(entry, 0) } else { u32_at(entry, 0).map(u64::from) })
+            .filter(|address| *address != 0),
+    )
 }
 
 #[cfg(test)]

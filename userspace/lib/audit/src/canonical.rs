@@ -62,8 +62,7 @@ mod tests {
 
     #[test]
     fn members_are_sorted_at_every_depth() {
-        let value: Value =
-            serde_json::from_str(r#"{"b":[{"z":1,"a":"\u001b\n"}],"a":true}"#).unwrap();
+        let value: Value = serde_json::from_str(r#"{"b":[{"z":1,"a":"\u001b\n"}],"a":true}"#).unwrap();
         assert_eq!(text(&value), r#"{"a":true,"b":[{"a":"\u001b\n","z":1}]}"#);
     }
 }

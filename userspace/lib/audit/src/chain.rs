@@ -66,13 +66,7 @@ impl Chain {
     /// An empty chain that holds at most `limit` bytes of lines.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self {
-            records: Vec::new(),
-            limit,
-            used: 0,
-            reserved: 0,
-            open: BTreeMap::new(),
-        }
+        Self { records: Vec::new(), limit, used: 0, reserved: 0, open: BTreeMap::new() }
     }
 
     /// Where the chain ends.
@@ -98,12 +92,7 @@ impl Chain {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
         }
-        let label: usize = event
-            .label
-            .classes
-            .iter()
-            .map(|class| class.len().saturating_add(4))
-            .sum();
+        let label: usize = event.label.classes.iter().map(|class| class.len().saturating_add(4)).sum();
         if label > LABEL_LIMIT {
             let what = format!("its label is longer than {LABEL_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
@@ -111,9 +100,7 @@ impl Chain {
         match event.phase {
             Phase::Before => {
                 if !event.decided {
-                    return Err(AppendError::Invalid(
-                        "an effect begins without a decision".to_string(),
-                    ));
+                    return Err(AppendError::Invalid("an effect begins without a decision".to_string()));
                 }
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
@@ -125,10 +112,7 @@ impl Chain {
             }
             Phase::After => {
                 let Some(&reserve) = self.open.get(&event.before) else {
-                    let what = format!(
-                        "no effect began with record {}, or its end is recorded already",
-                        event.before
-                    );
+                    let what = format!("no effect began with record {}, or its end is recorded already", event.before);
                     return Err(AppendError::Invalid(what));
                 };
                 self.same_call(&event)?;
@@ -161,21 +145,11 @@ impl Chain {
     /// `Full` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
     /// and `-`, and for a field name that occurs twice.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
-        let plain = |kind: &str| {
-            kind.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
-        };
+        let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
         if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {
-            return Err(AppendError::Invalid(format!(
-                "{:?} is not a kind of general event",
-                event.kind
-            )));
+            return Err(AppendError::Invalid(format!("{:?} is not a kind of general event", event.kind)));
         }
-        let mut names: Vec<&str> = event
-            .fields
-            .iter()
-            .map(|field| field.name.as_str())
-            .collect();
+        let mut names: Vec<&str> = event.fields.iter().map(|field| field.name.as_str()).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
             return Err(AppendError::Invalid("a field occurs twice".to_string()));
@@ -203,11 +177,7 @@ impl Chain {
     #[must_use]
     pub fn query(&self, filter: &Filter, max: usize) -> (Vec<&Record>, u64) {
         let from = usize::try_from(filter.from.saturating_sub(1)).unwrap_or(usize::MAX);
-        let mut found = self
-            .records
-            .iter()
-            .skip(from)
-            .filter(|record| filter.matches(record));
+        let mut found = self.records.iter().skip(from).filter(|record| filter.matches(record));
         let page: Vec<&Record> = found.by_ref().take(max).collect();
         (page, found.next().map_or(0, |record| record.sequence))
     }
@@ -224,10 +194,7 @@ impl Chain {
     }
 
     fn push(&mut self, record: Record, length: usize, needed: usize) -> Result<Head, AppendError> {
-        let total = self
-            .used
-            .saturating_add(self.reserved)
-            .saturating_add(needed);
+        let total = self.used.saturating_add(self.reserved).saturating_add(needed);
         if total > self.limit {
             return Err(AppendError::Full { limit: self.limit });
         }
@@ -240,9 +207,7 @@ impl Chain {
     /// Whether the end belongs to the call that began.
     fn same_call(&self, after: &ToolEvent) -> Result<(), AppendError> {
         let Some(Event::Tool(before)) = self.get(after.before).map(|record| &record.event) else {
-            return Err(AppendError::Invalid(
-                "its beginning is not about a tool call".to_string(),
-            ));
+            return Err(AppendError::Invalid("its beginning is not about a tool call".to_string()));
         };
         let expected = ToolEvent {
             phase: after.phase,
@@ -257,10 +222,7 @@ impl Chain {
         if expected == *after {
             Ok(())
         } else {
-            Err(AppendError::Invalid(format!(
-                "it is not the call that began with record {}",
-                after.before
-            )))
+            Err(AppendError::Invalid(format!("it is not the call that began with record {}", after.before)))
         }
     }
 }

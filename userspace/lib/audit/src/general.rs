@@ -39,25 +39,12 @@ impl Kind {
 
     /// An event of this kind.
     #[must_use]
-    pub fn event(
-        self,
-        session: &str,
-        principal: &str,
-        fields: &[(&str, &dyn fmt::Display)],
-    ) -> GeneralEvent {
+    pub fn event(self, session: &str, principal: &str, fields: &[(&str, &dyn fmt::Display)]) -> GeneralEvent {
         let fields: Vec<GeneralEventField> = fields
             .iter()
-            .map(|(name, value)| GeneralEventField {
-                name: String::from(*name),
-                value: value.to_string(),
-            })
+            .map(|(name, value)| GeneralEventField { name: String::from(*name), value: value.to_string() })
             .collect();
-        GeneralEvent {
-            kind: self.name().into(),
-            session: session.into(),
-            principal: principal.into(),
-            fields,
-        }
+        GeneralEvent { kind: self.name().into(), session: session.into(), principal: principal.into(), fields }
     }
 }
 

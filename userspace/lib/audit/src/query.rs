@@ -63,50 +63,31 @@ impl Filter {
                         && same(self.conversation.as_ref(), &event.conversation)
                         && self.turn.is_none_or(|turn| turn == event.turn)
                         && same(self.tool.as_ref(), &event.descriptor.name)
-                        && self
-                            .decision
-                            .as_deref()
-                            .is_none_or(|wanted| decision == Some(wanted))
-                        && self
-                            .outcome
-                            .as_deref()
-                            .is_none_or(|wanted| outcome == Some(wanted))
+                        && self.decision.as_deref().is_none_or(|wanted| decision == Some(wanted))
+                        && self.outcome.as_deref().is_none_or(|wanted| outcome == Some(wanted))
                         && same(self.phase.as_ref(), event.phase.name())
                         && self.kind_is("tool")
                 }
                 Event::General(event) => {
                     let field = |name: &str| event.fields.iter().find(|field| field.name == name);
-                    let field_is = |name: &str, wanted: &str| {
-                        field(name).is_some_and(|field| field.value == wanted)
-                    };
-                    let no_tool =
-                        self.tool.is_none() && self.outcome.is_none() && self.phase.is_none();
+                    let field_is = |name: &str, wanted: &str| field(name).is_some_and(|field| field.value == wanted);
+                    let no_tool = self.tool.is_none() && self.outcome.is_none() && self.phase.is_none();
                     no_tool
                         && same(self.session.as_ref(), &event.session)
                         && self.kind_is(&event.kind)
-                        && self
-                            .conversation
-                            .as_deref()
-                            .is_none_or(|wanted| field_is("conversation", wanted))
-                        && self
-                            .turn
-                            .is_none_or(|turn| field_is("turn", &alloc::format!("{turn}")))
-                        && self
-                            .decision
-                            .as_deref()
-                            .is_none_or(|wanted| field_is("decision", wanted))
+                        && self.conversation.as_deref().is_none_or(|wanted| field_is("conversation", wanted))
+                        && self.turn.is_none_or(|turn| field_is("turn", &alloc::format!("{turn}")))
+                        && self.decision.as_deref().is_none_or(|wanted| field_is("decision", wanted))
                 }
             }
     }
 
     fn kind_is(&self, kind: &str) -> bool {
-        self.kind.as_deref().is_none_or(|wanted| {
-            if wanted.ends_with('.') {
-                kind.starts_with(wanted)
-            } else {
-                kind == wanted
-            }
-        })
+        self.kind.as_deref().is_none_or(
+            |wanted| {
+                if wanted.ends_with('.') { kind.starts_with(wanted) } else { kind == wanted }
+            },
+        )
     }
 }
 

@@ -42,23 +42,14 @@ pub struct Head {
 impl Record {
     pub(crate) fn new(after: Head, time: u64, event: Event) -> Self {
         let sequence = after.sequence.saturating_add(1);
-        let mut record = Self {
-            sequence,
-            time,
-            previous: after.hash,
-            hash: [0; 32],
-            event,
-        };
+        let mut record = Self { sequence, time, previous: after.hash, hash: [0; 32], event };
         record.hash = canonical::hash(&record.value());
         record
     }
 
     #[must_use]
     pub fn head(&self) -> Head {
-        Head {
-            sequence: self.sequence,
-            hash: self.hash,
-        }
+        Head { sequence: self.sequence, hash: self.hash }
     }
 
     /// The record as one line of canonical JSON, without a newline.
@@ -140,11 +131,8 @@ fn tool(event: &ToolEvent) -> Map<String, Value> {
 }
 
 fn general(event: &GeneralEvent) -> Map<String, Value> {
-    let fields: Map<String, Value> = event
-        .fields
-        .iter()
-        .map(|field| (field.name.clone(), json!(field.value)))
-        .collect();
+    let fields: Map<String, Value> =
+        event.fields.iter().map(|field| (field.name.clone(), json!(field.value))).collect();
     [
         ("kind", json!(event.kind)),
         ("session", json!(event.session)),

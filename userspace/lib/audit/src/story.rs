@@ -44,40 +44,29 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
             continue;
         }
         let sequence = number("sequence").unwrap_or_default();
-        let deed = deeds
-            .entry(number("before").unwrap_or(sequence))
-            .or_insert_with(|| Deed {
-                sequence,
-                time: number("time").unwrap_or_default(),
-                turn: number("turn").unwrap_or_default(),
-                tool: value
-                    .get("descriptor")
-                    .and_then(|descriptor| descriptor.get("name"))
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .into(),
-                arguments: text("arguments").unwrap_or_default(),
-                model: text("modelId").unwrap_or_default(),
-                decision: text("decision"),
-                effect: text("phase").as_deref() != Some("refused"),
-                advertised: value
-                    .get("advertised")
-                    .and_then(Value::as_array)
-                    .map(|names| {
-                        names
-                            .iter()
-                            .filter_map(Value::as_str)
-                            .map(String::from)
-                            .collect()
-                    })
-                    .unwrap_or_default(),
-                ..Deed::default()
-            });
+        let deed = deeds.entry(number("before").unwrap_or(sequence)).or_insert_with(|| Deed {
+            sequence,
+            time: number("time").unwrap_or_default(),
+            turn: number("turn").unwrap_or_default(),
+            tool: value
+                .get("descriptor")
+                .and_then(|descriptor| descriptor.get("name"))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .into(),
+            arguments: text("arguments").unwrap_or_default(),
+            model: text("modelId").unwrap_or_default(),
+            decision: text("decision"),
+            effect: text("phase").as_deref() != Some("refused"),
+            advertised: value
+                .get("advertised")
+                .and_then(Value::as_array)
+                .map(|names| names.iter().filter_map(Value::as_str).map(String::from).collect())
+                .unwrap_or_default(),
+            ..Deed::default()
+        });
         deed.outcome = text("outcome").or(deed.outcome.take());
-        for (field, given) in [
-            (&mut deed.error, text("error")),
-            (&mut deed.reason, text("reason")),
-        ] {
+        for (field, given) in [(&mut deed.error, text("error")), (&mut deed.reason, text("reason"))] {
             if let Some(given) = given.filter(|given| !given.is_empty()) {
                 *field = given;
             }
@@ -89,11 +78,7 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
 /// `#12 turn 3: write_file {"path":"a"}: consented, ok`, on one line however long the arguments are.
 impl fmt::Display for Deed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "#{} turn {}: {} {}: ",
-            self.sequence, self.turn, self.tool, self.arguments
-        )?;
+        write!(formatter, "#{} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
         match self.decision.as_deref() {
             None => formatter.write_str("not decided on")?,
             Some("auto") => formatter.write_str("allowed without asking")?,
@@ -111,11 +96,7 @@ impl fmt::Display for Deed {
             (true, Some(outcome)) => write!(formatter, "it ran and ended as {outcome}")?,
             (false, outcome) => write!(formatter, "not run ({})", outcome.unwrap_or("no outcome"))?,
         }
-        let why = if self.error.is_empty() {
-            &self.reason
-        } else {
-            &self.error
-        };
+        let why = if self.error.is_empty() { &self.reason } else { &self.error };
         if !why.is_empty() && self.outcome.as_deref() != Some("ok") {
             write!(formatter, ": {why}")?;
         }

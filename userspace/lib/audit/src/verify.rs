@@ -36,11 +36,7 @@ pub struct Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "the audit chain is broken at record {}: {}",
-            self.at, self.why
-        )
+        write!(formatter, "the audit chain is broken at record {}: {}", self.at, self.why)
     }
 }
 
@@ -51,10 +47,7 @@ impl core::error::Error for Broken {}
 ///
 /// # Errors
 /// The first place at which something is wrong.
-pub fn verify_lines<'a>(
-    lines: impl IntoIterator<Item = &'a [u8]>,
-    head: Option<Head>,
-) -> Result<Summary, Broken> {
+pub fn verify_lines<'a>(lines: impl IntoIterator<Item = &'a [u8]>, head: Option<Head>) -> Result<Summary, Broken> {
     let mut summary = Summary::default();
     let mut time = 0;
     let mut open = BTreeMap::new();
@@ -71,17 +64,11 @@ pub fn verify_lines<'a>(
             tool(&value, at, &mut open, &mut summary).map_err(broken)?;
         }
         summary.records = at;
-        summary.head = Head {
-            sequence: at,
-            hash: canonical::hash(&value),
-        };
+        summary.head = Head { sequence: at, hash: canonical::hash(&value) };
     }
     if head.is_some_and(|head| head != summary.head) {
         let why = "the records end before, or differ from, the head that was given".to_string();
-        return Err(Broken {
-            at: summary.records.saturating_add(1),
-            why,
-        });
+        return Err(Broken { at: summary.records.saturating_add(1), why });
     }
     summary.open = open.into_keys().collect();
     Ok(summary)
@@ -89,17 +76,15 @@ pub fn verify_lines<'a>(
 
 /// Reads one line; checks its form, its place and its hashes.
 fn record(line: &[u8], sequence: u64, last: &Head) -> Result<Value, String> {
-    let value: Value =
-        serde_json::from_slice(line).map_err(|bad| format!("it is not JSON: {bad}"))?;
+    let value: Value = serde_json::from_slice(line).map_err(|bad| format!("it is not JSON: {bad}"))?;
     if canonical::text(&value).as_bytes() != line {
         return Err("it is not in canonical form".to_string());
     }
     if number(&value, "sequence") != Some(sequence) {
         return Err(format!("its sequence is not {sequence}"));
     }
-    let is_hash = |member: &str, hash: &[u8; 32]| {
-        value.get(member).and_then(Value::as_str) == Some(hex::encode(hash).as_str())
-    };
+    let is_hash =
+        |member: &str, hash: &[u8; 32]| value.get(member).and_then(Value::as_str) == Some(hex::encode(hash).as_str());
     if !is_hash("previous", &last.hash) {
         return Err("it does not follow the one before it".to_string());
     }
@@ -127,12 +112,7 @@ const SAME: [&str; 14] = [
     "advertised",
 ];
 
-fn tool(
-    value: &Value,
-    sequence: u64,
-    open: &mut BTreeMap<u64, Value>,
-    summary: &mut Summary,
-) -> Result<(), String> {
+fn tool(value: &Value, sequence: u64, open: &mut BTreeMap<u64, Value>, summary: &mut Summary) -> Result<(), String> {
     match value.get("phase").and_then(Value::as_str) {
         Some("before") => {
             open.insert(sequence, value.clone());
@@ -140,14 +120,9 @@ fn tool(
         Some("after") => {
             let before = number(value, "before").unwrap_or(0);
             let Some(beginning) = open.remove(&before) else {
-                return Err(format!(
-                    "no effect that is still open began with record {before}"
-                ));
+                return Err(format!("no effect that is still open began with record {before}"));
             };
-            if let Some(other) = SAME
-                .iter()
-                .find(|member| beginning.get(**member) != value.get(**member))
-            {
+            if let Some(other) = SAME.iter().find(|member| beginning.get(**member) != value.get(**member)) {
                 return Err(format!("its {other} is not that of record {before}"));
             }
             summary.effects = summary.effects.saturating_add(1);

@@ -1,10 +1,6 @@
 //! The chain: what it takes, what it refuses, and what it finds out.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests may fail the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use capos_audit::{AppendError, Chain, Event, Filter, Head, Kind, message, story, verify_lines};
 use capos_schema::audit::{GeneralEvent, Phase, Query, ToolEvent};
@@ -40,15 +36,9 @@ fn call(phase: Phase, turn: u32, tool: &str, decision: Decision, outcome: Outcom
         arguments: "{ \"path\": \"n\u{f6}tes\\u001b\\n\" }".into(),
         decision,
         outcome,
-        result_hash: if phase == Phase::Before {
-            vec![]
-        } else {
-            vec![0xab; 32]
-        },
+        result_hash: if phase == Phase::Before { vec![] } else { vec![0xab; 32] },
         error: String::new(),
-        label: Label {
-            classes: vec!["pii.mail".into()],
-        },
+        label: Label { classes: vec!["pii.mail".into()] },
         before: 0,
         decided: true,
         reason: String::new(),
@@ -61,82 +51,30 @@ fn before(turn: u32, decision: Decision) -> ToolEvent {
 }
 
 fn after(turn: u32, decision: Decision, outcome: Outcome, before: u64) -> ToolEvent {
-    ToolEvent {
-        before,
-        ..call(Phase::After, turn, "write_file", decision, outcome)
-    }
+    ToolEvent { before, ..call(Phase::After, turn, "write_file", decision, outcome) }
 }
 
 fn sample() -> Chain {
     let mut chain = Chain::new(1 << 20);
-    chain
-        .append_general(
-            5,
-            Kind::SessionStart.event("session-1", "ada", &[("profile", &"operator")]),
-        )
-        .unwrap();
-    chain
-        .append_general(
-            6,
-            message("session-1", "ada", "c1", 1, "user", "tell nobody"),
-        )
-        .unwrap();
-    let first = chain
-        .append_tool(7, before(1, Decision::Auto))
-        .unwrap()
-        .sequence;
-    let second = chain
-        .append_tool(8, before(2, Decision::Consented))
-        .unwrap()
-        .sequence;
-    chain
-        .append_tool(9, after(2, Decision::Consented, Outcome::TimedOut, second))
-        .unwrap();
-    chain
-        .append_tool(9, after(1, Decision::Auto, Outcome::Ok, first))
-        .unwrap();
-    let refused = call(
-        Phase::Refused,
-        3,
-        "power_off",
-        Decision::Forbidden,
-        Outcome::RefusedByPolicy,
-    );
+    chain.append_general(5, Kind::SessionStart.event("session-1", "ada", &[("profile", &"operator")])).unwrap();
+    chain.append_general(6, message("session-1", "ada", "c1", 1, "user", "tell nobody")).unwrap();
+    let first = chain.append_tool(7, before(1, Decision::Auto)).unwrap().sequence;
+    let second = chain.append_tool(8, before(2, Decision::Consented)).unwrap().sequence;
+    chain.append_tool(9, after(2, Decision::Consented, Outcome::TimedOut, second)).unwrap();
+    chain.append_tool(9, after(1, Decision::Auto, Outcome::Ok, first)).unwrap();
+    let refused = call(Phase::Refused, 3, "power_off", Decision::Forbidden, Outcome::RefusedByPolicy);
     chain.append_tool(10, refused).unwrap();
-    let unknown = call(
-        Phase::Refused,
-        4,
-        "bash",
-        Decision::Auto,
-        Outcome::UnknownTool,
-    );
-    chain
-        .append_tool(
-            10,
-            ToolEvent {
-                decided: false,
-                ..unknown
-            },
-        )
-        .unwrap();
-    chain
-        .append_tool(11, before(5, Decision::StepUpSucceeded))
-        .unwrap();
+    let unknown = call(Phase::Refused, 4, "bash", Decision::Auto, Outcome::UnknownTool);
+    chain.append_tool(10, ToolEvent { decided: false, ..unknown }).unwrap();
+    chain.append_tool(11, before(5, Decision::StepUpSucceeded)).unwrap();
     chain
 }
 
 fn lines(chain: &Chain) -> Vec<Vec<u8>> {
-    chain
-        .records()
-        .iter()
-        .map(|record| record.line().into_bytes())
-        .collect()
+    chain.records().iter().map(|record| record.line().into_bytes()).collect()
 }
 
-fn verify(
-    lines: &[Vec<u8>],
-    head: Option<Head>,
-) -> Result<capos_audit::Summary, capos_audit::Broken> {
+fn verify(lines: &[Vec<u8>], head: Option<Head>) -> Result<capos_audit::Summary, capos_audit::Broken> {
     verify_lines(lines.iter().map(Vec::as_slice), head)
 }
 
@@ -162,10 +100,7 @@ fn a_record_holds_every_field() {
         ("nonce", serde_json::json!("010203")),
         ("runner", serde_json::json!("capos-side")),
         ("gatewaySession", serde_json::json!("")),
-        (
-            "arguments",
-            serde_json::json!("{ \"path\": \"n\u{f6}tes\\u001b\\n\" }"),
-        ),
+        ("arguments", serde_json::json!("{ \"path\": \"n\u{f6}tes\\u001b\\n\" }")),
         ("decision", serde_json::json!("auto")),
         ("outcome", serde_json::json!("ok")),
         ("resultHash", serde_json::json!("ab".repeat(32))),
@@ -186,25 +121,16 @@ fn a_record_holds_every_field() {
     }
     assert!(!line.contains('\n'));
     let first: serde_json::Value = serde_json::from_str(&chain.get(3).unwrap().line()).unwrap();
-    assert!(
-        first.get("outcome").is_none(),
-        "before the effect there is no outcome"
-    );
+    assert!(first.get("outcome").is_none(), "before the effect there is no outcome");
     let unknown: serde_json::Value = serde_json::from_str(&chain.get(8).unwrap().line()).unwrap();
-    assert!(
-        unknown.get("decision").is_none(),
-        "nobody decided on an unknown tool"
-    );
+    assert!(unknown.get("decision").is_none(), "nobody decided on an unknown tool");
 }
 
 /// Requirement E04.
 #[test]
 fn a_message_is_recorded_without_its_content() {
     let line = sample().get(2).unwrap().line();
-    assert!(
-        line.contains("\"role\":\"user\"") && line.contains("\"length\":\"11\""),
-        "{line}"
-    );
+    assert!(line.contains("\"role\":\"user\"") && line.contains("\"length\":\"11\""), "{line}");
     // SHA-256 of "tell nobody".
     let hash = sha256("tell nobody");
     assert!(line.contains(&hash), "{line}");
@@ -220,25 +146,14 @@ fn sha256(text: &str) -> String {
 fn an_untouched_chain_is_whole() {
     let chain = sample();
     let summary = verify(&lines(&chain), Some(chain.head())).unwrap();
-    assert_eq!(
-        (summary.records, summary.effects, summary.refused),
-        (9, 2, 2)
-    );
+    assert_eq!((summary.records, summary.effects, summary.refused), (9, 2, 2));
     assert_eq!(summary.open, [9]);
     assert_eq!(summary.head, chain.head());
     assert_eq!(chain.open().collect::<Vec<_>>(), [9]);
     assert_eq!(verify(&[], Some(Head::default())).unwrap().records, 0);
     let hash = chain.get(1).unwrap().line();
-    let bare = hash.replacen(
-        &format!("\"hash\":\"{}\",", hex::encode(chain.get(1).unwrap().hash)),
-        "",
-        1,
-    );
-    assert_eq!(
-        sha256(&bare),
-        hex::encode(chain.get(1).unwrap().hash),
-        "anyone can compute the hash"
-    );
+    let bare = hash.replacen(&format!("\"hash\":\"{}\",", hex::encode(chain.get(1).unwrap().hash)), "", 1);
+    assert_eq!(sha256(&bare), hex::encode(chain.get(1).unwrap().hash), "anyone can compute the hash");
 }
 
 #[test]
@@ -248,20 +163,11 @@ fn every_flipped_bit_is_found() {
     for at in 0..lines.len() {
         for byte in 0..lines[at].len() {
             // Every bit of one record of each kind, and one bit of every byte of the others.
-            let bits = if at == 0 || at == 5 {
-                0..8
-            } else {
-                byte % 8..byte % 8 + 1
-            };
+            let bits = if at == 0 || at == 5 { 0..8 } else { byte % 8..byte % 8 + 1 };
             for bit in bits {
                 lines[at][byte] ^= 1 << bit;
                 let broken = verify(&lines[..=at], None).unwrap_err();
-                assert_eq!(
-                    broken.at,
-                    at as u64 + 1,
-                    "bit {bit} of byte {byte} of record {}",
-                    at + 1
-                );
+                assert_eq!(broken.at, at as u64 + 1, "bit {bit} of byte {byte} of record {}", at + 1);
                 lines[at][byte] ^= 1 << bit;
             }
         }
@@ -276,32 +182,15 @@ fn removal_repetition_exchange_and_insertion_are_found() {
     for at in 0..whole.len() {
         let mut removed = whole.clone();
         removed.remove(at);
-        assert!(
-            verify(&removed, Some(chain.head())).is_err(),
-            "record {} removed",
-            at + 1
-        );
-        assert_eq!(
-            verify(&removed, None).is_ok(),
-            at + 1 == whole.len(),
-            "only the last can go unseen"
-        );
+        assert!(verify(&removed, Some(chain.head())).is_err(), "record {} removed", at + 1);
+        assert_eq!(verify(&removed, None).is_ok(), at + 1 == whole.len(), "only the last can go unseen");
         let mut repeated = whole.clone();
         repeated.insert(at, whole[at].clone());
-        assert!(
-            verify(&repeated, None).is_err(),
-            "record {} repeated",
-            at + 1
-        );
+        assert!(verify(&repeated, None).is_err(), "record {} repeated", at + 1);
         for other in 0..at {
             let mut exchanged = whole.clone();
             exchanged.swap(at, other);
-            assert!(
-                verify(&exchanged, None).is_err(),
-                "records {} and {} exchanged",
-                other + 1,
-                at + 1
-            );
+            assert!(verify(&exchanged, None).is_err(), "records {} and {} exchanged", other + 1, at + 1);
         }
         let cut = verify(&whole[..at], Some(chain.head())).unwrap_err();
         assert_eq!(cut.at, at as u64 + 1, "cut after {at}");
@@ -324,69 +213,30 @@ fn a_forger_who_computes_hashes_still_needs_a_beginning() {
     end.arguments = "{}".into();
     forged.append_tool(2, end).unwrap();
     let mixed = [lines(&chain)[0].clone(), lines(&forged)[1].clone()];
-    assert!(
-        verify(&mixed, None)
-            .unwrap_err()
-            .why
-            .contains("does not follow")
-    );
+    assert!(verify(&mixed, None).unwrap_err().why.contains("does not follow"));
 }
 
 #[test]
 fn an_end_needs_its_beginning_and_is_recorded_once() {
     let mut chain = Chain::new(1 << 20);
     let refused = |error: Result<Head, AppendError>| matches!(error, Err(AppendError::Invalid(_)));
-    assert!(refused(
-        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 0))
-    ));
-    assert!(refused(
-        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 1))
-    ));
-    assert!(refused(chain.append_tool(
-        1,
-        ToolEvent {
-            decided: false,
-            ..before(1, Decision::Auto)
-        }
-    )));
-    let begun = chain
-        .append_tool(1, before(1, Decision::Auto))
-        .unwrap()
-        .sequence;
-    assert!(refused(
-        chain.append_tool(1, after(2, Decision::Auto, Outcome::Ok, begun))
-    ));
-    assert!(refused(chain.append_tool(
-        1,
-        after(1, Decision::Consented, Outcome::Ok, begun)
-    )));
-    let altered = ToolEvent {
-        arguments: "{}".into(),
-        ..after(1, Decision::Auto, Outcome::Ok, begun)
-    };
+    assert!(refused(chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 0))));
+    assert!(refused(chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, 1))));
+    assert!(refused(chain.append_tool(1, ToolEvent { decided: false, ..before(1, Decision::Auto) })));
+    let begun = chain.append_tool(1, before(1, Decision::Auto)).unwrap().sequence;
+    assert!(refused(chain.append_tool(1, after(2, Decision::Auto, Outcome::Ok, begun))));
+    assert!(refused(chain.append_tool(1, after(1, Decision::Consented, Outcome::Ok, begun))));
+    let altered = ToolEvent { arguments: "{}".into(), ..after(1, Decision::Auto, Outcome::Ok, begun) };
     assert!(refused(chain.append_tool(1, altered)));
-    let long = ToolEvent {
-        error: "x".repeat(2049),
-        ..after(1, Decision::Auto, Outcome::ExecutionError, begun)
-    };
+    let long = ToolEvent { error: "x".repeat(2049), ..after(1, Decision::Auto, Outcome::ExecutionError, begun) };
     assert!(refused(chain.append_tool(1, long)));
-    let labelled = Label {
-        classes: vec!["x".repeat(1021)],
-    };
-    assert!(refused(chain.append_tool(
-        1,
-        ToolEvent {
-            label: labelled,
-            ..after(1, Decision::Auto, Outcome::Ok, begun)
-        }
-    )));
-    assert_eq!(chain.records().len(), 1, "what is refused leaves no trace");
-    chain
-        .append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun))
-        .unwrap();
+    let labelled = Label { classes: vec!["x".repeat(1021)] };
     assert!(refused(
-        chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun))
+        chain.append_tool(1, ToolEvent { label: labelled, ..after(1, Decision::Auto, Outcome::Ok, begun) })
     ));
+    assert_eq!(chain.records().len(), 1, "what is refused leaves no trace");
+    chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun)).unwrap();
+    assert!(refused(chain.append_tool(1, after(1, Decision::Auto, Outcome::Ok, begun))));
     verify(&lines(&chain), Some(chain.head())).unwrap();
 }
 
@@ -394,20 +244,11 @@ fn an_end_needs_its_beginning_and_is_recorded_once() {
 fn a_general_event_cannot_pass_for_a_tool_call() {
     let mut chain = Chain::new(1 << 20);
     for kind in ["", "tool", "a b", "x\n"] {
-        let event = GeneralEvent {
-            kind: kind.into(),
-            ..GeneralEvent::default()
-        };
-        assert!(
-            matches!(chain.append_general(1, event), Err(AppendError::Invalid(_))),
-            "{kind:?}"
-        );
+        let event = GeneralEvent { kind: kind.into(), ..GeneralEvent::default() };
+        assert!(matches!(chain.append_general(1, event), Err(AppendError::Invalid(_))), "{kind:?}");
     }
     let twice = Kind::Service.event("", "", &[("name", &"a"), ("name", &"b")]);
-    assert!(matches!(
-        chain.append_general(1, twice),
-        Err(AppendError::Invalid(_))
-    ));
+    assert!(matches!(chain.append_general(1, twice), Err(AppendError::Invalid(_))));
 }
 
 #[test]
@@ -426,25 +267,15 @@ fn a_full_chain_refuses_and_forgets_nothing() {
     }
     assert!(!begun.is_empty());
     // Smaller things must not take what the ends need.
-    while chain
-        .append_general(
-            1,
-            Kind::Service.event("", "", &[("name", &"x".repeat(100))]),
-        )
-        .is_ok()
-    {}
+    while chain.append_general(1, Kind::Service.event("", "", &[("name", &"x".repeat(100))])).is_ok() {}
     for &sequence in &begun {
         let worst = ToolEvent {
             error: "\u{1}".repeat(2048),
             reason: "\u{1}".repeat(2048),
-            label: Label {
-                classes: vec!["\u{1}".repeat(500), "\u{1}".repeat(500)],
-            },
+            label: Label { classes: vec!["\u{1}".repeat(500), "\u{1}".repeat(500)] },
             ..after(1, Decision::Auto, Outcome::ExecutionError, sequence)
         };
-        chain
-            .append_tool(2, worst)
-            .expect("the end of what was allowed to begin fits");
+        chain.append_tool(2, worst).expect("the end of what was allowed to begin fits");
     }
     let (used, limit) = chain.usage();
     assert!(used <= limit);
@@ -455,12 +286,8 @@ fn a_full_chain_refuses_and_forgets_nothing() {
 #[test]
 fn a_clock_set_back_does_not_disturb_the_order() {
     let mut chain = Chain::new(1 << 20);
-    chain
-        .append_general(100, Kind::LogStart.event("", "", &[]))
-        .unwrap();
-    chain
-        .append_general(50, Kind::Service.event("", "", &[]))
-        .unwrap();
+    chain.append_general(100, Kind::LogStart.event("", "", &[])).unwrap();
+    chain.append_general(50, Kind::Service.event("", "", &[])).unwrap();
     assert_eq!(chain.get(2).unwrap().time, 100);
     verify(&lines(&chain), None).unwrap();
 }
@@ -469,141 +296,37 @@ fn a_clock_set_back_does_not_disturb_the_order() {
 #[test]
 fn questions_find_what_they_ask_for() {
     let chain = sample();
-    let ask = |filter: Filter| -> Vec<u64> {
-        chain
-            .query(&filter, 100)
-            .0
-            .iter()
-            .map(|record| record.sequence)
-            .collect()
-    };
+    let ask =
+        |filter: Filter| -> Vec<u64> { chain.query(&filter, 100).0.iter().map(|record| record.sequence).collect() };
     let text = |text: &str| Some(text.to_string());
     assert_eq!(ask(Filter::default()), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(ask(Filter { turn: Some(1), ..Filter::default() }), [2, 3, 6]);
+    assert_eq!(ask(Filter { tool: text("power_off"), ..Filter::default() }), [7]);
+    assert_eq!(ask(Filter { decision: text("consented"), ..Filter::default() }), [4, 5]);
+    assert_eq!(ask(Filter { decision: text("auto"), ..Filter::default() }), [3, 6]);
+    assert_eq!(ask(Filter { outcome: text("ok"), ..Filter::default() }), [6]);
+    assert_eq!(ask(Filter { outcome: text("unknownTool"), ..Filter::default() }), [8]);
+    assert_eq!(ask(Filter { phase: text("refused"), ..Filter::default() }), [7, 8]);
+    assert_eq!(ask(Filter { kind: text("session."), ..Filter::default() }), [1]);
+    assert_eq!(ask(Filter { kind: text("session"), ..Filter::default() }), [0; 0]);
     assert_eq!(
-        ask(Filter {
-            turn: Some(1),
-            ..Filter::default()
-        }),
-        [2, 3, 6]
-    );
-    assert_eq!(
-        ask(Filter {
-            tool: text("power_off"),
-            ..Filter::default()
-        }),
-        [7]
-    );
-    assert_eq!(
-        ask(Filter {
-            decision: text("consented"),
-            ..Filter::default()
-        }),
-        [4, 5]
-    );
-    assert_eq!(
-        ask(Filter {
-            decision: text("auto"),
-            ..Filter::default()
-        }),
-        [3, 6]
-    );
-    assert_eq!(
-        ask(Filter {
-            outcome: text("ok"),
-            ..Filter::default()
-        }),
-        [6]
-    );
-    assert_eq!(
-        ask(Filter {
-            outcome: text("unknownTool"),
-            ..Filter::default()
-        }),
-        [8]
-    );
-    assert_eq!(
-        ask(Filter {
-            phase: text("refused"),
-            ..Filter::default()
-        }),
-        [7, 8]
-    );
-    assert_eq!(
-        ask(Filter {
-            kind: text("session."),
-            ..Filter::default()
-        }),
-        [1]
-    );
-    assert_eq!(
-        ask(Filter {
-            kind: text("session"),
-            ..Filter::default()
-        }),
-        [0; 0]
-    );
-    assert_eq!(
-        ask(Filter {
-            kind: text("tool"),
-            conversation: text("c1"),
-            ..Filter::default()
-        }),
+        ask(Filter { kind: text("tool"), conversation: text("c1"), ..Filter::default() }),
         [3, 4, 5, 6, 7, 8, 9]
     );
-    assert_eq!(
-        ask(Filter {
-            session: text("other"),
-            ..Filter::default()
-        }),
-        [0; 0]
-    );
-    assert_eq!(
-        ask(Filter {
-            since: 7,
-            until: Some(9),
-            ..Filter::default()
-        }),
-        [3, 4]
-    );
-    assert_eq!(
-        ask(Filter {
-            from: 8,
-            ..Filter::default()
-        }),
-        [8, 9]
-    );
-    let (page, next) = chain.query(
-        &Filter {
-            phase: text("before"),
-            ..Filter::default()
-        },
-        2,
-    );
+    assert_eq!(ask(Filter { session: text("other"), ..Filter::default() }), [0; 0]);
+    assert_eq!(ask(Filter { since: 7, until: Some(9), ..Filter::default() }), [3, 4]);
+    assert_eq!(ask(Filter { from: 8, ..Filter::default() }), [8, 9]);
+    let (page, next) = chain.query(&Filter { phase: text("before"), ..Filter::default() }, 2);
     assert_eq!((page.len(), next), (2, 9));
-    let query = Query {
-        turn: 2,
-        tool: "write_file".into(),
-        ..Query::default()
-    };
+    let query = Query { turn: 2, tool: "write_file".into(), ..Query::default() };
     assert_eq!(ask(Filter::from(&query)), [4, 5]);
-    assert_eq!(
-        ask(Filter::from(&Query {
-            turn: -1,
-            ..Query::default()
-        }))
-        .len(),
-        9
-    );
+    assert_eq!(ask(Filter::from(&Query { turn: -1, ..Query::default() })).len(), 9);
 }
 
 #[test]
 fn the_story_is_told_in_words() {
     let chain = sample();
-    let lines: Vec<String> = chain
-        .records()
-        .iter()
-        .map(capos_audit::Record::line)
-        .collect();
+    let lines: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
     let deeds = story(lines.iter().map(String::as_str).chain(["not json", "{}"]));
     let told: Vec<String> = deeds.iter().map(ToString::to_string).collect();
     let arguments = "{ \"path\": \"n\u{f6}tes\\u001b\\n\" }";
@@ -614,9 +337,7 @@ fn the_story_is_told_in_words() {
             format!("#4 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
             format!("#7 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
             format!("#8 turn 4: bash {arguments}: not decided on; not run (unknownTool)"),
-            format!(
-                "#9 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"
-            ),
+            format!("#9 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"),
         ]
     );
     assert_eq!(deeds[0].model, "0123abcd-llama");
@@ -627,10 +348,7 @@ fn the_story_is_told_in_words() {
 #[test]
 fn the_event_comes_back_as_it_was_given() {
     let chain = sample();
-    assert_eq!(
-        chain.get(4).unwrap().event,
-        Event::Tool(Box::new(before(2, Decision::Consented)))
-    );
+    assert_eq!(chain.get(4).unwrap().event, Event::Tool(Box::new(before(2, Decision::Consented))));
     assert_eq!(chain.get(0), None);
     assert_eq!(chain.get(10), None);
 }

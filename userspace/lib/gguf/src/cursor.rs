@@ -13,14 +13,8 @@ pub(crate) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     pub fn new(bytes: &'a [u8], file_size: u64) -> Self {
         // Bytes past the file's end are none of the file's.
-        let within = usize::try_from(file_size)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
-        Self {
-            bytes: bytes.get(..within).unwrap_or(bytes),
-            at: 0,
-            file_size,
-        }
+        let within = usize::try_from(file_size).unwrap_or(usize::MAX).min(bytes.len());
+        Self { bytes: bytes.get(..within).unwrap_or(bytes), at: 0, file_size }
     }
 
     /// Bytes from the start of the file.
@@ -32,9 +26,7 @@ impl<'a> Cursor<'a> {
     pub fn take(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], GgufError> {
         let offset = self.offset();
         let end = self.must_exist(count, what)?;
-        let found = usize::try_from(end)
-            .ok()
-            .and_then(|end| Some((end, self.bytes.get(self.at..end)?)));
+        let found = usize::try_from(end).ok().and_then(|end| Some((end, self.bytes.get(self.at..end)?)));
         let Some((end, bytes)) = found else {
             return Err(match end {
                 _ if end > crate::limits::METADATA_BYTES => GgufError::TooLarge {
@@ -43,9 +35,7 @@ impl<'a> Cursor<'a> {
                     found: end,
                     limit: crate::limits::METADATA_BYTES,
                 },
-                _ => GgufError::NeedMore {
-                    bytes: self.suggestion(end),
-                },
+                _ => GgufError::NeedMore { bytes: self.suggestion(end) },
             });
         };
         self.at = end;
@@ -56,20 +46,16 @@ impl<'a> Cursor<'a> {
     /// where they end.
     pub fn must_exist(&self, count: u64, what: &'static str) -> Result<u64, GgufError> {
         let offset = self.offset();
-        offset
-            .checked_add(count)
-            .filter(|end| *end <= self.file_size)
-            .ok_or(GgufError::CutOff {
-                what,
-                offset,
-                bytes: count,
-            })
+        offset.checked_add(count).filter(|end| *end <= self.file_size).ok_or(GgufError::CutOff {
+            what,
+            offset,
+            bytes: count,
+        })
     }
 
     /// At least `end`, and twice what there was, so that few rounds are needed.
     fn suggestion(&self, end: u64) -> u64 {
-        end.max((self.bytes.len() as u64).saturating_mul(2))
-            .min(self.file_size)
+        end.max((self.bytes.len() as u64).saturating_mul(2)).min(self.file_size)
     }
 
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], GgufError> {
@@ -94,12 +80,7 @@ impl<'a> Cursor<'a> {
         let offset = self.offset();
         let found = self.u64(what)?;
         if found > limit {
-            return Err(GgufError::TooLarge {
-                what,
-                offset,
-                found,
-                limit,
-            });
+            return Err(GgufError::TooLarge { what, offset, found, limit });
         }
         Ok(found)
     }
@@ -108,18 +89,12 @@ impl<'a> Cursor<'a> {
     pub fn text(&mut self, what: &'static str, limit: u64) -> Result<&'a str, GgufError> {
         let bytes = self.bytes_with_length(what, limit)?;
         let offset = self.offset();
-        core::str::from_utf8(bytes).map_err(|_| GgufError::NotText {
-            what,
-            offset: offset.saturating_sub(bytes.len() as u64),
-        })
+        core::str::from_utf8(bytes)
+            .map_err(|_| GgufError::NotText { what, offset: offset.saturating_sub(bytes.len() as u64) })
     }
 
     /// Bytes with their length before them.
-    pub fn bytes_with_length(
-        &mut self,
-        what: &'static str,
-        limit: u64,
-    ) -> Result<&'a [u8], GgufError> {
+    pub fn bytes_with_length(&mut self, what: &'static str, limit: u64) -> Result<&'a [u8], GgufError> {
         let length = self.count(what, limit)?;
         self.take(length, what)
     }

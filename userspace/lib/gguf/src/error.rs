@@ -99,44 +99,21 @@ impl fmt::Display for GgufError {
             Self::NeedMore { bytes } => {
                 write!(f, "the first {bytes} bytes of the file are needed to go on")
             }
-            Self::Magic { found } => write!(
-                f,
-                "this is no GGUF file: it begins with '{}' instead of 'GGUF'",
-                found.escape_ascii()
-            ),
-            Self::Version { found } => write!(
-                f,
-                "GGUF version {found} is not read here, only versions 2 and 3 in little-endian order"
-            ),
-            Self::CutOff {
-                what,
-                offset,
-                bytes,
-            } => write!(
-                f,
-                "the file ends before {what}, which would take {bytes} bytes from byte {offset} on"
-            ),
-            Self::TooLarge {
-                what,
-                offset,
-                found,
-                limit,
-            } => {
-                write!(
-                    f,
-                    "{what} at byte {offset} is {found}; at most {limit} is accepted"
-                )
+            Self::Magic { found } => {
+                write!(f, "this is no GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())
+            }
+            Self::Version { found } => {
+                write!(f, "GGUF version {found} is not read here, only versions 2 and 3 in little-endian order")
+            }
+            Self::CutOff { what, offset, bytes } => {
+                write!(f, "the file ends before {what}, which would take {bytes} bytes from byte {offset} on")
+            }
+            Self::TooLarge { what, offset, found, limit } => {
+                write!(f, "{what} at byte {offset} is {found}; at most {limit} is accepted")
             }
             Self::NotText { what, offset } => write!(f, "{what} at byte {offset} is not UTF-8"),
-            Self::UnknownType {
-                what,
-                offset,
-                found,
-            } => {
-                write!(
-                    f,
-                    "the type of {what} at byte {offset} is {found}, which is not known"
-                )
+            Self::UnknownType { what, offset, found } => {
+                write!(f, "the type of {what} at byte {offset} is {found}, which is not known")
             }
             Self::NotBool { offset } => {
                 write!(f, "the truth value at byte {offset} is neither 0 nor 1")
@@ -145,10 +122,7 @@ impl fmt::Display for GgufError {
             Self::Entry { key, why } => write!(f, "the metadata entry '{key}' {why}"),
             Self::Tensor { name, why } => write!(f, "the tensor '{name}' {why}"),
             Self::Overlap { first, second } => {
-                write!(
-                    f,
-                    "the data of the tensors '{first}' and '{second}' overlap"
-                )
+                write!(f, "the data of the tensors '{first}' and '{second}' overlap")
             }
         }
     }

@@ -31,12 +31,9 @@ impl<'a> Facts<'a> {
         let text = |key: &str| header.get(key).and_then(|value| value.as_text());
         let architecture = text("general.architecture").unwrap_or("");
         let context = header.get(&format!("{architecture}.context_length"));
-        let file_type = header
-            .get("general.file_type")
-            .and_then(|value| value.as_u64());
-        let parameters = header.tensors().iter().fold(0u64, |sum, tensor| {
-            sum.saturating_add(tensor.dimensions().iter().product())
-        });
+        let file_type = header.get("general.file_type").and_then(|value| value.as_u64());
+        let parameters =
+            header.tensors().iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.dimensions().iter().product()));
         Self {
             name: text("general.name"),
             architecture,
@@ -44,9 +41,7 @@ impl<'a> Facts<'a> {
                 .and_then(|value| value.as_u64())
                 .map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             license: text("general.license"),
-            quantisation: file_type
-                .and_then(file_type_name)
-                .unwrap_or_else(|| heaviest_type(header)),
+            quantisation: file_type.and_then(file_type_name).unwrap_or_else(|| heaviest_type(header)),
             has_chat_template: text("tokenizer.chat_template").is_some(),
             vocabulary: header
                 .get("tokenizer.ggml.tokens")
@@ -61,17 +56,13 @@ impl<'a> Facts<'a> {
 fn heaviest_type(header: &Header<'_>) -> &'static str {
     let mut sums = [("unknown", 0u64); 64];
     for tensor in header.tensors() {
-        let slot = usize::try_from(tensor.kind().code())
-            .ok()
-            .and_then(|code| sums.get_mut(code));
+        let slot = usize::try_from(tensor.kind().code()).ok().and_then(|code| sums.get_mut(code));
         if let Some((name, bytes)) = slot {
             *name = tensor.kind().name();
             *bytes = bytes.saturating_add(tensor.bytes());
         }
     }
-    sums.iter()
-        .max_by_key(|(_, bytes)| *bytes)
-        .map_or("unknown", |(name, _)| *name)
+    sums.iter().max_by_key(|(_, bytes)| *bytes).map_or("unknown", |(name, _)| *name)
 }
 
 /// The name of a `general.file_type` number.

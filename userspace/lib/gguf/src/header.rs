@@ -4,9 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::cursor::Cursor;
-use crate::{
-    DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, Value, ValueType, limits,
-};
+use crate::{DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, Value, ValueType, limits};
 
 /// Key of the entry that tells the alignment of tensor data.
 const ALIGNMENT: &str = "general.alignment";
@@ -46,9 +44,7 @@ impl<'a> Header<'a> {
         let entry_count = cursor.count("the number of metadata entries", limits::ENTRIES)?;
         // A key with its length, a type and a value of one byte; a name with its length, one
         // dimension with their number, a type and an offset.
-        let least = entry_count
-            .saturating_mul(13)
-            .saturating_add(tensor_count.saturating_mul(32));
+        let least = entry_count.saturating_mul(13).saturating_add(tensor_count.saturating_mul(32));
         cursor.must_exist(least, "the metadata and the table of tensors")?;
         let (entries, by_key) = read_entries(&mut cursor, entry_count)?;
         let mut header = Self {
@@ -67,11 +63,7 @@ impl<'a> Header<'a> {
         header.data_offset = header
             .metadata_bytes
             .checked_next_multiple_of(header.alignment.into())
-            .ok_or(GgufError::CutOff {
-                what: "the tensor data",
-                offset: header.metadata_bytes,
-                bytes: 0,
-            })?;
+            .ok_or(GgufError::CutOff { what: "the tensor data", offset: header.metadata_bytes, bytes: 0 })?;
         header.check_tensors()?;
         Ok(header)
     }
@@ -81,17 +73,11 @@ impl<'a> Header<'a> {
             return Ok(DEFAULT_ALIGNMENT);
         };
         let Value::U32(alignment) = value else {
-            return Err(GgufError::Entry {
-                key: ALIGNMENT,
-                why: "is not a number of 32 bits",
-            });
+            return Err(GgufError::Entry { key: ALIGNMENT, why: "is not a number of 32 bits" });
         };
         if !alignment.is_power_of_two() || !(8..=limits::ALIGNMENT).contains(&alignment) {
             let why = "is not a power of two from 8 to 65536";
-            return Err(GgufError::Entry {
-                key: ALIGNMENT,
-                why,
-            });
+            return Err(GgufError::Entry { key: ALIGNMENT, why });
         }
         Ok(alignment)
     }
@@ -103,10 +89,7 @@ impl<'a> Header<'a> {
         for (one, next) in sorted.iter().zip(sorted.iter().skip(1)) {
             if one.name == next.name {
                 let name = one.name.to_string();
-                return Err(GgufError::Duplicate {
-                    what: "the tensor",
-                    name,
-                });
+                return Err(GgufError::Duplicate { what: "the tensor", name });
             }
         }
         sorted.sort_unstable_by_key(|tensor| tensor.offset);
@@ -143,14 +126,8 @@ impl<'a> Header<'a> {
     /// The metadata entry of this key.
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let entry = |index: &usize| self.entries.get(*index).copied();
-        let found = self
-            .by_key
-            .binary_search_by(|index| entry(index).map_or("", |(key, _)| key).cmp(key));
-        found
-            .ok()
-            .and_then(|at| self.by_key.get(at))
-            .and_then(entry)
-            .map(|(_, value)| value)
+        let found = self.by_key.binary_search_by(|index| entry(index).map_or("", |(key, _)| key).cmp(key));
+        found.ok().and_then(|at| self.by_key.get(at)).and_then(entry).map(|(_, value)| value)
     }
 
     /// The tensors in the file's order.
@@ -205,20 +182,13 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Entries<'a>, 
     for (one, next) in by_key.iter().zip(by_key.iter().skip(1)) {
         if key_of(*one) == key_of(*next) {
             let name = key_of(*one).to_string();
-            return Err(GgufError::Duplicate {
-                what: "the metadata key",
-                name,
-            });
+            return Err(GgufError::Duplicate { what: "the metadata key", name });
         }
     }
     Ok((entries, by_key))
 }
 
-fn read_tensors<'a>(
-    cursor: &mut Cursor<'a>,
-    count: u64,
-    alignment: u32,
-) -> Result<Vec<TensorInfo<'a>>, GgufError> {
+fn read_tensors<'a>(cursor: &mut Cursor<'a>, count: u64, alignment: u32) -> Result<Vec<TensorInfo<'a>>, GgufError> {
     let mut tensors = Vec::new();
     for _ in 0..count {
         let name = cursor.text("a tensor's name", limits::NAME_BYTES)?;
@@ -239,25 +209,14 @@ fn read_tensors<'a>(
         }
         let offset = cursor.offset();
         let code = cursor.u32("a tensor's type")?;
-        let kind = TensorType::from_code(code).ok_or(GgufError::UnknownType {
-            what: "a tensor",
-            offset,
-            found: code,
-        })?;
+        let kind =
+            TensorType::from_code(code).ok_or(GgufError::UnknownType { what: "a tensor", offset, found: code })?;
         let offset = cursor.u64("a tensor's offset")?;
         if !offset.is_multiple_of(alignment.into()) {
-            let (name, why) = (
-                name.to_string(),
-                "does not begin at a multiple of the alignment",
-            );
+            let (name, why) = (name.to_string(), "does not begin at a multiple of the alignment");
             return Err(GgufError::Tensor { name, why });
         }
-        tensors.push(TensorInfo::new(
-            name,
-            kind,
-            dimensions.get(..rank).unwrap_or(&[]),
-            offset,
-        )?);
+        tensors.push(TensorInfo::new(name, kind, dimensions.get(..rank).unwrap_or(&[]), offset)?);
     }
     Ok(tensors)
 }

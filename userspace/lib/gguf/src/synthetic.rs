@@ -32,10 +32,7 @@ impl fmt::Display for SyntheticError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooSmall { least } => write!(f, "the smallest file has {least} bytes"),
-            Self::Unaligned => write!(
-                f,
-                "the size must be a multiple of {DEFAULT_ALIGNMENT} bytes"
-            ),
+            Self::Unaligned => write!(f, "the size must be a multiple of {DEFAULT_ALIGNMENT} bytes"),
             Self::TooLarge => f.write_str("the largest file has 1 TiB"),
         }
     }
@@ -74,15 +71,8 @@ impl Shape {
         };
         let feed_forward = 3u64.saturating_mul(embedding);
         let per_layer = embedding.saturating_mul(embedding).saturating_mul(14);
-        let layers = (size / 10)
-            .saturating_mul(9)
-            .checked_div(per_layer)
-            .unwrap_or(1);
-        Self {
-            embedding,
-            feed_forward,
-            layers: layers.clamp(1, 128),
-        }
+        let layers = (size / 10).saturating_mul(9).checked_div(per_layer).unwrap_or(1);
+        Self { embedding, feed_forward, layers: layers.clamp(1, 128) }
     }
 }
 
@@ -164,17 +154,13 @@ fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
     metadata(&mut writer, shape, seed);
     let impossible = |_| u64::MAX;
     for (name, kind, dimensions) in tensors(shape) {
-        writer
-            .tensor(&name, kind, &dimensions)
-            .map_err(impossible)?;
+        writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
     // The filler's length does not change the header's, so a first try tells the room.
     const FILLER: &str = "capos.filler";
     let least = 32u64;
     let mut trial = writer;
-    let (filler_at, _) = trial
-        .tensor(FILLER, TensorType::I8, &[least])
-        .map_err(impossible)?;
+    let (filler_at, _) = trial.tensor(FILLER, TensorType::I8, &[least]).map_err(impossible)?;
     let header = trial.header().len() as u64;
     let before = header.saturating_add(filler_at);
     let room = size.checked_sub(before).filter(|room| *room >= least);
@@ -182,33 +168,16 @@ fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
     let mut writer = Writer::new();
     metadata(&mut writer, shape, seed);
     for (name, kind, dimensions) in tensors(shape) {
-        writer
-            .tensor(&name, kind, &dimensions)
-            .map_err(impossible)?;
+        writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
-    writer
-        .tensor(FILLER, TensorType::I8, &[room])
-        .map_err(impossible)?;
-    Ok(Synthetic {
-        header: writer.header(),
-        places: writer.places().collect(),
-        size,
-        seed,
-    })
+    writer.tensor(FILLER, TensorType::I8, &[room]).map_err(impossible)?;
+    Ok(Synthetic { header: writer.header(), places: writer.places().collect(), size, seed })
 }
 
 /// The tensors of a llama model, matrices in Q8_0, the output in F16, norms in F32.
 fn tensors(shape: &Shape) -> Vec<(String, TensorType, Vec<u64>)> {
-    let &Shape {
-        embedding: e,
-        feed_forward: f,
-        layers,
-    } = shape;
-    let mut list = vec![(
-        "token_embd.weight".to_string(),
-        TensorType::Q8_0,
-        vec![e, VOCABULARY],
-    )];
+    let &Shape { embedding: e, feed_forward: f, layers } = shape;
+    let mut list = vec![("token_embd.weight".to_string(), TensorType::Q8_0, vec![e, VOCABULARY])];
     for layer in 0..layers {
         let mut add = |name: &str, kind, dimensions| {
             list.push((format!("blk.{layer}.{name}.weight"), kind, dimensions));
@@ -223,11 +192,7 @@ fn tensors(shape: &Shape) -> Vec<(String, TensorType, Vec<u64>)> {
         add("ffn_down", TensorType::Q8_0, vec![f, e]);
     }
     list.push(("output_norm.weight".to_string(), TensorType::F32, vec![e]));
-    list.push((
-        "output.weight".to_string(),
-        TensorType::F16,
-        vec![e, VOCABULARY],
-    ));
+    list.push(("output.weight".to_string(), TensorType::F16, vec![e, VOCABULARY]));
     list
 }
 
@@ -235,8 +200,7 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
     let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
     writer.text("general.architecture", "llama");
     writer.text("general.name", "capOS synthetic");
-    let description =
-        format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
+    let description = format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
     writer.text("general.description", &description);
     writer.text("general.license", "MIT OR Apache-2.0");
     writer.entry("general.file_type", WriterValue::U32(7));
@@ -247,31 +211,19 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
     writer.entry("llama.block_count", number(shape.layers));
     writer.entry("llama.feed_forward_length", number(shape.feed_forward));
     writer.entry("llama.attention.head_count", number(shape.embedding / 64));
-    writer.entry(
-        "llama.attention.head_count_kv",
-        number(shape.embedding / 64),
-    );
-    writer.entry(
-        "llama.attention.layer_norm_rms_epsilon",
-        WriterValue::F32(1e-5),
-    );
+    writer.entry("llama.attention.head_count_kv", number(shape.embedding / 64));
+    writer.entry("llama.attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
     writer.entry("llama.rope.dimension_count", WriterValue::U32(64));
     writer.entry("llama.rope.freq_base", WriterValue::F32(10_000.0));
     writer.entry("llama.vocab_size", number(VOCABULARY));
     writer.text("tokenizer.ggml.model", "llama");
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
-    writer.entry(
-        "tokenizer.ggml.tokens",
-        WriterValue::Texts(marks.into_iter().chain(bytes).collect()),
-    );
+    writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(marks.into_iter().chain(bytes).collect()));
     // Of this order, all alike: no merges, so that bytes stay bytes.
     writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; 259]));
     // 2: unknown, 3: control, 6: a byte.
-    let kinds = [2, 3, 3]
-        .into_iter()
-        .chain(core::iter::repeat_n(6, 256))
-        .collect();
+    let kinds = [2, 3, 3].into_iter().chain(core::iter::repeat_n(6, 256)).collect();
     writer.entry("tokenizer.ggml.token_type", WriterValue::I32s(kinds));
     writer.entry("tokenizer.ggml.bos_token_id", WriterValue::U32(1));
     writer.entry("tokenizer.ggml.eos_token_id", WriterValue::U32(2));

@@ -52,43 +52,18 @@ const TYPES: [(u32, &str, u64, u64); 33] = [
 
 impl TensorType {
     /// Floating point, 32 bits.
-    pub const F32: Self = Self {
-        code: 0,
-        name: "F32",
-        block_values: 1,
-        block_bytes: 4,
-    };
+    pub const F32: Self = Self { code: 0, name: "F32", block_values: 1, block_bytes: 4 };
     /// Floating point, 16 bits.
-    pub const F16: Self = Self {
-        code: 1,
-        name: "F16",
-        block_values: 1,
-        block_bytes: 2,
-    };
+    pub const F16: Self = Self { code: 1, name: "F16", block_values: 1, block_bytes: 2 };
     /// Blocks of 32 signed bytes with one scale.
-    pub const Q8_0: Self = Self {
-        code: 8,
-        name: "Q8_0",
-        block_values: 32,
-        block_bytes: 34,
-    };
+    pub const Q8_0: Self = Self { code: 8, name: "Q8_0", block_values: 32, block_bytes: 34 };
     /// Signed bytes.
-    pub const I8: Self = Self {
-        code: 24,
-        name: "I8",
-        block_values: 1,
-        block_bytes: 1,
-    };
+    pub const I8: Self = Self { code: 24, name: "I8", block_values: 1, block_bytes: 1 };
 
     /// The type that a code names.
     pub fn from_code(code: u32) -> Option<Self> {
         let known = TYPES.iter().find(|(known, ..)| *known == code);
-        known.map(|&(code, name, block_values, block_bytes)| Self {
-            code,
-            name,
-            block_values,
-            block_bytes,
-        })
+        known.map(|&(code, name, block_values, block_bytes)| Self { code, name, block_values, block_bytes })
     }
 
     /// The code in the file.
@@ -126,16 +101,8 @@ pub struct TensorInfo<'a> {
 
 impl<'a> TensorInfo<'a> {
     /// Checks the shape and works out the size.
-    pub(crate) fn new(
-        name: &'a str,
-        kind: TensorType,
-        dimensions: &[u64],
-        offset: u64,
-    ) -> Result<Self, GgufError> {
-        let wrong = |why| GgufError::Tensor {
-            name: name.to_string(),
-            why,
-        };
+    pub(crate) fn new(name: &'a str, kind: TensorType, dimensions: &[u64], offset: u64) -> Result<Self, GgufError> {
+        let wrong = |why| GgufError::Tensor { name: name.to_string(), why };
         let mut all = [1; limits::DIMENSIONS as usize];
         if dimensions.is_empty() || dimensions.len() > all.len() {
             return Err(wrong("has no dimensions, or more than four"));
@@ -154,22 +121,11 @@ impl<'a> TensorInfo<'a> {
         };
         let [row, ..] = all;
         if !row.is_multiple_of(kind.block_values) {
-            return Err(wrong(
-                "has rows that are no whole number of its type's blocks",
-            ));
+            return Err(wrong("has rows that are no whole number of its type's blocks"));
         }
         let blocks = values.checked_div(kind.block_values).unwrap_or(values);
-        let bytes = blocks
-            .checked_mul(kind.block_bytes)
-            .ok_or_else(|| wrong("has more bytes than can be counted"))?;
-        Ok(Self {
-            name,
-            kind,
-            dimensions: all,
-            rank: dimensions.len(),
-            offset,
-            bytes,
-        })
+        let bytes = blocks.checked_mul(kind.block_bytes).ok_or_else(|| wrong("has more bytes than can be counted"))?;
+        Ok(Self { name, kind, dimensions: all, rank: dimensions.len(), offset, bytes })
     }
 
     /// Its name.

@@ -38,9 +38,7 @@ impl ValueType {
     /// The type that a code names.
     pub fn from_code(code: u32) -> Option<Self> {
         use ValueType::*;
-        let all = [
-            U8, I8, U16, I16, U32, I32, F32, Bool, Text, Array, U64, I64, F64,
-        ];
+        let all = [U8, I8, U16, I16, U32, I32, F32, Bool, Text, Array, U64, I64, F64];
         all.get(usize::try_from(code).ok()?).copied()
     }
 
@@ -103,11 +101,7 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// Reads a value of this type; arrays `nesting` levels deep at most.
-    pub(crate) fn read(
-        cursor: &mut Cursor<'a>,
-        kind: ValueType,
-        nesting: u32,
-    ) -> Result<Self, GgufError> {
+    pub(crate) fn read(cursor: &mut Cursor<'a>, kind: ValueType, nesting: u32) -> Result<Self, GgufError> {
         let what = "a metadata value";
         let mut bytes = [0u8; 8];
         let offset = cursor.offset();
@@ -223,11 +217,7 @@ impl<'a> Array<'a> {
             }
         }
         let bytes = cursor.take(rest.offset().saturating_sub(cursor.offset()), what)?;
-        Ok(Self {
-            kind,
-            length,
-            bytes,
-        })
+        Ok(Self { kind, length, bytes })
     }
 
     /// Type of the values.
@@ -248,11 +238,7 @@ impl<'a> Array<'a> {
     /// The values in order.
     pub fn iter(&self) -> Elements<'a> {
         let size = self.bytes.len() as u64;
-        Elements {
-            kind: self.kind,
-            left: self.length,
-            cursor: Cursor::new(self.bytes, size),
-        }
+        Elements { kind: self.kind, left: self.length, cursor: Cursor::new(self.bytes, size) }
     }
 }
 

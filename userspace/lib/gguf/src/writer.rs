@@ -65,28 +65,14 @@ impl Writer {
     ///
     /// # Errors
     /// [`GgufError::Tensor`] for shapes that cannot be.
-    pub fn tensor(
-        &mut self,
-        name: &str,
-        kind: TensorType,
-        dimensions: &[u64],
-    ) -> Result<(u64, u64), GgufError> {
+    pub fn tensor(&mut self, name: &str, kind: TensorType, dimensions: &[u64]) -> Result<(u64, u64), GgufError> {
         let why = "lies further away than can be counted";
-        let too_far = || GgufError::Tensor {
-            name: name.to_string(),
-            why,
-        };
+        let too_far = || GgufError::Tensor { name: name.to_string(), why };
         let offset = align(self.data_bytes).ok_or_else(too_far)?;
         let bytes = TensorInfo::new(name, kind, dimensions, offset)?.bytes();
         self.data_bytes = offset.checked_add(bytes).ok_or_else(too_far)?;
         let (name, dimensions) = (name.to_string(), dimensions.to_vec());
-        self.tensors.push(Tensor {
-            name,
-            kind,
-            dimensions,
-            offset,
-            bytes,
-        });
+        self.tensors.push(Tensor { name, kind, dimensions, offset, bytes });
         Ok((offset, bytes))
     }
 
@@ -97,9 +83,7 @@ impl Writer {
 
     /// The tensors so far: where each begins from the start of the tensor data, its bytes, its type.
     pub fn places(&self) -> impl Iterator<Item = (u64, u64, TensorType)> + '_ {
-        self.tensors
-            .iter()
-            .map(|tensor| (tensor.offset, tensor.bytes, tensor.kind))
+        self.tensors.iter().map(|tensor| (tensor.offset, tensor.bytes, tensor.kind))
     }
 
     /// Everything before the tensor data, padded so that the data can follow.
@@ -114,20 +98,14 @@ impl Writer {
         }
         for tensor in &self.tensors {
             put_text(&mut out, &tensor.name);
-            out.extend_from_slice(
-                &u32::try_from(tensor.dimensions.len())
-                    .unwrap_or(0)
-                    .to_le_bytes(),
-            );
+            out.extend_from_slice(&u32::try_from(tensor.dimensions.len()).unwrap_or(0).to_le_bytes());
             for dimension in &tensor.dimensions {
                 out.extend_from_slice(&dimension.to_le_bytes());
             }
             out.extend_from_slice(&tensor.kind.code().to_le_bytes());
             out.extend_from_slice(&tensor.offset.to_le_bytes());
         }
-        let padded = out
-            .len()
-            .checked_next_multiple_of(DEFAULT_ALIGNMENT as usize);
+        let padded = out.len().checked_next_multiple_of(DEFAULT_ALIGNMENT as usize);
         out.resize(padded.unwrap_or(out.len()), 0);
         out
     }
@@ -144,8 +122,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 fn put_value(out: &mut Vec<u8>, value: &WriterValue) {
-    let head =
-        |out: &mut Vec<u8>, kind: ValueType| out.extend_from_slice(&kind.code().to_le_bytes());
+    let head = |out: &mut Vec<u8>, kind: ValueType| out.extend_from_slice(&kind.code().to_le_bytes());
     let array = |out: &mut Vec<u8>, kind: ValueType, length: usize| {
         head(out, ValueType::Array);
         head(out, kind);
@@ -178,15 +155,11 @@ fn put_value(out: &mut Vec<u8>, value: &WriterValue) {
         }
         WriterValue::I32s(values) => {
             array(out, ValueType::I32, values.len());
-            values
-                .iter()
-                .for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+            values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
         }
         WriterValue::F32s(values) => {
             array(out, ValueType::F32, values.len());
-            values
-                .iter()
-                .for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+            values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
         }
     }
 }

@@ -15,10 +15,7 @@ fn sample() -> Vec<u8> {
     writer.entry("general.file_type", WriterValue::U32(15));
     writer.entry("x.bool", WriterValue::Bool(true));
     writer.entry("x.float", WriterValue::F32(0.5));
-    writer.entry(
-        "tokenizer.ggml.tokens",
-        WriterValue::Texts(vec!["a".into(), "".into(), "ß".into()]),
-    );
+    writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(vec!["a".into(), "".into(), "ß".into()]));
     writer.entry("x.numbers", WriterValue::I32s(vec![-1, 2]));
     writer.tensor("one", TensorType::F32, &[3, 5]).unwrap();
     writer.tensor("two", TensorType::Q8_0, &[64, 2]).unwrap();
@@ -39,35 +36,14 @@ fn what_is_written_is_read() {
     assert_eq!(header.entries().count(), 9);
     assert_eq!(header.get("x.bool").unwrap().as_bool(), Some(true));
     assert_eq!(header.get("x.float").unwrap().as_f64(), Some(0.5));
-    let tokens = header
-        .get("tokenizer.ggml.tokens")
-        .unwrap()
-        .as_array()
-        .unwrap();
+    let tokens = header.get("tokenizer.ggml.tokens").unwrap().as_array().unwrap();
     assert_eq!((tokens.kind(), tokens.len()), (ValueType::Text, 3));
-    assert_eq!(
-        tokens
-            .iter()
-            .filter_map(|t| t.as_text())
-            .collect::<Vec<_>>(),
-        ["a", "", "ß"]
-    );
+    assert_eq!(tokens.iter().filter_map(|t| t.as_text()).collect::<Vec<_>>(), ["a", "", "ß"]);
     let numbers = header.get("x.numbers").unwrap().as_array().unwrap();
-    assert_eq!(
-        numbers.into_iter().collect::<Vec<_>>(),
-        [Value::I32(-1), Value::I32(2)]
-    );
+    assert_eq!(numbers.into_iter().collect::<Vec<_>>(), [Value::I32(-1), Value::I32(2)]);
     assert_eq!(header.get("absent"), None);
     let two = header.tensor("two").unwrap();
-    assert_eq!(
-        (
-            two.kind().name(),
-            two.dimensions(),
-            two.offset(),
-            two.bytes()
-        ),
-        ("Q8_0", &[64, 2][..], 64, 136)
-    );
+    assert_eq!((two.kind().name(), two.dimensions(), two.offset(), two.bytes()), ("Q8_0", &[64, 2][..], 64, 136));
     assert_eq!(header.data_offset() % 32, 0);
     assert_eq!(header.data_offset() + 64 + 136, file.len() as u64);
     assert_eq!(
@@ -92,14 +68,8 @@ fn files_that_tell_little_have_few_facts() {
     let mut file = writer.header();
     file.resize(file.len() + 64, 0);
     let facts = parse(&file).unwrap().facts().clone();
-    assert_eq!(
-        (facts.name, facts.architecture, facts.context_length),
-        (None, "", 0)
-    );
-    assert_eq!(
-        (facts.quantisation, facts.license, facts.vocabulary),
-        ("F16", None, 0)
-    );
+    assert_eq!((facts.name, facts.architecture, facts.context_length), (None, "", 0));
+    assert_eq!((facts.quantisation, facts.license, facts.vocabulary), ("F16", None, 0));
     let empty = Writer::new().header();
     assert_eq!(parse(&empty).unwrap().facts().quantisation, "unknown");
 }
@@ -122,19 +92,10 @@ fn only_the_beginning_of_the_file_is_needed() {
     assert!(rounds < 20, "{rounds} rounds");
     assert!(needed < 40_000, "{needed} bytes of {}", file.len());
     Header::parse(&file[..needed as usize], file.len() as u64).unwrap();
-    assert!(matches!(
-        Header::parse(&file[..needed as usize - 1], file.len() as u64),
-        Err(GgufError::NeedMore { .. })
-    ));
+    assert!(matches!(Header::parse(&file[..needed as usize - 1], file.len() as u64), Err(GgufError::NeedMore { .. })));
     // Cut off there, the file is not short of bytes to read but wrong.
-    assert!(matches!(
-        parse(&file[..needed as usize - 1]),
-        Err(GgufError::CutOff { .. })
-    ));
-    assert!(matches!(
-        parse(&file[..file.len() - 1]),
-        Err(GgufError::Tensor { .. })
-    ));
+    assert!(matches!(parse(&file[..needed as usize - 1]), Err(GgufError::CutOff { .. })));
+    assert!(matches!(parse(&file[..file.len() - 1]), Err(GgufError::Tensor { .. })));
 }
 
 /// The start of a file with these counts, followed by `rest`.
@@ -168,10 +129,7 @@ fn refused(file: &[u8], words: &str) {
 
 #[test]
 fn other_files_and_versions_are_refused() {
-    refused(
-        b"",
-        "the file ends before the magic number, which would take 4 bytes from byte 0",
-    );
+    refused(b"", "the file ends before the magic number, which would take 4 bytes from byte 0");
     refused(b"GGML0000", "it begins with 'GGML' instead of 'GGUF'");
     refused(b"GGUF\x01\0\0\0", "GGUF version 1 is not read here");
     refused(b"GGUF\0\0\0\x03", "GGUF version 50331648 is not read here");
@@ -180,138 +138,50 @@ fn other_files_and_versions_are_refused() {
 
 #[test]
 fn absurd_counts_and_lengths_are_refused() {
-    refused(
-        &start(u64::MAX, 0, &[]),
-        "the number of tensors at byte 8 is 18446744073709551615; at most 65536",
-    );
-    refused(
-        &start(0, 65_537, &[]),
-        "the number of metadata entries at byte 16 is 65537",
-    );
-    refused(
-        &start(65_536, 65_536, &[]),
-        "the file ends before the metadata and the table of tensors",
-    );
-    refused(
-        &start(0, 1, &[&u64::MAX.to_le_bytes()]),
-        "a metadata key at byte 24",
-    );
-    let array = |kind: u32, length: u64| {
-        [
-            &text(b"k")[..],
-            &[9, 0, 0, 0],
-            &kind.to_le_bytes(),
-            &length.to_le_bytes(),
-        ]
-        .concat()
-    };
-    refused(
-        &start(0, 1, &[&array(4, u64::MAX)]),
-        "an array's length at byte 41 is 18446744073709551615",
-    );
-    refused(
-        &start(0, 1, &[&array(8, 1 << 20)]),
-        "the file ends before an array, which would take 8388608 bytes",
-    );
-    refused(
-        &start(0, 1, &[&array(13, 1)]),
-        "the type of an array's values at byte 37 is 13",
-    );
-    let deep: Vec<u8> = [9u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec()]
-        .concat()
-        .repeat(10);
-    refused(
-        &start(0, 1, &[&text(b"k"), &[9, 0, 0, 0], &deep]),
-        "the nesting of arrays",
-    );
-    refused(
-        &start(0, 1, &[&text(b"k"), &[13, 0, 0, 0]]),
-        "the type of a metadata value at byte 33 is 13",
-    );
-    refused(
-        &start(0, 1, &[&text(b"k"), &[7, 0, 0, 0, 2]]),
-        "the truth value at byte 37 is neither 0 nor 1",
-    );
-    refused(
-        &start(0, 1, &[&text(b"\xff"), &[0, 0, 0, 0, 2]]),
-        "a metadata key at byte 32 is not UTF-8",
-    );
+    refused(&start(u64::MAX, 0, &[]), "the number of tensors at byte 8 is 18446744073709551615; at most 65536");
+    refused(&start(0, 65_537, &[]), "the number of metadata entries at byte 16 is 65537");
+    refused(&start(65_536, 65_536, &[]), "the file ends before the metadata and the table of tensors");
+    refused(&start(0, 1, &[&u64::MAX.to_le_bytes()]), "a metadata key at byte 24");
+    let array =
+        |kind: u32, length: u64| [&text(b"k")[..], &[9, 0, 0, 0], &kind.to_le_bytes(), &length.to_le_bytes()].concat();
+    refused(&start(0, 1, &[&array(4, u64::MAX)]), "an array's length at byte 41 is 18446744073709551615");
+    refused(&start(0, 1, &[&array(8, 1 << 20)]), "the file ends before an array, which would take 8388608 bytes");
+    refused(&start(0, 1, &[&array(13, 1)]), "the type of an array's values at byte 37 is 13");
+    let deep: Vec<u8> = [9u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec()].concat().repeat(10);
+    refused(&start(0, 1, &[&text(b"k"), &[9, 0, 0, 0], &deep]), "the nesting of arrays");
+    refused(&start(0, 1, &[&text(b"k"), &[13, 0, 0, 0]]), "the type of a metadata value at byte 33 is 13");
+    refused(&start(0, 1, &[&text(b"k"), &[7, 0, 0, 0, 2]]), "the truth value at byte 37 is neither 0 nor 1");
+    refused(&start(0, 1, &[&text(b"\xff"), &[0, 0, 0, 0, 2]]), "a metadata key at byte 32 is not UTF-8");
     let twice = [&text(b"k")[..], &[0, 0, 0, 0, 7]].concat();
-    refused(
-        &start(0, 2, &[&twice, &twice]),
-        "the metadata key 'k' is there twice",
-    );
+    refused(&start(0, 2, &[&twice, &twice]), "the metadata key 'k' is there twice");
 }
 
 #[test]
 fn wrong_alignments_are_refused() {
-    let alignment = |kind: u8, value: u32| {
-        start(
-            0,
-            1,
-            &[
-                &text(b"general.alignment"),
-                &[kind, 0, 0, 0],
-                &value.to_le_bytes(),
-            ],
-        )
-    };
+    let alignment =
+        |kind: u8, value: u32| start(0, 1, &[&text(b"general.alignment"), &[kind, 0, 0, 0], &value.to_le_bytes()]);
     for value in [0, 1, 4, 48, 131_072] {
-        refused(
-            &alignment(4, value),
-            "'general.alignment' is not a power of two from 8 to 65536",
-        );
+        refused(&alignment(4, value), "'general.alignment' is not a power of two from 8 to 65536");
     }
-    refused(
-        &alignment(6, 0),
-        "'general.alignment' is not a number of 32 bits",
-    );
+    refused(&alignment(6, 0), "'general.alignment' is not a number of 32 bits");
     assert_eq!(parse(&alignment(4, 4096)).unwrap().alignment(), 4096);
 }
 
 #[test]
 fn tensors_that_cannot_be_are_refused() {
-    let one =
-        |dimensions: &[u64], kind, offset| start(1, 0, &[&tensor("t", dimensions, kind, offset)]);
+    let one = |dimensions: &[u64], kind, offset| start(1, 0, &[&tensor("t", dimensions, kind, offset)]);
     parse(&one(&[32, 2], 0, 64)).unwrap();
     refused(&one(&[], 0, 0), "the tensor 't' has no dimensions");
-    refused(
-        &one(&[1; 5], 0, 0),
-        "a tensor's number of dimensions at byte 33 is 5",
-    );
-    refused(
-        &one(&[32, 0], 0, 0),
-        "the tensor 't' has a dimension of zero",
-    );
-    refused(
-        &one(&[u64::MAX, 2], 0, 0),
-        "has more values than can be counted",
-    );
+    refused(&one(&[1; 5], 0, 0), "a tensor's number of dimensions at byte 33 is 5");
+    refused(&one(&[32, 0], 0, 0), "the tensor 't' has a dimension of zero");
+    refused(&one(&[u64::MAX, 2], 0, 0), "has more values than can be counted");
     refused(&one(&[1 << 62], 0, 0), "has more bytes than can be counted");
-    refused(
-        &one(&[33], 8, 0),
-        "rows that are no whole number of its type's blocks",
-    );
+    refused(&one(&[33], 8, 0), "rows that are no whole number of its type's blocks");
     refused(&one(&[32], 4, 0), "the type of a tensor at byte 45 is 4");
-    refused(
-        &one(&[32], 0, 8),
-        "does not begin at a multiple of the alignment",
-    );
-    refused(
-        &one(&[2000], 0, 0),
-        "the tensor 't' reaches over the end of the file",
-    );
-    refused(
-        &one(&[32], 0, u64::MAX - 31),
-        "the tensor 't' reaches over the end of the file",
-    );
-    let two = |name: &str, offset| {
-        start(
-            2,
-            0,
-            &[&tensor("t", &[32], 0, 128), &tensor(name, &[33], 0, offset)],
-        )
-    };
+    refused(&one(&[32], 0, 8), "does not begin at a multiple of the alignment");
+    refused(&one(&[2000], 0, 0), "the tensor 't' reaches over the end of the file");
+    refused(&one(&[32], 0, u64::MAX - 31), "the tensor 't' reaches over the end of the file");
+    let two = |name: &str, offset| start(2, 0, &[&tensor("t", &[32], 0, 128), &tensor(name, &[33], 0, offset)]);
     refused(&two("t", 512), "the tensor 't' is there twice");
     refused(&two("u", 128), "overlap");
     refused(&two("u", 0), "the data of the tensors 'u' and 't' overlap");
@@ -320,13 +190,7 @@ fn tensors_that_cannot_be_are_refused() {
 
 #[test]
 fn synthetic_files_have_the_size_asked_for_and_are_repeatable() {
-    for size in [
-        128 << 10,
-        (1 << 20) + 32,
-        9 << 20,
-        (64 << 20) - 4096,
-        64 << 20,
-    ] {
+    for size in [128 << 10, (1 << 20) + 32, 9 << 20, (64 << 20) - 4096, 64 << 20] {
         let synthetic = Synthetic::new(size, 42).unwrap();
         let mut digest = 0u64;
         let mut head = Vec::new();
@@ -337,33 +201,21 @@ fn synthetic_files_have_the_size_asked_for_and_are_repeatable() {
             if head.len() < 1 << 16 {
                 head.extend_from_slice(piece);
             }
-            digest = piece.iter().fold(digest, |d, byte| {
-                d.wrapping_mul(31).wrapping_add(u64::from(*byte))
-            });
+            digest = piece.iter().fold(digest, |d, byte| d.wrapping_mul(31).wrapping_add(u64::from(*byte)));
             Ok(())
         });
         done.unwrap();
         assert_eq!(written, size);
         let header = Header::parse(&head, size).unwrap();
         let facts = header.facts();
-        assert_eq!(
-            (facts.architecture, facts.context_length, facts.quantisation),
-            ("llama", 8192, "Q8_0")
-        );
-        assert_eq!(
-            (facts.license, facts.vocabulary),
-            (Some("MIT OR Apache-2.0"), 259)
-        );
+        assert_eq!((facts.architecture, facts.context_length, facts.quantisation), ("llama", 8192, "Q8_0"));
+        assert_eq!((facts.license, facts.vocabulary), (Some("MIT OR Apache-2.0"), 259));
         assert!(facts.has_chat_template);
         let layers = header.get("llama.block_count").unwrap().as_u64().unwrap();
         assert_eq!(header.tensors().len() as u64, 3 + 9 * layers + 1);
         // Most of a large file is the model and not the filler.
         let filler = header.tensor("capos.filler").unwrap();
-        assert!(
-            size < 1 << 23 || filler.bytes() < size / 3,
-            "{} of {size}",
-            filler.bytes()
-        );
+        assert!(size < 1 << 23 || filler.bytes() < size / 3, "{} of {size}", filler.bytes());
         let end = filler.offset() + filler.bytes() + header.data_offset();
         assert_eq!(end, size);
     }
@@ -380,47 +232,22 @@ fn synthetic_numbers_are_finite() {
         let start = (header.data_offset() + tensor.offset()) as usize;
         let bytes = &file[start..start + tensor.bytes() as usize];
         let exponents: Vec<u16> = match tensor.kind().name() {
-            "F16" => bytes
-                .chunks(2)
-                .map(|b| u16::from_le_bytes([b[0], b[1]]))
-                .collect(),
-            "Q8_0" => bytes
-                .chunks(34)
-                .map(|b| u16::from_le_bytes([b[0], b[1]]))
-                .collect(),
+            "F16" => bytes.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect(),
+            "Q8_0" => bytes.chunks(34).map(|b| u16::from_le_bytes([b[0], b[1]])).collect(),
             _ => continue,
         };
         // Far from infinities (exponent 31), and not all alike.
-        assert!(
-            exponents.iter().all(|half| (half >> 10) & 31 < 15),
-            "{}",
-            tensor.name()
-        );
-        assert!(
-            exponents.iter().any(|half| *half != exponents[0]),
-            "{}",
-            tensor.name()
-        );
+        assert!(exponents.iter().all(|half| (half >> 10) & 31 < 15), "{}", tensor.name());
+        assert!(exponents.iter().any(|half| *half != exponents[0]), "{}", tensor.name());
     }
 }
 
 #[test]
 fn sizes_without_a_file_are_refused() {
-    assert_eq!(
-        Synthetic::new((1 << 20) + 1, 0).err(),
-        Some(SyntheticError::Unaligned)
-    );
-    assert_eq!(
-        Synthetic::new(1 << 41, 0).err(),
-        Some(SyntheticError::TooLarge)
-    );
-    let Some(SyntheticError::TooSmall { least }) = Synthetic::new(0, 0).err() else {
-        panic!()
-    };
-    assert_eq!(
-        Synthetic::new(least, 0).unwrap().to_vec().len() as u64,
-        least
-    );
+    assert_eq!(Synthetic::new((1 << 20) + 1, 0).err(), Some(SyntheticError::Unaligned));
+    assert_eq!(Synthetic::new(1 << 41, 0).err(), Some(SyntheticError::TooLarge));
+    let Some(SyntheticError::TooSmall { least }) = Synthetic::new(0, 0).err() else { panic!() };
+    assert_eq!(Synthetic::new(least, 0).unwrap().to_vec().len() as u64, least);
     assert!(Synthetic::new(least - 32, 0).is_err());
 }
 

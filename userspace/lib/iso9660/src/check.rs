@@ -31,35 +31,22 @@ impl Seen {
     /// same first sector; anything else that overlaps is wrong.
     fn add(&mut self, extent: Extent, directory: bool) -> Result<(), Problem> {
         let with = |directory: bool| {
-            if directory {
-                "a directory"
-            } else {
-                "another file"
-            }
+            if directory { "a directory" } else { "another file" }
         };
         let end = u32::try_from(extent.end()).unwrap_or(u32::MAX);
         if let Some((same, was_directory)) = self.extents.get_mut(&extent.lba) {
             if directory || *was_directory {
-                return Err(Problem::Overlap {
-                    with: with(*was_directory),
-                    first: same.lba,
-                });
+                return Err(Problem::Overlap { with: with(*was_directory), first: same.lba });
             }
             same.bytes = same.bytes.max(extent.bytes);
         } else {
             self.extents.insert(extent.lba, (extent, directory));
         }
         let before = self.extents.range(..extent.lba).next_back();
-        let after = self
-            .extents
-            .range(extent.lba.saturating_add(1)..end.max(extent.lba.saturating_add(1)))
-            .next();
+        let after = self.extents.range(extent.lba.saturating_add(1)..end.max(extent.lba.saturating_add(1))).next();
         for (_, (other, other_directory)) in before.into_iter().chain(after) {
             if other.overlaps(&extent) {
-                return Err(Problem::Overlap {
-                    with: with(*other_directory),
-                    first: other.lba,
-                });
+                return Err(Problem::Overlap { with: with(*other_directory), first: other.lba });
             }
         }
         Ok(())
@@ -86,9 +73,7 @@ impl<R: ReadSectors> Volume<R> {
                 if nodes > limits::CHECKED_NODES {
                     let (found, limit) = (nodes as u64, limits::CHECKED_NODES as u64);
                     let what = "the number of entries on the volume";
-                    return Err(place(&directory)
-                        .wrong(Problem::TooLarge { what, found, limit })
-                        .into());
+                    return Err(place(&directory).wrong(Problem::TooLarge { what, found, limit }).into());
                 }
                 if entry.node.is_directory() {
                     todo.push(entry.node);
@@ -100,12 +85,7 @@ impl<R: ReadSectors> Volume<R> {
         Ok(summary)
     }
 
-    fn check_node(
-        &self,
-        node: &Node,
-        seen: &mut Seen,
-        summary: &mut Summary,
-    ) -> Result<(), Error<R::Error>> {
+    fn check_node(&self, node: &Node, seen: &mut Seen, summary: &mut Summary) -> Result<(), Error<R::Error>> {
         let counter = match node.kind() {
             Kind::Directory => &mut summary.directories,
             Kind::File => &mut summary.files,
@@ -125,8 +105,5 @@ impl<R: ReadSectors> Volume<R> {
 }
 
 fn place(directory: &Node) -> Place {
-    Place::new(
-        "the directory",
-        directory.extents().first().map_or(0, |extent| extent.lba),
-    )
+    Place::new("the directory", directory.extents().first().map_or(0, |extent| extent.lba))
 }

@@ -4,45 +4,22 @@
 /// The 7-byte form of directory records and short time stamps.
 pub(crate) fn short(date: [u8; 7]) -> i64 {
     let [year, month, day, hour, minute, second, zone] = date;
-    seconds(
-        i64::from(year).saturating_add(1900),
-        [month, day, hour, minute, second],
-        zone,
-    )
+    seconds(i64::from(year).saturating_add(1900), [month, day, hour, minute, second], zone)
 }
 
 /// The 17-byte form: 16 digits and the zone.
 pub(crate) fn long(date: [u8; 17]) -> i64 {
     let number = |from: usize, to: usize| {
-        date.get(from..to)
-            .unwrap_or(&[])
-            .iter()
-            .try_fold(0i64, |value, digit| {
-                let digit = (*digit as char).to_digit(10)?;
-                value.checked_mul(10)?.checked_add(i64::from(digit))
-            })
+        date.get(from..to).unwrap_or(&[]).iter().try_fold(0i64, |value, digit| {
+            let digit = (*digit as char).to_digit(10)?;
+            value.checked_mul(10)?.checked_add(i64::from(digit))
+        })
     };
-    let [year, month, day, hour, minute, second] = [
-        number(0, 4),
-        number(4, 6),
-        number(6, 8),
-        number(8, 10),
-        number(10, 12),
-        number(12, 14),
-    ];
+    let [year, month, day, hour, minute, second] =
+        [number(0, 4), number(4, 6), number(6, 8), number(8, 10), number(10, 12), number(12, 14)];
     let part = |value: Option<i64>| value.and_then(|v| u8::try_from(v).ok()).unwrap_or(u8::MAX);
     let [.., zone] = date;
-    seconds(
-        year.unwrap_or(0),
-        [
-            part(month),
-            part(day),
-            part(hour),
-            part(minute),
-            part(second),
-        ],
-        zone,
-    )
+    seconds(year.unwrap_or(0), [part(month), part(day), part(hour), part(minute), part(second)], zone)
 }
 
 /// `zone` counts quarters of an hour east of Greenwich, as a signed byte.

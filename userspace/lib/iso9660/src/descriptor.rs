@@ -73,19 +73,12 @@ impl Primary {
         }
         let root_place = place.at("the root directory's record", 156);
         let root_record = array::<34>(sector, 156, "root directory record", place)?;
-        let root = Record::parse(&root_record, root_place)?
-            .ok_or_else(|| root_place.rule("it is empty"))?;
+        let root = Record::parse(&root_record, root_place)?.ok_or_else(|| root_place.rule("it is empty"))?;
         if !root.flags().directory() || root.flags().more_extents() || root.identifier() != [0] {
             return Err(root_place.rule("it is not the record of a root directory"));
         }
         let label = array::<32>(sector, 40, "volume identifier", place)?;
-        let label = label.map(|c| {
-            if (0x20..0x7f).contains(&c) {
-                char::from(c)
-            } else {
-                ' '
-            }
-        });
+        let label = label.map(|c| if (0x20..0x7f).contains(&c) { char::from(c) } else { ' ' });
         Ok(Self {
             label: label.iter().collect::<String>().trim().to_string(),
             sectors: both32(sector, 80, "volume space size", place)?,

@@ -9,8 +9,8 @@ use crate::extent::Extents;
 use crate::node::Lineage;
 use crate::rock_ridge::target_text;
 use crate::{
-    Continuation, Error, Extent, Kind, Malformed, Node, Place, Problem, ReadSectors, Record,
-    RockRidge, SECTOR, Volume, date, limits, name, records_in_sector,
+    Continuation, Error, Extent, Kind, Malformed, Node, Place, Problem, ReadSectors, Record, RockRidge, SECTOR, Volume,
+    date, limits, name, records_in_sector,
 };
 
 /// Sectors of a directory that are read at once.
@@ -75,9 +75,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         let extent = match (directory.kind(), directory.extents.as_slice()) {
             (Kind::Directory, [extent]) => *extent,
             _ => {
-                return Err(Error::NotADirectory {
-                    path: String::new(),
-                });
+                return Err(Error::NotADirectory { path: String::new() });
             }
         };
         Ok(Self {
@@ -111,10 +109,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         loop {
             let Some(first) = self.next_record().await? else {
                 return if self.seen < 2 {
-                    Err(self
-                        .place()
-                        .rule("it lacks the records of itself and its parent")
-                        .into())
+                    Err(self.place().rule("it lacks the records of itself and its parent").into())
                 } else {
                     Ok(None)
                 };
@@ -127,16 +122,12 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             extents.push(first.extent, first.place)?;
             let mut goes_on = first.more_extents;
             while goes_on {
-                let more = self.next_record().await?.ok_or_else(|| {
-                    first
-                        .place
-                        .rule("it announces a further extent, and the directory ends")
-                })?;
+                let more = self
+                    .next_record()
+                    .await?
+                    .ok_or_else(|| first.place.rule("it announces a further extent, and the directory ends"))?;
                 if more.identifier != first.identifier || more.directory || first.directory {
-                    return Err(first
-                        .place
-                        .rule("it announces a further extent, and another file follows")
-                        .into());
+                    return Err(first.place.rule("it announces a further extent, and another file follows").into());
                 }
                 extents.push(more.extent, more.place)?;
                 goes_on = more.more_extents;
@@ -155,17 +146,12 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         let name = match &record.rock.name {
             Some(name) => name::accept(name, place)?,
             None if matches!(record.identifier.as_slice(), [0] | [1]) => {
-                return Err(place
-                    .rule("the record of the directory or its parent is there again")
-                    .into());
+                return Err(place.rule("the record of the directory or its parent is there again").into());
             }
             None => name::from_identifier(&record.identifier, place)?,
         };
         let mode = record.rock.mode.unwrap_or(0);
-        let modified = record
-            .rock
-            .modified
-            .unwrap_or_else(|| date::short(record.date));
+        let modified = record.rock.modified.unwrap_or_else(|| date::short(record.date));
         let parent = &self.directory.lineage;
         let mut node = Node {
             kind: Kind::File,
@@ -182,9 +168,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             self.make_directory(&mut node, extent, place)?;
         } else if record.directory {
             if !matches!(mode & MODE_TYPE, 0 | MODE_DIRECTORY) {
-                return Err(place
-                    .rule("it is a directory by its flags and none by its mode")
-                    .into());
+                return Err(place.rule("it is a directory by its flags and none by its mode").into());
             }
             self.make_directory(&mut node, record.extent, place)?;
         } else if let Some(target) = &record.rock.target {
@@ -193,9 +177,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             match mode & MODE_TYPE {
                 0 | MODE_FILE => (node.extents, node.size) = extents.into_parts(),
                 MODE_DIRECTORY => {
-                    return Err(place
-                        .rule("it is a directory by its mode and none by its flags")
-                        .into());
+                    return Err(place.rule("it is a directory by its mode and none by its flags").into());
                 }
                 MODE_LINK => {
                     return Err(place.rule("it is a symbolic link without a target").into());
@@ -207,68 +189,38 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
     }
 
     /// Turns a node into a directory, which must lie apart from those it is in.
-    fn make_directory(
-        &self,
-        node: &mut Node,
-        extent: Extent,
-        place: Place,
-    ) -> Result<(), Malformed> {
+    fn make_directory(&self, node: &mut Node, extent: Extent, place: Place) -> Result<(), Malformed> {
         let parent = &self.directory.lineage;
-        if let Some(above) = parent
-            .upwards()
-            .find(|above| above.extent.overlaps(&extent))
-        {
+        if let Some(above) = parent.upwards().find(|above| above.extent.overlaps(&extent)) {
             let with = "a directory that it is in (the directories form a loop)";
-            return Err(place.wrong(Problem::Overlap {
-                with,
-                first: above.extent.lba,
-            }));
+            return Err(place.wrong(Problem::Overlap { with, first: above.extent.lba }));
         }
         let depth = parent.depth.saturating_add(1);
         if depth > limits::DEPTH {
             let (found, limit) = (depth as u64, limits::DEPTH as u64);
-            return Err(place.wrong(Problem::TooLarge {
-                what: "the depth of directories",
-                found,
-                limit,
-            }));
+            return Err(place.wrong(Problem::TooLarge { what: "the depth of directories", found, limit }));
         }
         check_directory(extent, place)?;
         node.kind = Kind::Directory;
         node.size = extent.bytes.into();
         node.extents = vec![extent];
-        node.lineage = Arc::new(Lineage {
-            extent,
-            parent: Some(Arc::clone(parent)),
-            depth,
-        });
+        node.lineage = Arc::new(Lineage { extent, parent: Some(Arc::clone(parent)), depth });
         Ok(())
     }
 
     /// The extent of a directory of which only the first sector is known: its own first record
     /// has the length.
     async fn moved_directory(&mut self, lba: u32, place: Place) -> Result<Extent, Error<R::Error>> {
-        self.volume.check_extent(
-            Extent {
-                lba,
-                bytes: SECTOR as u32,
-            },
-            place,
-        )?;
+        self.volume.check_extent(Extent { lba, bytes: SECTOR as u32 }, place)?;
         let sector = self.continuation.get(self.volume, lba, place).await?;
         let dot = records_in_sector(sector, lba).next().transpose()?;
         match dot {
             Some(dot) if dot.identifier() == [0] && dot.first_sector()? == lba => {
-                let extent = Extent {
-                    lba,
-                    bytes: dot.data_length(),
-                };
+                let extent = Extent { lba, bytes: dot.data_length() };
                 self.volume.check_extent(extent, dot.place())?;
                 Ok(extent)
             }
-            _ => Err(place
-                .rule("it leads to a moved directory that is not there")
-                .into()),
+            _ => Err(place.rule("it leads to a moved directory that is not there").into()),
         }
     }
 
@@ -279,10 +231,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             (0, self.extent.lba)
         } else {
             let lineage = &self.directory.lineage;
-            let parent = lineage
-                .parent
-                .as_ref()
-                .map_or(self.extent.lba, |parent| parent.extent.lba);
+            let parent = lineage.parent.as_ref().map_or(self.extent.lba, |parent| parent.extent.lba);
             (1, parent)
         };
         if record.identifier != [identifier] || !record.directory {
@@ -294,9 +243,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             _ => Some(record.extent.lba),
         };
         if found != Some(expected) {
-            return Err(
-                place.rule("it should point to the directory itself or its parent, and does not")
-            );
+            return Err(place.rule("it should point to the directory itself or its parent, and does not"));
         }
         if self.seen == 1 && record.extent.bytes != self.extent.bytes {
             return Err(place.rule("the directory's length differs from the one its parent tells"));
@@ -321,20 +268,10 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
             if hops > limits::CONTINUATIONS {
                 let (found, limit) = (hops as u64, limits::CONTINUATIONS as u64);
                 let what = "the number of continuations of a record (they may form a loop)";
-                return Err(parsed
-                    .place
-                    .wrong(Problem::TooLarge { what, found, limit })
-                    .into());
+                return Err(parsed.place.wrong(Problem::TooLarge { what, found, limit }).into());
             }
-            let sector = self
-                .continuation
-                .get(self.volume, lba, parsed.place)
-                .await?;
-            let place = Place {
-                structure: "the continuation area",
-                lba,
-                offset,
-            };
+            let sector = self.continuation.get(self.volume, lba, parsed.place).await?;
+            let place = Place { structure: "the continuation area", lba, offset };
             parsed.next = parsed.rock.add(continuation.slice(sector), place)?;
         }
         parsed.rock.finish(parsed.place)?;
@@ -375,10 +312,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
         let parsed = Parsed {
             place,
             identifier: record.identifier().to_vec(),
-            extent: Extent {
-                lba: record.first_sector()?,
-                bytes: record.data_length(),
-            },
+            extent: Extent { lba: record.first_sector()?, bytes: record.data_length() },
             directory: flags.directory(),
             associated: flags.associated(),
             more_extents: flags.more_extents(),
@@ -393,20 +327,13 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
 
     /// Reads the next sectors of the directory; false behind the last.
     async fn next_chunk(&mut self) -> Result<bool, Error<R::Error>> {
-        let sectors = self
-            .extent
-            .sectors()
-            .saturating_sub(self.sectors_read)
-            .min(CHUNK);
+        let sectors = self.extent.sectors().saturating_sub(self.sectors_read).min(CHUNK);
         if sectors == 0 {
             return Ok(false);
         }
         self.chunk_lba = self.extent.lba.saturating_add(self.sectors_read);
-        self.chunk
-            .resize((sectors as usize).saturating_mul(SECTOR), 0);
-        self.volume
-            .read_sectors(self.chunk_lba, &mut self.chunk)
-            .await?;
+        self.chunk.resize((sectors as usize).saturating_mul(SECTOR), 0);
+        self.volume.read_sectors(self.chunk_lba, &mut self.chunk).await?;
         self.sectors_read = self.sectors_read.saturating_add(sectors);
         self.at = 0;
         Ok(true)
@@ -419,11 +346,7 @@ impl<'v, R: ReadSectors> DirectoryReader<'v, R> {
 
 impl SectorCache {
     fn new() -> Self {
-        Self {
-            lba: None,
-            bytes: Vec::new(),
-            reads_left: limits::CONTINUATION_READS,
-        }
+        Self { lba: None, bytes: Vec::new(), reads_left: limits::CONTINUATION_READS }
     }
 
     async fn get<R: ReadSectors>(
@@ -433,21 +356,11 @@ impl SectorCache {
         place: Place,
     ) -> Result<&[u8], Error<R::Error>> {
         if self.lba != Some(lba) {
-            volume.check_extent(
-                Extent {
-                    lba,
-                    bytes: SECTOR as u32,
-                },
-                place,
-            )?;
+            volume.check_extent(Extent { lba, bytes: SECTOR as u32 }, place)?;
             self.reads_left = self.reads_left.checked_sub(1).ok_or_else(|| {
                 let limit = u64::from(limits::CONTINUATION_READS);
                 let what = "the continuation sectors read for one directory";
-                place.wrong(Problem::TooLarge {
-                    what,
-                    found: limit.saturating_add(1),
-                    limit,
-                })
+                place.wrong(Problem::TooLarge { what, found: limit.saturating_add(1), limit })
             })?;
             self.lba = None;
             self.bytes.resize(SECTOR, 0);
@@ -465,11 +378,7 @@ pub(crate) fn check_directory(extent: Extent, place: Place) -> Result<(), Malfor
     }
     if extent.bytes > limits::DIRECTORY_BYTES {
         let (found, limit) = (extent.bytes.into(), limits::DIRECTORY_BYTES.into());
-        return Err(place.wrong(Problem::TooLarge {
-            what: "a directory's length",
-            found,
-            limit,
-        }));
+        return Err(place.wrong(Problem::TooLarge { what: "a directory's length", found, limit }));
     }
     Ok(())
 }

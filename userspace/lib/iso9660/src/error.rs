@@ -17,28 +17,17 @@ pub struct Place {
 impl Place {
     /// A place at the start of a sector.
     pub const fn new(structure: &'static str, lba: u32) -> Self {
-        Self {
-            structure,
-            lba,
-            offset: 0,
-        }
+        Self { structure, lba, offset: 0 }
     }
 
     /// The same sector, another structure and byte.
     pub(crate) fn at(self, structure: &'static str, offset: usize) -> Self {
-        Self {
-            structure,
-            lba: self.lba,
-            offset: u32::try_from(offset).unwrap_or(u32::MAX),
-        }
+        Self { structure, lba: self.lba, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
     }
 
     /// Says what is wrong here.
     pub(crate) fn wrong(self, problem: Problem) -> Malformed {
-        Malformed {
-            place: self,
-            problem,
-        }
+        Malformed { place: self, problem }
     }
 
     /// Says in a fixed sentence what is wrong here.
@@ -53,24 +42,11 @@ pub enum Problem {
     /// The structure ends before this field does.
     Short { field: &'static str },
     /// A number that is stored in both byte orders, and the two differ.
-    BothEndian {
-        field: &'static str,
-        little: u32,
-        big: u32,
-    },
+    BothEndian { field: &'static str, little: u32, big: u32 },
     /// Sectors that are not in the volume, or belong to its descriptors.
-    OutsideVolume {
-        first: u32,
-        sectors: u64,
-        data: u32,
-        volume: u32,
-    },
+    OutsideVolume { first: u32, sectors: u64, data: u32, volume: u32 },
     /// A length or count past what is accepted.
-    TooLarge {
-        what: &'static str,
-        found: u64,
-        limit: u64,
-    },
+    TooLarge { what: &'static str, found: u64, limit: u64 },
     /// The structure lies over another one that must be apart from it.
     Overlap { with: &'static str, first: u32 },
     /// Any other rule that is broken, as a sentence.
@@ -81,24 +57,15 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { field } => write!(f, "it ends before its field '{field}'"),
-            Self::BothEndian { field, little, big } => write!(
-                f,
-                "'{field}' is {little} in one byte order and {big} in the other"
-            ),
-            Self::OutsideVolume {
-                first,
-                sectors,
-                data,
-                volume,
-            } => write!(
+            Self::BothEndian { field, little, big } => {
+                write!(f, "'{field}' is {little} in one byte order and {big} in the other")
+            }
+            Self::OutsideVolume { first, sectors, data, volume } => write!(
                 f,
                 "it claims {sectors} sectors from {first} on, but the volume's data lies in sectors {data} to {volume} (exclusive)"
             ),
             Self::TooLarge { what, found, limit } => {
-                write!(
-                    f,
-                    "{what}: {found}, more than the {limit} that are accepted"
-                )
+                write!(f, "{what}: {found}, more than the {limit} that are accepted")
             }
             Self::Overlap { with, first } => {
                 write!(f, "it lies over {with} at sector {first}")
@@ -119,19 +86,8 @@ pub struct Malformed {
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            place:
-                Place {
-                    structure,
-                    lba,
-                    offset,
-                },
-            problem,
-        } = self;
-        write!(
-            f,
-            "the volume is malformed: {structure} at sector {lba}, byte {offset}: {problem}"
-        )
+        let Self { place: Place { structure, lba, offset }, problem } = self;
+        write!(f, "the volume is malformed: {structure} at sector {lba}, byte {offset}: {problem}")
     }
 }
 
@@ -172,11 +128,7 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
             Self::NotAFile => f.write_str("this is not a regular file"),
             Self::BadPath { why } => write!(f, "the path is refused: {why}"),
             Self::TooManyLinks { path } => {
-                write!(
-                    f,
-                    "'{path}' leads through more than {} symbolic links",
-                    crate::limits::LINKS
-                )
+                write!(f, "'{path}' leads through more than {} symbolic links", crate::limits::LINKS)
             }
         }
     }

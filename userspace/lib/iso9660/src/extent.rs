@@ -58,10 +58,7 @@ impl Extents {
             return Ok(());
         }
         if let Some(other) = self.list.iter().find(|other| other.overlaps(&extent)) {
-            let problem = Problem::Overlap {
-                with: "an earlier extent of the same file",
-                first: other.lba,
-            };
+            let problem = Problem::Overlap { with: "an earlier extent of the same file", first: other.lba };
             return Err(place.wrong(problem));
         }
         if self.list.len() >= limits::EXTENTS {
@@ -95,11 +92,7 @@ impl<'a> Runs<'a> {
     /// The runs of a part of a file that lies in these extents.
     #[must_use]
     pub fn new(extents: &'a [Extent], offset: u64, bytes: u64) -> Self {
-        Self {
-            extents: extents.iter(),
-            skip: offset,
-            left: bytes,
-        }
+        Self { extents: extents.iter(), skip: offset, left: bytes }
     }
 }
 
@@ -109,10 +102,7 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<Run> {
         while self.left > 0 {
             let extent = self.extents.next()?;
-            let Some(after) = u64::from(extent.bytes)
-                .checked_sub(self.skip)
-                .filter(|after| *after > 0)
-            else {
+            let Some(after) = u64::from(extent.bytes).checked_sub(self.skip).filter(|after| *after > 0) else {
                 self.skip = self.skip.saturating_sub(extent.bytes.into());
                 continue;
             };

@@ -11,11 +11,7 @@ pub(crate) fn accept(name: &[u8], place: Place) -> Result<String, Malformed> {
     }
     if name.len() > limits::NAME_BYTES {
         let (found, limit) = (name.len() as u64, limits::NAME_BYTES as u64);
-        return Err(place.wrong(Problem::TooLarge {
-            what: "the length of a name",
-            found,
-            limit,
-        }));
+        return Err(place.wrong(Problem::TooLarge { what: "the length of a name", found, limit }));
     }
     if name == b"." || name == b".." {
         return Err(place.rule("a name is '.' or '..'"));
@@ -23,23 +19,15 @@ pub(crate) fn accept(name: &[u8], place: Place) -> Result<String, Malformed> {
     if name.iter().any(|byte| *byte == b'/' || *byte == 0) {
         return Err(place.rule("a name holds '/' or NUL"));
     }
-    core::str::from_utf8(name)
-        .map(String::from)
-        .map_err(|_| place.rule("a name is not UTF-8"))
+    core::str::from_utf8(name).map(String::from).map_err(|_| place.rule("a name is not UTF-8"))
 }
 
 /// The name of a record without Rock Ridge: lower case, no version, no final dot, which is what
 /// other systems show.
 pub(crate) fn from_identifier(identifier: &[u8], place: Place) -> Result<String, Malformed> {
-    let end = identifier
-        .iter()
-        .position(|byte| *byte == b';')
-        .unwrap_or(identifier.len());
+    let end = identifier.iter().position(|byte| *byte == b';').unwrap_or(identifier.len());
     let name = identifier.get(..end).unwrap_or(&[]);
-    let name = name
-        .strip_suffix(b".")
-        .filter(|rest| !rest.is_empty())
-        .unwrap_or(name);
+    let name = name.strip_suffix(b".").filter(|rest| !rest.is_empty()).unwrap_or(name);
     let mut name = accept(name, place)?;
     name.make_ascii_lowercase();
     Ok(name)
@@ -53,10 +41,7 @@ mod tests {
 
     #[test]
     fn identifiers_become_names() {
-        assert_eq!(
-            from_identifier(b"README.TXT;1", HERE).unwrap(),
-            "readme.txt"
-        );
+        assert_eq!(from_identifier(b"README.TXT;1", HERE).unwrap(), "readme.txt");
         assert_eq!(from_identifier(b"KERNEL.;1", HERE).unwrap(), "kernel");
         assert_eq!(from_identifier(b"BOOT", HERE).unwrap(), "boot");
         assert!(from_identifier(b";1", HERE).is_err());

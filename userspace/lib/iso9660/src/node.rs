@@ -88,10 +88,6 @@ impl Node {
     /// that begins at a multiple of the sector size begin at sectors. Bytes between the end of
     /// the contents and the end of the last sector are not part of the file, whatever they are.
     pub fn runs(&self, offset: u64, bytes: u64) -> Runs<'_> {
-        Runs::new(
-            &self.extents,
-            offset,
-            bytes.min(self.size.saturating_sub(offset)),
-        )
+        Runs::new(&self.extents, offset, bytes.min(self.size.saturating_sub(offset)))
     }
 }

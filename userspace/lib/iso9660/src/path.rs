@@ -25,12 +25,7 @@ impl<R: ReadSectors> Volume<R> {
         self.walk(root, path, false).await
     }
 
-    async fn walk(
-        &self,
-        root: &Node,
-        path: &str,
-        follow_last: bool,
-    ) -> Result<Node, Error<R::Error>> {
+    async fn walk(&self, root: &Node, path: &str, follow_last: bool) -> Result<Node, Error<R::Error>> {
         check(path).map_err(|why| Error::BadPath { why })?;
         // The directories between the root and here; components still to go, the next one last.
         let mut trail: Vec<Node> = Vec::new();
@@ -43,15 +38,11 @@ impl<R: ReadSectors> Volume<R> {
             }
             let here = trail.last().unwrap_or(root);
             if !here.is_directory() {
-                return Err(Error::NotADirectory {
-                    path: path.to_string(),
-                });
+                return Err(Error::NotADirectory { path: path.to_string() });
             }
             let node = match self.lookup(here, &component).await {
                 Err(Error::NotFound { .. }) => {
-                    return Err(Error::NotFound {
-                        path: path.to_string(),
-                    });
+                    return Err(Error::NotFound { path: path.to_string() });
                 }
                 other => other?,
             };
@@ -66,9 +57,7 @@ impl<R: ReadSectors> Volume<R> {
             let steps = components(target);
             let waiting = todo.len().saturating_add(steps.len());
             if links > limits::LINKS || waiting > limits::PATH_BYTES {
-                return Err(Error::TooManyLinks {
-                    path: path.to_string(),
-                });
+                return Err(Error::TooManyLinks { path: path.to_string() });
             }
             if target.starts_with('/') {
                 trail.clear();
@@ -78,9 +67,7 @@ impl<R: ReadSectors> Volume<R> {
         match trail.pop() {
             Some(node) => Ok(node),
             None if root.is_directory() => Ok(root.clone()),
-            None => Err(Error::NotADirectory {
-                path: path.to_string(),
-            }),
+            None => Err(Error::NotADirectory { path: path.to_string() }),
         }
     }
 }

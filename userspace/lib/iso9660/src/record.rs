@@ -61,24 +61,17 @@ impl<'a> Record<'a> {
                 Err(place.rule("its length is zero, but the rest of the sector is in use"))
             };
         }
-        let record = bytes
-            .get(..length)
-            .ok_or_else(|| place.rule("it reaches over the end of its sector"))?;
+        let record = bytes.get(..length).ok_or_else(|| place.rule("it reaches over the end of its sector"))?;
         let identifier_length = usize::from(byte(record, 32, "identifier length", place)?);
         if identifier_length == 0 {
             return Err(place.rule("its identifier is empty"));
         }
         let identifier_end = FIXED.saturating_add(identifier_length);
-        let identifier = record
-            .get(FIXED..identifier_end)
-            .ok_or_else(|| place.rule("its identifier reaches over its end"))?;
+        let identifier =
+            record.get(FIXED..identifier_end).ok_or_else(|| place.rule("its identifier reaches over its end"))?;
         // A byte of padding makes the start of the system use area even.
-        let system_use_at = identifier_end
-            .saturating_add(identifier_end & 1)
-            .min(length);
-        if byte(record, 26, "file unit size", place)? != 0
-            || byte(record, 27, "interleave gap size", place)? != 0
-        {
+        let system_use_at = identifier_end.saturating_add(identifier_end & 1).min(length);
+        if byte(record, 26, "file unit size", place)? != 0 || byte(record, 27, "interleave gap size", place)? != 0 {
             return Err(place.rule("the file is interleaved, which is not supported"));
         }
         Ok(Some(Self {
@@ -113,10 +106,7 @@ impl<'a> Record<'a> {
     pub fn first_sector(&self) -> Result<u32, Malformed> {
         self.extent
             .checked_add(self.attributes.into())
-            .ok_or_else(|| {
-                self.place
-                    .rule("its extent lies past the last possible sector")
-            })
+            .ok_or_else(|| self.place.rule("its extent lies past the last possible sector"))
     }
 
     /// Length of the extent's data in bytes.
@@ -147,21 +137,12 @@ impl<'a> Record<'a> {
     /// The system use area, where Rock Ridge keeps its entries, and its place.
     pub fn system_use(&self) -> (&'a [u8], Place) {
         let offset = self.place.offset as usize;
-        (
-            self.system_use,
-            self.place.at(
-                "the system use area",
-                offset.saturating_add(self.system_use_at),
-            ),
-        )
+        (self.system_use, self.place.at("the system use area", offset.saturating_add(self.system_use_at)))
     }
 }
 
 /// The records of one sector of a directory, up to the first that is wrong.
-pub fn records_in_sector(
-    sector: &[u8],
-    lba: u32,
-) -> impl Iterator<Item = Result<Record<'_>, Malformed>> {
+pub fn records_in_sector(sector: &[u8], lba: u32) -> impl Iterator<Item = Result<Record<'_>, Malformed>> {
     let mut at = 0usize;
     core::iter::from_fn(move || {
         let rest = sector.get(at..).filter(|rest| !rest.is_empty())?;

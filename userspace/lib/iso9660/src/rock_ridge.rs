@@ -21,9 +21,7 @@ impl Continuation {
     /// The piece itself, out of the bytes of its sector.
     pub fn slice<'a>(&self, sector: &'a [u8]) -> &'a [u8] {
         let start = self.offset as usize;
-        sector
-            .get(start..start.saturating_add(self.length as usize))
-            .unwrap_or(&[])
+        sector.get(start..start.saturating_add(self.length as usize)).unwrap_or(&[])
     }
 }
 
@@ -60,11 +58,7 @@ impl RockRidge {
     /// # Errors
     /// [`Malformed`] for entries that do not fit their lengths, contradict one another or
     /// describe a file that cannot be read here (compressed, sparse).
-    pub fn add(
-        &mut self,
-        mut area: &[u8],
-        mut place: Place,
-    ) -> Result<Option<Continuation>, Malformed> {
+    pub fn add(&mut self, mut area: &[u8], mut place: Place) -> Result<Option<Continuation>, Malformed> {
         let mut next = None;
         // Up to three bytes of padding may follow the last entry.
         while area.len() >= 4 && !self.ended {
@@ -104,10 +98,8 @@ impl RockRidge {
         entry: &[u8],
         place: Place,
     ) -> Result<Option<Continuation>, Malformed> {
-        let understood = matches!(
-            &signature,
-            b"CE" | b"SP" | b"ST" | b"ER" | b"PX" | b"NM" | b"SL" | b"TF" | b"CL" | b"PL" | b"RE"
-        );
+        let understood =
+            matches!(&signature, b"CE" | b"SP" | b"ST" | b"ER" | b"PX" | b"NM" | b"SL" | b"TF" | b"CL" | b"PL" | b"RE");
         if understood && version != 1 {
             return Err(place.rule("an entry's version is not 1"));
         }
@@ -122,13 +114,10 @@ impl RockRidge {
             b"ST" => self.ended = true,
             b"ER" => {
                 let length = usize::from(byte(entry, 4, "identifier length", place)?);
-                let identifier = entry.get(8..length.saturating_add(8)).ok_or_else(|| {
-                    place.wrong(Problem::Short {
-                        field: "extension identifier",
-                    })
-                })?;
-                self.announced |=
-                    [&b"RRIP_1991A"[..], b"IEEE_P1282", b"IEEE_1282"].contains(&identifier);
+                let identifier = entry
+                    .get(8..length.saturating_add(8))
+                    .ok_or_else(|| place.wrong(Problem::Short { field: "extension identifier" }))?;
+                self.announced |= [&b"RRIP_1991A"[..], b"IEEE_P1282", b"IEEE_1282"].contains(&identifier);
             }
             b"PX" => self.mode = Some(both32(entry, 4, "file mode", place)?),
             b"NM" => self.name(entry, place)?,
@@ -159,12 +148,7 @@ impl RockRidge {
         }
         let name = self.name.get_or_insert_default();
         name.extend_from_slice(entry.get(5..).unwrap_or(&[]));
-        limit(
-            "the length of a name",
-            name.len(),
-            limits::NAME_BYTES,
-            place,
-        )
+        limit("the length of a name", name.len(), limits::NAME_BYTES, place)
     }
 
     fn link(&mut self, entry: &[u8], place: Place) -> Result<(), Malformed> {
@@ -177,11 +161,9 @@ impl RockRidge {
         let mut rest = entry.get(5..).unwrap_or(&[]);
         while let Some((&flags, after)) = rest.split_first() {
             let length = usize::from(byte(after, 0, "link component length", place)?);
-            let text = after.get(1..length.saturating_add(1)).ok_or_else(|| {
-                place.wrong(Problem::Short {
-                    field: "link component",
-                })
-            })?;
+            let text = after
+                .get(1..length.saturating_add(1))
+                .ok_or_else(|| place.wrong(Problem::Short { field: "link component" }))?;
             rest = after.get(length.saturating_add(1)..).unwrap_or(&[]);
             if !self.component_goes_on && target.last().is_some_and(|last| *last != b'/') {
                 target.push(b'/');
@@ -196,12 +178,7 @@ impl RockRidge {
                 _ => return Err(place.rule("a link component of an unknown kind")),
             }
             self.component_goes_on = flags & 0x01 != 0;
-            limit(
-                "the length of a link's target",
-                target.len(),
-                limits::LINK_BYTES,
-                place,
-            )?;
+            limit("the length of a link's target", target.len(), limits::LINK_BYTES, place)?;
         }
         Ok(())
     }
@@ -214,19 +191,9 @@ impl RockRidge {
         // The time of creation, where there is one, comes first.
         let before = usize::from(flags & 0x01);
         self.modified = Some(if flags & 0x80 == 0 {
-            date::short(array(
-                entry,
-                before.saturating_mul(7).saturating_add(5),
-                "time",
-                place,
-            )?)
+            date::short(array(entry, before.saturating_mul(7).saturating_add(5), "time", place)?)
         } else {
-            date::long(array(
-                entry,
-                before.saturating_mul(17).saturating_add(5),
-                "time",
-                place,
-            )?)
+            date::long(array(entry, before.saturating_mul(17).saturating_add(5), "time", place)?)
         });
         Ok(())
     }
@@ -240,28 +207,19 @@ fn continuation(entry: &[u8], place: Place) -> Result<Continuation, Malformed> {
     if end > SECTOR as u64 {
         return Err(place.rule("its continuation reaches over the end of a sector"));
     }
-    Ok(Continuation {
-        lba,
-        offset,
-        length,
-    })
+    Ok(Continuation { lba, offset, length })
 }
 
 fn limit(what: &'static str, found: usize, limit: usize, place: Place) -> Result<(), Malformed> {
     if found <= limit {
         return Ok(());
     }
-    Err(place.wrong(Problem::TooLarge {
-        what,
-        found: found as u64,
-        limit: limit as u64,
-    }))
+    Err(place.wrong(Problem::TooLarge { what, found: found as u64, limit: limit as u64 }))
 }
 
 /// A link's target as text.
 pub(crate) fn target_text(target: &[u8], place: Place) -> Result<String, Malformed> {
-    let text =
-        core::str::from_utf8(target).map_err(|_| place.rule("a link's target is not UTF-8"))?;
+    let text = core::str::from_utf8(target).map_err(|_| place.rule("a link's target is not UTF-8"))?;
     if text.is_empty() || text.contains('\0') {
         return Err(place.rule("a link's target is empty or holds a NUL"));
     }

@@ -9,8 +9,8 @@ use crate::descriptor::FIRST;
 use crate::directory::check_directory;
 use crate::node::Lineage;
 use crate::{
-    DirectoryReader, Entry, Error, Extent, Kind, Malformed, Node, Place, Primary, Problem,
-    ReadSectors, RockRidge, SECTOR, VolumeDescriptor, date, limits, records_in_sector,
+    DirectoryReader, Entry, Error, Extent, Kind, Malformed, Node, Place, Primary, Problem, ReadSectors, RockRidge,
+    SECTOR, VolumeDescriptor, date, limits, records_in_sector,
 };
 
 /// A volume that has been recognised. It keeps no state about open files; [`Node`]s do.
@@ -38,16 +38,10 @@ impl<R: ReadSectors> Volume<R> {
         let mut lba = FIRST;
         loop {
             let place = Place::new("the volume descriptor", lba);
-            if lba >= FIRST.saturating_add(limits::DESCRIPTORS) || u64::from(lba) >= device_sectors
-            {
-                return Err(place
-                    .rule("the list of volume descriptors has no end")
-                    .into());
+            if lba >= FIRST.saturating_add(limits::DESCRIPTORS) || u64::from(lba) >= device_sectors {
+                return Err(place.rule("the list of volume descriptors has no end").into());
             }
-            source
-                .read(lba, &mut sector)
-                .await
-                .map_err(|error| Error::Source { lba, error })?;
+            source.read(lba, &mut sector).await.map_err(|error| Error::Source { lba, error })?;
             match VolumeDescriptor::parse(&sector, lba)? {
                 VolumeDescriptor::Primary(found) if primary.is_none() => primary = Some(found),
                 VolumeDescriptor::Primary(_) | VolumeDescriptor::Other { .. } => {}
@@ -59,14 +53,10 @@ impl<R: ReadSectors> Volume<R> {
         let primary = primary.ok_or_else(|| place.rule("there is no primary volume descriptor"))?;
         if u64::from(primary.sectors) > device_sectors {
             let (found, limit) = (primary.sectors.into(), device_sectors);
-            let what =
-                "the volume's sectors, on a device that has fewer (the image may be cut off)";
+            let what = "the volume's sectors, on a device that has fewer (the image may be cut off)";
             return Err(place.wrong(Problem::TooLarge { what, found, limit }).into());
         }
-        let extent = Extent {
-            lba: primary.root_lba,
-            bytes: primary.root_bytes,
-        };
+        let extent = Extent { lba: primary.root_lba, bytes: primary.root_bytes };
         let root_place = place.at("the root directory's record", 156);
         let root = Node {
             kind: Kind::Directory,
@@ -74,11 +64,7 @@ impl<R: ReadSectors> Volume<R> {
             extents: vec![extent],
             mode: 0,
             modified: date::short(primary.root_date),
-            lineage: Arc::new(Lineage {
-                extent,
-                parent: None,
-                depth: 0,
-            }),
+            lineage: Arc::new(Lineage { extent, parent: None, depth: 0 }),
             moved_from: None,
         };
         let mut volume = Self {
@@ -97,18 +83,12 @@ impl<R: ReadSectors> Volume<R> {
     }
 
     /// Looks into the root directory's own record for the marks of Rock Ridge.
-    async fn find_rock_ridge(
-        &self,
-        lba: u32,
-        mut sector: Vec<u8>,
-    ) -> Result<Option<u8>, Error<R::Error>> {
+    async fn find_rock_ridge(&self, lba: u32, mut sector: Vec<u8>) -> Result<Option<u8>, Error<R::Error>> {
         self.read_sectors(lba, &mut sector).await?;
         let mut rock = RockRidge::default();
         let (place, mut next) = {
             let Some(dot) = records_in_sector(&sector, lba).next().transpose()? else {
-                return Err(Place::new("the root directory", lba)
-                    .rule("it is empty")
-                    .into());
+                return Err(Place::new("the root directory", lba).rule("it is empty").into());
             };
             let (area, place) = dot.system_use();
             if !area.starts_with(b"SP") {
@@ -125,19 +105,9 @@ impl<R: ReadSectors> Volume<R> {
                 return Err(place.wrong(Problem::TooLarge { what, found, limit }).into());
             }
             let lba = continuation.lba;
-            self.check_extent(
-                Extent {
-                    lba,
-                    bytes: SECTOR as u32,
-                },
-                place,
-            )?;
+            self.check_extent(Extent { lba, bytes: SECTOR as u32 }, place)?;
             self.read_sectors(lba, &mut sector).await?;
-            let area_place = Place {
-                structure: "the continuation area",
-                lba,
-                offset: continuation.offset,
-            };
+            let area_place = Place { structure: "the continuation area", lba, offset: continuation.offset };
             next = rock.add(continuation.slice(&sector), area_place)?;
         }
         Ok(rock.skip.filter(|_| rock.announced))
@@ -204,9 +174,7 @@ impl<R: ReadSectors> Volume<R> {
                 return Ok(entry.node);
             }
         }
-        Err(Error::NotFound {
-            path: name.to_string(),
-        })
+        Err(Error::NotFound { path: name.to_string() })
     }
 
     /// Copies contents of a regular file from `offset` on into `buffer` and tells how many bytes
@@ -214,21 +182,14 @@ impl<R: ReadSectors> Volume<R> {
     ///
     /// # Errors
     /// [`Error::NotAFile`], [`Error::Source`].
-    pub async fn read(
-        &self,
-        file: &Node,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, Error<R::Error>> {
+    pub async fn read(&self, file: &Node, offset: u64, buffer: &mut [u8]) -> Result<usize, Error<R::Error>> {
         if !file.is_file() {
             return Err(Error::NotAFile);
         }
         let mut left: &mut [u8] = buffer;
         let mut count = 0usize;
         for run in file.runs(offset, left.len() as u64) {
-            let bytes = usize::try_from(run.bytes)
-                .unwrap_or(usize::MAX)
-                .min(left.len());
+            let bytes = usize::try_from(run.bytes).unwrap_or(usize::MAX).min(left.len());
             let (now, rest) = left.split_at_mut(bytes);
             self.read_run(run.lba, run.skip as usize, now).await?;
             count = count.saturating_add(bytes);
@@ -239,17 +200,10 @@ impl<R: ReadSectors> Volume<R> {
 
     /// Reads consecutive bytes that begin `skip` bytes into a sector: whole sectors straight
     /// into the buffer, the ends by way of another.
-    async fn read_run(
-        &self,
-        mut lba: u32,
-        mut skip: usize,
-        mut buffer: &mut [u8],
-    ) -> Result<(), Error<R::Error>> {
+    async fn read_run(&self, mut lba: u32, mut skip: usize, mut buffer: &mut [u8]) -> Result<(), Error<R::Error>> {
         let mut sector = [0; SECTOR];
         while !buffer.is_empty() {
-            let whole = buffer
-                .len()
-                .saturating_sub(buffer.len() & SECTOR.saturating_sub(1));
+            let whole = buffer.len().saturating_sub(buffer.len() & SECTOR.saturating_sub(1));
             let took = if skip == 0 && whole > 0 {
                 let (now, _) = buffer.split_at_mut(whole);
                 self.read_sectors(lba, now).await?;
@@ -271,15 +225,8 @@ impl<R: ReadSectors> Volume<R> {
         Ok(())
     }
 
-    pub(crate) async fn read_sectors(
-        &self,
-        lba: u32,
-        buffer: &mut [u8],
-    ) -> Result<(), Error<R::Error>> {
-        self.source
-            .read(lba, buffer)
-            .await
-            .map_err(|error| Error::Source { lba, error })
+    pub(crate) async fn read_sectors(&self, lba: u32, buffer: &mut [u8]) -> Result<(), Error<R::Error>> {
+        self.source.read(lba, buffer).await.map_err(|error| Error::Source { lba, error })
     }
 }
 

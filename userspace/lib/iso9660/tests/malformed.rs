@@ -28,10 +28,7 @@ fn with(records: &[Rec]) -> Image {
 fn devices_without_a_volume_are_refused() {
     let mut image = Image::new(100);
     image.sector(16)[1] = b'X';
-    refused(
-        &image,
-        &["the volume descriptor at sector 16", "CD001 is missing"],
-    );
+    refused(&image, &["the volume descriptor at sector 16", "CD001 is missing"]);
 
     let mut image = Image::new(100);
     image.sector(16)[0] = 2;
@@ -56,25 +53,13 @@ fn devices_without_a_volume_are_refused() {
 #[test]
 fn primary_descriptors_that_contradict_themselves_are_refused() {
     let cases: &[(usize, u8, &str)] = &[
-        (
-            80,
-            99,
-            "'volume space size' is 99 in one byte order and 100 in the other",
-        ),
+        (80, 99, "'volume space size' is 99 in one byte order and 100 in the other"),
         (128, 1, "'logical block size' is 2049 in one byte order"),
         (881, 9, "file structure version"),
         (6, 2, "its version is not 1"),
         (156 + 25, 0, "not the record of a root directory"),
-        (
-            156 + 2,
-            99,
-            "'location of extent' is 99 in one byte order and 18 in the other",
-        ),
-        (
-            156,
-            0,
-            "length is zero, but the rest of the sector is in use",
-        ),
+        (156 + 2, 99, "'location of extent' is 99 in one byte order and 18 in the other"),
+        (156, 0, "length is zero, but the rest of the sector is in use"),
     ];
     for (at, value, words) in cases {
         let mut image = Image::new(100);
@@ -86,13 +71,7 @@ fn primary_descriptors_that_contradict_themselves_are_refused() {
     refused(&image, &["logical block size is not 2048"]);
     let mut image = Image::new(100);
     image.sector(16)[156 + 10..156 + 18].copy_from_slice(&both32(2000));
-    refused(
-        &image,
-        &[
-            "the root directory's record at sector 16, byte 156",
-            "multiple of 2048",
-        ],
-    );
+    refused(&image, &["the root directory's record at sector 16, byte 156", "multiple of 2048"]);
     let mut image = Image::new(100);
     image.sector(16)[156 + 2..156 + 10].copy_from_slice(&both32(200));
     refused(&image, &["1 sectors from 200 on", "18 to 100"]);
@@ -100,18 +79,8 @@ fn primary_descriptors_that_contradict_themselves_are_refused() {
 
 #[test]
 fn extents_outside_the_volume_are_refused() {
-    refused(
-        &with(&[Rec::file("a", 99, 2049)]),
-        &[
-            "the directory record at sector 18",
-            "2 sectors from 99",
-            "100",
-        ],
-    );
-    refused(
-        &with(&[Rec::file("a", u32::MAX, u32::MAX)]),
-        &["sectors from 4294967295"],
-    );
+    refused(&with(&[Rec::file("a", 99, 2049)]), &["the directory record at sector 18", "2 sectors from 99", "100"]);
+    refused(&with(&[Rec::file("a", u32::MAX, u32::MAX)]), &["sectors from 4294967295"]);
     // The descriptors themselves are nobody's contents.
     refused(&with(&[Rec::file("a", 16, 1)]), &["1 sectors from 16 on"]);
     refused(&with(&[Rec::dir("a", 100)]), &["1 sectors from 100 on"]);
@@ -164,72 +133,34 @@ fn broken_records_are_refused() {
     let mut record = Rec::file("a", 30, 10);
     record.identifier = vec![1];
     record.system_use.clear();
-    refused(
-        &with(&[record]),
-        &["the record of the directory or its parent is there again"],
-    );
+    refused(&with(&[record]), &["the record of the directory or its parent is there again"]);
 }
 
 #[test]
 fn directories_without_true_dot_records_are_refused() {
-    let dot = |lba| Rec {
-        identifier: vec![0],
-        system_use: [sp(), er()].concat(),
-        ..Rec::dir("", lba)
-    };
-    let dotdot = |lba| Rec {
-        identifier: vec![1],
-        ..Rec::dir("", lba)
-    };
+    let dot = |lba| Rec { identifier: vec![0], system_use: [sp(), er()].concat(), ..Rec::dir("", lba) };
+    let dotdot = |lba| Rec { identifier: vec![1], ..Rec::dir("", lba) };
     let raw = |records: &[Rec]| {
         let mut image = Image::new(100);
         image.raw_directory(ROOT, records);
         image
     };
     refused(&raw(&[]), &["the root directory at sector 18", "empty"]);
-    refused(
-        &raw(&[dot(ROOT)]),
-        &["lacks the records of itself and its parent"],
-    );
-    refused(
-        &raw(&[dotdot(ROOT), dot(ROOT)]),
-        &["first two records are not"],
-    );
-    refused(
-        &raw(&[dot(20), dotdot(ROOT)]),
-        &["should point to the directory itself or its parent"],
-    );
-    refused(
-        &raw(&[dot(ROOT), dotdot(20)]),
-        &["should point to the directory itself or its parent"],
-    );
-    let long = Rec {
-        bytes: 4096,
-        ..dot(ROOT)
-    };
-    refused(
-        &raw(&[long, dotdot(ROOT)]),
-        &["length differs from the one its parent tells"],
-    );
+    refused(&raw(&[dot(ROOT)]), &["lacks the records of itself and its parent"]);
+    refused(&raw(&[dotdot(ROOT), dot(ROOT)]), &["first two records are not"]);
+    refused(&raw(&[dot(20), dotdot(ROOT)]), &["should point to the directory itself or its parent"]);
+    refused(&raw(&[dot(ROOT), dotdot(20)]), &["should point to the directory itself or its parent"]);
+    let long = Rec { bytes: 4096, ..dot(ROOT) };
+    refused(&raw(&[long, dotdot(ROOT)]), &["length differs from the one its parent tells"]);
 }
 
 #[test]
 fn directories_that_form_loops_are_refused() {
-    refused(
-        &with(&[Rec::dir("self", ROOT)]),
-        &["sector 18", "the directories form a loop"],
-    );
+    refused(&with(&[Rec::dir("self", ROOT)]), &["sector 18", "the directories form a loop"]);
     let mut image = with(&[Rec::dir("a", 20)]);
     image.directory(20, ROOT, &[Rec::dir("b", 21)]);
     image.directory(21, 20, &[Rec::dir("up", 20)]);
-    refused(
-        &image,
-        &[
-            "the directory record at sector 21",
-            "a directory that it is in",
-            "at sector 20",
-        ],
-    );
+    refused(&image, &["the directory record at sector 21", "a directory that it is in", "at sector 20"]);
     // Overlap by one sector is enough.
     let mut wide = Rec::dir("wide", ROOT - 1);
     wide.bytes = 4096;
@@ -252,10 +183,7 @@ fn directories_of_absurd_length_are_refused() {
     record.bytes = limits::DIRECTORY_BYTES + 2048;
     let mut image = Image::new(u32::MAX);
     image.directory(ROOT, ROOT, &[record]);
-    refused(
-        &image,
-        &["a directory's length: 16779264, more than the 16777216"],
-    );
+    refused(&image, &["a directory's length: 16779264, more than the 16777216"]);
     let mut record = Rec::dir("d", 20);
     record.bytes = 0;
     refused(&with(&[record]), &["multiple of 2048 above zero"]);
@@ -266,18 +194,9 @@ fn directories_and_files_that_lie_over_one_another_are_refused() {
     let mut image = with(&[Rec::dir("a", 20), Rec::dir("b", 20)]);
     image.directory(20, ROOT, &[]);
     refused(&image, &["the extent at sector 20", "a directory"]);
-    refused(
-        &with(&[Rec::file("a", 30, 4096), Rec::file("b", 31, 100)]),
-        &["another file at sector 30"],
-    );
-    refused(
-        &with(&[Rec::file("b", 31, 100), Rec::file("a", 30, 4096)]),
-        &["another file at sector 31"],
-    );
-    refused(
-        &with(&[Rec::file("root", ROOT, 100)]),
-        &["a directory at sector 18"],
-    );
+    refused(&with(&[Rec::file("a", 30, 4096), Rec::file("b", 31, 100)]), &["another file at sector 30"]);
+    refused(&with(&[Rec::file("b", 31, 100), Rec::file("a", 30, 4096)]), &["another file at sector 31"]);
+    refused(&with(&[Rec::file("root", ROOT, 100)]), &["a directory at sector 18"]);
     // Hard links share contents, and that is well.
     let image = with(&[Rec::file("a", 30, 4096), Rec::file("b", 30, 4096)]);
     assert_eq!(now(image.mount().unwrap().check()).unwrap().files, 2);
@@ -285,28 +204,13 @@ fn directories_and_files_that_lie_over_one_another_are_refused() {
 
 #[test]
 fn files_of_several_extents_must_be_whole() {
-    let part = |lba, bytes, flags| Rec {
-        flags,
-        ..Rec::file("f", lba, bytes)
-    };
-    refused(
-        &with(&[part(30, 4096, 0x80)]),
-        &["announces a further extent, and the directory ends"],
-    );
+    let part = |lba, bytes, flags| Rec { flags, ..Rec::file("f", lba, bytes) };
+    refused(&with(&[part(30, 4096, 0x80)]), &["announces a further extent, and the directory ends"]);
     let mut other = part(40, 10, 0);
     other.identifier = b"OTHER.;1".to_vec();
-    refused(
-        &with(&[part(30, 4096, 0x80), other]),
-        &["announces a further extent, and another file follows"],
-    );
-    refused(
-        &with(&[part(30, 4097, 0x80), part(40, 10, 0)]),
-        &["not the file's last ends within a sector"],
-    );
-    refused(
-        &with(&[part(30, 4096, 0x80), part(31, 10, 0)]),
-        &["an earlier extent of the same file at sector 30"],
-    );
+    refused(&with(&[part(30, 4096, 0x80), other]), &["announces a further extent, and another file follows"]);
+    refused(&with(&[part(30, 4097, 0x80), part(40, 10, 0)]), &["not the file's last ends within a sector"]);
+    refused(&with(&[part(30, 4096, 0x80), part(31, 10, 0)]), &["an earlier extent of the same file at sector 30"]);
     // More extents than a file may have, over as many sectors as the directory needs.
     let records: Vec<Rec> = (0..300).map(|i| part(1000 + i, 2048, 0x80)).collect();
     let mut image = Image::new(10_000);
@@ -316,16 +220,8 @@ fn files_of_several_extents_must_be_whole() {
 
 /// Writes a directory of many sectors and links it into the root as `d`.
 fn write_directory(image: &mut Image, lba: u32, parent: u32, records: &[Rec]) {
-    let mut all = vec![
-        Rec {
-            identifier: vec![0],
-            ..Rec::dir("", lba)
-        },
-        Rec {
-            identifier: vec![1],
-            ..Rec::dir("", parent)
-        },
-    ];
+    let mut all =
+        vec![Rec { identifier: vec![0], ..Rec::dir("", lba) }, Rec { identifier: vec![1], ..Rec::dir("", parent) }];
     all.extend_from_slice(records);
     let mut sectors: Vec<Vec<Rec>> = vec![vec![]];
     let mut used = 0;
@@ -350,9 +246,7 @@ fn write_directory(image: &mut Image, lba: u32, parent: u32, records: &[Rec]) {
 
 #[test]
 fn long_directories_are_read_to_their_end() {
-    let records: Vec<Rec> = (0..1000)
-        .map(|i| Rec::file(&format!("file-{i}"), 5000 + i, 1))
-        .collect();
+    let records: Vec<Rec> = (0..1000).map(|i| Rec::file(&format!("file-{i}"), 5000 + i, 1)).collect();
     let mut image = Image::new(10_000);
     write_directory(&mut image, 20, ROOT, &records);
     let volume = image.mount().unwrap();
@@ -360,25 +254,13 @@ fn long_directories_are_read_to_their_end() {
     let entries = now(volume.list(&folder)).unwrap();
     assert_eq!(entries.len(), 1000);
     assert_eq!(entries[999].name, "file-999");
-    assert_eq!(
-        entries[999].node.extents(),
-        [Extent {
-            lba: 5999,
-            bytes: 1
-        }]
-    );
+    assert_eq!(entries[999].node.extents(), [Extent { lba: 5999, bytes: 1 }]);
 }
 
 #[test]
 fn names_that_could_lead_elsewhere_are_refused() {
-    refused(
-        &with(&[Rec::file("a/b", 0, 0)]),
-        &["a name holds '/' or NUL"],
-    );
-    refused(
-        &with(&[Rec::file("a\0", 0, 0)]),
-        &["a name holds '/' or NUL"],
-    );
+    refused(&with(&[Rec::file("a/b", 0, 0)]), &["a name holds '/' or NUL"]);
+    refused(&with(&[Rec::file("a\0", 0, 0)]), &["a name holds '/' or NUL"]);
     refused(&with(&[Rec::file("..", 0, 0)]), &["a name is '.' or '..'"]);
     refused(&with(&[Rec::file("", 0, 0)]), &["a name is empty"]);
     let mut plain = Rec::file("", 0, 0);
@@ -394,122 +276,58 @@ fn names_that_could_lead_elsewhere_are_refused() {
     let mut endless = Rec::file("", 0, 0);
     endless.system_use = nm(1, b"b");
     refused(&with(&[endless]), &["says that it goes on, and does not"]);
-    let mut image = with(&[Rec {
-        system_use: [nm(1, &[b'x'; 150]), ce(50, 0, 155)].concat(),
-        ..Rec::file("", 0, 0)
-    }]);
+    let mut image = with(&[Rec { system_use: [nm(1, &[b'x'; 150]), ce(50, 0, 155)].concat(), ..Rec::file("", 0, 0) }]);
     image.sector(50)[..155].copy_from_slice(&nm(0, &[b'x'; 150]));
-    refused(
-        &image,
-        &[
-            "the continuation area at sector 50",
-            "the length of a name: 300",
-        ],
-    );
+    refused(&image, &["the continuation area at sector 50", "the length of a name: 300"]);
 }
 
 #[test]
 fn broken_system_use_areas_are_refused() {
     let cases: &[(Vec<u8>, &str)] = &[
-        (
-            vec![b'X', b'X', 3, 1],
-            "an entry's length is below 4 or past the area's end",
-        ),
-        (
-            vec![b'X', b'X', 200, 1],
-            "an entry's length is below 4 or past the area's end",
-        ),
-        (
-            vec![b'P', b'X', 36, 2].into_iter().chain([0; 32]).collect(),
-            "an entry's version is not 1",
-        ),
-        (
-            entry(b"PX", &[0; 7]),
-            "it ends before its field 'file mode'",
-        ),
-        (
-            entry(b"PX", &[1, 0, 0, 0, 0, 0, 0, 2]),
-            "'file mode' is 1 in one byte order and 2",
-        ),
+        (vec![b'X', b'X', 3, 1], "an entry's length is below 4 or past the area's end"),
+        (vec![b'X', b'X', 200, 1], "an entry's length is below 4 or past the area's end"),
+        (vec![b'P', b'X', 36, 2].into_iter().chain([0; 32]).collect(), "an entry's version is not 1"),
+        (entry(b"PX", &[0; 7]), "it ends before its field 'file mode'"),
+        (entry(b"PX", &[1, 0, 0, 0, 0, 0, 0, 2]), "'file mode' is 1 in one byte order and 2"),
         (entry(b"ZF", &[0; 12]), "compressed (zisofs)"),
         (entry(b"SF", &[0; 12]), "sparse"),
-        (
-            entry(b"SL", &[0, 0]),
-            "it ends before its field 'link component length'",
-        ),
-        (
-            entry(b"SL", &[0, 0, 9, b'x']),
-            "it ends before its field 'link component'",
-        ),
+        (entry(b"SL", &[0, 0]), "it ends before its field 'link component length'"),
+        (entry(b"SL", &[0, 0, 9, b'x']), "it ends before its field 'link component'"),
         (sl(0, &[(0x40, b"")]), "a link's target is empty"),
         (sl(0, &[(0x10, b"")]), "a link component of an unknown kind"),
         (sl(1, &[(0, b"a")]), "says that it goes on, and does not"),
         (sl(0, &[(1, b"a")]), "says that it goes on, and does not"),
-        (
-            [sl(0, &[(0, b"a")]), sl(0, &[(0, b"b")])].concat(),
-            "there are two link targets",
-        ),
+        ([sl(0, &[(0, b"a")]), sl(0, &[(0, b"b")])].concat(), "there are two link targets"),
         (sl(0, &[(0, b"\xff")]), "a link's target is not UTF-8"),
         (entry(b"SP", &[0, 0, 0]), "check bytes"),
         (entry(b"TF", &[2, 1]), "it ends before its field 'time'"),
     ];
     for (bytes, words) in cases {
-        refused(
-            &with(&[Rec::with("a", std::slice::from_ref(bytes))]),
-            &["at sector 18", words],
-        );
+        refused(&with(&[Rec::with("a", std::slice::from_ref(bytes))]), &["at sector 18", words]);
     }
     let mut disguised = Rec::file("a", 0, 0);
     disguised.system_use = [nm(0, b"a"), px(0o120_777)].concat();
-    refused(
-        &with(&[disguised.clone()]),
-        &["symbolic link without a target"],
-    );
+    refused(&with(&[disguised.clone()]), &["symbolic link without a target"]);
     disguised.system_use = [nm(0, b"a"), px(0o40_755)].concat();
-    refused(
-        &with(&[disguised]),
-        &["a directory by its mode and none by its flags"],
-    );
+    refused(&with(&[disguised]), &["a directory by its mode and none by its flags"]);
     let mut file = Rec::dir("a", 20);
     file.system_use = [nm(0, b"a"), px(0o100_644)].concat();
-    refused(
-        &with(&[file]),
-        &["a directory by its flags and none by its mode"],
-    );
+    refused(&with(&[file]), &["a directory by its flags and none by its mode"]);
 }
 
 #[test]
 fn continuations_that_lead_nowhere_or_round_are_refused() {
-    refused(
-        &with(&[Rec::with("a", &[ce(100, 0, 10)])]),
-        &["1 sectors from 100 on"],
-    );
-    refused(
-        &with(&[Rec::with("a", &[ce(50, 2000, 49)])]),
-        &["continuation reaches over the end of a sector"],
-    );
-    refused(
-        &with(&[Rec::with("a", &[ce(50, u32::MAX, u32::MAX)])]),
-        &["over the end of a sector"],
-    );
-    refused(
-        &with(&[Rec::with("a", &[ce(50, 0, 28), ce(51, 0, 28)])]),
-        &["two continuations"],
-    );
+    refused(&with(&[Rec::with("a", &[ce(100, 0, 10)])]), &["1 sectors from 100 on"]);
+    refused(&with(&[Rec::with("a", &[ce(50, 2000, 49)])]), &["continuation reaches over the end of a sector"]);
+    refused(&with(&[Rec::with("a", &[ce(50, u32::MAX, u32::MAX)])]), &["over the end of a sector"]);
+    refused(&with(&[Rec::with("a", &[ce(50, 0, 28), ce(51, 0, 28)])]), &["two continuations"]);
     let mut image = with(&[Rec::with("a", &[ce(50, 0, 28)])]);
     image.sector(50)[..28].copy_from_slice(&ce(51, 4, 28));
     image.sector(51)[4..32].copy_from_slice(&ce(50, 0, 28));
-    refused(
-        &image,
-        &["the number of continuations of a record (they may form a loop)"],
-    );
+    refused(&image, &["the number of continuations of a record (they may form a loop)"]);
     // In the root's own record too, where Rock Ridge is looked for.
     let mut image = Image::new(100);
-    let dot = Rec {
-        identifier: vec![0],
-        system_use: [sp(), ce(50, 0, 28)].concat(),
-        ..Rec::dir("", ROOT)
-    };
+    let dot = Rec { identifier: vec![0], system_use: [sp(), ce(50, 0, 28)].concat(), ..Rec::dir("", ROOT) };
     image.raw_directory(ROOT, &[dot]);
     image.sector(50)[..28].copy_from_slice(&ce(50, 0, 28));
     refused(&image, &["they may form a loop"]);
@@ -522,49 +340,15 @@ fn moved_directories_must_be_there() {
     let mut image = with(&[child(40)]);
     image.raw_directory(40, &[]);
     refused(&image, &["leads to a moved directory that is not there"]);
-    image.raw_directory(
-        40,
-        &[Rec {
-            identifier: vec![0],
-            ..Rec::dir("", 41)
-        }],
-    );
+    image.raw_directory(40, &[Rec { identifier: vec![0], ..Rec::dir("", 41) }]);
     refused(&image, &["leads to a moved directory that is not there"]);
     // Moved, but its `..` tells of another place than this.
     let mut image = with(&[child(40)]);
-    let dotdot = Rec {
-        identifier: vec![1],
-        system_use: entry(b"PL", &both32(77)),
-        ..Rec::dir("", ROOT)
-    };
-    image.raw_directory(
-        40,
-        &[
-            Rec {
-                identifier: vec![0],
-                ..Rec::dir("", 40)
-            },
-            dotdot.clone(),
-        ],
-    );
-    refused(
-        &image,
-        &["should point to the directory itself or its parent"],
-    );
-    let good = Rec {
-        system_use: entry(b"PL", &both32(ROOT)),
-        ..dotdot
-    };
-    image.raw_directory(
-        40,
-        &[
-            Rec {
-                identifier: vec![0],
-                ..Rec::dir("", 40)
-            },
-            good,
-        ],
-    );
+    let dotdot = Rec { identifier: vec![1], system_use: entry(b"PL", &both32(77)), ..Rec::dir("", ROOT) };
+    image.raw_directory(40, &[Rec { identifier: vec![0], ..Rec::dir("", 40) }, dotdot.clone()]);
+    refused(&image, &["should point to the directory itself or its parent"]);
+    let good = Rec { system_use: entry(b"PL", &both32(ROOT)), ..dotdot };
+    image.raw_directory(40, &[Rec { identifier: vec![0], ..Rec::dir("", 40) }, good]);
     assert_eq!(now(image.mount().unwrap().check()).unwrap().directories, 2);
     // A directory moved to where it is in itself.
     refused(&with(&[child(ROOT)]), &["form a loop"]);
@@ -575,10 +359,7 @@ fn device_errors_are_handed_on() {
     let mut image = with(&[Rec::dir("d", 20)]);
     image.directory(20, ROOT, &[]);
     let volume = image.mount().unwrap();
-    let short = Image {
-        size: 20,
-        ..image.clone()
-    };
+    let short = Image { size: 20, ..image.clone() };
     let error = match now(Volume::mount(&short, 100)) {
         Ok(volume) => now(volume.check()).unwrap_err(),
         Err(error) => error,
@@ -596,10 +377,7 @@ fn rich() -> Image {
         &[
             Rec::dir("sub", 20),
             Rec::file("a.txt", 30, 100),
-            Rec {
-                flags: 0x80,
-                ..Rec::file("big", 31, 2048)
-            },
+            Rec { flags: 0x80, ..Rec::file("big", 31, 2048) },
             Rec::file("big", 33, 5000),
             Rec::with("link", &[sl(0, &[(0, b"sub"), (0, b"b.txt")])]),
             Rec::with("long", &[ce(50, 8, 28)]),
@@ -610,22 +388,8 @@ fn rich() -> Image {
     let mut moved = Rec::dir("moved", 40);
     moved.system_use.extend(entry(b"RE", &[]));
     image.directory(21, 20, &[moved]);
-    let dotdot = Rec {
-        identifier: vec![1],
-        system_use: entry(b"PL", &both32(ROOT)),
-        ..Rec::dir("", 21)
-    };
-    image.raw_directory(
-        40,
-        &[
-            Rec {
-                identifier: vec![0],
-                ..Rec::dir("", 40)
-            },
-            dotdot,
-            Rec::file("c", 41, 1),
-        ],
-    );
+    let dotdot = Rec { identifier: vec![1], system_use: entry(b"PL", &both32(ROOT)), ..Rec::dir("", 21) };
+    image.raw_directory(40, &[Rec { identifier: vec![0], ..Rec::dir("", 40) }, dotdot, Rec::file("c", 41, 1)]);
     image.sector(50)[8..36].copy_from_slice(&ce(51, 0, 7));
     image.sector(51)[..7].copy_from_slice(&sl(0, &[(0, b"")]));
     image.sector(51)[..7].copy_from_slice(&entry(b"ZZ", &[1, 2, 3]));
@@ -636,24 +400,14 @@ fn rich() -> Image {
 fn the_rich_volume_is_sound() {
     let image = rich();
     let summary = now(image.mount().unwrap().check()).unwrap();
-    assert_eq!(
-        (summary.directories, summary.files, summary.links),
-        (4, 5, 1)
-    );
+    assert_eq!((summary.directories, summary.files, summary.links), (4, 5, 1));
 }
 
 /// Walks, lists and reads everything, as far as it is not refused.
 fn exercise(image: &Image) {
     let Ok(volume) = image.mount() else { return };
     let _ = now(volume.check());
-    for path in [
-        "sub/b.txt",
-        "link",
-        "moved/c",
-        "big",
-        "../..//a.txt",
-        "sub/rr/moved",
-    ] {
+    for path in ["sub/b.txt", "link", "moved/c", "big", "../..//a.txt", "sub/rr/moved"] {
         if let Ok(node) = now(volume.resolve(volume.root(), path)) {
             let mut buffer = [0; 5000];
             let _ = now(volume.read(&node, 1000, &mut buffer));

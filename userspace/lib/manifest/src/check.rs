@@ -259,14 +259,16 @@ impl Checker<'_> {
     }
 
     fn provided(&self, there: &str, provider: &str, name: &str) -> Result<u16> {
-        let list: Vec<&str> = if provider == FIRST {
-            INIT.to_vec()
-        } else {
-            let service = self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
-                self.error(format!("{there}.from"), format!("there is no service `{provider}`"))
-            })?;
-            service.provides.iter().map(String::as_str).collect()
-        };
+        let list: Vec<&str> =
+            if provider == FIRST {
+                INIT.to_vec()
+            } else {
+                let service =
+                    self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
+                        self.error(format!("{there}.from"), format!("there is no service `{provider}`"))
+                    })?;
+                service.provides.iter().map(String::as_str).collect()
+            };
         let at = list.iter().position(|provided| *provided == name).ok_or_else(|| {
             self.error(
                 format!("{there}.from"),
@@ -287,7 +289,9 @@ impl Checker<'_> {
         let taken = self.ports.iter().find(|(from, to, _)| u32::from(first) < *to && *from < end);
         if let Some((from, to, owner)) = taken {
             let last = to.saturating_sub(1);
-            return Err(self.error(there, format!("`{owner}` holds ports {from:#x} to {last:#x}; one driver per device")));
+            return Err(
+                self.error(there, format!("`{owner}` holds ports {from:#x} to {last:#x}; one driver per device"))
+            );
         }
         self.ports.push((first.into(), end, process.name.clone()));
         Ok(GrantSource::Ports(GrantSourcePorts { first, count }))
@@ -304,7 +308,8 @@ impl Checker<'_> {
     }
 
     fn pci(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {
-        let (Some(vendor), Some(devices)) = (grant.vendor, grant.devices.as_ref().filter(|list| !list.is_empty())) else {
+        let (Some(vendor), Some(devices)) = (grant.vendor, grant.devices.as_ref().filter(|list| !list.is_empty()))
+        else {
             return Err(self.error(there, "a PCI function is granted with `vendor` and `devices`"));
         };
         for device in devices {

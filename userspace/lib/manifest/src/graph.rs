@@ -62,7 +62,8 @@ fn source(grant: &Grant) -> String {
         }
         GrantSource::Interrupt(line) => format!("interrupt line {line}"),
         GrantSource::Pci(pci) => {
-            let devices: Vec<String> = pci.devices.iter().map(|device| format!("{:04x}:{device:04x}", pci.vendor)).collect();
+            let devices: Vec<String> =
+                pci.devices.iter().map(|device| format!("{:04x}:{device:04x}", pci.vendor)).collect();
             format!("PCI function {}", devices.join(" or "))
         }
         GrantSource::Kernel(name) => format!("kernel's {name}"),
@@ -74,10 +75,7 @@ fn rights(grant: &Grant) -> String {
     if grant.rights == u32::MAX {
         return String::new();
     }
-    let names: Vec<&str> = RIGHTS
-        .iter()
-        .filter(|(_, right)| grant.rights & right.0 != 0)
-        .map(|(name, _)| *name)
-        .collect();
+    let names: Vec<&str> =
+        RIGHTS.iter().filter(|(_, right)| grant.rights & right.0 != 0).map(|(name, _)| *name).collect();
     format!(" ({} only)", names.join(", "))
 }

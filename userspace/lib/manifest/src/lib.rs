@@ -31,5 +31,6 @@ pub fn read(file: &str, text: &str) -> Result<Manifest, ManifestError> {
 /// # Errors
 /// It is too large.
 pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
-    capos_schema::wire::to_bytes(manifest).map_err(|error| ManifestError::new("manifest", "encoding", error.to_string()))
+    capos_schema::wire::to_bytes(manifest)
+        .map_err(|error| ManifestError::new("manifest", "encoding", error.to_string()))
 }

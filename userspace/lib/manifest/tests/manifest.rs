@@ -101,7 +101,10 @@ fn hardware_has_one_driver() {
 
 #[test]
 fn circles_are_refused_with_their_way() {
-    let text = with("provides = [\"LogReader\", \"Logger\"]", "provides = [\"LogReader\", \"Logger\"]\ngrants = [{ name = \"s\", from = \"shell.Greeter\" }]");
+    let text = with(
+        "provides = [\"LogReader\", \"Logger\"]",
+        "provides = [\"LogReader\", \"Logger\"]\ngrants = [{ name = \"s\", from = \"shell.Greeter\" }]",
+    );
     let text = text.replace("program = \"/bin/shell\"", "program = \"/bin/shell\"\nprovides = [\"Greeter\"]");
     let error = refused(&text);
     assert!(error.contains("in a circle"), "{error}");

@@ -67,10 +67,7 @@ impl Approvals {
     pub fn add(&mut self, span: Span, question: &ToolQuestion) {
         let reach = match span {
             Span::Once => return,
-            Span::Turn => Reach::Turn {
-                conversation: question.conversation.clone(),
-                turn: question.turn,
-            },
+            Span::Turn => Reach::Turn { conversation: question.conversation.clone(), turn: question.turn },
             Span::Session => Reach::Session,
         };
         let call = ExactCall::of(question);

@@ -24,21 +24,12 @@ impl fmt::Display for Spent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session { limit } => {
-                write!(
-                    formatter,
-                    "this session has used its {limit} tokens; start a new one to go on"
-                )
+                write!(formatter, "this session has used its {limit} tokens; start a new one to go on")
             }
             Self::Principal { limit } => {
-                write!(
-                    formatter,
-                    "your sessions have used their {limit} tokens together"
-                )
+                write!(formatter, "your sessions have used their {limit} tokens together")
             }
-            Self::Rate { seconds } => write!(
-                formatter,
-                "too many requests; try again in {seconds} seconds"
-            ),
+            Self::Rate { seconds } => write!(formatter, "too many requests; try again in {seconds} seconds"),
         }
     }
 }
@@ -57,11 +48,7 @@ impl Budgets {
         tokens: u64,
     ) -> Result<u64, Spent> {
         let mut add = |session_or_principal: bool, key: &str| {
-            let table = if session_or_principal {
-                &mut self.sessions
-            } else {
-                &mut self.principals
-            };
+            let table = if session_or_principal { &mut self.sessions } else { &mut self.principals };
             let used = table.entry_ref(key).or_insert(0);
             *used = used.saturating_add(tokens);
             *used
@@ -69,14 +56,10 @@ impl Budgets {
         let in_session = session_limit.saturating_sub(add(true, session));
         let of_principal = principal_limit.saturating_sub(add(false, principal));
         if in_session == 0 {
-            return Err(Spent::Session {
-                limit: session_limit,
-            });
+            return Err(Spent::Session { limit: session_limit });
         }
         if of_principal == 0 {
-            return Err(Spent::Principal {
-                limit: principal_limit,
-            });
+            return Err(Spent::Principal { limit: principal_limit });
         }
         Ok(in_session.min(of_principal))
     }
@@ -101,12 +84,7 @@ impl Rate {
     /// `limit` requests in each `window` of nanoseconds.
     #[must_use]
     pub fn new(limit: u32, window: u64) -> Self {
-        Self {
-            limit,
-            window,
-            began: 0,
-            count: 0,
-        }
+        Self { limit, window, began: 0, count: 0 }
     }
 
     /// Counts a request.
@@ -119,9 +97,7 @@ impl Rate {
             self.began = now;
             self.count = 0;
         } else if self.count >= self.limit {
-            return Err(Spent::Rate {
-                seconds: ends.saturating_sub(now).div_ceil(1_000_000_000),
-            });
+            return Err(Spent::Rate { seconds: ends.saturating_sub(now).div_ceil(1_000_000_000) });
         }
         self.count = self.count.saturating_add(1);
         Ok(())

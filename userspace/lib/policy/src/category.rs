@@ -11,13 +11,7 @@ pub enum Category {
 }
 
 impl Category {
-    pub const ALL: [Self; 5] = [
-        Self::ReadOnly,
-        Self::Mutating,
-        Self::Destructive,
-        Self::Outbound,
-        Self::Admin,
-    ];
+    pub const ALL: [Self; 5] = [Self::ReadOnly, Self::Mutating, Self::Destructive, Self::Outbound, Self::Admin];
 
     /// The name in the schema.
     #[must_use]
@@ -34,9 +28,6 @@ impl Category {
     /// The category of that name. A name that is not known gets the strictest treatment there is.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|category| category.name() == name)
-            .unwrap_or(Self::Admin)
+        Self::ALL.into_iter().find(|category| category.name() == name).unwrap_or(Self::Admin)
     }
 }

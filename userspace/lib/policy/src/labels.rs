@@ -14,8 +14,7 @@ pub fn class_below(low: &str, high: &str) -> bool {
     if low == "public" || low == high {
         return true;
     }
-    let (Some((low_family, low_kind)), Some((high_family, high_kind))) =
-        (low.split_once('.'), high.split_once('.'))
+    let (Some((low_family, low_kind)), Some((high_family, high_kind))) = (low.split_once('.'), high.split_once('.'))
     else {
         return false;
     };
@@ -32,13 +31,8 @@ pub fn label_below(low: &Label, high: &Label) -> bool {
 
 /// The first class of `label` that is below none of `classes`.
 fn above<'a>(label: &'a Label, classes: &[String]) -> Option<&'a str> {
-    let cleared =
-        |class: &str| class == "public" || classes.iter().any(|high| class_below(class, high));
-    label
-        .classes
-        .iter()
-        .map(String::as_str)
-        .find(|class| !cleared(class))
+    let cleared = |class: &str| class == "public" || classes.iter().any(|high| class_below(class, high));
+    label.classes.iter().map(String::as_str).find(|class| !cleared(class))
 }
 
 /// The least label that is above both, with sorted classes and none that another makes superfluous.
@@ -59,11 +53,7 @@ pub fn join(one: &Label, other: &Label) -> Label {
 /// What is made of something untrusted is untrusted.
 #[must_use]
 pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
-    if one == Provenance::Untrusted {
-        one
-    } else {
-        other
-    }
+    if one == Provenance::Untrusted { one } else { other }
 }
 
 /// The most confidential label that may leave by each way. What stays on this machine is not checked here.
@@ -79,12 +69,7 @@ impl Default for Egress {
     /// Redacted personal data may leave by a tool that a person agreed to; nothing but public text goes to a remote
     /// model.
     fn default() -> Self {
-        Self {
-            outbound: Label {
-                classes: [String::from("pii.redacted")].into(),
-            },
-            remote_model: Label::default(),
-        }
+        Self { outbound: Label { classes: [String::from("pii.redacted")].into() }, remote_model: Label::default() }
     }
 }
 

@@ -78,12 +78,7 @@ impl Lease {
     ///
     /// # Errors
     /// Why it does not cover it. Nothing is used up then.
-    pub fn redeem(
-        &mut self,
-        session: &str,
-        question: &ToolQuestion,
-        now: u64,
-    ) -> Result<(), LeaseError> {
+    pub fn redeem(&mut self, session: &str, question: &ToolQuestion, now: u64) -> Result<(), LeaseError> {
         let call = ExactCall::of(question);
         let checks = [
             (self.used, LeaseError::Used),
@@ -91,10 +86,7 @@ impl Lease {
             (session != self.session, LeaseError::OtherSession),
             (!call.same_tool(&self.call), LeaseError::OtherTool),
             (call != self.call, LeaseError::OtherArguments),
-            (
-                question.conversation != self.conversation,
-                LeaseError::OtherConversation,
-            ),
+            (question.conversation != self.conversation, LeaseError::OtherConversation),
             (question.turn != self.turn, LeaseError::OtherTurn),
             (question.call_id != self.call_id, LeaseError::OtherCall),
         ];

@@ -52,13 +52,7 @@ pub struct Override {
 }
 
 impl Override {
-    pub(crate) fn names(
-        &self,
-        profile: Profile,
-        category: Category,
-        method: &str,
-        tool: &str,
-    ) -> bool {
+    pub(crate) fn names(&self, profile: Profile, category: Category, method: &str, tool: &str) -> bool {
         self.profile.is_none_or(|wanted| wanted == profile)
             && self.category.is_none_or(|wanted| wanted == category)
             && self.method.as_deref().is_none_or(|wanted| wanted == method)
@@ -75,11 +69,7 @@ pub(crate) fn resolve(
     tool: &str,
     hide_forbidden: bool,
 ) -> Permission {
-    let named = || {
-        overrides
-            .iter()
-            .filter(|rule| rule.names(profile, category, method, tool))
-    };
+    let named = || overrides.iter().filter(|rule| rule.names(profile, category, method, tool));
     let widens = |rule: &&Override| rule.widen && profile == Profile::Operator;
     let floor = match category {
         Category::Destructive | Category::Admin => PermissionMode::Consent,
@@ -89,14 +79,8 @@ pub(crate) fn resolve(
         .filter(widens)
         .filter_map(|rule| rule.mode)
         .reduce(stricter)
-        .map_or_else(
-            || default_mode(profile, category),
-            |mode| stricter(mode, floor),
-        );
-    let mode = named()
-        .filter(|rule| !widens(rule))
-        .filter_map(|rule| rule.mode)
-        .fold(base, stricter);
+        .map_or_else(|| default_mode(profile, category), |mode| stricter(mode, floor));
+    let mode = named().filter(|rule| !widens(rule)).filter_map(|rule| rule.mode).fold(base, stricter);
     let hidden = named().any(|rule| rule.suppressed == Some(true));
     let shown = named().any(|rule| rule.suppressed == Some(false));
     let suppressed = hidden || (mode == PermissionMode::Forbidden && hide_forbidden && !shown);

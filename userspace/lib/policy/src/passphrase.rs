@@ -46,11 +46,7 @@ impl Passphrase {
             return Err(PassphraseError("the passphrase is empty"));
         }
         check_iterations(iterations)?;
-        Ok(Self {
-            iterations,
-            salt,
-            hash: derive(passphrase, &salt, iterations),
-        })
+        Ok(Self { iterations, salt, hash: derive(passphrase, &salt, iterations) })
     }
 
     /// Reads the text form.
@@ -59,23 +55,13 @@ impl Passphrase {
     /// Says which part is wrong.
     pub fn parse(text: &str) -> Result<Self, PassphraseError> {
         let mut parts = text.split('$');
-        let mut part = || {
-            parts.next().ok_or(PassphraseError(
-                "it has the form pbkdf2-sha256$ITERATIONS$SALT$HASH",
-            ))
-        };
+        let mut part = || parts.next().ok_or(PassphraseError("it has the form pbkdf2-sha256$ITERATIONS$SALT$HASH"));
         if part()? != SCHEME {
             return Err(PassphraseError("the scheme is pbkdf2-sha256 and no other"));
         }
-        let iterations = part()?
-            .parse()
-            .map_err(|_| PassphraseError("the number of iterations is not a number"))?;
+        let iterations = part()?.parse().map_err(|_| PassphraseError("the number of iterations is not a number"))?;
         check_iterations(iterations)?;
-        let mut passphrase = Self {
-            iterations,
-            salt: [0; 16],
-            hash: [0; 32],
-        };
+        let mut passphrase = Self { iterations, salt: [0; 16], hash: [0; 32] };
         let salt = hex::decode_to_slice(part()?, &mut passphrase.salt);
         salt.map_err(|_| PassphraseError("the salt is 32 hexadecimal digits"))?;
         let hash = hex::decode_to_slice(part()?, &mut passphrase.hash);
@@ -90,10 +76,7 @@ impl Passphrase {
     #[must_use]
     pub fn is(&self, passphrase: &str) -> bool {
         let hash = derive(passphrase, &self.salt, self.iterations);
-        let difference = hash
-            .iter()
-            .zip(&self.hash)
-            .fold(0, |sum, (one, other)| sum | (one ^ other));
+        let difference = hash.iter().zip(&self.hash).fold(0, |sum, (one, other)| sum | (one ^ other));
         core::hint::black_box(difference) == 0 && !passphrase.is_empty()
     }
 }
@@ -108,10 +91,7 @@ impl fmt::Display for Passphrase {
 /// Says nothing that would help a guesser who reads a log.
 impl fmt::Debug for Passphrase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Passphrase")
-            .field("iterations", &self.iterations)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Passphrase").field("iterations", &self.iterations).finish_non_exhaustive()
     }
 }
 
@@ -119,9 +99,7 @@ fn check_iterations(iterations: u32) -> Result<(), PassphraseError> {
     if (MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {
         Ok(())
     } else {
-        Err(PassphraseError(
-            "the number of iterations is from 1000 to 10000000",
-        ))
+        Err(PassphraseError("the number of iterations is from 1000 to 10000000"))
     }
 }
 
@@ -176,12 +154,7 @@ impl Attempts {
     ///
     /// # Errors
     /// Why it did not open.
-    pub fn attempt(
-        &mut self,
-        kept: Option<&Passphrase>,
-        given: &str,
-        now: u64,
-    ) -> Result<(), StepUpError> {
+    pub fn attempt(&mut self, kept: Option<&Passphrase>, given: &str, now: u64) -> Result<(), StepUpError> {
         let Some(kept) = kept else {
             return Err(StepUpError::NotSet);
         };
@@ -195,9 +168,7 @@ impl Attempts {
         }
         self.wrong = self.wrong.saturating_add(1);
         if let Some(over) = self.wrong.checked_sub(FREE_ATTEMPTS) {
-            let wait = FIRST_WAIT
-                .saturating_mul(1 << over.min(10))
-                .min(LONGEST_WAIT);
+            let wait = FIRST_WAIT.saturating_mul(1 << over.min(10)).min(LONGEST_WAIT);
             self.closed_until = now.saturating_add(wait.saturating_mul(SECOND));
         }
         Err(StepUpError::Wrong)

@@ -70,17 +70,11 @@ impl PathRules {
     pub fn check(&self, path: &str) -> Result<(), PathError> {
         let path = normalise(path)?;
         let covers = |rule: &String, broken: bool| {
-            normalise(rule).map_or(broken, |rule| {
-                path.get(..rule.len()).is_some_and(|start| start == rule)
-            })
+            normalise(rule).map_or(broken, |rule| path.get(..rule.len()).is_some_and(|start| start == rule))
         };
         if self.block.iter().any(|rule| covers(rule, true)) {
             return Err(PathError::Blocked);
         }
-        if self.allow.iter().any(|rule| covers(rule, false)) {
-            Ok(())
-        } else {
-            Err(PathError::NotAllowed)
-        }
+        if self.allow.iter().any(|rule| covers(rule, false)) { Ok(()) } else { Err(PathError::NotAllowed) }
     }
 }

@@ -40,18 +40,10 @@ impl ProfileRules {
                 limits,
                 hide_forbidden: false,
             },
-            Profile::Guest => Self {
-                model: ModelAccess::Local,
-                principal_tokens: session,
-                limits,
-                hide_forbidden: true,
-            },
-            Profile::Anonymous => Self {
-                model: ModelAccess::None,
-                principal_tokens: 0,
-                limits,
-                hide_forbidden: true,
-            },
+            Profile::Guest => {
+                Self { model: ModelAccess::Local, principal_tokens: session, limits, hide_forbidden: true }
+            }
+            Profile::Anonymous => Self { model: ModelAccess::None, principal_tokens: 0, limits, hide_forbidden: true },
         }
     }
 
@@ -62,15 +54,11 @@ impl ProfileRules {
     pub fn may_use(&self, backend: &str, opted_in: bool, stepped_up: bool) -> Result<(), String> {
         match (self.model, is_remote(backend)) {
             (ModelAccess::None, _) => Err("this profile has no model".to_string()),
-            (ModelAccess::Local, true) => {
-                Err("this profile may use models on this machine only".to_string())
-            }
+            (ModelAccess::Local, true) => Err("this profile may use models on this machine only".to_string()),
             (ModelAccess::Remote, true) if !opted_in => {
                 Err("remote models are off; the operator has to opt in first".to_string())
             }
-            (ModelAccess::Remote, true) if !stepped_up => {
-                Err("a remote model needs the passphrase first".to_string())
-            }
+            (ModelAccess::Remote, true) if !stepped_up => Err("a remote model needs the passphrase first".to_string()),
             _ => Ok(()),
         }
     }
@@ -79,8 +67,5 @@ impl ProfileRules {
 /// Whether a backend sends prompts off this machine. Names that are not known to be local count as remote.
 #[must_use]
 pub fn is_remote(backend: &str) -> bool {
-    !(backend == "scripted"
-        || backend == "stub"
-        || backend == "local"
-        || backend.starts_with("local-"))
+    !(backend == "scripted" || backend == "stub" || backend == "local" || backend.starts_with("local-"))
 }

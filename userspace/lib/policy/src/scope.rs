@@ -28,22 +28,17 @@ impl Scope {
     /// What is out of scope.
     pub fn check(&self, arguments: &str) -> Result<(), ScopeError> {
         if let Some(max) = self.max_bytes.filter(|max| arguments.len() > *max) {
-            return Err(format!(
-                "the arguments are {} bytes long, and {max} are allowed",
-                arguments.len()
-            ));
+            return Err(format!("the arguments are {} bytes long, and {max} are allowed", arguments.len()));
         }
         if self.paths.is_empty() {
             return Ok(());
         }
-        let arguments: Value = serde_json::from_str(arguments)
-            .map_err(|bad| format!("the arguments are not JSON: {bad}"))?;
+        let arguments: Value =
+            serde_json::from_str(arguments).map_err(|bad| format!("the arguments are not JSON: {bad}"))?;
         for (name, rules) in &self.paths {
             match arguments.get(name) {
                 None => {}
-                Some(Value::String(path)) => rules
-                    .check(path)
-                    .map_err(|why| format!("{name} {path:?}: {why}"))?,
+                Some(Value::String(path)) => rules.check(path).map_err(|why| format!("{name} {path:?}: {why}"))?,
                 Some(_) => return Err(format!("{name} is not a text")),
             }
         }

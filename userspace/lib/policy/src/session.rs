@@ -31,10 +31,7 @@ impl Policy {
     #[must_use]
     pub fn profile(&self, profile: Profile) -> ProfileRules {
         let configured = self.profiles.iter().find(|(name, _)| *name == profile);
-        configured.map_or_else(
-            || ProfileRules::standard(profile),
-            |(_, rules)| rules.clone(),
-        )
+        configured.map_or_else(|| ProfileRules::standard(profile), |(_, rules)| rules.clone())
     }
 }
 
@@ -88,10 +85,7 @@ impl SessionPolicy {
     pub fn new(policy: &Policy, profile: Profile) -> Self {
         let mut scopes: HashMap<String, Vec<Scope>> = HashMap::new();
         for (tool, scope) in &policy.scopes {
-            scopes
-                .entry_ref(tool.as_str())
-                .or_default()
-                .push(scope.clone());
+            scopes.entry_ref(tool.as_str()).or_default().push(scope.clone());
         }
         Self {
             profile,
@@ -129,23 +123,12 @@ impl SessionPolicy {
     /// The permission for a tool, whether it is granted or not.
     #[must_use]
     pub fn permission(&self, category: Category, method: &str, tool: &str) -> Permission {
-        resolve(
-            &self.overrides,
-            self.profile,
-            category,
-            method,
-            tool,
-            self.rules.hide_forbidden,
-        )
+        resolve(&self.overrides, self.profile, category, method, tool, self.rules.hide_forbidden)
     }
 
     /// Fills in mode and suppression of a tool by its category, method and name.
     pub fn fill_in(&self, tool: &mut ToolPermission) {
-        let permission = self.permission(
-            Category::from_name(&tool.category),
-            &tool.method_name,
-            &tool.tool,
-        );
+        let permission = self.permission(Category::from_name(&tool.category), &tool.method_name, &tool.tool);
         tool.mode = permission.mode;
         tool.suppressed = permission.suppressed;
     }
@@ -153,11 +136,7 @@ impl SessionPolicy {
     /// Adds a tool whose capability the session has got.
     pub fn grant(&mut self, tool: GrantedTool) -> Permission {
         let permission = self.permission(tool.category, &tool.method, &tool.name);
-        let entry = Entry {
-            method: tool.method,
-            category: tool.category,
-            permission,
-        };
+        let entry = Entry { method: tool.method, category: tool.category, permission };
         self.tools.insert((tool.interface_id, tool.name), entry);
         permission
     }
@@ -178,34 +157,17 @@ impl SessionPolicy {
     #[must_use]
     pub fn gate_at_least(&self, question: &ToolQuestion, mode: PermissionMode) -> Gate {
         let shut = |reason: String| Gate::Shut { reason };
-        let Some(entry) = self
-            .tools
-            .get(&(question.interface_id, question.tool.clone()))
-        else {
-            return shut(format!(
-                "{:?} is not granted to this session",
-                question.tool
-            ));
+        let Some(entry) = self.tools.get(&(question.interface_id, question.tool.clone())) else {
+            return shut(format!("{:?} is not granted to this session", question.tool));
         };
         if entry.method != question.method_name {
-            return shut(format!(
-                "{:?} is another method than the one that was granted",
-                question.method_name
-            ));
+            return shut(format!("{:?} is another method than the one that was granted", question.method_name));
         }
         if entry.category != Category::from_name(&question.category) {
             let category = entry.category.name();
-            return shut(format!(
-                "{:?} is {category} in the schema, not {:?}",
-                question.tool, question.category
-            ));
+            return shut(format!("{:?} is {category} in the schema, not {:?}", question.tool, question.category));
         }
-        for scope in self
-            .scopes
-            .get(question.tool.as_str())
-            .into_iter()
-            .flatten()
-        {
+        for scope in self.scopes.get(question.tool.as_str()).into_iter().flatten() {
             if let Err(reason) = scope.check(&question.arguments) {
                 return shut(format!("out of scope: {reason}"));
             }
@@ -213,38 +175,26 @@ impl SessionPolicy {
         if entry.category == Category::Outbound
             && let Err(class) = self.egress.check_outbound(&question.labels)
         {
-            return shut(format!(
-                "what the model has seen in this turn is labelled {class}, which may not leave"
-            ));
+            return shut(format!("what the model has seen in this turn is labelled {class}, which may not leave"));
         }
         if entry.permission.suppressed {
-            return shut(format!(
-                "{:?} is not offered in this session",
-                question.tool
-            ));
+            return shut(format!("{:?} is not offered in this session", question.tool));
         }
         match stricter(entry.permission.mode, mode) {
             PermissionMode::Auto => Gate::Open,
             PermissionMode::Consent if self.approvals.cover(question) => Gate::Approved,
             PermissionMode::Consent => Gate::AskPerson,
             PermissionMode::StepUp => Gate::AskPassphrase,
-            PermissionMode::Forbidden => shut(format!(
-                "{:?} is not permitted to {} sessions",
-                question.tool,
-                self.profile.name()
-            )),
+            PermissionMode::Forbidden => {
+                shut(format!("{:?} is not permitted to {} sessions", question.tool, self.profile.name()))
+            }
         }
     }
 
     /// The decision on a call that a person was asked about, or did not need to be. Checks everything again: what was
     /// true when the question was put need not be true when it is answered. A consent is no step-up, and none opens what
     /// is shut.
-    pub fn decide(
-        &mut self,
-        question: &ToolQuestion,
-        mode: PermissionMode,
-        answer: Answer,
-    ) -> (Decision, String) {
+    pub fn decide(&mut self, question: &ToolQuestion, mode: PermissionMode, answer: Answer) -> (Decision, String) {
         match (self.gate_at_least(question, mode), answer) {
             (Gate::Open, _) => (Decision::Auto, String::new()),
             (Gate::Approved, _) => (Decision::Consented, String::from("agreed to before")),
@@ -253,10 +203,9 @@ impl SessionPolicy {
                 (Decision::Consented, String::new())
             }
             (Gate::AskPerson, Answer::No) => (Decision::Denied, String::from("the person said no")),
-            (Gate::AskPassphrase, _) => (
-                Decision::StepUpFailed,
-                String::from("this call needs the passphrase, and consent is not enough"),
-            ),
+            (Gate::AskPassphrase, _) => {
+                (Decision::StepUpFailed, String::from("this call needs the passphrase, and consent is not enough"))
+            }
             (Gate::Shut { reason }, _) => (Decision::Forbidden, reason),
         }
     }

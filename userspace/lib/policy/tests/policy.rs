@@ -1,10 +1,6 @@
 //! Every cell of the tables, and every way in which something must not widen.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests may fail the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use capos_policy::*;
 use capos_schema::authority::{Decision, Label, Profile, Provenance, ToolPermission, ToolQuestion};
@@ -30,12 +26,7 @@ fn question(tool: &str, category: Category, arguments: &str) -> ToolQuestion {
 }
 
 fn granted(tool: &str, category: Category) -> GrantedTool {
-    GrantedTool {
-        interface_id: 7,
-        method: "method".into(),
-        name: tool.into(),
-        category,
-    }
+    GrantedTool { interface_id: 7, method: "method".into(), name: tool.into(), category }
 }
 
 /// A session that holds one tool of each category, named after it.
@@ -48,9 +39,7 @@ fn session(policy: &Policy, profile: Profile) -> SessionPolicy {
 }
 
 fn label(classes: &[&str]) -> Label {
-    Label {
-        classes: classes.iter().map(|class| (*class).into()).collect(),
-    }
+    Label { classes: classes.iter().map(|class| (*class).into()).collect() }
 }
 
 /// Requirements D02 and D03.
@@ -72,19 +61,12 @@ fn d02_every_cell_of_the_permission_map() {
                 Permission { mode, suppressed },
                 "{profile} {category:?}"
             );
-            let mut tool = ToolPermission {
-                category: category.name().into(),
-                ..ToolPermission::default()
-            };
+            let mut tool = ToolPermission { category: category.name().into(), ..ToolPermission::default() };
             session.fill_in(&mut tool);
             assert_eq!((tool.mode, tool.suppressed), (mode, suppressed));
         }
     }
-    assert_eq!(
-        Category::from_name("harmless"),
-        Category::Admin,
-        "what is not known is treated most strictly"
-    );
+    assert_eq!(Category::from_name("harmless"), Category::Admin, "what is not known is treated most strictly");
 }
 
 #[test]
@@ -93,16 +75,8 @@ fn overrides_tighten_and_only_an_operator_who_says_so_widens() {
         for category in Category::ALL {
             for wanted in MODES {
                 for widen in [false, true] {
-                    let rule = Override {
-                        tool: Some("t".into()),
-                        mode: Some(wanted),
-                        widen,
-                        ..Override::default()
-                    };
-                    let policy = Policy {
-                        overrides: vec![rule],
-                        ..Policy::default()
-                    };
+                    let rule = Override { tool: Some("t".into()), mode: Some(wanted), widen, ..Override::default() };
+                    let policy = Policy { overrides: vec![rule], ..Policy::default() };
                     let session = SessionPolicy::new(&policy, profile);
                     let standard = default_mode(profile, category);
                     let risky = matches!(category, Category::Destructive | Category::Admin);
@@ -112,11 +86,7 @@ fn overrides_tighten_and_only_an_operator_who_says_so_widens() {
                         (false, _) => stricter(wanted, standard),
                     };
                     assert_eq!(session.permission(category, "m", "t").mode, expected);
-                    assert_eq!(
-                        session.permission(category, "m", "T").mode,
-                        standard,
-                        "names are exact"
-                    );
+                    assert_eq!(session.permission(category, "m", "T").mode, standard, "names are exact");
                 }
             }
         }
@@ -126,22 +96,9 @@ fn overrides_tighten_and_only_an_operator_who_says_so_widens() {
 #[test]
 fn several_overrides_the_strictest_counts_and_each_names_what_it_names() {
     let rules = vec![
-        Override {
-            mode: Some(Auto),
-            widen: true,
-            tool: Some("t".into()),
-            ..Override::default()
-        },
-        Override {
-            mode: Some(StepUp),
-            method: Some("m".into()),
-            ..Override::default()
-        },
-        Override {
-            mode: Some(Consent),
-            category: Some(Category::ReadOnly),
-            ..Override::default()
-        },
+        Override { mode: Some(Auto), widen: true, tool: Some("t".into()), ..Override::default() },
+        Override { mode: Some(StepUp), method: Some("m".into()), ..Override::default() },
+        Override { mode: Some(Consent), category: Some(Category::ReadOnly), ..Override::default() },
         Override {
             mode: Some(Forbidden),
             profile: Some(Profile::Guest),
@@ -149,14 +106,9 @@ fn several_overrides_the_strictest_counts_and_each_names_what_it_names() {
             ..Override::default()
         },
     ];
-    let policy = Policy {
-        overrides: rules,
-        ..Policy::default()
-    };
+    let policy = Policy { overrides: rules, ..Policy::default() };
     let operator = SessionPolicy::new(&policy, Profile::Operator);
-    let mode = |session: &SessionPolicy, category, method, tool| {
-        session.permission(category, method, tool).mode
-    };
+    let mode = |session: &SessionPolicy, category, method, tool| session.permission(category, method, tool).mode;
     assert_eq!(mode(&operator, Category::Mutating, "n", "t"), Auto);
     assert_eq!(mode(&operator, Category::Mutating, "m", "t"), StepUp);
     assert_eq!(mode(&operator, Category::ReadOnly, "n", "u"), Consent);
@@ -169,48 +121,21 @@ fn several_overrides_the_strictest_counts_and_each_names_what_it_names() {
 /// Requirement D03: both ways of treating what is forbidden.
 #[test]
 fn d03_forbidden_tools_are_hidden_or_shown_as_configured() {
-    let hide = |suppressed| Override {
-        suppressed: Some(suppressed),
-        ..Override::default()
-    };
+    let hide = |suppressed| Override { suppressed: Some(suppressed), ..Override::default() };
     for (rules, profile, category, suppressed) in [
         (vec![], Profile::Guest, Category::Admin, true),
         (vec![hide(false)], Profile::Guest, Category::Admin, false),
-        (
-            vec![hide(true)],
-            Profile::Operator,
-            Category::ReadOnly,
-            true,
-        ),
-        (
-            vec![hide(true), hide(false)],
-            Profile::Operator,
-            Category::ReadOnly,
-            true,
-        ),
+        (vec![hide(true)], Profile::Operator, Category::ReadOnly, true),
+        (vec![hide(true), hide(false)], Profile::Operator, Category::ReadOnly, true),
         (vec![hide(false)], Profile::Guest, Category::ReadOnly, false),
     ] {
-        let policy = Policy {
-            overrides: rules,
-            ..Policy::default()
-        };
-        assert_eq!(
-            SessionPolicy::new(&policy, profile)
-                .permission(category, "m", "t")
-                .suppressed,
-            suppressed
-        );
+        let policy = Policy { overrides: rules, ..Policy::default() };
+        assert_eq!(SessionPolicy::new(&policy, profile).permission(category, "m", "t").suppressed, suppressed);
     }
-    let policy = Policy {
-        overrides: vec![hide(true)],
-        ..Policy::default()
-    };
+    let policy = Policy { overrides: vec![hide(true)], ..Policy::default() };
     let question = question("readOnly", Category::ReadOnly, "{}");
     let gate = session(&policy, Profile::Operator).gate(&question);
-    assert!(
-        matches!(gate, Gate::Shut { .. }),
-        "what is not shown does not run either"
-    );
+    assert!(matches!(gate, Gate::Shut { .. }), "what is not shown does not run either");
 }
 
 /// Requirement D01.
@@ -263,31 +188,13 @@ fn reason(gate: Gate) -> String {
 /// Requirement D14: granted, then scope, then approval.
 #[test]
 fn d14_checks_come_in_their_order() {
-    let rules = PathRules {
-        allow: vec!["/proj".into()],
-        block: vec!["/proj/secret".into()],
-    };
-    let scope = Scope {
-        paths: vec![("path".into(), rules)],
-        max_bytes: Some(64),
-    };
-    let policy = Policy {
-        scopes: vec![("destructive".into(), scope)],
-        ..Policy::default()
-    };
+    let rules = PathRules { allow: vec!["/proj".into()], block: vec!["/proj/secret".into()] };
+    let scope = Scope { paths: vec![("path".into(), rules)], max_bytes: Some(64) };
+    let policy = Policy { scopes: vec![("destructive".into(), scope)], ..Policy::default() };
     let mut session = session(&policy, Profile::Operator);
-    let ask = |path: &str| {
-        question(
-            "destructive",
-            Category::Destructive,
-            &format!("{{\"path\":{path:?}}}"),
-        )
-    };
+    let ask = |path: &str| question("destructive", Category::Destructive, &format!("{{\"path\":{path:?}}}"));
     assert_eq!(session.gate(&ask("/proj/a")), Gate::AskPassphrase);
-    assert!(
-        reason(session.gate(&ask("/proj/secret/b"))).contains("out of scope"),
-        "scope before approval"
-    );
+    assert!(reason(session.gate(&ask("/proj/secret/b"))).contains("out of scope"), "scope before approval");
     assert!(reason(session.gate(&ask("/proj-evil"))).contains("outside what is allowed"));
     assert!(reason(session.gate(&ask(&"x".repeat(100)))).contains("bytes long"));
     let number = question("destructive", Category::Destructive, "{\"path\":1}");
@@ -295,10 +202,7 @@ fn d14_checks_come_in_their_order() {
     let broken = question("destructive", Category::Destructive, "{");
     assert!(reason(session.gate(&broken)).contains("not JSON"));
     session.revoke(7, "destructive");
-    assert!(
-        reason(session.gate(&ask("/proj/secret/b"))).contains("not granted"),
-        "grant before scope"
-    );
+    assert!(reason(session.gate(&ask("/proj/secret/b"))).contains("not granted"), "grant before scope");
 }
 
 #[test]
@@ -306,48 +210,12 @@ fn a_question_that_lies_about_its_tool_is_refused() {
     let session = session(&Policy::default(), Profile::Operator);
     let honest = question("destructive", Category::Destructive, "{}");
     for (changed, expected) in [
-        (
-            ToolQuestion {
-                category: "readOnly".into(),
-                ..honest.clone()
-            },
-            "is destructive in the schema",
-        ),
-        (
-            ToolQuestion {
-                category: String::new(),
-                ..honest.clone()
-            },
-            "is destructive in the schema",
-        ),
-        (
-            ToolQuestion {
-                method_name: "read".into(),
-                ..honest.clone()
-            },
-            "another method",
-        ),
-        (
-            ToolQuestion {
-                interface_id: 8,
-                ..honest.clone()
-            },
-            "not granted",
-        ),
-        (
-            ToolQuestion {
-                tool: "Destructive".into(),
-                ..honest.clone()
-            },
-            "not granted",
-        ),
-        (
-            ToolQuestion {
-                tool: "destru\u{441}tive".into(),
-                ..honest.clone()
-            },
-            "not granted",
-        ),
+        (ToolQuestion { category: "readOnly".into(), ..honest.clone() }, "is destructive in the schema"),
+        (ToolQuestion { category: String::new(), ..honest.clone() }, "is destructive in the schema"),
+        (ToolQuestion { method_name: "read".into(), ..honest.clone() }, "another method"),
+        (ToolQuestion { interface_id: 8, ..honest.clone() }, "not granted"),
+        (ToolQuestion { tool: "Destructive".into(), ..honest.clone() }, "not granted"),
+        (ToolQuestion { tool: "destru\u{441}tive".into(), ..honest.clone() }, "not granted"),
     ] {
         let reason = reason(session.gate(&changed));
         assert!(reason.contains(expected), "{reason}");
@@ -370,50 +238,21 @@ fn an_ended_session_grants_nothing() {
 #[test]
 fn d10_a_standing_consent_covers_exactly_what_was_seen() {
     let base = question("mutating", Category::Mutating, "{\"path\":\"a\"}");
-    let later = ToolQuestion {
-        turn: 4,
-        call_id: "call-2".into(),
-        ..base.clone()
-    };
-    let elsewhere = ToolQuestion {
-        conversation: "c2".into(),
-        ..base.clone()
-    };
-    let again = ToolQuestion {
-        call_id: "call-9".into(),
-        ..base.clone()
-    };
+    let later = ToolQuestion { turn: 4, call_id: "call-2".into(), ..base.clone() };
+    let elsewhere = ToolQuestion { conversation: "c2".into(), ..base.clone() };
+    let again = ToolQuestion { call_id: "call-9".into(), ..base.clone() };
     let others = [
-        ToolQuestion {
-            arguments: "{\"path\":\"b\"}".into(),
-            ..base.clone()
-        },
-        ToolQuestion {
-            arguments: "{ \"path\":\"a\"}".into(),
-            ..base.clone()
-        },
-        ToolQuestion {
-            tool: "outbound".into(),
-            category: "outbound".into(),
-            ..base.clone()
-        },
+        ToolQuestion { arguments: "{\"path\":\"b\"}".into(), ..base.clone() },
+        ToolQuestion { arguments: "{ \"path\":\"a\"}".into(), ..base.clone() },
+        ToolQuestion { tool: "outbound".into(), category: "outbound".into(), ..base.clone() },
     ];
-    for (span, in_turn, in_session) in [
-        (Span::Once, false, false),
-        (Span::Turn, true, false),
-        (Span::Session, true, true),
-    ] {
+    for (span, in_turn, in_session) in
+        [(Span::Once, false, false), (Span::Turn, true, false), (Span::Session, true, true)]
+    {
         let mut session = session(&Policy::default(), Profile::Operator);
-        assert_eq!(
-            session.decide(&base, Consent, Answer::Yes(span)).0,
-            Decision::Consented
-        );
+        assert_eq!(session.decide(&base, Consent, Answer::Yes(span)).0, Decision::Consented);
         let gate = |covered| {
-            if covered {
-                Gate::Approved
-            } else {
-                Gate::AskPerson
-            }
+            if covered { Gate::Approved } else { Gate::AskPerson }
         };
         assert_eq!(session.gate(&again), gate(in_turn), "{span:?}");
         assert_eq!(session.gate(&later), gate(in_session), "{span:?}");
@@ -425,11 +264,7 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
         assert_eq!(session.gate(&again), gate(in_session));
         session.approvals().clear();
         assert_eq!(session.gate(&again), Gate::AskPerson);
-        assert_eq!(
-            session.gate_at_least(&base, StepUp),
-            Gate::AskPassphrase,
-            "a consent is no step-up"
-        );
+        assert_eq!(session.gate_at_least(&base, StepUp), Gate::AskPassphrase, "a consent is no step-up");
     }
 }
 
@@ -469,88 +304,22 @@ fn d11_a_lease_is_good_for_one_call_once() {
     for (changed, session, now, error) in [
         (asked.clone(), "s1", 100, LeaseError::Expired),
         (asked.clone(), "s2", 99, LeaseError::OtherSession),
-        (
-            ToolQuestion {
-                tool: "x".into(),
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherTool,
-        ),
-        (
-            ToolQuestion {
-                method_name: "x".into(),
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherTool,
-        ),
-        (
-            ToolQuestion {
-                interface_id: 8,
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherTool,
-        ),
-        (
-            ToolQuestion {
-                arguments: "{\"path\":\"b\"}".into(),
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherArguments,
-        ),
-        (
-            ToolQuestion {
-                conversation: "c2".into(),
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherConversation,
-        ),
-        (
-            ToolQuestion {
-                turn: 4,
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherTurn,
-        ),
-        (
-            ToolQuestion {
-                call_id: "call-2".into(),
-                ..asked.clone()
-            },
-            "s1",
-            99,
-            LeaseError::OtherCall,
-        ),
+        (ToolQuestion { tool: "x".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
+        (ToolQuestion { method_name: "x".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
+        (ToolQuestion { interface_id: 8, ..asked.clone() }, "s1", 99, LeaseError::OtherTool),
+        (ToolQuestion { arguments: "{\"path\":\"b\"}".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherArguments),
+        (ToolQuestion { conversation: "c2".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherConversation),
+        (ToolQuestion { turn: 4, ..asked.clone() }, "s1", 99, LeaseError::OtherTurn),
+        (ToolQuestion { call_id: "call-2".into(), ..asked.clone() }, "s1", 99, LeaseError::OtherCall),
     ] {
         let mut lease = lease.clone();
         assert_eq!(lease.redeem(session, &changed, now), Err(error));
-        assert_eq!(
-            lease.redeem("s1", &asked, 99),
-            Ok(()),
-            "a wrong try does not use it up"
-        );
+        assert_eq!(lease.redeem("s1", &asked, 99), Ok(()), "a wrong try does not use it up");
         assert_eq!(lease.redeem("s1", &asked, 99), Err(LeaseError::Used));
     }
     let mut standard = Lease::new("s1", &asked, 5);
-    assert_eq!(
-        standard.clone().redeem("s1", &asked, 5 + 60 * SECOND - 1),
-        Ok(())
-    );
-    assert_eq!(
-        standard.redeem("s1", &asked, 5 + 60 * SECOND),
-        Err(LeaseError::Expired)
-    );
+    assert_eq!(standard.clone().redeem("s1", &asked, 5 + 60 * SECOND - 1), Ok(()));
+    assert_eq!(standard.redeem("s1", &asked, 5 + 60 * SECOND), Err(LeaseError::Expired));
 }
 
 #[test]
@@ -558,23 +327,11 @@ fn a_passphrase_is_kept_as_pbkdf2() {
     // Computed with Python's hashlib.pbkdf2_hmac.
     let kept = Passphrase::new("open sesame", *b"0123456789abcdef", 1000).unwrap();
     let text = kept.to_string();
-    assert_eq!(
-        text,
-        format!(
-            "pbkdf2-sha256$1000$30313233343536373839616263646566${}",
-            EXPECTED
-        )
-    );
+    assert_eq!(text, format!("pbkdf2-sha256$1000$30313233343536373839616263646566${}", EXPECTED));
     let read = Passphrase::parse(&text).unwrap();
     assert_eq!(read, kept);
     assert!(read.is("open sesame"));
-    for wrong in [
-        "",
-        "open",
-        "open sesame ",
-        "Open sesame",
-        "open sesam\u{435}",
-    ] {
+    for wrong in ["", "open", "open sesame ", "Open sesame", "open sesam\u{435}"] {
         assert!(!read.is(wrong), "{wrong:?}");
     }
     assert!(!format!("{kept:?}").contains(&EXPECTED[..8]));
@@ -603,35 +360,16 @@ fn guessing_is_slowed_down() {
     let mut attempts = Attempts::default();
     assert_eq!(attempts.attempt(None, "right", 0), Err(StepUpError::NotSet));
     for _ in 0..4 {
-        assert_eq!(
-            attempts.attempt(Some(&kept), "wrong", 0),
-            Err(StepUpError::Wrong)
-        );
+        assert_eq!(attempts.attempt(Some(&kept), "wrong", 0), Err(StepUpError::Wrong));
     }
     assert_eq!(attempts.clone().attempt(Some(&kept), "right", 0), Ok(()));
-    assert_eq!(
-        attempts.attempt(Some(&kept), "wrong", 0),
-        Err(StepUpError::Wrong)
-    );
-    assert_eq!(
-        attempts.attempt(Some(&kept), "right", SECOND / 2),
-        Err(StepUpError::Closed { seconds: 30 })
-    );
-    assert_eq!(
-        attempts.attempt(Some(&kept), "wrong", 30 * SECOND),
-        Err(StepUpError::Wrong)
-    );
-    assert_eq!(
-        attempts.attempt(Some(&kept), "right", 31 * SECOND),
-        Err(StepUpError::Closed { seconds: 59 })
-    );
+    assert_eq!(attempts.attempt(Some(&kept), "wrong", 0), Err(StepUpError::Wrong));
+    assert_eq!(attempts.attempt(Some(&kept), "right", SECOND / 2), Err(StepUpError::Closed { seconds: 30 }));
+    assert_eq!(attempts.attempt(Some(&kept), "wrong", 30 * SECOND), Err(StepUpError::Wrong));
+    assert_eq!(attempts.attempt(Some(&kept), "right", 31 * SECOND), Err(StepUpError::Closed { seconds: 59 }));
     assert_eq!(attempts.attempt(Some(&kept), "right", 90 * SECOND), Ok(()));
     for _ in 0..4 {
-        assert_eq!(
-            attempts.attempt(Some(&kept), "wrong", 91 * SECOND),
-            Err(StepUpError::Wrong),
-            "forgiven"
-        );
+        assert_eq!(attempts.attempt(Some(&kept), "wrong", 91 * SECOND), Err(StepUpError::Wrong), "forgiven");
     }
     let mut now = 0;
     let mut longest = 0;
@@ -667,32 +405,12 @@ fn d04_profiles_and_their_models() {
     ] {
         let rules = ProfileRules::standard(profile);
         let answer = rules.may_use(backend, opted_in, stepped_up);
-        assert_eq!(
-            answer.is_ok(),
-            allowed,
-            "{profile} {backend} {opted_in} {stepped_up}: {answer:?}"
-        );
+        assert_eq!(answer.is_ok(), allowed, "{profile} {backend} {opted_in} {stepped_up}: {answer:?}");
     }
-    let generous = ProfileRules {
-        model: ModelAccess::Local,
-        ..ProfileRules::standard(Profile::Anonymous)
-    };
-    let policy = Policy {
-        profiles: vec![(Profile::Anonymous, generous)],
-        ..Policy::default()
-    };
-    assert!(
-        SessionPolicy::new(&policy, Profile::Anonymous)
-            .rules()
-            .may_use("local-cpu", false, false)
-            .is_ok()
-    );
-    assert!(
-        policy
-            .profile(Profile::Guest)
-            .may_use("local-cpu", false, false)
-            .is_ok()
-    );
+    let generous = ProfileRules { model: ModelAccess::Local, ..ProfileRules::standard(Profile::Anonymous) };
+    let policy = Policy { profiles: vec![(Profile::Anonymous, generous)], ..Policy::default() };
+    assert!(SessionPolicy::new(&policy, Profile::Anonymous).rules().may_use("local-cpu", false, false).is_ok());
+    assert!(policy.profile(Profile::Guest).may_use("local-cpu", false, false).is_ok());
 }
 
 #[test]
@@ -707,10 +425,7 @@ fn d06_tokens_are_counted_for_session_and_principal() {
     assert_eq!(charge("one", 1), Err(Spent::Session { limit: 100 }));
     assert_eq!(charge("one", u64::MAX), Err(Spent::Session { limit: 100 }));
     budgets.end_session("two");
-    assert_eq!(
-        budgets.charge(("two", 100), ("ada", 150), 0),
-        Err(Spent::Principal { limit: 150 })
-    );
+    assert_eq!(budgets.charge(("two", 100), ("ada", 150), 0), Err(Spent::Principal { limit: 150 }));
     assert_eq!(budgets.charge(("two", 100), ("bob", 150), 0), Ok(100));
 }
 
@@ -728,10 +443,7 @@ fn requests_are_limited_by_window() {
 /// Requirement D15.
 #[test]
 fn d15_paths_are_compared_by_whole_components() {
-    let rules = PathRules {
-        allow: vec!["/proj".into(), "tmp/./x".into()],
-        block: vec!["/proj/secret".into()],
-    };
+    let rules = PathRules { allow: vec!["/proj".into(), "tmp/./x".into()], block: vec!["/proj/secret".into()] };
     for (path, expected) in [
         ("/proj", Ok(())),
         ("proj/a/b", Ok(())),
@@ -754,34 +466,13 @@ fn d15_paths_are_compared_by_whole_components() {
     ] {
         assert_eq!(rules.check(path), expected, "{path:?}");
     }
-    assert_eq!(
-        PathRules::default().check("/"),
-        Err(PathError::NotAllowed),
-        "nothing is allowed by default"
-    );
-    let everything = PathRules {
-        allow: vec!["/".into()],
-        block: vec![],
-    };
+    assert_eq!(PathRules::default().check("/"), Err(PathError::NotAllowed), "nothing is allowed by default");
+    let everything = PathRules { allow: vec!["/".into()], block: vec![] };
     assert_eq!(everything.check("/any/thing"), Ok(()));
-    let shorter = PathRules {
-        allow: vec!["/a/b/c".into()],
-        block: vec!["/a".into()],
-    };
-    assert_eq!(
-        shorter.check("/a/b/c/d"),
-        Err(PathError::Blocked),
-        "block beats allow however long"
-    );
-    let broken = PathRules {
-        allow: vec!["/".into(), "/../x".into()],
-        block: vec!["/../y".into()],
-    };
-    assert_eq!(
-        broken.check("/z"),
-        Err(PathError::Blocked),
-        "a rule that cannot be read is read strictly"
-    );
+    let shorter = PathRules { allow: vec!["/a/b/c".into()], block: vec!["/a".into()] };
+    assert_eq!(shorter.check("/a/b/c/d"), Err(PathError::Blocked), "block beats allow however long");
+    let broken = PathRules { allow: vec!["/".into(), "/../x".into()], block: vec!["/../y".into()] };
+    assert_eq!(broken.check("/z"), Err(PathError::Blocked), "a rule that cannot be read is read strictly");
 }
 
 #[test]
@@ -808,25 +499,16 @@ fn classes_form_a_lattice() {
     ] {
         assert_eq!(class_below(low, high), below, "{low} below {high}");
     }
+    assert_eq!(join(&label(&["pii.redacted"]), &label(&["pii.mail", "public"])), label(&["pii.mail"]));
     assert_eq!(
-        join(&label(&["pii.redacted"]), &label(&["pii.mail", "public"])),
-        label(&["pii.mail"])
-    );
-    assert_eq!(
-        join(
-            &label(&["secret.b", "pii.mail"]),
-            &label(&["pii.*", "secret.a"])
-        ),
+        join(&label(&["secret.b", "pii.mail"]), &label(&["pii.*", "secret.a"])),
         label(&["pii.*", "secret.a", "secret.b"])
     );
     assert_eq!(join(&label(&["public"]), &label(&[])), label(&[]));
     for one in [Provenance::Trusted, Provenance::Untrusted] {
         for other in [Provenance::Trusted, Provenance::Untrusted] {
             let tainted = one == Provenance::Untrusted || other == Provenance::Untrusted;
-            assert_eq!(
-                join_provenance(one, other) == Provenance::Untrusted,
-                tainted
-            );
+            assert_eq!(join_provenance(one, other) == Provenance::Untrusted, tainted);
         }
     }
 }
@@ -834,49 +516,22 @@ fn classes_form_a_lattice() {
 #[test]
 fn a_secret_that_was_read_cannot_be_posted() {
     let mut session = session(&Policy::default(), Profile::Operator);
-    let ask = |classes: &[&str]| ToolQuestion {
-        labels: label(classes),
-        ..question("outbound", Category::Outbound, "{}")
-    };
+    let ask =
+        |classes: &[&str]| ToolQuestion { labels: label(classes), ..question("outbound", Category::Outbound, "{}") };
     assert_eq!(session.gate(&ask(&[])), Gate::AskPerson);
-    assert_eq!(
-        session.gate(&ask(&["public", "pii.redacted"])),
-        Gate::AskPerson
-    );
+    assert_eq!(session.gate(&ask(&["public", "pii.redacted"])), Gate::AskPerson);
     for class in ["secret.token", "pii.mail", "unheard-of"] {
         let secret = ask(&["pii.redacted", class]);
         assert!(reason(session.gate(&secret)).contains(class));
         session.approvals().add(Span::Session, &secret);
         let (decision, why) = session.decide(&secret, Auto, Answer::Yes(Span::Once));
-        assert_eq!(
-            decision,
-            Decision::Forbidden,
-            "no consent opens this: {why}"
-        );
+        assert_eq!(decision, Decision::Forbidden, "no consent opens this: {why}");
     }
-    let local = ToolQuestion {
-        labels: label(&["secret.token"]),
-        ..question("mutating", Category::Mutating, "{}")
-    };
-    assert_eq!(
-        session.gate(&local),
-        Gate::AskPerson,
-        "what stays here is not egress"
-    );
-    assert_eq!(
-        session.egress().check_remote_model(&label(&["public"])),
-        Ok(())
-    );
-    assert_eq!(
-        session
-            .egress()
-            .check_remote_model(&label(&["pii.redacted"])),
-        Err("pii.redacted")
-    );
-    let cleared = Egress {
-        outbound: label(&["secret.*"]),
-        ..Egress::default()
-    };
+    let local = ToolQuestion { labels: label(&["secret.token"]), ..question("mutating", Category::Mutating, "{}") };
+    assert_eq!(session.gate(&local), Gate::AskPerson, "what stays here is not egress");
+    assert_eq!(session.egress().check_remote_model(&label(&["public"])), Ok(()));
+    assert_eq!(session.egress().check_remote_model(&label(&["pii.redacted"])), Err("pii.redacted"));
+    let cleared = Egress { outbound: label(&["secret.*"]), ..Egress::default() };
     assert_eq!(cleared.check_outbound(&label(&["secret.token"])), Ok(()));
 }
 

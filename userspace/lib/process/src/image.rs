@@ -50,8 +50,7 @@ impl Image {
         let file = directory.open(path).await.with_context(|| format!("opening /{path}"))?;
         let found = file.memory().await.with_context(|| format!("mapping /{path}"))?;
         let headers = read(&file, 0, HEADERS as u64).await.with_context(|| format!("reading /{path}"))?;
-        let program =
-            Program::parse(&headers, found.bytes).with_context(|| format!("/{path} is not a program"))?;
+        let program = Program::parse(&headers, found.bytes).with_context(|| format!("/{path} is not a program"))?;
         Ok(Self { program, source: Source::File { memory: found.memory, file } })
     }
 
@@ -98,8 +97,7 @@ impl Image {
     /// 4 KiB frames that a process of it takes for its private parts.
     #[must_use]
     pub fn private_frames(&self) -> u64 {
-        let private: Vec<&Segment> =
-            self.segments().iter().filter(|segment| self.shared(segment).is_none()).collect();
+        let private: Vec<&Segment> = self.segments().iter().filter(|segment| self.shared(segment).is_none()).collect();
         private.iter().map(|segment| segment.memory_bytes / 4096).sum()
     }
 }

@@ -36,38 +36,16 @@ impl Condition {
     pub fn holds(&self, request: &RequestView<'_>, ordinal: u64) -> bool {
         let contained = |needles: &[String], role: Role| {
             needles.is_empty()
-                || request
-                    .last(role)
-                    .is_some_and(|text| needles.iter().all(|needle| text.contains(needle.as_str())))
+                || request.last(role).is_some_and(|text| needles.iter().all(|needle| text.contains(needle.as_str())))
         };
         contained(&self.user, Role::User)
             && contained(&self.system, Role::System)
-            && self.tool.iter().all(|needle| {
-                request
-                    .fresh_results()
-                    .any(|text| text.contains(needle.as_str()))
-            })
-            && self.any.iter().all(|needle| {
-                request
-                    .messages
-                    .iter()
-                    .any(|m| m.content.contains(needle.as_str()))
-            })
-            && self
-                .offered
-                .iter()
-                .all(|name| request.handle(name).is_some())
-            && self
-                .missing
-                .iter()
-                .all(|name| request.handle(name).is_none())
-            && self
-                .assistant_messages
-                .is_none_or(|count| count == request.assistant_messages())
+            && self.tool.iter().all(|needle| request.fresh_results().any(|text| text.contains(needle.as_str())))
+            && self.any.iter().all(|needle| request.messages.iter().any(|m| m.content.contains(needle.as_str())))
+            && self.offered.iter().all(|name| request.handle(name).is_some())
+            && self.missing.iter().all(|name| request.handle(name).is_none())
+            && self.assistant_messages.is_none_or(|count| count == request.assistant_messages())
             && self.request.is_none_or(|number| number == ordinal)
-            && self
-                .not
-                .as_ref()
-                .is_none_or(|not| !not.holds(request, ordinal))
+            && self.not.as_ref().is_none_or(|not| !not.holds(request, ordinal))
     }
 }

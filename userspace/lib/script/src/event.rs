@@ -33,10 +33,7 @@ impl Event {
     /// Whether nothing can follow this event.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        matches!(
-            self,
-            Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang
-        )
+        matches!(self, Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang)
     }
 }
 
@@ -46,11 +43,8 @@ impl Event {
 pub fn weights_text(weights: &[u8], offset: u64, bytes: u64) -> String {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(weights.len());
     let end = start.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX)).min(weights.len());
-    let sum = weights
-        .get(start..end)
-        .unwrap_or_default()
-        .iter()
-        .fold(0_u64, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+    let sum =
+        weights.get(start..end).unwrap_or_default().iter().fold(0_u64, |sum, byte| sum.wrapping_add(u64::from(*byte)));
     format!("[weights {start}..{end}: sum {sum}]")
 }
 

@@ -40,45 +40,30 @@ impl Script {
     /// # Errors
     /// Names the first line that is not understood, and why. A script without any response is an error of line 1.
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
-        let mut script = Self {
-            selection: Selection::default(),
-            turns: Vec::new(),
-        };
+        let mut script = Self { selection: Selection::default(), turns: Vec::new() };
         let mut header_allowed = true;
         for (number, line) in (1_u64..).zip(bytes.split(|&byte| byte == b'\n')) {
             let error = |what: String| ScriptError { line: number, what };
-            let line = core::str::from_utf8(line).map_err(|bad| {
-                error(format!(
-                    "byte {} is not UTF-8",
-                    bad.valid_up_to().saturating_add(1)
-                ))
-            })?;
+            let line = core::str::from_utf8(line)
+                .map_err(|bad| error(format!("byte {} is not UTF-8", bad.valid_up_to().saturating_add(1))))?;
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let value: Value = serde_json::from_str(line)
-                .map_err(|bad| error(format!("not a JSON value: {bad}")))?;
+            let value: Value = serde_json::from_str(line).map_err(|bad| error(format!("not a JSON value: {bad}")))?;
             let object = object(&value, "a line").map_err(&error)?;
             if let Some(header) = object.get("script") {
                 if !header_allowed || object.len() > 1 {
-                    return Err(error(
-                        "\"script\" stands alone on the first line, or not at all".to_string(),
-                    ));
+                    return Err(error("\"script\" stands alone on the first line, or not at all".to_string()));
                 }
                 script.selection = selection(header).map_err(&error)?;
             } else {
-                script
-                    .turns
-                    .push(Arc::new(turn(object, number).map_err(&error)?));
+                script.turns.push(Arc::new(turn(object, number).map_err(&error)?));
             }
             header_allowed = false;
         }
         if script.turns.is_empty() {
-            return Err(ScriptError {
-                line: 1,
-                what: "the script holds no response".to_string(),
-            });
+            return Err(ScriptError { line: 1, what: "the script holds no response".to_string() });
         }
         Ok(script)
     }
@@ -87,25 +72,12 @@ impl Script {
 fn selection(value: &Value) -> Parsed<Selection> {
     let header = object(value, "script")?;
     known(header, "script", &["select"])?;
-    let table = [
-        ("sequence", Selection::Sequence),
-        ("stateless", Selection::Stateless),
-    ];
-    header
-        .get("select")
-        .map_or(Ok(Selection::default()), |value| {
-            choice(value, "select", &table)
-        })
+    let table = [("sequence", Selection::Sequence), ("stateless", Selection::Stateless)];
+    header.get("select").map_or(Ok(Selection::default()), |value| choice(value, "select", &table))
 }
 
 fn turn(line: &Object, number: u64) -> Parsed<Turn> {
-    known(
-        line,
-        "a line",
-        &[
-            "match", "repeat", "obey", "text", "calls", "events", "usage", "finish",
-        ],
-    )?;
+    known(line, "a line", &["match", "repeat", "obey", "text", "calls", "events", "usage", "finish"])?;
     let mut steps = Steps::default();
     if line.contains_key("events") && (line.contains_key("text") || line.contains_key("calls")) {
         return Err("give \"events\", or \"text\" and \"calls\", but not both".to_string());
@@ -114,33 +86,19 @@ fn turn(line: &Object, number: u64) -> Parsed<Turn> {
         steps.push(Step::Words(string(text, "text")?))?;
     }
     for (at, value) in list(line, "calls")?.iter().enumerate() {
-        steps
-            .call(value, true)
-            .map_err(|what| format!("call {}: {what}", at.saturating_add(1)))?;
+        steps.call(value, true).map_err(|what| format!("call {}: {what}", at.saturating_add(1)))?;
     }
     for (at, value) in list(line, "events")?.iter().enumerate() {
-        steps
-            .event(value)
-            .map_err(|what| format!("event {}: {what}", at.saturating_add(1)))?;
+        steps.event(value).map_err(|what| format!("event {}: {what}", at.saturating_add(1)))?;
     }
-    let usage = line
-        .get("usage")
-        .map(|value| object(value, "usage"))
-        .transpose()?;
+    let usage = line.get("usage").map(|value| object(value, "usage")).transpose()?;
     if let Some(usage) = usage {
         known(usage, "usage", &["promptTokens", "completionTokens"])?;
     }
-    let claimed = |key| {
-        usage
-            .and_then(|usage| usage.get(key))
-            .map(|value| integer(value, key))
-            .transpose()
-    };
+    let claimed = |key| usage.and_then(|usage| usage.get(key)).map(|value| integer(value, key)).transpose();
     Ok(Turn {
         line: number,
-        condition: line
-            .get("match")
-            .map_or(Ok(Condition::default()), condition)?,
+        condition: line.get("match").map_or(Ok(Condition::default()), condition)?,
         repeat: flag(line, "repeat", false)?,
         obey: flag(line, "obey", true)?,
         steps: steps.list,
@@ -155,23 +113,9 @@ fn condition(value: &Value) -> Parsed<Condition> {
     known(
         object,
         "match",
-        &[
-            "user",
-            "tool",
-            "system",
-            "any",
-            "offered",
-            "missing",
-            "assistantMessages",
-            "request",
-            "not",
-        ],
+        &["user", "tool", "system", "any", "offered", "missing", "assistantMessages", "request", "not"],
     )?;
-    let texts = |key| {
-        object
-            .get(key)
-            .map_or(Ok(Vec::new()), |value| strings(value, key))
-    };
+    let texts = |key| object.get(key).map_or(Ok(Vec::new()), |value| strings(value, key));
     let number = |key| object.get(key).map(|value| integer(value, key)).transpose();
     Ok(Condition {
         user: texts("user")?,
@@ -182,10 +126,7 @@ fn condition(value: &Value) -> Parsed<Condition> {
         missing: texts("missing")?,
         assistant_messages: number("assistantMessages")?,
         request: number("request")?,
-        not: object
-            .get("not")
-            .map(|value| condition(value).map(Box::new))
-            .transpose()?,
+        not: object.get("not").map(|value| condition(value).map(Box::new)).transpose()?,
     })
 }
 
@@ -198,16 +139,9 @@ struct Steps {
 
 impl Steps {
     fn push(&mut self, step: Step) -> Parsed<()> {
-        let ends = |step: &Step| {
-            matches!(
-                step,
-                Step::Error { .. } | Step::Exit(_) | Step::Crash(_) | Step::Hang
-            )
-        };
+        let ends = |step: &Step| matches!(step, Step::Error { .. } | Step::Exit(_) | Step::Crash(_) | Step::Hang);
         if self.list.last().is_some_and(ends) {
-            return Err(
-                "nothing can follow \"error\", \"exit\", \"crash\" or \"hang\"".to_string(),
-            );
+            return Err("nothing can follow \"error\", \"exit\", \"crash\" or \"hang\"".to_string());
         }
         self.list.push(step);
         Ok(())
@@ -215,29 +149,12 @@ impl Steps {
 
     fn event(&mut self, value: &Value) -> Parsed<()> {
         if let Value::String(text) = value {
-            return self.push(Step::Text {
-                text: text.clone(),
-                times: 1,
-            });
+            return self.push(Step::Text { text: text.clone(), times: 1 });
         }
         let event = object(value, "an event")?;
-        let kinds = [
-            "text",
-            "words",
-            "textBytes",
-            "call",
-            "callDelta",
-            "delayMs",
-            "weights",
-            "error",
-            "exit",
-            "crash",
-            "hang",
-        ];
-        let given: Vec<&&str> = kinds
-            .iter()
-            .filter(|kind| event.contains_key(**kind))
-            .collect();
+        let kinds =
+            ["text", "words", "textBytes", "call", "callDelta", "delayMs", "weights", "error", "exit", "crash", "hang"];
+        let given: Vec<&&str> = kinds.iter().filter(|kind| event.contains_key(**kind)).collect();
         let [kind] = given.as_slice() else {
             return Err(format!("give exactly one of {}", kinds.join(", ")));
         };
@@ -245,27 +162,15 @@ impl Steps {
         let Some(body) = event.get(kind) else {
             return Ok(());
         };
-        known(
-            event,
-            "an event",
-            if kind == "text" {
-                &["text", "times"]
-            } else {
-                core::slice::from_ref(&kind)
-            },
-        )?;
+        known(event, "an event", if kind == "text" { &["text", "times"] } else { core::slice::from_ref(&kind) })?;
         match kind {
             "text" => {
-                let step = Step::Text {
-                    text: string(body, kind)?,
-                    times: times(event)?,
-                };
+                let step = Step::Text { text: string(body, kind)?, times: times(event)? };
                 self.push(step)
             }
             "words" => self.push(Step::Words(string(body, kind)?)),
             "textBytes" => {
-                let bytes = hex::decode(string(body, kind)?)
-                    .map_err(|bad| format!("\"textBytes\" is hex: {bad}"))?;
+                let bytes = hex::decode(string(body, kind)?).map_err(|bad| format!("\"textBytes\" is hex: {bad}"))?;
                 self.push(Step::TextBytes(bytes))
             }
             "call" => self.call(body, true),
@@ -296,11 +201,7 @@ impl Steps {
     /// A whole call, which gets the next index and an id of its own where none is given, or a piece of one.
     fn call(&mut self, value: &Value, whole: bool) -> Parsed<()> {
         let call = object(value, "a call")?;
-        known(
-            call,
-            "a call",
-            &["index", "id", "name", "handle", "arguments", "times"],
-        )?;
+        known(call, "a call", &["index", "id", "name", "handle", "arguments", "times"])?;
         let index = match call.get("index") {
             Some(index) => small(index, "index")?,
             None if whole => self.next_index,
@@ -327,13 +228,7 @@ impl Steps {
             },
             times: times(call)?,
         };
-        self.push(Step::Call {
-            index,
-            id,
-            name,
-            handle,
-            arguments,
-        })
+        self.push(Step::Call { index, id, name, handle, arguments })
     }
 }
 
@@ -351,20 +246,13 @@ fn handle(text: &str) -> Handle {
 
 fn exception(value: &Value) -> Parsed<Step> {
     if let Value::String(message) = value {
-        return Ok(Step::Error {
-            kind: ErrorKind::Failed,
-            message: message.clone(),
-        });
+        return Ok(Step::Error { kind: ErrorKind::Failed, message: message.clone() });
     }
     let error = object(value, "error")?;
     known(error, "error", &["kind", "message"])?;
     Ok(Step::Error {
-        kind: error.get("kind").map_or(Ok(ErrorKind::Failed), |kind| {
-            choice(kind, "kind", &ErrorKind::NAMES)
-        })?,
-        message: error
-            .get("message")
-            .map_or(Ok(String::new()), |message| string(message, "message"))?,
+        kind: error.get("kind").map_or(Ok(ErrorKind::Failed), |kind| choice(kind, "kind", &ErrorKind::NAMES))?,
+        message: error.get("message").map_or(Ok(String::new()), |message| string(message, "message"))?,
     })
 }
 
@@ -376,37 +264,25 @@ fn finish(value: &Value) -> Parsed<Finish> {
 }
 
 fn times(object: &Object) -> Parsed<u64> {
-    match object
-        .get("times")
-        .map(|value| integer(value, "times"))
-        .transpose()?
-    {
+    match object.get("times").map(|value| integer(value, "times")).transpose()? {
         Some(0) => Err("\"times\" is at least 1".to_string()),
         given => Ok(given.unwrap_or(1)),
     }
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Parsed<&'a Object> {
-    value
-        .as_object()
-        .ok_or_else(|| format!("{what} is a JSON object, not {}", kind_of(value)))
+    value.as_object().ok_or_else(|| format!("{what} is a JSON object, not {}", kind_of(value)))
 }
 
 fn known(object: &Object, what: &str, keys: &[&str]) -> Parsed<()> {
     match object.keys().find(|key| !keys.contains(&key.as_str())) {
-        Some(key) => Err(format!(
-            "unknown key {key:?} in {what}; known: {}",
-            keys.join(", ")
-        )),
+        Some(key) => Err(format!("unknown key {key:?} in {what}; known: {}", keys.join(", "))),
         None => Ok(()),
     }
 }
 
 fn string(value: &Value, key: &str) -> Parsed<String> {
-    value
-        .as_str()
-        .map(String::from)
-        .ok_or_else(|| format!("{key:?} is a string, not {}", kind_of(value)))
+    value.as_str().map(String::from).ok_or_else(|| format!("{key:?} is a string, not {}", kind_of(value)))
 }
 
 /// A string, or a list of strings.
@@ -426,9 +302,7 @@ fn list<'a>(object: &'a Object, key: &str) -> Parsed<&'a [Value]> {
 }
 
 fn integer(value: &Value, key: &str) -> Parsed<u64> {
-    value
-        .as_u64()
-        .ok_or_else(|| format!("{key:?} is a whole number of at least 0, not {value}"))
+    value.as_u64().ok_or_else(|| format!("{key:?} is a whole number of at least 0, not {value}"))
 }
 
 fn small(value: &Value, key: &str) -> Parsed<u32> {
@@ -444,9 +318,7 @@ fn flag(object: &Object, key: &str, default: bool) -> Parsed<bool> {
 }
 
 fn choice<T: Copy>(value: &Value, key: &str, table: &[(&str, T)]) -> Parsed<T> {
-    let found = value
-        .as_str()
-        .and_then(|name| table.iter().find(|(known, _)| *known == name));
+    let found = value.as_str().and_then(|name| table.iter().find(|(known, _)| *known == name));
     found.map(|(_, choice)| *choice).ok_or_else(|| {
         let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
         format!("{key:?} is one of {}, not {value}", names.join(", "))

@@ -27,11 +27,7 @@ impl Player {
     #[must_use]
     pub fn new(script: Script) -> Self {
         let spent = vec![false; script.turns.len()];
-        Self {
-            script,
-            spent,
-            requests: 0,
-        }
+        Self { script, spent, requests: 0 }
     }
 
     /// How many requests have been answered.
@@ -55,11 +51,7 @@ impl Player {
             return Response::new(exhausted(ordinal), request);
         };
         if self.script.selection == Selection::Sequence {
-            let through = self
-                .spent
-                .iter_mut()
-                .zip(&self.script.turns)
-                .take(at.saturating_add(1));
+            let through = self.spent.iter_mut().zip(&self.script.turns).take(at.saturating_add(1));
             for (spent, passed) in through {
                 *spent = !passed.repeat;
             }
@@ -69,18 +61,13 @@ impl Player {
 }
 
 fn exhausted(ordinal: u64) -> Arc<Turn> {
-    let message = format!(
-        "model.jsonl has no line that answers request {ordinal}; add one, or mark a line \"repeat\""
-    );
+    let message = format!("model.jsonl has no line that answers request {ordinal}; add one, or mark a line \"repeat\"");
     Arc::new(Turn {
         line: 0,
         condition: crate::Condition::default(),
         repeat: false,
         obey: true,
-        steps: vec![Step::Error {
-            kind: ErrorKind::Failed,
-            message,
-        }],
+        steps: vec![Step::Error { kind: ErrorKind::Failed, message }],
         prompt_tokens: None,
         completion_tokens: None,
         finish: Some(Finish::Error),

@@ -38,11 +38,7 @@ impl<'a> RequestView<'a> {
     /// The content of the last message of that role, if there is one.
     #[must_use]
     pub fn last(&self, role: Role) -> Option<&'a str> {
-        self.messages
-            .iter()
-            .rev()
-            .find(|message| message.role == role)
-            .map(|message| message.content)
+        self.messages.iter().rev().find(|message| message.role == role).map(|message| message.content)
     }
 
     /// The tool results that have come in since the model last spoke.
@@ -58,18 +54,12 @@ impl<'a> RequestView<'a> {
     /// How many messages the model has in the conversation already.
     #[must_use]
     pub fn assistant_messages(&self) -> u64 {
-        self.messages
-            .iter()
-            .filter(|message| message.role == Role::Assistant)
-            .count() as u64
+        self.messages.iter().filter(|message| message.role == Role::Assistant).count() as u64
     }
 
     /// The handle of the tool of exactly that name.
     #[must_use]
     pub fn handle(&self, name: &str) -> Option<&'a str> {
-        self.tools
-            .iter()
-            .find(|tool| tool.name == name)
-            .map(|tool| tool.handle)
+        self.tools.iter().find(|tool| tool.name == name).map(|tool| tool.handle)
     }
 }

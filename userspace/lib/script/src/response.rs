@@ -32,28 +32,16 @@ pub struct Response {
 impl Response {
     pub(crate) fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
-        let stops: &[&str] = if turn.obey {
-            &request.stop_sequences
-        } else {
-            &[]
-        };
+        let stops: &[&str] = if turn.obey { &request.stop_sequences } else { &[] };
         let handles = turn
             .steps
             .iter()
             .map(|step| match step {
-                Step::Call {
-                    name,
-                    handle: Some(handle),
-                    ..
-                } => Some(handle.resolve(name.as_deref(), request)),
+                Step::Call { name, handle: Some(handle), .. } => Some(handle.resolve(name.as_deref(), request)),
                 _ => None,
             })
             .collect();
-        let prompt = request
-            .messages
-            .iter()
-            .map(|message| count_tokens(message.content))
-            .sum();
+        let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();
         Self {
             handles,
             prompt_tokens: turn.prompt_tokens.unwrap_or(prompt),
@@ -97,15 +85,8 @@ impl Response {
 
     fn end(&mut self, reason: Finish, claims: bool) {
         let counted = self.budget.used();
-        let completion_tokens = self
-            .turn
-            .completion_tokens
-            .filter(|_| claims)
-            .unwrap_or(counted);
-        let usage = Usage {
-            prompt_tokens: self.prompt_tokens,
-            completion_tokens,
-        };
+        let completion_tokens = self.turn.completion_tokens.filter(|_| claims).unwrap_or(counted);
+        let usage = Usage { prompt_tokens: self.prompt_tokens, completion_tokens };
         self.last(Event::Finish { reason, usage });
     }
 
@@ -155,11 +136,7 @@ impl Response {
         let turn = Arc::clone(&self.turn);
         let Some(step) = turn.steps.get(self.step) else {
             if self.flush_text() {
-                let natural = if self.called {
-                    Finish::ToolCalls
-                } else {
-                    Finish::Stop
-                };
+                let natural = if self.called { Finish::ToolCalls } else { Finish::Stop };
                 self.end(turn.finish.unwrap_or(natural), true);
             }
             return;
@@ -194,20 +171,8 @@ impl Response {
                     self.end(Finish::Length, false);
                 }
             }
-            Step::Call {
-                index,
-                id,
-                name,
-                handle,
-                arguments,
-            } => {
-                self.call(
-                    *index,
-                    id.as_ref(),
-                    name.as_ref(),
-                    handle.as_ref(),
-                    arguments,
-                );
+            Step::Call { index, id, name, handle, arguments } => {
+                self.call(*index, id.as_ref(), name.as_ref(), handle.as_ref(), arguments);
             }
             Step::Delay(milliseconds) => {
                 self.next_step();
@@ -218,10 +183,7 @@ impl Response {
                 self.next_step();
                 self.pending.push_back(Event::Weights { offset, bytes });
             }
-            Step::Error { kind, message } => self.last(Event::Error {
-                kind: *kind,
-                message: message.clone(),
-            }),
+            Step::Error { kind, message } => self.last(Event::Error { kind: *kind, message: message.clone() }),
             Step::Exit(code) => self.last(Event::Exit(*code)),
             Step::Crash(crash) => self.last(Event::Crash(*crash)),
             Step::Hang => self.last(Event::Hang),
@@ -251,19 +213,12 @@ impl Response {
         let first = self.done == 0;
         let resolved = handle.and_then(|_| self.handles.get(self.step).cloned().flatten());
         self.repeated(arguments.times);
-        let Some((fragment, verdict)) =
-            self.arguments
-                .push(index, &arguments.text, &mut self.budget)
-        else {
+        let Some((fragment, verdict)) = self.arguments.push(index, &arguments.text, &mut self.budget) else {
             self.end(Finish::Length, false);
             return;
         };
         self.called = true;
-        let mut delta = CallDelta {
-            index,
-            arguments: fragment,
-            ..CallDelta::default()
-        };
+        let mut delta = CallDelta { index, arguments: fragment, ..CallDelta::default() };
         if first {
             delta.id = id.cloned();
             delta.name = name.cloned();
@@ -330,9 +285,7 @@ impl Collected {
         match event {
             Event::Text(text) => self.text.extend_from_slice(text.as_bytes()),
             Event::TextBytes(bytes) => self.text.extend_from_slice(&bytes),
-            Event::Delay(milliseconds) => {
-                self.delay = self.delay.saturating_add(u64::from(milliseconds))
-            }
+            Event::Delay(milliseconds) => self.delay = self.delay.saturating_add(u64::from(milliseconds)),
             Event::Call(delta) => self.add_call(delta),
             last => self.end = Some(last),
         }
@@ -343,10 +296,7 @@ impl Collected {
         let call = match known.and_then(|at| self.calls.get_mut(at)) {
             Some(call) => call,
             None => {
-                self.calls.push(CollectedCall {
-                    index: delta.index,
-                    ..CollectedCall::default()
-                });
+                self.calls.push(CollectedCall { index: delta.index, ..CollectedCall::default() });
                 let Some(call) = self.calls.last_mut() else {
                     return;
                 };
@@ -354,10 +304,8 @@ impl Collected {
             }
         };
         call.id.push_str(delta.id.as_deref().unwrap_or_default());
-        call.name
-            .push_str(delta.name.as_deref().unwrap_or_default());
-        call.handle
-            .push_str(delta.handle.as_deref().unwrap_or_default());
+        call.name.push_str(delta.name.as_deref().unwrap_or_default());
+        call.handle.push_str(delta.handle.as_deref().unwrap_or_default());
         call.arguments.push_str(&delta.arguments);
     }
 }

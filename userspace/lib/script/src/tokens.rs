@@ -79,44 +79,20 @@ pub(crate) struct TextGate {
 
 impl TextGate {
     pub(crate) fn new(stops: &[&str]) -> Self {
-        let stops = stops
-            .iter()
-            .filter(|stop| !stop.is_empty())
-            .map(|stop| String::from(*stop))
-            .collect();
-        Self {
-            stops,
-            held: String::new(),
-            words: WordCounter::default(),
-        }
+        let stops = stops.iter().filter(|stop| !stop.is_empty()).map(|stop| String::from(*stop)).collect();
+        Self { stops, held: String::new(), words: WordCounter::default() }
     }
 
     /// Takes the next piece; returns what may be said now.
     pub(crate) fn push(&mut self, piece: &str, budget: &mut Budget) -> (String, Verdict) {
         self.held.push_str(piece);
-        let stop = self
-            .stops
-            .iter()
-            .filter_map(|stop| self.held.find(stop.as_str()))
-            .min();
+        let stop = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min();
         if let Some(at) = stop {
             self.held.truncate(at);
             let (said, verdict) = self.flush(budget);
-            return (
-                said,
-                if verdict == Verdict::Full {
-                    verdict
-                } else {
-                    Verdict::Stopped
-                },
-            );
+            return (said, if verdict == Verdict::Full { verdict } else { Verdict::Stopped });
         }
-        let keep = self
-            .stops
-            .iter()
-            .map(|stop| overlap(&self.held, stop))
-            .max()
-            .unwrap_or(0);
+        let keep = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
         let tail = self.held.split_off(self.held.len().saturating_sub(keep));
         let (said, verdict) = self.flush(budget);
         self.held = tail;
@@ -127,14 +103,7 @@ impl TextGate {
     pub(crate) fn flush(&mut self, budget: &mut Budget) -> (String, Verdict) {
         let held = core::mem::take(&mut self.held);
         let (said, whole) = self.words.admit(&held, budget);
-        (
-            String::from(said),
-            if whole {
-                Verdict::Continue
-            } else {
-                Verdict::Full
-            },
-        )
+        (String::from(said), if whole { Verdict::Continue } else { Verdict::Full })
     }
 }
 
@@ -149,12 +118,7 @@ pub(crate) struct ArgumentGate {
 impl ArgumentGate {
     /// Takes a piece of the call with that index. A new call costs one token more than its arguments' words. `None`
     /// when not even the call's beginning fits.
-    pub(crate) fn push(
-        &mut self,
-        index: u32,
-        piece: &str,
-        budget: &mut Budget,
-    ) -> Option<(String, Verdict)> {
+    pub(crate) fn push(&mut self, index: u32, piece: &str, budget: &mut Budget) -> Option<(String, Verdict)> {
         if !self.begun.contains(&index) {
             if !budget.take() {
                 return None;
@@ -166,14 +130,7 @@ impl ArgumentGate {
             self.words = WordCounter::default();
         }
         let (said, whole) = self.words.admit(piece, budget);
-        Some((
-            String::from(said),
-            if whole {
-                Verdict::Continue
-            } else {
-                Verdict::Full
-            },
-        ))
+        Some((String::from(said), if whole { Verdict::Continue } else { Verdict::Full }))
     }
 }
 
@@ -181,12 +138,7 @@ impl ArgumentGate {
 fn overlap(text: &str, stop: &str) -> usize {
     stop.char_indices()
         .map(|(at, _)| at)
-        .filter(|&length| {
-            length > 0
-                && stop
-                    .get(..length)
-                    .is_some_and(|start| text.ends_with(start))
-        })
+        .filter(|&length| length > 0 && stop.get(..length).is_some_and(|start| text.ends_with(start)))
         .max()
         .unwrap_or(0)
 }
@@ -214,14 +166,8 @@ mod tests {
     fn a_held_text_that_turns_out_harmless_is_said() {
         let mut budget = Budget::new(None);
         let mut gate = TextGate::new(&["<end>"]);
-        assert_eq!(
-            gate.push("a <e", &mut budget),
-            ("a ".into(), Verdict::Continue)
-        );
-        assert_eq!(
-            gate.push("lse", &mut budget),
-            ("<else".into(), Verdict::Continue)
-        );
+        assert_eq!(gate.push("a <e", &mut budget), ("a ".into(), Verdict::Continue));
+        assert_eq!(gate.push("lse", &mut budget), ("<else".into(), Verdict::Continue));
         assert_eq!(gate.flush(&mut budget), (String::new(), Verdict::Continue));
     }
 }

@@ -1,14 +1,10 @@
 //! Playing scripts: what is said, in which order, and how it ends.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests may fail the test"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
 use capos_script::{
-    CallDelta, Collected, Crash, ErrorKind, Event, Finish, MessageView, Player, RequestView, Role,
-    Script, ToolView, Usage,
+    CallDelta, Collected, Crash, ErrorKind, Event, Finish, MessageView, Player, RequestView, Role, Script, ToolView,
+    Usage,
 };
 use proptest::prelude::*;
 
@@ -17,24 +13,15 @@ fn player(script: &str) -> Player {
 }
 
 fn user(text: &str) -> MessageView<'_> {
-    MessageView {
-        role: Role::User,
-        content: text,
-    }
+    MessageView { role: Role::User, content: text }
 }
 
 fn request<'a>(messages: &[MessageView<'a>]) -> RequestView<'a> {
     RequestView {
         messages: messages.to_vec(),
         tools: vec![
-            ToolView {
-                name: "readFile",
-                handle: "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa",
-            },
-            ToolView {
-                name: "writeFile",
-                handle: "/object/bbbbbbbbbbbbbbbbbbbbbbbbbb",
-            },
+            ToolView { name: "readFile", handle: "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa" },
+            ToolView { name: "writeFile", handle: "/object/bbbbbbbbbbbbbbbbbbbbbbbbbb" },
         ],
         max_tokens: 0,
         stop_sequences: Vec::new(),
@@ -58,39 +45,22 @@ fn lines_answer_in_order_and_the_end_is_an_error_in_words() {
     let request = request(&[user("hello there")]);
     assert_eq!(text(&player.respond(&request).collect_all()), "one");
     assert_eq!(text(&player.respond(&request).collect_all()), "two");
-    let Some(Event::Error {
-        kind: ErrorKind::Failed,
-        message,
-    }) = player.respond(&request).next()
-    else {
-        panic!()
-    };
-    assert!(
-        message.contains("no line that answers request 3"),
-        "{message}"
-    );
+    let Some(Event::Error { kind: ErrorKind::Failed, message }) = player.respond(&request).next() else { panic!() };
+    assert!(message.contains("no line that answers request 3"), "{message}");
 }
 
 #[test]
 fn text_streams_word_by_word_and_is_counted() {
     let mut player = player(r#"{"text":"  Hello,  big\nworld. "}"#);
-    let events: Vec<Event> = player
-        .respond(&request(&[user("a b c"), user("d")]))
-        .collect();
-    let usage = Usage {
-        prompt_tokens: 4,
-        completion_tokens: 3,
-    };
+    let events: Vec<Event> = player.respond(&request(&[user("a b c"), user("d")])).collect();
+    let usage = Usage { prompt_tokens: 4, completion_tokens: 3 };
     assert_eq!(
         events,
         [
             Event::Text("  Hello,  ".into()),
             Event::Text("big\n".into()),
             Event::Text("world. ".into()),
-            Event::Finish {
-                reason: Finish::Stop,
-                usage
-            },
+            Event::Finish { reason: Finish::Stop, usage },
         ]
     );
 }
@@ -102,25 +72,12 @@ fn a_whole_call_gets_the_handle_of_the_tool_of_exactly_its_name() {
         {"name":"readFile","handle":"/object/zzz"},{"name":"readFile","handle":null}]}"#
         .replace('\n', " ");
     let collected = player(&script).respond(&request(&[])).collect_all();
-    let seen: Vec<(&str, &str, &str)> = collected
-        .calls
-        .iter()
-        .map(|call| {
-            (
-                call.id.as_str(),
-                call.handle.as_str(),
-                call.arguments.as_str(),
-            )
-        })
-        .collect();
+    let seen: Vec<(&str, &str, &str)> =
+        collected.calls.iter().map(|call| (call.id.as_str(), call.handle.as_str(), call.arguments.as_str())).collect();
     assert_eq!(
         seen,
         [
-            (
-                "call-1",
-                "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa",
-                r#"{"path":"/a"}"#
-            ),
+            ("call-1", "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa", r#"{"path":"/a"}"#),
             ("x", "", "{}"),
             ("call-3", "/object/bbbbbbbbbbbbbbbbbbbbbbbbbb", "{}"),
             ("call-4", "/object/aaaaaaaaaaaaaaaaaaaaaaaaab", "{}"),
@@ -147,24 +104,10 @@ fn malformed_pieces_come_out_as_written() {
                 handle: Some(String::new()),
                 arguments: "{\"pa".into(),
             }),
-            Event::Call(CallDelta {
-                index: 7,
-                arguments: "th\":".into(),
-                ..CallDelta::default()
-            }),
-            Event::Call(CallDelta {
-                index: 3,
-                id: Some("d".into()),
-                ..CallDelta::default()
-            }),
+            Event::Call(CallDelta { index: 7, arguments: "th\":".into(), ..CallDelta::default() }),
+            Event::Call(CallDelta { index: 3, id: Some("d".into()), ..CallDelta::default() }),
             Event::Delay(250),
-            Event::Finish {
-                reason: Finish::Other(77),
-                usage: Usage {
-                    prompt_tokens: 0,
-                    completion_tokens: 999_999
-                },
-            },
+            Event::Finish { reason: Finish::Other(77), usage: Usage { prompt_tokens: 0, completion_tokens: 999_999 } },
         ]
     );
 }
@@ -174,10 +117,7 @@ fn the_pieces_of_a_call_are_joined_by_index() {
     let script = r#"{"events":[{"callDelta":{"index":1,"id":"b","name":"re","handle":null,"arguments":"{"}},{"callDelta":{"index":0,"id":"a","name":"x"}},{"callDelta":{"index":1,"name":"adFile","handle":"$of:readFile","arguments":"}"}}]}"#;
     let calls = player(script).respond(&request(&[])).collect_all().calls;
     assert_eq!(calls.len(), 2);
-    assert_eq!(
-        (calls[0].name.as_str(), calls[0].arguments.as_str()),
-        ("readFile", "{}")
-    );
+    assert_eq!((calls[0].name.as_str(), calls[0].arguments.as_str()), ("readFile", "{}"));
     assert_eq!(calls[0].handle, "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa");
     assert_eq!((calls[1].id.as_str(), calls[1].name.as_str()), ("a", "x"));
 }
@@ -185,19 +125,10 @@ fn the_pieces_of_a_call_are_joined_by_index() {
 #[test]
 fn every_way_to_die_is_the_last_event() {
     for (event, last) in [
-        (
-            r#"{"error":"no"}"#,
-            Event::Error {
-                kind: ErrorKind::Failed,
-                message: "no".into(),
-            },
-        ),
+        (r#"{"error":"no"}"#, Event::Error { kind: ErrorKind::Failed, message: "no".into() }),
         (
             r#"{"error":{"kind":"overloaded","message":"later"}}"#,
-            Event::Error {
-                kind: ErrorKind::Overloaded,
-                message: "later".into(),
-            },
+            Event::Error { kind: ErrorKind::Overloaded, message: "later".into() },
         ),
         (r#"{"exit":3}"#, Event::Exit(3)),
         (r#"{"crash":"panic"}"#, Event::Crash(Crash::Panic)),
@@ -230,65 +161,27 @@ fn a_script_branches_on_what_the_tools_answered() {
         "\n",
         r#"{"text":"next"}"#,
     );
-    let call = MessageView {
-        role: Role::Assistant,
-        content: "",
-    };
-    let result = |content| MessageView {
-        role: Role::Tool,
-        content,
-    };
-    for (content, answer) in [
-        ("denied by user", "then not"),
-        ("done: 12 bytes", "written"),
-        ("done", "next"),
-    ] {
+    let call = MessageView { role: Role::Assistant, content: "" };
+    let result = |content| MessageView { role: Role::Tool, content };
+    for (content, answer) in [("denied by user", "then not"), ("done: 12 bytes", "written"), ("done", "next")] {
         let mut player = player(script);
-        assert_eq!(
-            ended(&player.respond(&request(&[user("go")])).collect_all()).0,
-            Finish::ToolCalls
-        );
+        assert_eq!(ended(&player.respond(&request(&[user("go")])).collect_all()).0, Finish::ToolCalls);
         let after = request(&[user("go"), call, result(content)]);
         assert_eq!(text(&player.respond(&after).collect_all()), answer);
-        assert_eq!(
-            text(&player.respond(&request(&[user("help me")])).collect_all()),
-            "helping"
-        );
-        assert_eq!(
-            text(&player.respond(&request(&[user("help me")])).collect_all()),
-            "helping"
-        );
+        assert_eq!(text(&player.respond(&request(&[user("help me")])).collect_all()), "helping");
+        assert_eq!(text(&player.respond(&request(&[user("help me")])).collect_all()), "helping");
     }
-    let old = request(&[
-        user("go"),
-        call,
-        result("denied"),
-        MessageView {
-            role: Role::Assistant,
-            content: "so",
-        },
-    ]);
+    let old = request(&[user("go"), call, result("denied"), MessageView { role: Role::Assistant, content: "so" }]);
     let mut late = player(script);
     let _ = late.respond(&request(&[]));
-    assert_eq!(
-        text(&late.respond(&old).collect_all()),
-        "next",
-        "an old result is not a fresh one"
-    );
+    assert_eq!(text(&late.respond(&old).collect_all()), "next", "an old result is not a fresh one");
 }
 
 #[test]
 fn a_line_that_was_passed_over_does_not_come_back() {
-    let mut player =
-        player("{\"match\":{\"user\":\"x\"},\"text\":\"1\"}\n{\"text\":\"2\"}\n{\"text\":\"3\"}");
-    assert_eq!(
-        text(&player.respond(&request(&[user("y")])).collect_all()),
-        "2"
-    );
-    assert_eq!(
-        text(&player.respond(&request(&[user("x")])).collect_all()),
-        "3"
-    );
+    let mut player = player("{\"match\":{\"user\":\"x\"},\"text\":\"1\"}\n{\"text\":\"2\"}\n{\"text\":\"3\"}");
+    assert_eq!(text(&player.respond(&request(&[user("y")])).collect_all()), "2");
+    assert_eq!(text(&player.respond(&request(&[user("x")])).collect_all()), "3");
 }
 
 #[test]
@@ -307,26 +200,13 @@ fn conditions_see_tools_counts_and_negation() {
     let mut first = player(script);
     assert_eq!(text(&first.respond(&request(&[])).collect_all()), "e");
     let messages = [
-        MessageView {
-            role: Role::System,
-            content: "You are capOS.",
-        },
+        MessageView { role: Role::System, content: "You are capOS." },
         user("the secret"),
-        MessageView {
-            role: Role::Assistant,
-            content: "",
-        },
+        MessageView { role: Role::Assistant, content: "" },
     ];
     let mut second = player(script);
-    assert_eq!(
-        text(&second.respond(&request(&messages)).collect_all()),
-        "d"
-    );
-    assert_eq!(
-        text(&second.respond(&request(&[])).collect_all()),
-        "e",
-        "lines above the answer are spent"
-    );
+    assert_eq!(text(&second.respond(&request(&messages)).collect_all()), "d");
+    assert_eq!(text(&second.respond(&request(&[])).collect_all()), "e", "lines above the answer are spent");
 }
 
 /// Requirement B10 and B15.
@@ -339,16 +219,10 @@ fn a_stateless_script_gives_a_restarted_worker_the_same_answer() {
         "\n",
         r#"{"match":{"assistantMessages":1},"text":"second"}"#,
     );
-    let assistant = MessageView {
-        role: Role::Assistant,
-        content: "first",
-    };
+    let assistant = MessageView { role: Role::Assistant, content: "first" };
     let second = request(&[user("a"), assistant, user("b")]);
     let mut old = player(script);
-    assert_eq!(
-        text(&old.respond(&request(&[user("a")])).collect_all()),
-        "first"
-    );
+    assert_eq!(text(&old.respond(&request(&[user("a")])).collect_all()), "first");
     let before: Vec<Event> = old.respond(&second).collect();
     let after: Vec<Event> = player(script).respond(&second).collect();
     assert_eq!(before, after);
@@ -364,24 +238,12 @@ fn max_tokens_cuts_before_the_token_that_would_exceed() {
         (0, "one two three", Finish::Stop, 3),
     ];
     for (limit, said, reason, tokens) in cases {
-        for script in [
-            r#"{"text":"one two three"}"#,
-            r#"{"events":["on","e tw","o thr","ee"]}"#,
-        ] {
+        for script in [r#"{"text":"one two three"}"#, r#"{"events":["on","e tw","o thr","ee"]}"#] {
             let mut request = request(&[]);
             request.max_tokens = limit;
             let collected = player(script).respond(&request).collect_all();
             assert_eq!(text(&collected), said, "limit {limit}");
-            assert_eq!(
-                ended(&collected),
-                (
-                    reason,
-                    Usage {
-                        prompt_tokens: 0,
-                        completion_tokens: tokens
-                    }
-                )
-            );
+            assert_eq!(ended(&collected), (reason, Usage { prompt_tokens: 0, completion_tokens: tokens }));
         }
     }
 }
@@ -397,16 +259,9 @@ fn max_tokens_cuts_calls_too_and_a_claim_does_not_hide_it() {
         let mut request = request(&[]);
         request.max_tokens = limit;
         let collected = player(script).respond(&request).collect_all();
-        assert_eq!(
-            collected.calls.first().map(|call| call.arguments.as_str()),
-            arguments,
-            "limit {limit}"
-        );
+        assert_eq!(collected.calls.first().map(|call| call.arguments.as_str()), arguments, "limit {limit}");
         assert_eq!(ended(&collected).0, reason);
-        assert_eq!(
-            ended(&collected).1.completion_tokens,
-            if limit == 7 { 1 } else { u64::from(limit) }
-        );
+        assert_eq!(ended(&collected).1.completion_tokens, if limit == 7 { 1 } else { u64::from(limit) });
     }
 }
 
@@ -415,20 +270,9 @@ fn a_disobedient_line_ignores_limits_and_stops() {
     let mut request = request(&[]);
     request.max_tokens = 1;
     request.stop_sequences = vec!["two"];
-    let collected = player(r#"{"obey":false,"text":"one two three"}"#)
-        .respond(&request)
-        .collect_all();
+    let collected = player(r#"{"obey":false,"text":"one two three"}"#).respond(&request).collect_all();
     assert_eq!(text(&collected), "one two three");
-    assert_eq!(
-        ended(&collected),
-        (
-            Finish::Stop,
-            Usage {
-                prompt_tokens: 0,
-                completion_tokens: 3
-            }
-        )
-    );
+    assert_eq!(ended(&collected), (Finish::Stop, Usage { prompt_tokens: 0, completion_tokens: 3 }));
 }
 
 #[test]
@@ -443,16 +287,7 @@ fn a_stop_sequence_is_found_across_deltas_and_not_said() {
         let collected = player(script).respond(&request).collect_all();
         assert_eq!(text(&collected), "say this ");
         assert!(collected.calls.is_empty());
-        assert_eq!(
-            ended(&collected),
-            (
-                Finish::Stop,
-                Usage {
-                    prompt_tokens: 0,
-                    completion_tokens: 2
-                }
-            )
-        );
+        assert_eq!(ended(&collected), (Finish::Stop, Usage { prompt_tokens: 0, completion_tokens: 2 }));
     }
 }
 
@@ -460,20 +295,13 @@ fn a_stop_sequence_is_found_across_deltas_and_not_said() {
 fn text_held_for_a_stop_sequence_is_said_before_a_call_and_at_the_end() {
     let mut request = request(&[]);
     request.stop_sequences = vec!["<end>"];
-    let events: Vec<Event> = player(r#"{"events":["a <e",{"call":{"name":"readFile"}},"nd>"]}"#)
-        .respond(&request)
-        .collect();
+    let events: Vec<Event> =
+        player(r#"{"events":["a <e",{"call":{"name":"readFile"}},"nd>"]}"#).respond(&request).collect();
     assert_eq!(events[0], Event::Text("a ".into()));
     assert_eq!(events[1], Event::Text("<e".into()));
     assert!(matches!(events[2], Event::Call(_)));
     assert_eq!(events[3], Event::Text("nd>".into()));
-    assert!(matches!(
-        events[4],
-        Event::Finish {
-            reason: Finish::ToolCalls,
-            ..
-        }
-    ));
+    assert!(matches!(events[4], Event::Finish { reason: Finish::ToolCalls, .. }));
 }
 
 #[test]
@@ -481,17 +309,8 @@ fn cancelling_ends_at_once_with_what_was_said() {
     let mut response = player(r#"{"text":"one two three"}"#).respond(&request(&[]));
     assert_eq!(response.next(), Some(Event::Text("one ".into())));
     response.cancel();
-    let usage = Usage {
-        prompt_tokens: 0,
-        completion_tokens: 1,
-    };
-    assert_eq!(
-        response.next(),
-        Some(Event::Finish {
-            reason: Finish::Cancelled,
-            usage
-        })
-    );
+    let usage = Usage { prompt_tokens: 0, completion_tokens: 1 };
+    assert_eq!(response.next(), Some(Event::Finish { reason: Finish::Cancelled, usage }));
     assert_eq!(response.next(), None);
 }
 
@@ -499,36 +318,15 @@ fn cancelling_ends_at_once_with_what_was_said() {
 fn a_flood_is_made_piece_by_piece() {
     let script = r#"{"events":[{"text":"0123456789 ","times":18446744073709551615}]}"#;
     let mut response = player(script).respond(&request(&[]));
-    assert!(
-        response
-            .by_ref()
-            .take(100_000)
-            .all(|event| event == Event::Text("0123456789 ".into()))
-    );
+    assert!(response.by_ref().take(100_000).all(|event| event == Event::Text("0123456789 ".into())));
     response.cancel();
     let last = response.next();
-    assert!(
-        matches!(
-            last,
-            Some(Event::Finish {
-                usage: Usage {
-                    completion_tokens: 100_000,
-                    ..
-                },
-                ..
-            })
-        ),
-        "{last:?}"
-    );
+    assert!(matches!(last, Some(Event::Finish { usage: Usage { completion_tokens: 100_000, .. }, .. })), "{last:?}");
     let script = r#"{"events":[{"text":"","times":18446744073709551615}]}"#;
-    assert_eq!(
-        player(script).respond(&request(&[])).next(),
-        Some(Event::Text(String::new()))
-    );
-    let collected =
-        player(r#"{"events":[{"call":{"name":"readFile","arguments":"ab","times":3}}]}"#)
-            .respond(&request(&[]))
-            .collect_all();
+    assert_eq!(player(script).respond(&request(&[])).next(), Some(Event::Text(String::new())));
+    let collected = player(r#"{"events":[{"call":{"name":"readFile","arguments":"ab","times":3}}]}"#)
+        .respond(&request(&[]))
+        .collect_all();
     assert_eq!(collected.calls[0].arguments, "ababab");
 }
 
@@ -536,101 +334,42 @@ fn a_flood_is_made_piece_by_piece() {
 fn errors_name_the_line_and_what_to_do() {
     for (script, expected) in [
         ("", "model.jsonl line 1: the script holds no response"),
-        (
-            "{\"text\":\"a\"}\n{",
-            "model.jsonl line 2: not a JSON value",
-        ),
+        ("{\"text\":\"a\"}\n{", "model.jsonl line 2: not a JSON value"),
         ("[]", "line 1: a line is a JSON object, not a list"),
-        (
-            "{\"txt\":1}",
-            "unknown key \"txt\" in a line; known: match, repeat",
-        ),
-        (
-            "{\"events\":[1]}",
-            "event 1: an event is a JSON object, not a number",
-        ),
-        (
-            "{\"events\":[{}]}",
-            "event 1: give exactly one of text, words",
-        ),
-        (
-            "{\"events\":[{\"text\":\"a\",\"exit\":1}]}",
-            "give exactly one of",
-        ),
-        (
-            "{\"events\":[{\"exit\":1,\"times\":2}]}",
-            "unknown key \"times\"",
-        ),
-        (
-            "{\"events\":[{\"textBytes\":\"f\"}]}",
-            "\"textBytes\" is hex",
-        ),
-        (
-            "{\"events\":[{\"hang\":true},\"a\"]}",
-            "event 2: nothing can follow",
-        ),
+        ("{\"txt\":1}", "unknown key \"txt\" in a line; known: match, repeat"),
+        ("{\"events\":[1]}", "event 1: an event is a JSON object, not a number"),
+        ("{\"events\":[{}]}", "event 1: give exactly one of text, words"),
+        ("{\"events\":[{\"text\":\"a\",\"exit\":1}]}", "give exactly one of"),
+        ("{\"events\":[{\"exit\":1,\"times\":2}]}", "unknown key \"times\""),
+        ("{\"events\":[{\"textBytes\":\"f\"}]}", "\"textBytes\" is hex"),
+        ("{\"events\":[{\"hang\":true},\"a\"]}", "event 2: nothing can follow"),
         ("{\"events\":[{\"hang\":false}]}", "\"hang\" is true"),
         (
             "{\"events\":[{\"crash\":\"boom\"}]}",
             "\"crash\" is one of panic, null, weights, execute, port, not \"boom\"",
         ),
-        (
-            "{\"events\":[{\"delayMs\":4294967296}]}",
-            "\"delayMs\" is at most 4294967295",
-        ),
-        (
-            "{\"events\":[{\"delayMs\":-1}]}",
-            "whole number of at least 0, not -1",
-        ),
-        (
-            "{\"events\":[{\"text\":\"a\",\"times\":0}]}",
-            "\"times\" is at least 1",
-        ),
-        (
-            "{\"events\":[{\"callDelta\":{}}]}",
-            "a callDelta has an \"index\"",
-        ),
+        ("{\"events\":[{\"delayMs\":4294967296}]}", "\"delayMs\" is at most 4294967295"),
+        ("{\"events\":[{\"delayMs\":-1}]}", "whole number of at least 0, not -1"),
+        ("{\"events\":[{\"text\":\"a\",\"times\":0}]}", "\"times\" is at least 1"),
+        ("{\"events\":[{\"callDelta\":{}}]}", "a callDelta has an \"index\""),
         ("{\"calls\":[{}]}", "call 1: a call has a \"name\""),
         ("{\"calls\":{}}", "\"calls\" is a list, not an object"),
         ("{\"events\":[],\"text\":\"\"}", "but not both"),
-        (
-            "{\"repeat\":1}",
-            "\"repeat\" is true or false, not a number",
-        ),
-        (
-            "{\"match\":{\"user\":1}}",
-            "\"user\" is a string, not a number",
-        ),
-        (
-            "{\"match\":{\"not\":{\"usr\":\"\"}}}",
-            "unknown key \"usr\" in match",
-        ),
-        (
-            "{\"usage\":{\"total\":1}}",
-            "unknown key \"total\" in usage",
-        ),
+        ("{\"repeat\":1}", "\"repeat\" is true or false, not a number"),
+        ("{\"match\":{\"user\":1}}", "\"user\" is a string, not a number"),
+        ("{\"match\":{\"not\":{\"usr\":\"\"}}}", "unknown key \"usr\" in match"),
+        ("{\"usage\":{\"total\":1}}", "unknown key \"total\" in usage"),
         (
             "{\"finish\":\"done\"}",
             "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, not \"done\"",
         ),
-        (
-            "{\"text\":\"a\"}\n{\"script\":{}}",
-            "line 2: \"script\" stands alone on the first line",
-        ),
-        (
-            "{\"script\":{\"select\":\"random\"}}",
-            "\"select\" is one of sequence, stateless",
-        ),
+        ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" stands alone on the first line"),
+        ("{\"script\":{\"select\":\"random\"}}", "\"select\" is one of sequence, stateless"),
     ] {
         let error = Script::parse(script.as_bytes()).unwrap_err().to_string();
-        assert!(
-            error.contains(expected),
-            "{script}\n gives {error}\n not  {expected}"
-        );
+        assert!(error.contains(expected), "{script}\n gives {error}\n not  {expected}");
     }
-    let error = Script::parse(b"# fine\n{\"text\":\"\xff\"}")
-        .unwrap_err()
-        .to_string();
+    let error = Script::parse(b"# fine\n{\"text\":\"\xff\"}").unwrap_err().to_string();
     assert_eq!(error, "model.jsonl line 2: byte 10 is not UTF-8");
 }
 

@@ -100,11 +100,7 @@ impl Buffer {
     pub(crate) fn kill_word_left(&mut self) {
         let word = self.before().trim_end().rfind(char::is_whitespace);
         let start = word.map_or(0, |at| {
-            let space = self
-                .before()
-                .get(at..)
-                .and_then(|rest| rest.chars().next())
-                .map_or(0, char::len_utf8);
+            let space = self.before().get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
             at.saturating_add(space)
         });
         self.kill(start, self.cursor);
@@ -123,10 +119,7 @@ impl Buffer {
 
     /// Length in bytes of the grapheme before the cursor.
     fn grapheme_before(&self) -> usize {
-        self.before()
-            .graphemes(true)
-            .next_back()
-            .map_or(0, str::len)
+        self.before().graphemes(true).next_back().map_or(0, str::len)
     }
 
     fn grapheme_after(&self) -> usize {
@@ -140,8 +133,6 @@ impl Buffer {
 
     fn word_end(&self) -> usize {
         let mut words = self.after().unicode_word_indices();
-        words.next().map_or(self.text.len(), |(at, word)| {
-            self.cursor.saturating_add(at).saturating_add(word.len())
-        })
+        words.next().map_or(self.text.len(), |(at, word)| self.cursor.saturating_add(at).saturating_add(word.len()))
     }
 }

@@ -21,11 +21,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            columns: 80,
-            rows: 24,
-            colour: true,
-        }
+        Self { columns: 80, rows: 24, colour: true }
     }
 }
 
@@ -46,32 +42,19 @@ impl Read {
     /// An ordinary line with history and type-ahead.
     #[must_use]
     pub fn line(prompt: &str) -> Self {
-        Self {
-            prompt: prompt_of(Style::Prompt, prompt),
-            echo: Echo::On,
-            keep: true,
-            typeahead: true,
-        }
+        Self { prompt: prompt_of(Style::Prompt, prompt), echo: Echo::On, keep: true, typeahead: true }
     }
 
     /// The answer to a question: what was typed before does not count, and it stays out of the history.
     #[must_use]
     pub fn question(prompt: &str) -> Self {
-        Self {
-            prompt: prompt_of(Style::Question, prompt),
-            echo: Echo::On,
-            keep: false,
-            typeahead: false,
-        }
+        Self { prompt: prompt_of(Style::Question, prompt), echo: Echo::On, keep: false, typeahead: false }
     }
 
     /// A secret: a question whose answer is not shown.
     #[must_use]
     pub fn secret(prompt: &str) -> Self {
-        Self {
-            echo: Echo::Off,
-            ..Self::question(prompt)
-        }
+        Self { echo: Echo::Off, ..Self::question(prompt) }
     }
 }
 
@@ -164,8 +147,7 @@ impl Console {
     /// Asks the terminal for its size; the answer comes as [`Event::Size`], or not at all.
     pub fn ask_size(&mut self) {
         self.sizes_due = self.sizes_due.saturating_add(1);
-        self.out
-            .extend_from_slice(b"\x1b7\x1b[999;999H\x1b[6n\x1b8");
+        self.out.extend_from_slice(b"\x1b7\x1b[999;999H\x1b[6n\x1b8");
     }
 
     /// Adapts to a new width.
@@ -296,10 +278,7 @@ impl Console {
                 if let Some(due) = self.sizes_due.checked_sub(1) {
                     self.sizes_due = due;
                     self.resize(column);
-                    self.events.push_back(Event::Size {
-                        columns: column,
-                        rows: row,
-                    });
+                    self.events.push_back(Event::Size { columns: column, rows: row });
                 }
             }
             _ if self.editor.is_some() => self.edit(key),
@@ -316,13 +295,7 @@ impl Console {
         let Some(editor) = &mut self.editor else {
             return;
         };
-        let event = editor.key(
-            key,
-            &mut self.history,
-            &self.painter,
-            self.columns,
-            &mut self.out,
-        );
+        let event = editor.key(key, &mut self.history, &self.painter, self.columns, &mut self.out);
         if let Some(event) = event {
             self.editor = None;
             if event == Event::Interrupt {

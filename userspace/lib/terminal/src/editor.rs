@@ -33,15 +33,7 @@ const BELL: u8 = 7;
 
 impl LineEditor {
     pub(crate) fn new(prompt: Vec<(Style, Clean)>, echo: Echo, keep: bool) -> Self {
-        Self {
-            prompt,
-            echo,
-            keep,
-            buffer: Buffer::default(),
-            cursor: Place::default(),
-            last_row: 0,
-            shown: false,
-        }
+        Self { prompt, echo, keep, buffer: Buffer::default(), cursor: Place::default(), last_row: 0, shown: false }
     }
 
     /// Paints prompt and line at the left edge of the current row.
@@ -177,10 +169,7 @@ impl LineEditor {
                 // The cursor stands on the grapheme that follows it, which may be on the next row.
                 let mut on = place;
                 if on.put(width, columns) {
-                    cursor = Place {
-                        row: on.row,
-                        column: 0,
-                    };
+                    cursor = Place { row: on.row, column: 0 };
                 }
             }
             put(self.buffer.after(), &mut place, columns, out);

@@ -70,10 +70,7 @@ fn push_escaped(character: char, out: &mut String) {
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
         ' '..='~' => out.push(character),
-        _ if is_hidden(character)
-            || character.is_whitespace()
-            || character.width().unwrap_or(0) == 0 =>
-        {
+        _ if is_hidden(character) || character.is_whitespace() || character.width().unwrap_or(0) == 0 => {
             push_visible(character, out);
         }
         _ => out.push(character),
@@ -91,10 +88,7 @@ mod tests {
             escape_for_prompt("a\\n\n\r\t\u{1b}[2K ü\u{301} \u{202e}x\u{a0}"),
             "a\\\\n\\n\\r\\t\\u{1b}[2K ü\\u{301} \\u{202e}x\\u{a0}"
         );
-        assert_eq!(
-            escape_bytes_for_prompt(b"ok\xff\x9b\xc3"),
-            "ok\\xff\\x9b\\xc3"
-        );
+        assert_eq!(escape_bytes_for_prompt(b"ok\xff\x9b\xc3"), "ok\\xff\\x9b\\xc3");
         assert_eq!(quote(" \"a\" "), "\" \\\"a\\\" \"");
         assert_eq!(quote_ascii("re\u{430}dFile"), "\"re\\u{430}dFile\"");
     }

@@ -43,10 +43,7 @@ impl History {
 
     /// One line back; `current` is kept as the draft when the journey begins.
     pub(crate) fn older(&mut self, current: &str) -> Option<&str> {
-        let entry = self
-            .entries
-            .len()
-            .checked_sub(self.back.saturating_add(1))?;
+        let entry = self.entries.len().checked_sub(self.back.saturating_add(1))?;
         if self.back == 0 {
             self.draft = String::from(current);
         }

@@ -74,9 +74,7 @@ impl KeyDecoder {
         let mut broken = None;
         match self.state {
             // Controls work in the middle of a sequence, so that Ctrl-C always does.
-            State::Escape | State::SingleShift | State::Sequence { .. }
-                if byte < 0x20 && byte != ESCAPE =>
-            {
+            State::Escape | State::SingleShift | State::Sequence { .. } if byte < 0x20 && byte != ESCAPE => {
                 self.state = State::Ground;
                 keys = self.ground(byte);
             }
@@ -86,12 +84,7 @@ impl KeyDecoder {
                 self.state = State::Ground;
                 broken = letter(byte, [0, 0]);
             }
-            State::Sequence {
-                numbers,
-                at,
-                length,
-                private,
-            } => {
+            State::Sequence { numbers, at, length, private } => {
                 broken = self.sequence(byte, numbers, at, length, private);
             }
         }
@@ -104,12 +97,7 @@ impl KeyDecoder {
     fn ground(&mut self, byte: u8) -> [Option<Key>; 2] {
         if byte == ESCAPE {
             self.state = State::Escape;
-            return [
-                self.utf8
-                    .finish()
-                    .and_then(|character| self.character(character)),
-                None,
-            ];
+            return [self.utf8.finish().and_then(|character| self.character(character)), None];
         }
         let mut keys = [None, None];
         for (key, character) in keys.iter_mut().zip(self.utf8.push(byte)) {
@@ -139,9 +127,7 @@ impl KeyDecoder {
             '\t' => Some(Key::Tab),
             '\u{8}' | '\u{7f}' => Some(Key::Backspace),
             '\u{1}'..='\u{1a}' => {
-                let letter = u32::from(character)
-                    .checked_add(0x60)
-                    .and_then(char::from_u32)?;
+                let letter = u32::from(character).checked_add(0x60).and_then(char::from_u32)?;
                 Some(Key::Control(letter))
             }
             _ if character.is_control() => None,
@@ -153,12 +139,7 @@ impl KeyDecoder {
         self.state = State::Ground;
         match byte {
             b'[' => {
-                self.state = State::Sequence {
-                    numbers: [0, 0],
-                    at: 0,
-                    length: 0,
-                    private: false,
-                };
+                self.state = State::Sequence { numbers: [0, 0], at: 0, length: 0, private: false };
                 None
             }
             b'O' => {
@@ -178,14 +159,7 @@ impl KeyDecoder {
         }
     }
 
-    fn sequence(
-        &mut self,
-        byte: u8,
-        mut numbers: [u16; 2],
-        mut at: usize,
-        length: u8,
-        private: bool,
-    ) -> Option<Key> {
+    fn sequence(&mut self, byte: u8, mut numbers: [u16; 2], mut at: usize, length: u8, private: bool) -> Option<Key> {
         self.state = State::Ground;
         match byte {
             _ if length >= SEQUENCE_LIMIT => return None,
@@ -201,12 +175,7 @@ impl KeyDecoder {
             }
             b';' => at = at.saturating_add(1),
             b' '..=b'/' | b':' | b'<'..=b'?' => {
-                self.state = State::Sequence {
-                    numbers,
-                    at,
-                    length: length.saturating_add(1),
-                    private: true,
-                };
+                self.state = State::Sequence { numbers, at, length: length.saturating_add(1), private: true };
                 return None;
             }
             b'@'..=b'~' if private => return None,
@@ -218,12 +187,7 @@ impl KeyDecoder {
             b'@'..=b'}' => return letter(byte, numbers),
             _ => return None,
         }
-        self.state = State::Sequence {
-            numbers,
-            at,
-            length: length.saturating_add(1),
-            private,
-        };
+        self.state = State::Sequence { numbers, at, length: length.saturating_add(1), private };
         None
     }
 
@@ -303,20 +267,8 @@ mod tests {
             (b"\t", Key::Tab),
             (b"\xe6\x97\xa5", Key::Char('日')),
             (b"\xff", Key::Char('\u{fffd}')),
-            (
-                b"\x1b[24;80R",
-                Key::CursorAt {
-                    row: 24,
-                    column: 80,
-                },
-            ),
-            (
-                b"\x1b[99999999;1R",
-                Key::CursorAt {
-                    row: u16::MAX,
-                    column: 1,
-                },
-            ),
+            (b"\x1b[24;80R", Key::CursorAt { row: 24, column: 80 }),
+            (b"\x1b[99999999;1R", Key::CursorAt { row: u16::MAX, column: 1 }),
             (b"\x1b[?1;2c\x1b[5~\x1b[15~\x1bOPx", Key::Char('x')),
         ] {
             assert_eq!(keys(bytes), [key], "{bytes:?}");
@@ -326,23 +278,11 @@ mod tests {
     #[test]
     fn interrupt_works_in_the_middle_of_anything() {
         let long = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
-        for start in [
-            &b""[..],
-            b"\x1b",
-            b"\x1b[",
-            b"\x1b[1;",
-            b"\x1bO",
-            b"\xe6\x97",
-            b"\x1b[200~abc",
-            &long,
-        ] {
+        for start in [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", b"\x1b[200~abc", &long] {
             let mut bytes = start.to_vec();
             bytes.extend(b"\x03\r");
             let decoded = keys(&bytes);
-            assert!(
-                decoded.ends_with(&[Key::Control('c'), Key::Enter]),
-                "{start:?} gives {decoded:?}"
-            );
+            assert!(decoded.ends_with(&[Key::Control('c'), Key::Enter]), "{start:?} gives {decoded:?}");
         }
     }
 
@@ -350,23 +290,13 @@ mod tests {
     fn a_paste_enters_nothing_and_obeys_nothing() {
         assert_eq!(
             keys(b"\x1b[200~a\r\nb\tc\x1b[A\x04\x1bf\x1b[201~\r"),
-            [
-                Key::Pasted('a'),
-                Key::Pasted('\n'),
-                Key::Pasted('b'),
-                Key::Pasted('\t'),
-                Key::Pasted('c'),
-                Key::Enter
-            ]
+            [Key::Pasted('a'), Key::Pasted('\n'), Key::Pasted('b'), Key::Pasted('\t'), Key::Pasted('c'), Key::Enter]
         );
     }
 
     #[test]
     fn escape_then_a_letter_is_not_lost() {
-        assert_eq!(
-            keys(b"\x1byes"),
-            [Key::Char('y'), Key::Char('e'), Key::Char('s')]
-        );
+        assert_eq!(keys(b"\x1byes"), [Key::Char('y'), Key::Char('e'), Key::Char('s')]);
         assert_eq!(keys(b"\x1b\xc3\xbc"), [Key::Char('ü')]);
     }
 

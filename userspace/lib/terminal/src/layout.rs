@@ -41,13 +41,10 @@ pub(crate) fn cells(text: &str) -> impl Iterator<Item = (Cow<'_, str>, usize)> {
             Cow::Owned(written) => (None, written.chars().map(String::from).collect()),
         };
         let whole = whole.map(Cow::Borrowed);
-        whole
-            .into_iter()
-            .chain(pieces.into_iter().map(Cow::Owned))
-            .map(|cell| {
-                let width = cell.width();
-                (cell, width)
-            })
+        whole.into_iter().chain(pieces.into_iter().map(Cow::Owned)).map(|cell| {
+            let width = cell.width();
+            (cell, width)
+        })
     })
 }
 

@@ -126,9 +126,7 @@ impl Sanitiser {
                 _ => self.ground(character, out),
             },
             State::Sequence(length) => match character {
-                ' '..='?' if length < SEQUENCE_LIMIT => {
-                    self.state = State::Sequence(length.saturating_add(1))
-                }
+                ' '..='?' if length < SEQUENCE_LIMIT => self.state = State::Sequence(length.saturating_add(1)),
                 '@'..='~' => self.state = State::Ground,
                 _ => self.ground(character, out),
             },

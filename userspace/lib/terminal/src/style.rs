@@ -53,13 +53,7 @@ impl Style {
             Self::Question => "[question] ",
             Self::Warning => "warning: ",
             Self::Error => "error: ",
-            Self::Plain
-            | Self::Bold
-            | Self::Dim
-            | Self::Heading
-            | Self::Prompt
-            | Self::Model
-            | Self::Success => "",
+            Self::Plain | Self::Bold | Self::Dim | Self::Heading | Self::Prompt | Self::Model | Self::Success => "",
         }
     }
 }
@@ -78,11 +72,7 @@ impl Painter {
     /// A painter for a screen of that width whose cursor is at the left edge. Without `colour` no style is emitted.
     #[must_use]
     pub fn new(columns: usize, colour: bool) -> Self {
-        Self {
-            colour,
-            columns: columns.max(TAB),
-            column: 0,
-        }
+        Self { colour, columns: columns.max(TAB), column: 0 }
     }
 
     /// The column the cursor is in, from 0.
@@ -160,11 +150,7 @@ impl Painter {
     fn advance(&mut self, width: usize) {
         let column = self.column.saturating_add(width);
         // What does not fit goes to the next line; the cursor waits behind the last column until something comes.
-        self.column = if column > self.columns {
-            width.min(self.columns)
-        } else {
-            column
-        };
+        self.column = if column > self.columns { width.min(self.columns) } else { column };
     }
 }
 
@@ -180,43 +166,24 @@ mod tests {
 
     #[test]
     fn without_colour_the_label_remains() {
-        assert_eq!(
-            painted(true, Style::Error, "no disk"),
-            "\x1b[1;31merror: \x1b[0m\x1b[1;31mno disk\x1b[0m\r\n"
-        );
-        assert_eq!(
-            painted(false, Style::Error, "no disk"),
-            "error: no disk\r\n"
-        );
-        assert_eq!(
-            painted(false, Style::Tool, "readFile"),
-            "[tool] readFile\r\n"
-        );
+        assert_eq!(painted(true, Style::Error, "no disk"), "\x1b[1;31merror: \x1b[0m\x1b[1;31mno disk\x1b[0m\r\n");
+        assert_eq!(painted(false, Style::Error, "no disk"), "error: no disk\r\n");
+        assert_eq!(painted(false, Style::Tool, "readFile"), "[tool] readFile\r\n");
         assert_eq!(painted(true, Style::Plain, "a\nb\n"), "a\r\nb\r\n");
     }
 
     #[test]
     fn text_cannot_bring_a_style_of_its_own() {
-        assert_eq!(
-            painted(false, Style::Plain, "\x1b[1;31merror\x1b[0m"),
-            "error\r\n"
-        );
+        assert_eq!(painted(false, Style::Plain, "\x1b[1;31merror\x1b[0m"), "error\r\n");
     }
 
     #[test]
     fn the_column_is_known() {
         let mut painter = Painter::new(10, true);
         let mut out = Vec::new();
-        for (text, column) in [
-            ("abc", 3),
-            ("\t", 8),
-            ("日", 10),
-            ("x", 1),
-            ("\n", 0),
-            ("0123456789", 10),
-            ("日", 2),
-            ("e\u{301}", 3),
-        ] {
+        for (text, column) in
+            [("abc", 3), ("\t", 8), ("日", 10), ("x", 1), ("\n", 0), ("0123456789", 10), ("日", 2), ("e\u{301}", 3)]
+        {
             painter.paint(Style::Dim, &sanitise(text.as_bytes()), &mut out);
             assert_eq!(painter.column(), column, "{text:?}");
         }

@@ -17,11 +17,7 @@ impl Utf8 {
             self.need = 0;
             char::REPLACEMENT_CHARACTER
         });
-        let whole = if self.need > 0 {
-            self.store(byte)
-        } else {
-            self.begin(byte)
-        };
+        let whole = if self.need > 0 { self.store(byte) } else { self.begin(byte) };
         broken.into_iter().chain(whole)
     }
 
@@ -54,9 +50,7 @@ impl Utf8 {
         }
         let bytes = self.bytes.get(..self.need).unwrap_or_default();
         self.need = 0;
-        core::str::from_utf8(bytes)
-            .ok()
-            .and_then(|text| text.chars().next())
+        core::str::from_utf8(bytes).ok().and_then(|text| text.chars().next())
     }
 
     /// Whether the byte may come next in the character that has begun.

@@ -1,11 +1,6 @@
 //! The console against a small model of a terminal: what a person sees and where the cursor is.
 
-#![allow(
-    clippy::panic,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests may fail the test"
-)]
+#![allow(clippy::panic, clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use capos_terminal::{Console, Echo, Event, Read, Settings, Style, sanitise};
 use proptest::prelude::*;
@@ -21,12 +16,7 @@ struct Screen {
 
 impl Screen {
     fn new(columns: usize) -> Self {
-        Self {
-            columns,
-            rows: vec![vec![]],
-            row: 0,
-            column: 0,
-        }
+        Self { columns, rows: vec![vec![]], row: 0, column: 0 }
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -80,10 +70,7 @@ impl Screen {
             self.rows[self.row][column].push(character);
             return;
         }
-        assert!(
-            self.column + width <= self.columns,
-            "the console wraps by itself"
-        );
+        assert!(self.column + width <= self.columns, "the console wraps by itself");
         let line = &mut self.rows[self.row];
         while line.len() < self.column + width {
             line.push(" ".into());
@@ -102,10 +89,7 @@ impl Screen {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.rows
-            .iter()
-            .map(|row| row.concat().trim_end().to_string())
-            .collect()
+        self.rows.iter().map(|row| row.concat().trim_end().to_string()).collect()
     }
 }
 
@@ -116,15 +100,8 @@ struct Session {
 
 impl Session {
     fn new(columns: u16) -> Self {
-        let settings = Settings {
-            columns,
-            rows: 24,
-            colour: true,
-        };
-        Self {
-            console: Console::new(settings),
-            screen: Screen::new(columns.into()),
-        }
+        let settings = Settings { columns, rows: 24, colour: true };
+        Self { console: Console::new(settings), screen: Screen::new(columns.into()) }
     }
 
     fn type_(&mut self, bytes: &[u8]) -> Option<Event> {
@@ -187,10 +164,7 @@ fn characters_are_joined_across_reads() {
         assert_eq!(session.type_(&[byte]), None);
     }
     assert_eq!(session.screen.lines(), ["> 日üX\u{1f600}"]);
-    assert_eq!(
-        session.type_(b"\n"),
-        Some(Event::Line("日üX\u{1f600}".into()))
-    );
+    assert_eq!(session.type_(b"\n"), Some(Event::Line("日üX\u{1f600}".into())));
 }
 
 #[test]
@@ -199,16 +173,10 @@ fn history_goes_back_and_comes_forward_to_the_draft() {
     for line in [&b"one\r"[..], b"two\r", b"two\r", b"\r"] {
         session.line(line);
     }
-    assert_eq!(
-        session.console.history().iter().collect::<Vec<_>>(),
-        ["one", "two"]
-    );
+    assert_eq!(session.console.history().iter().collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(session.line(b"\x1b[A\r"), "two");
     assert_eq!(session.line(b"\x1b[A\x1b[A\x1b[A!\r"), "one!");
-    assert_eq!(
-        session.line(b"draft\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B+\r"),
-        "draft+"
-    );
+    assert_eq!(session.line(b"draft\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B+\r"), "draft+");
 }
 
 #[test]
@@ -232,59 +200,30 @@ fn a_question_does_not_take_what_was_typed_before_it() {
     assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
     assert_eq!(session.console.history().iter().count(), 0);
     assert_eq!(session.type_(b"next\rafter\r"), None);
-    assert_eq!(
-        session.read(Read::line("> ")),
-        Some(Event::Line("next".into()))
-    );
-    assert_eq!(
-        session.read(Read::line("> ")),
-        Some(Event::Line("after".into()))
-    );
+    assert_eq!(session.read(Read::line("> ")), Some(Event::Line("next".into())));
+    assert_eq!(session.read(Read::line("> ")), Some(Event::Line("after".into())));
 }
 
 #[test]
 fn what_stands_above_the_prompt_is_shown_once() {
     let mut session = Session::new(20);
-    let prompt = [
-        (Style::Tool, "deleteFile\npath: \"a\"\nAll"),
-        (Style::Question, "ow? "),
-    ];
-    let prompt = prompt
-        .map(|(style, text)| (style, sanitise(text.as_bytes())))
-        .to_vec();
-    session.read(Read {
-        prompt,
-        ..Read::question("")
-    });
+    let prompt = [(Style::Tool, "deleteFile\npath: \"a\"\nAll"), (Style::Question, "ow? ")];
+    let prompt = prompt.map(|(style, text)| (style, sanitise(text.as_bytes()))).to_vec();
+    session.read(Read { prompt, ..Read::question("") });
     session.type_(b"n\x1b[DX");
-    assert_eq!(
-        session.screen.lines(),
-        ["deleteFile", "path: \"a\"", "Allow? Xn"]
-    );
+    assert_eq!(session.screen.lines(), ["deleteFile", "path: \"a\"", "Allow? Xn"]);
 }
 
 #[test]
 fn interrupt_and_end() {
     let mut session = Session::new(80);
-    assert_eq!(
-        session.type_(b"ahead\x03"),
-        Some(Event::Interrupt),
-        "while nothing is read"
-    );
-    assert_eq!(
-        session.read(Read::line("> ")),
-        None,
-        "the type-ahead is gone"
-    );
+    assert_eq!(session.type_(b"ahead\x03"), Some(Event::Interrupt), "while nothing is read");
+    assert_eq!(session.read(Read::line("> ")), None, "the type-ahead is gone");
     assert_eq!(session.type_(b"half\x1b[D\x03"), Some(Event::Interrupt));
     assert_eq!(session.screen.lines(), ["> hal^C", ""]);
     assert!(!session.console.is_reading());
     session.read(Read::line("> "));
-    assert_eq!(
-        session.type_(b"x\x04\x7f\x04"),
-        Some(Event::End),
-        "only an empty line ends"
-    );
+    assert_eq!(session.type_(b"x\x04\x7f\x04"), Some(Event::End), "only an empty line ends");
 }
 
 #[test]
@@ -292,21 +231,12 @@ fn a_line_longer_than_the_screen_wraps_and_can_be_edited() {
     let mut session = Session::new(10);
     session.read(Read::line("> "));
     session.type_(b"abcdefghijklmnopqrstuvwxyz");
-    assert_eq!(
-        session.screen.lines(),
-        ["> abcdefgh", "ijklmnopqr", "stuvwxyz"]
-    );
+    assert_eq!(session.screen.lines(), ["> abcdefgh", "ijklmnopqr", "stuvwxyz"]);
     assert_eq!((session.screen.row, session.screen.column), (2, 8));
     session.type_(b"\x01X");
-    assert_eq!(
-        session.screen.lines(),
-        ["> Xabcdefg", "hijklmnopq", "rstuvwxyz"]
-    );
+    assert_eq!(session.screen.lines(), ["> Xabcdefg", "hijklmnopq", "rstuvwxyz"]);
     assert_eq!((session.screen.row, session.screen.column), (0, 3));
-    assert_eq!(
-        session.type_(b"\r"),
-        Some(Event::Line("Xabcdefghijklmnopqrstuvwxyz".into()))
-    );
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("Xabcdefghijklmnopqrstuvwxyz".into())));
     assert_eq!((session.screen.row, session.screen.column), (3, 0));
 }
 
@@ -329,34 +259,23 @@ fn what_is_typed_cannot_play_tricks_either() {
     session.type_("a\u{202e}b\u{200b}".as_bytes());
     session.type_(b"\x1b[200~\nc\x07\x1b[2Jd\x1b[201~");
     assert_eq!(session.screen.lines(), ["> a\\u{202e}b\\u{200b}\u{21b5}cd"]);
-    assert_eq!(
-        session.type_(b"\r"),
-        Some(Event::Line("a\u{202e}b\u{200b}\ncd".into()))
-    );
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("a\u{202e}b\u{200b}\ncd".into())));
 }
 
 #[test]
 fn output_appears_above_the_line_being_read() {
     let mut session = Session::new(10);
-    session
-        .console
-        .write(Style::Model, &sanitise(b"no newline"));
+    session.console.write(Style::Model, &sanitise(b"no newline"));
     session.read(Read::line("> "));
     session.type_(b"abcdefghijk\x1b[D");
     session.console.write(Style::Plain, &sanitise(b"done"));
     session.console.write_line(Style::Warning, &sanitise(b"x"));
     session.look();
-    assert_eq!(
-        session.screen.lines(),
-        ["no newline", "done", "warning: x", "> abcdefgh", "ijk"]
-    );
+    assert_eq!(session.screen.lines(), ["no newline", "done", "warning: x", "> abcdefgh", "ijk"]);
     assert_eq!((session.screen.row, session.screen.column), (4, 2));
     session.console.cancel_read();
     session.look();
-    assert_eq!(
-        session.screen.lines(),
-        ["no newline", "done", "warning: x", ""]
-    );
+    assert_eq!(session.screen.lines(), ["no newline", "done", "warning: x", ""]);
 }
 
 #[test]
@@ -364,17 +283,8 @@ fn the_size_is_asked_for_and_only_then_believed() {
     let mut session = Session::new(80);
     assert_eq!(session.type_(b"\x1b[10;20R"), None);
     session.console.ask_size();
-    assert_eq!(
-        session.console.take_output(),
-        b"\x1b7\x1b[999;999H\x1b[6n\x1b8"
-    );
-    assert_eq!(
-        session.type_(b"\x1b[30;100R"),
-        Some(Event::Size {
-            columns: 100,
-            rows: 30
-        })
-    );
+    assert_eq!(session.console.take_output(), b"\x1b7\x1b[999;999H\x1b[6n\x1b8");
+    assert_eq!(session.type_(b"\x1b[30;100R"), Some(Event::Size { columns: 100, rows: 30 }));
     assert_eq!(session.type_(b"\x1b[30;100R"), None);
     session.screen.columns = 100;
     session.read(Read::line("> "));
@@ -384,15 +294,9 @@ fn the_size_is_asked_for_and_only_then_believed() {
 
 #[test]
 fn without_colour_no_style_is_emitted() {
-    let mut console = Console::new(Settings {
-        colour: false,
-        ..Settings::default()
-    });
+    let mut console = Console::new(Settings { colour: false, ..Settings::default() });
     console.write_line(Style::Error, &sanitise(b"bad"));
-    console.read(Read {
-        echo: Echo::Off,
-        ..Read::line("> ")
-    });
+    console.read(Read { echo: Echo::Off, ..Read::line("> ") });
     let output = String::from_utf8_lossy(&console.take_output()).into_owned();
     assert!(output.starts_with("error: bad\r\n"), "{output:?}");
     assert!(!output.contains('m'), "{output:?}");
@@ -402,15 +306,10 @@ fn without_colour_no_style_is_emitted() {
 fn memory_stays_bounded() {
     let mut session = Session::new(80);
     session.type_(&[b'x'; 10_000]);
-    session.console.read(Read {
-        echo: Echo::Off,
-        ..Read::line("> ")
-    });
+    session.console.read(Read { echo: Echo::Off, ..Read::line("> ") });
     session.console.input(&vec![b'y'; 100_000]);
     session.console.input(b"\r");
-    let Some(Event::Line(line)) = session.console.next_event() else {
-        panic!("no line")
-    };
+    let Some(Event::Line(line)) = session.console.next_event() else { panic!("no line") };
     assert_eq!(line.len(), 64 * 1024);
     assert_eq!(line.bytes().filter(|&byte| byte == b'x').count(), 4096);
 }

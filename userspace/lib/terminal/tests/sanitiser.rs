@@ -1,9 +1,6 @@
 //! The sanitiser lets nothing through that a terminal would obey, however the input is cut.
 
-#![allow(
-    clippy::indexing_slicing,
-    reason = "helpers of tests may fail the test"
-)]
+#![allow(clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
 use capos_terminal::{Sanitiser, sanitise};
 use proptest::prelude::*;
@@ -28,34 +25,22 @@ fn in_pieces(bytes: &[u8], cuts: &[usize]) -> String {
 fn is_harmless(text: &str) -> bool {
     text.chars().all(|character| match character {
         '\n' | '\t' => true,
-        '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' => false,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => false,
         '\u{e0000}'..='\u{e0fff}' => false,
         _ => !character.is_control(),
-    }) && text
-        .bytes()
-        .all(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\n' || byte == b'\t')
+    }) && text.bytes().all(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\n' || byte == b'\t')
 }
 
 #[test]
 fn sequences_are_removed_and_controls_are_shown() {
     for (input, output) in [
-        (
-            &b"plain \xc3\xbc \xe6\x97\xa5\n\ttext"[..],
-            "plain ü 日\n\ttext",
-        ),
+        (&b"plain \xc3\xbc \xe6\x97\xa5\n\ttext"[..], "plain ü 日\n\ttext"),
         (b"\x1b[31mred\x1b[0m", "red"),
         (b"\x1b[?25l\x1b[2J\x1b[1;1Hx", "x"),
         (b"\x1b]0;title\x07x", "x"),
         (b"\x1b]0;title\x1b\\x", "x"),
         (b"\x1b]52;c;cm0gLXJm\x1b\\x", "x"),
-        (
-            b"\x1bP$q\"p\x1b\\x\x1b_apc\x1b\\y\x1b^pm\x1b\\z\x1bXsos\x1b\\",
-            "xyz",
-        ),
+        (b"\x1bP$q\"p\x1b\\x\x1b_apc\x1b\\y\x1b^pm\x1b\\z\x1bXsos\x1b\\", "xyz"),
         (b"\x1bc\x1b7\x1b8\x1b(B\x1b#8x", "x"),
         (b"a\x07b\x08c\x7fd\x00", "a\\u{7}b\\u{8}c\\u{7f}d\\u{0}"),
         (b"a\r\nb\rc\r", "a\nb\\u{d}c\\u{d}"),
@@ -65,23 +50,11 @@ fn sequences_are_removed_and_controls_are_shown() {
         (b"\xc2\x9b31mx", "x"),
         (b"\xc2\x9d0;title\xc2\x9cx\xc2\x85y", "x\\u{85}y"),
         // Broken UTF-8.
-        (
-            b"\xff\xc0\xaf\xed\xa0\x80\xe6\x97",
-            "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}",
-        ),
+        (b"\xff\xc0\xaf\xed\xa0\x80\xe6\x97", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
         // What cannot be seen, and what turns text round.
-        (
-            "a\u{202e}b\u{2066}c\u{200e}d\u{61c}".as_bytes(),
-            "a\\u{202e}b\\u{2066}c\\u{200e}d\\u{61c}",
-        ),
-        (
-            "a\u{200b}b\u{feff}c\u{ad}d\u{e0041}".as_bytes(),
-            "a\\u{200b}b\\u{feff}c\\u{ad}d\\u{e0041}",
-        ),
-        (
-            "\u{2764}\u{fe0f}\u{fe0f}\u{fe01}x\u{e0101}".as_bytes(),
-            "\u{2764}\u{fe0f}\\u{fe0f}\\u{fe01}x\\u{e0101}",
-        ),
+        ("a\u{202e}b\u{2066}c\u{200e}d\u{61c}".as_bytes(), "a\\u{202e}b\\u{2066}c\\u{200e}d\\u{61c}"),
+        ("a\u{200b}b\u{feff}c\u{ad}d\u{e0041}".as_bytes(), "a\\u{200b}b\\u{feff}c\\u{ad}d\\u{e0041}"),
+        ("\u{2764}\u{fe0f}\u{fe0f}\u{fe01}x\u{e0101}".as_bytes(), "\u{2764}\u{fe0f}\\u{fe0f}\\u{fe01}x\\u{e0101}"),
         // Unfinished and interrupted sequences.
         (b"\x1b", "\\u{1b}"),
         (b"\x1b[31", ""),
@@ -101,11 +74,7 @@ fn an_unfinished_string_cannot_swallow_everything() {
     let mut input = b"\x1b]0;".to_vec();
     input.extend(vec![b'a'; 10_000]);
     let output = clean(&input);
-    assert!(
-        output.len() > 5_000 && output.bytes().all(|byte| byte == b'a'),
-        "{}",
-        output.len()
-    );
+    assert!(output.len() > 5_000 && output.bytes().all(|byte| byte == b'a'), "{}", output.len());
     let output = clean(format!("\x1b[{}m", "1;".repeat(500)).as_bytes());
     assert!(output.len() > 900, "an endless sequence is text");
 }
@@ -114,11 +83,7 @@ fn an_unfinished_string_cannot_swallow_everything() {
 fn marks_do_not_pile_up() {
     let text = format!("e{}x", "\u{301}".repeat(100));
     let output = clean(text.as_bytes());
-    let longest = output
-        .split(|character| character != '\u{301}')
-        .map(str::len)
-        .max()
-        .unwrap_or(0);
+    let longest = output.split(|character| character != '\u{301}').map(str::len).max().unwrap_or(0);
     assert_eq!(longest, 8 * '\u{301}'.len_utf8());
     assert!(output.contains("\\u{301}"));
 }
@@ -127,11 +92,7 @@ fn marks_do_not_pile_up() {
 fn every_single_and_every_second_byte_is_harmless() {
     for first in 0..=0xff_u8 {
         for second in 0..=0xff_u8 {
-            for input in [
-                &[first, second][..],
-                &[0x1b, first, second],
-                &[0xc2, first, second],
-            ] {
+            for input in [&[first, second][..], &[0x1b, first, second], &[0xc2, first, second]] {
                 let output = clean(input);
                 assert!(is_harmless(&output), "{input:x?} gives {output:?}");
                 for cut in 0..=input.len() {
@@ -175,10 +136,8 @@ const PIECES: &[&[u8]] = &[
 ];
 
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
-    let piece = prop_oneof![
-        any::<u8>().prop_map(|byte| vec![byte]),
-        prop::sample::select(PIECES).prop_map(<[u8]>::to_vec),
-    ];
+    let piece =
+        prop_oneof![any::<u8>().prop_map(|byte| vec![byte]), prop::sample::select(PIECES).prop_map(<[u8]>::to_vec),];
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 

@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 
 use crate::digest::hash_block;
 use crate::geometry::MAX_LEVELS;
-use crate::{
-    BLOCK_SIZE, FileDigest, HASH_SIZE, Hash, TreeGeometry, VerifiedFile, VerityError, file_digest,
-};
+use crate::{BLOCK_SIZE, FileDigest, HASH_SIZE, Hash, TreeGeometry, VerifiedFile, VerityError, file_digest};
 
 struct Cached {
     bytes: Box<[u8; BLOCK_SIZE]>,
@@ -62,11 +60,7 @@ impl BlockVerifier {
     ///
     /// # Errors
     /// [`VerityError::FileTooLarge`] from 2^63 bytes on.
-    pub fn with_digest(
-        size: u64,
-        digest: FileDigest,
-        cache_blocks: usize,
-    ) -> Result<Self, VerityError> {
+    pub fn with_digest(size: u64, digest: FileDigest, cache_blocks: usize) -> Result<Self, VerityError> {
         Ok(Self {
             geometry: TreeGeometry::for_size(size)?,
             digest,
@@ -98,9 +92,7 @@ impl BlockVerifier {
     /// [`VerityError::BlockOutOfRange`] past the end of the file.
     pub fn needed(&self, block: u64) -> Result<Vec<u64>, VerityError> {
         let path = self.geometry.path(block)?;
-        Ok(path
-            .filter(|tree_block| !self.cache.contains_key(tree_block))
-            .collect())
+        Ok(path.filter(|tree_block| !self.cache.contains_key(tree_block)).collect())
     }
 
     /// Checks one data block. `data` is the block's bytes: of the last block either just those
@@ -113,19 +105,10 @@ impl BlockVerifier {
     /// what was signed; [`VerityError::TreeBlockMissing`] where a tree block is needed that is
     /// not there; [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong
     /// requests.
-    pub fn verify_block(
-        &mut self,
-        block: u64,
-        data: &[u8],
-        tree_blocks: &[(u64, &[u8])],
-    ) -> Result<(), VerityError> {
+    pub fn verify_block(&mut self, block: u64, data: &[u8], tree_blocks: &[(u64, &[u8])]) -> Result<(), VerityError> {
         let expected = self.geometry.block_length(block)?;
         if data.len() != expected && data.len() != BLOCK_SIZE {
-            return Err(VerityError::DataLength {
-                block,
-                expected,
-                found: data.len(),
-            });
+            return Err(VerityError::DataLength { block, expected, found: data.len() });
         }
         let path = self.geometry.path(block)?;
         // What the next block down must hash to; None stands for the root hash, which is known
@@ -134,11 +117,7 @@ impl BlockVerifier {
         for step in path.steps() {
             wanted = Some(self.hash_in(step.tree_block, step.offset, wanted, tree_blocks)?);
         }
-        if self.agrees(&hash_block(data), wanted) {
-            Ok(())
-        } else {
-            Err(VerityError::DataMismatch { block })
-        }
+        if self.agrees(&hash_block(data), wanted) { Ok(()) } else { Err(VerityError::DataMismatch { block }) }
     }
 
     /// Checks that an empty file's digest is what was signed; other files pass. (An empty file
@@ -173,29 +152,17 @@ impl BlockVerifier {
         self.clock = self.clock.saturating_add(1);
         if let Some(cached) = self.cache.get_mut(&tree_block) {
             cached.used = self.clock;
-            return hash_at(cached.bytes.as_slice(), offset)
-                .ok_or(VerityError::TreeBlockMissing { tree_block });
+            return hash_at(cached.bytes.as_slice(), offset).ok_or(VerityError::TreeBlockMissing { tree_block });
         }
         let missing = VerityError::TreeBlockMissing { tree_block };
-        let (_, bytes) = brought
-            .iter()
-            .find(|(index, _)| *index == tree_block)
-            .ok_or(missing)?;
+        let (_, bytes) = brought.iter().find(|(index, _)| *index == tree_block).ok_or(missing)?;
         // A piece of a block is as wrong as a changed one.
-        let bytes: &[u8; BLOCK_SIZE] = (*bytes)
-            .try_into()
-            .map_err(|_| VerityError::TreeMismatch { tree_block })?;
+        let bytes: &[u8; BLOCK_SIZE] = (*bytes).try_into().map_err(|_| VerityError::TreeMismatch { tree_block })?;
         if !self.agrees(&hash_block(bytes), wanted) {
             return Err(VerityError::TreeMismatch { tree_block });
         }
         self.make_room();
-        self.cache.insert(
-            tree_block,
-            Cached {
-                bytes: Box::new(*bytes),
-                used: self.clock,
-            },
-        );
+        self.cache.insert(tree_block, Cached { bytes: Box::new(*bytes), used: self.clock });
         hash_at(bytes, offset).ok_or(VerityError::TreeBlockMissing { tree_block })
     }
 

@@ -17,8 +17,7 @@ pub trait TreeSink {
     ///
     /// # Errors
     /// The sink's own; the builder stops and hands it on.
-    fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE])
-    -> Result<(), Self::Error>;
+    fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE]) -> Result<(), Self::Error>;
 }
 
 /// A sink for those who only want the digest.
@@ -34,14 +33,8 @@ impl TreeSink for () {
 impl TreeSink for Vec<u8> {
     type Error = core::convert::Infallible;
 
-    fn write_block(
-        &mut self,
-        tree_block: u64,
-        bytes: &[u8; BLOCK_SIZE],
-    ) -> Result<(), Self::Error> {
-        let start = usize::try_from(tree_block)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(BLOCK_SIZE);
+    fn write_block(&mut self, tree_block: u64, bytes: &[u8; BLOCK_SIZE]) -> Result<(), Self::Error> {
+        let start = usize::try_from(tree_block).unwrap_or(usize::MAX).saturating_mul(BLOCK_SIZE);
         let end = start.saturating_add(BLOCK_SIZE);
         if self.len() < end {
             self.resize(end, 0);
@@ -108,20 +101,9 @@ impl TreeBuilder {
         let levels = geometry
             .levels()
             .iter()
-            .map(|level| Partial {
-                bytes: Box::new([0; BLOCK_SIZE]),
-                filled: 0,
-                next_block: level.first,
-            })
+            .map(|level| Partial { bytes: Box::new([0; BLOCK_SIZE]), filled: 0, next_block: level.first })
             .collect();
-        Ok(Self {
-            geometry,
-            levels,
-            data: Box::new([0; BLOCK_SIZE]),
-            in_data: 0,
-            taken: 0,
-            root: [0; HASH_SIZE],
-        })
+        Ok(Self { geometry, levels, data: Box::new([0; BLOCK_SIZE]), in_data: 0, taken: 0, root: [0; HASH_SIZE] })
     }
 
     /// The layout of the tree being built.
@@ -133,11 +115,7 @@ impl TreeBuilder {
     ///
     /// # Errors
     /// [`VerityError::TooMuchData`] past the announced size, or the sink's error.
-    pub fn update<S: TreeSink>(
-        &mut self,
-        mut bytes: &[u8],
-        sink: &mut S,
-    ) -> Result<(), BuildError<S::Error>> {
+    pub fn update<S: TreeSink>(&mut self, mut bytes: &[u8], sink: &mut S) -> Result<(), BuildError<S::Error>> {
         let size = self.geometry.size();
         self.taken = self
             .taken
@@ -176,11 +154,7 @@ impl TreeBuilder {
     pub fn finish<S: TreeSink>(mut self, sink: &mut S) -> Result<FileDigest, BuildError<S::Error>> {
         let size = self.geometry.size();
         if self.taken < size {
-            return Err(VerityError::TooLittleData {
-                size,
-                found: self.taken,
-            }
-            .into());
+            return Err(VerityError::TooLittleData { size, found: self.taken }.into());
         }
         if self.in_data > 0 {
             let hash = hash_block(self.data.get(..self.in_data).unwrap_or(&[]));
@@ -188,11 +162,7 @@ impl TreeBuilder {
             self.push(hash, sink)?;
         }
         for level in 0..self.levels.len() {
-            if self
-                .levels
-                .get(level)
-                .is_some_and(|partial| partial.filled > 0)
-            {
+            if self.levels.get(level).is_some_and(|partial| partial.filled > 0) {
                 let hash = self.flush(level, sink)?;
                 self.push_at(level.saturating_add(1), hash, sink)?;
             }
@@ -231,16 +201,11 @@ impl TreeBuilder {
     }
 
     /// Hands a level's block to the sink and gives its hash.
-    fn flush<S: TreeSink>(
-        &mut self,
-        level: usize,
-        sink: &mut S,
-    ) -> Result<Hash, BuildError<S::Error>> {
+    fn flush<S: TreeSink>(&mut self, level: usize, sink: &mut S) -> Result<Hash, BuildError<S::Error>> {
         let Some(partial) = self.levels.get_mut(level) else {
             return Ok(self.root);
         };
-        sink.write_block(partial.next_block, &partial.bytes)
-            .map_err(BuildError::Sink)?;
+        sink.write_block(partial.next_block, &partial.bytes).map_err(BuildError::Sink)?;
         let hash = hash_block(partial.bytes.as_slice());
         partial.bytes.fill(0);
         partial.filled = 0;

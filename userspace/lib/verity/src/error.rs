@@ -15,11 +15,7 @@ pub enum VerityError {
     /// A data block past the end of the file was asked for.
     BlockOutOfRange { block: u64, blocks: u64 },
     /// The caller's bytes are neither a whole block nor the file's last, shorter one.
-    DataLength {
-        block: u64,
-        expected: usize,
-        found: usize,
-    },
+    DataLength { block: u64, expected: usize, found: usize },
     /// The bytes of a data block are not those that were signed.
     DataMismatch { block: u64 },
     /// The bytes of a tree block are not those that were signed.
@@ -37,26 +33,15 @@ impl fmt::Display for VerityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FileTooLarge { size } => {
-                write!(
-                    f,
-                    "the file has {size} bytes; fs-verity describes at most 2^63 - 1"
-                )
+                write!(f, "the file has {size} bytes; fs-verity describes at most 2^63 - 1")
             }
-            Self::TreeLength { expected, found } => write!(
-                f,
-                "the Merkle tree has {found} bytes and should have {expected}; sign the file again"
-            ),
+            Self::TreeLength { expected, found } => {
+                write!(f, "the Merkle tree has {found} bytes and should have {expected}; sign the file again")
+            }
             Self::BlockOutOfRange { block, blocks } => {
-                write!(
-                    f,
-                    "block {block} was asked for, but the file has {blocks} blocks"
-                )
+                write!(f, "block {block} was asked for, but the file has {blocks} blocks")
             }
-            Self::DataLength {
-                block,
-                expected,
-                found,
-            } => write!(
+            Self::DataLength { block, expected, found } => write!(
                 f,
                 "block {block} was given as {found} bytes; it has {expected}, or {BLOCK_SIZE} with zeros behind them"
             ),
@@ -65,20 +50,18 @@ impl fmt::Display for VerityError {
                 "block {block} (bytes {} and on) differs from what was signed",
                 block.saturating_mul(BLOCK_SIZE as u64)
             ),
-            Self::TreeMismatch { tree_block } => write!(
-                f,
-                "block {tree_block} of the Merkle tree differs from what was signed"
-            ),
+            Self::TreeMismatch { tree_block } => {
+                write!(f, "block {tree_block} of the Merkle tree differs from what was signed")
+            }
             Self::TreeBlockMissing { tree_block } => {
                 write!(f, "block {tree_block} of the Merkle tree is needed first")
             }
             Self::TooMuchData { size } => {
                 write!(f, "the file grew past its {size} bytes while it was read")
             }
-            Self::TooLittleData { size, found } => write!(
-                f,
-                "the file ended after {found} bytes while it was read; it had {size}"
-            ),
+            Self::TooLittleData { size, found } => {
+                write!(f, "the file ended after {found} bytes while it was read; it had {size}")
+            }
         }
     }
 }
@@ -105,43 +88,30 @@ pub enum FormatError {
     /// A field that is there twice, or two entries that contradict one another.
     Duplicate { line: usize, what: String },
     /// A field's value is not what it should be.
-    Value {
-        line: usize,
-        field: &'static str,
-        why: &'static str,
-    },
+    Value { line: usize, field: &'static str, why: &'static str },
 }
 
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { bytes } => write!(
-                f,
-                "the text has {bytes} bytes; more than {} are not read",
-                crate::MAX_TEXT_BYTES
-            ),
+            Self::TooLong { bytes } => {
+                write!(f, "the text has {bytes} bytes; more than {} are not read", crate::MAX_TEXT_BYTES)
+            }
             Self::NotText { line } => {
-                write!(
-                    f,
-                    "line {line} holds bytes that are not printable UTF-8 text"
-                )
+                write!(f, "line {line} holds bytes that are not printable UTF-8 text")
             }
             Self::Magic { expected } => {
                 write!(f, "the first line does not begin with '{expected}'")
             }
-            Self::Version { found, known } => write!(
-                f,
-                "version '{found}' is not known here (this program reads version {known})"
-            ),
+            Self::Version { found, known } => {
+                write!(f, "version '{found}' is not known here (this program reads version {known})")
+            }
             Self::Missing { field } => write!(f, "the field '{field}' is missing"),
             Self::UnexpectedLine { line, expected } => {
                 write!(f, "line {line}: expected {expected}")
             }
             Self::UnknownField { line, field } => {
-                write!(
-                    f,
-                    "line {line}: the field '{field}' is not known in this version"
-                )
+                write!(f, "line {line}: the field '{field}' is not known in this version")
             }
             Self::Duplicate { line, what } => write!(f, "line {line}: {what}"),
             Self::Value { line, field, why } => write!(f, "line {line}: {field}: {why}"),
@@ -169,45 +139,33 @@ pub enum Refusal {
     /// The signature is not one by that key over these facts.
     BadSignature { key: KeyId },
     /// The file's bytes have another digest than the one that was signed.
-    Digest {
-        signed: FileDigest,
-        found: FileDigest,
-    },
+    Digest { signed: FileDigest, found: FileDigest },
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Format(error) => write!(f, "the signature file is malformed: {error}"),
-            Self::Purpose { expected, found } => write!(
-                f,
-                "the signature is for the purpose '{found}', and '{expected}' is needed"
-            ),
-            Self::Name { expected, found } => {
-                write!(
-                    f,
-                    "the signature is for a file named '{found}', not '{expected}'"
-                )
+            Self::Purpose { expected, found } => {
+                write!(f, "the signature is for the purpose '{found}', and '{expected}' is needed")
             }
-            Self::Size { signed, found } => write!(
-                f,
-                "the file has {found} bytes, but {signed} bytes were signed"
-            ),
+            Self::Name { expected, found } => {
+                write!(f, "the signature is for a file named '{found}', not '{expected}'")
+            }
+            Self::Size { signed, found } => write!(f, "the file has {found} bytes, but {signed} bytes were signed"),
             Self::UnknownKey { key } => {
                 write!(f, "the key {key} is not in the trust store")
             }
-            Self::KeyPurpose { key, purpose } => write!(
-                f,
-                "the key {key} is trusted, but not for the purpose '{purpose}'"
-            ),
+            Self::KeyPurpose { key, purpose } => {
+                write!(f, "the key {key} is trusted, but not for the purpose '{purpose}'")
+            }
             Self::BadSignature { key } => write!(
                 f,
                 "the signature was not made by the key {key} over these facts: something was changed after signing"
             ),
-            Self::Digest { signed, found } => write!(
-                f,
-                "the file's digest is {found}, but {signed} was signed: the file was changed after signing"
-            ),
+            Self::Digest { signed, found } => {
+                write!(f, "the file's digest is {found}, but {signed} was signed: the file was changed after signing")
+            }
         }
     }
 }

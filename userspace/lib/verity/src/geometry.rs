@@ -43,9 +43,7 @@ impl TreeGeometry {
         let mut hashes = data_blocks;
         while hashes > 1 {
             let blocks = hashes.div_ceil(HASHES_PER_BLOCK as u64);
-            let level = levels
-                .get_mut(depth)
-                .ok_or(VerityError::FileTooLarge { size })?;
+            let level = levels.get_mut(depth).ok_or(VerityError::FileTooLarge { size })?;
             level.blocks = blocks;
             depth = depth.saturating_add(1);
             hashes = blocks;
@@ -54,17 +52,9 @@ impl TreeGeometry {
         let mut next = 0u64;
         for level in levels.iter_mut().take(depth).rev() {
             level.first = next;
-            next = next
-                .checked_add(level.blocks)
-                .ok_or(VerityError::FileTooLarge { size })?;
+            next = next.checked_add(level.blocks).ok_or(VerityError::FileTooLarge { size })?;
         }
-        Ok(Self {
-            size,
-            data_blocks,
-            tree_blocks: next,
-            levels,
-            depth,
-        })
+        Ok(Self { size, data_blocks, tree_blocks: next, levels, depth })
     }
 
     /// Size of the file in bytes.
@@ -99,11 +89,7 @@ impl TreeGeometry {
     /// [`VerityError::TreeLength`] where it is not the one that this file's tree has.
     pub fn check_tree_length(&self, found: u64) -> Result<(), VerityError> {
         let expected = self.tree_bytes();
-        if found == expected {
-            Ok(())
-        } else {
-            Err(VerityError::TreeLength { expected, found })
-        }
+        if found == expected { Ok(()) } else { Err(VerityError::TreeLength { expected, found }) }
     }
 
     /// Number of bytes of the file in a data block: [`BLOCK_SIZE`], or fewer in the last one.
@@ -111,10 +97,7 @@ impl TreeGeometry {
     /// # Errors
     /// [`VerityError::BlockOutOfRange`] past the end of the file.
     pub fn block_length(&self, block: u64) -> Result<usize, VerityError> {
-        let past = VerityError::BlockOutOfRange {
-            block,
-            blocks: self.data_blocks,
-        };
+        let past = VerityError::BlockOutOfRange { block, blocks: self.data_blocks };
         if block >= self.data_blocks {
             return Err(past);
         }
@@ -129,25 +112,12 @@ impl TreeGeometry {
     /// [`VerityError::BlockOutOfRange`] past the end of the file.
     pub fn path(&self, block: u64) -> Result<TreePath, VerityError> {
         if block >= self.data_blocks {
-            return Err(VerityError::BlockOutOfRange {
-                block,
-                blocks: self.data_blocks,
-            });
+            return Err(VerityError::BlockOutOfRange { block, blocks: self.data_blocks });
         }
-        let mut path = TreePath {
-            steps: [Step::default(); MAX_LEVELS],
-            depth: self.depth,
-            next: 0,
-        };
+        let mut path = TreePath { steps: [Step::default(); MAX_LEVELS], depth: self.depth, next: 0 };
         let mut hash = block;
         // Filled from the data upwards, that is from the path's end to its start.
-        for (step, level) in path
-            .steps
-            .iter_mut()
-            .take(self.depth)
-            .rev()
-            .zip(self.levels())
-        {
+        for (step, level) in path.steps.iter_mut().take(self.depth).rev().zip(self.levels()) {
             let within = hash >> HASHES_PER_BLOCK.ilog2();
             step.tree_block = level.first.saturating_add(within);
             let slot = hash & (HASHES_PER_BLOCK as u64).saturating_sub(1);

@@ -59,9 +59,7 @@ impl PublicKey {
 
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         let signature = ed25519_compact::Signature::new(*signature);
-        ed25519_compact::PublicKey::new(self.0)
-            .verify(message, &signature)
-            .is_ok()
+        ed25519_compact::PublicKey::new(self.0).verify(message, &signature).is_ok()
     }
 }
 
@@ -102,10 +100,7 @@ impl SigningKey {
         check_purpose(purpose).map_err(bad(0, "purpose"))?;
         let pair = ed25519_compact::KeyPair::try_from_seed(ed25519_compact::Seed::new(seed))
             .map_err(|_| bad(0, "seed")("the seed is all zeros"))?;
-        Ok(Self {
-            purpose: owned(purpose),
-            pair,
-        })
+        Ok(Self { purpose: owned(purpose), pair })
     }
 
     /// Reads the text form.
@@ -131,12 +126,7 @@ impl SigningKey {
     /// The text form.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "{MAGIC} {VERSION}\npurpose: {}\nid: {}",
-            self.purpose,
-            self.public().id()
-        );
+        let _ = writeln!(text, "{MAGIC} {VERSION}\npurpose: {}\nid: {}", self.purpose, self.public().id());
         text.push_str("seed: ");
         let _ = write_hex(&mut text, self.pair.sk.seed().as_slice());
         text.push('\n');

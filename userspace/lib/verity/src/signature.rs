@@ -64,12 +64,7 @@ impl FileSignature {
     ///
     /// # Errors
     /// [`FormatError::Value`] where the name is not one printable path component.
-    pub fn sign(
-        key: &SigningKey,
-        name: &str,
-        size: u64,
-        digest: FileDigest,
-    ) -> Result<Self, FormatError> {
+    pub fn sign(key: &SigningKey, name: &str, size: u64, digest: FileDigest) -> Result<Self, FormatError> {
         check_name(name).map_err(bad(0, "name"))?;
         let mut facts = Self {
             purpose: owned(key.purpose()),
@@ -96,34 +91,19 @@ impl FileSignature {
         let (line, size) = lines.field("size")?;
         let size = parse_u64(size).ok_or_else(|| bad(line, "size")("not a decimal number"))?;
         let (line, digest) = lines.field("digest")?;
-        let digest = FileDigest::parse(digest)
-            .ok_or_else(|| bad(line, "digest")("not 'sha256:' and 64 hexadecimal digits"))?;
+        let digest =
+            FileDigest::parse(digest).ok_or_else(|| bad(line, "digest")("not 'sha256:' and 64 hexadecimal digits"))?;
         let (line, key) = lines.field("key")?;
         let key = KeyId::parse(key).ok_or_else(|| bad(line, "key")("not 32 hexadecimal digits"))?;
         let (line, signature) = lines.field("signature")?;
-        let signature = parse_hex(signature)
-            .ok_or_else(|| bad(line, "signature")("not 128 hexadecimal digits"))?;
+        let signature = parse_hex(signature).ok_or_else(|| bad(line, "signature")("not 128 hexadecimal digits"))?;
         lines.end()?;
-        Ok(Self {
-            purpose: owned(purpose),
-            name: owned(name),
-            size,
-            digest,
-            key,
-            signature,
-        })
+        Ok(Self { purpose: owned(purpose), name: owned(name), size, digest, key, signature })
     }
 
     /// The text form.
     pub fn to_text(&self) -> String {
-        let Self {
-            purpose,
-            name,
-            size,
-            digest,
-            key,
-            signature,
-        } = self;
+        let Self { purpose, name, size, digest, key, signature } = self;
         let mut text = String::new();
         let _ = write!(
             text,
@@ -164,11 +144,7 @@ impl FileSignature {
     ///
     /// # Errors
     /// [`Refusal`], in words.
-    pub fn verify(
-        &self,
-        trust: &TrustStore,
-        expected: &Expected<'_>,
-    ) -> Result<VerifiedFile, Refusal> {
+    pub fn verify(&self, trust: &TrustStore, expected: &Expected<'_>) -> Result<VerifiedFile, Refusal> {
         if self.purpose != expected.purpose {
             let (expected, found) = (owned(expected.purpose), self.purpose.clone());
             return Err(Refusal::Purpose { expected, found });
@@ -176,10 +152,7 @@ impl FileSignature {
         let key = self.key;
         let trusted = trust.get(&key).ok_or(Refusal::UnknownKey { key })?;
         if !trusted.purposes.contains(&self.purpose) {
-            return Err(Refusal::KeyPurpose {
-                key,
-                purpose: self.purpose.clone(),
-            });
+            return Err(Refusal::KeyPurpose { key, purpose: self.purpose.clone() });
         }
         if !trusted.key.verify(&self.message(), &self.signature) {
             return Err(Refusal::BadSignature { key });
@@ -189,14 +162,9 @@ impl FileSignature {
             return Err(Refusal::Name { expected, found });
         }
         if self.size != expected.size {
-            return Err(Refusal::Size {
-                signed: self.size,
-                found: expected.size,
-            });
+            return Err(Refusal::Size { signed: self.size, found: expected.size });
         }
-        Ok(VerifiedFile {
-            facts: self.clone(),
-        })
+        Ok(VerifiedFile { facts: self.clone() })
     }
 
     fn message(&self) -> Vec<u8> {

@@ -24,18 +24,13 @@ impl<'a> Lines<'a> {
         if bytes.len() > MAX_TEXT_BYTES {
             return Err(FormatError::TooLong { bytes: bytes.len() });
         }
-        let text = core::str::from_utf8(bytes).map_err(|error| FormatError::NotText {
-            line: line_of(bytes, error.valid_up_to()),
-        })?;
+        let text = core::str::from_utf8(bytes)
+            .map_err(|error| FormatError::NotText { line: line_of(bytes, error.valid_up_to()) })?;
         if let Some(at) = text.find(|c: char| c.is_control() && c != '\n') {
-            return Err(FormatError::NotText {
-                line: line_of(bytes, at),
-            });
+            return Err(FormatError::NotText { line: line_of(bytes, at) });
         }
         // The last line ends with a line feed like all others.
-        let text = text.strip_suffix('\n').ok_or(FormatError::Missing {
-            field: "final line feed",
-        })?;
+        let text = text.strip_suffix('\n').ok_or(FormatError::Missing { field: "final line feed" })?;
         let mut lines = text.split('\n').enumerate();
         let first = lines.next().map_or("", |(_, line)| line);
         let found = first
@@ -44,19 +39,14 @@ impl<'a> Lines<'a> {
             .ok_or(FormatError::Magic { expected: magic })?;
         if found != version.to_string() {
             let found = found.chars().take(32).collect();
-            return Err(FormatError::Version {
-                found,
-                known: version,
-            });
+            return Err(FormatError::Version { found, known: version });
         }
         Ok(Self { lines })
     }
 
     /// The next line and its number, counted from 1.
     pub fn next(&mut self) -> Option<(usize, &'a str)> {
-        self.lines
-            .next()
-            .map(|(index, line)| (index.saturating_add(1), line))
+        self.lines.next().map(|(index, line)| (index.saturating_add(1), line))
     }
 
     /// The value of the next line, which must be `<field>: <value>`.
@@ -65,10 +55,7 @@ impl<'a> Lines<'a> {
         text.strip_prefix(field)
             .and_then(|rest| rest.strip_prefix(": "))
             .map(|value| (line, value))
-            .ok_or(FormatError::UnexpectedLine {
-                line,
-                expected: field,
-            })
+            .ok_or(FormatError::UnexpectedLine { line, expected: field })
     }
 
     /// Refuses anything after the last field.
@@ -77,10 +64,7 @@ impl<'a> Lines<'a> {
             None => Ok(()),
             Some((line, text)) => {
                 let field = text.split(':').next().unwrap_or(text);
-                Err(FormatError::UnknownField {
-                    line,
-                    field: field.chars().take(64).collect(),
-                })
+                Err(FormatError::UnknownField { line, field: field.chars().take(64).collect() })
             }
         }
     }

@@ -56,10 +56,7 @@ impl TrustStore {
             }
             let entry = parse_entry(line, text)?;
             if store.keys.len() >= MAX_KEYS {
-                return Err(FormatError::UnexpectedLine {
-                    line,
-                    expected: "at most 256 keys",
-                });
+                return Err(FormatError::UnexpectedLine { line, expected: "at most 256 keys" });
             }
             if store.get(&entry.key.id()).is_some() {
                 let what = owned("this key is in the store already");
@@ -76,12 +73,7 @@ impl TrustStore {
         let _ = writeln!(text, "{MAGIC} {VERSION}");
         for entry in &self.keys {
             let purposes = entry.purposes.join(",");
-            let _ = writeln!(
-                text,
-                "key id={} public={} purposes={purposes}",
-                entry.key.id(),
-                entry.key
-            );
+            let _ = writeln!(text, "key id={} public={} purposes={purposes}", entry.key.id(), entry.key);
         }
         text
     }
@@ -98,10 +90,7 @@ impl TrustStore {
             Some(entry) if entry.purposes.iter().any(|known| known == purpose) => {}
             Some(entry) => entry.purposes.push(owned(purpose)),
             None if full => {
-                return Err(FormatError::UnexpectedLine {
-                    line: 0,
-                    expected: "at most 256 keys",
-                });
+                return Err(FormatError::UnexpectedLine { line: 0, expected: "at most 256 keys" });
             }
             None => {
                 let purposes = alloc::vec![owned(purpose)];
@@ -125,17 +114,12 @@ impl TrustStore {
 fn parse_entry(line: usize, text: &str) -> Result<TrustedKey, FormatError> {
     let mut words = text.split(' ');
     if words.next() != Some("key") {
-        return Err(FormatError::UnexpectedLine {
-            line,
-            expected: "'key', a comment or an empty line",
-        });
+        return Err(FormatError::UnexpectedLine { line, expected: "'key', a comment or an empty line" });
     }
     let (mut id, mut public, mut purposes) = (None, None, None);
     for word in words {
         let expected = "fields written as name=value, one blank between them";
-        let (name, value) = word
-            .split_once('=')
-            .ok_or(FormatError::UnexpectedLine { line, expected })?;
+        let (name, value) = word.split_once('=').ok_or(FormatError::UnexpectedLine { line, expected })?;
         let slot = match name {
             "id" => &mut id,
             "public" => &mut public,
@@ -154,24 +138,18 @@ fn parse_entry(line: usize, text: &str) -> Result<TrustedKey, FormatError> {
     let id = id.ok_or(FormatError::Missing { field: "id" })?;
     let id = KeyId::parse(id).ok_or_else(|| bad(line, "id")("not 32 hexadecimal digits"))?;
     let public = public.ok_or(FormatError::Missing { field: "public" })?;
-    let key = PublicKey::parse(public)
-        .ok_or_else(|| bad(line, "public")("not 64 hexadecimal digits of an Ed25519 key"))?;
+    let key =
+        PublicKey::parse(public).ok_or_else(|| bad(line, "public")("not 64 hexadecimal digits of an Ed25519 key"))?;
     if key.id() != id {
         return Err(bad(line, "id")("the id does not belong to the public key"));
     }
     let mut list: Vec<String> = Vec::new();
-    for purpose in purposes
-        .ok_or(FormatError::Missing { field: "purposes" })?
-        .split(',')
-    {
+    for purpose in purposes.ok_or(FormatError::Missing { field: "purposes" })?.split(',') {
         check_purpose(purpose).map_err(bad(line, "purposes"))?;
         if list.iter().any(|known| known == purpose) {
             return Err(bad(line, "purposes")("a purpose is there twice"));
         }
         list.push(owned(purpose));
     }
-    Ok(TrustedKey {
-        key,
-        purposes: list,
-    })
+    Ok(TrustedKey { key, purposes: list })
 }

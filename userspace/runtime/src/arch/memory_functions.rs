@@ -219,9 +219,8 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
     let mut at = 0_usize;
     while at.wrapping_add(8) <= length {
         // SAFETY: eight bytes from `at` lie inside both of the caller's ranges.
-        let (a, b) = unsafe {
-            (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned())
-        };
+        let (a, b) =
+            unsafe { (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned()) };
         if a != b {
             return if a.swap_bytes() < b.swap_bytes() { -1 } else { 1 };
         }

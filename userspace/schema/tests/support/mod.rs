@@ -13,13 +13,7 @@ pub fn colour() -> impl Strategy<Value = Colour> {
 }
 
 pub fn scalars() -> impl Strategy<Value = Scalars> {
-    (
-        any::<(bool, i8, i16, i32, i64)>(),
-        any::<(u8, u16, u32, u64)>(),
-        -1e30_f32..1e30,
-        -1e300_f64..1e300,
-        colour(),
-    )
+    (any::<(bool, i8, i16, i32, i64)>(), any::<(u8, u16, u32, u64)>(), -1e30_f32..1e30, -1e300_f64..1e300, colour())
         .prop_map(|((flag, int8, int16, int32, int64), (uint8, uint16, uint32, uint64), float32, float64, colour)| {
             Scalars {
                 nothing: (),

@@ -82,7 +82,8 @@ impl<'a> Archive<'a> {
                 let file = home.open(&path).await.with_context(|| format!("opening {path}"))?;
                 let mut content = Vec::new();
                 loop {
-                    let piece = file.read(content.len() as u64, PIECE).await.with_context(|| format!("reading {path}"))?;
+                    let piece =
+                        file.read(content.len() as u64, PIECE).await.with_context(|| format!("reading {path}"))?;
                     if piece.is_empty() {
                         break;
                     }

@@ -10,13 +10,13 @@ mod wire;
 
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::Cell;
 use capos_rt::{Env, Error, log};
 use capos_schema::audit::AuditReaderClient;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::IoPortsClient;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{PowerClient, SessionObserverServer, SessionObserverService};
+use core::cell::Cell;
 use export::Archive;
 use wire::Wire;
 

@@ -56,9 +56,7 @@ impl System {
                 let endpoint = self.endpoint_of(&source.service)?;
                 mint(&endpoint, source.ordinal, source.client, grant.interface).await
             }
-            GrantSource::Ports(ports) => {
-                Ok(self.hardware.ports.narrow(ports.first, ports.count).await?.into_cap())
-            }
+            GrantSource::Ports(ports) => Ok(self.hardware.ports.narrow(ports.first, ports.count).await?.into_cap()),
             GrantSource::Interrupt(line) => {
                 let known = self.hardware.lines.borrow().get(line).cloned();
                 if let Some(interrupt) = known {
@@ -89,7 +87,9 @@ impl System {
         if provider == FIRST {
             return Ok(self.endpoint.clone());
         }
-        self.service(provider).map(|service| service.endpoint.clone()).with_context(|| format!("there is no `{provider}`"))
+        self.service(provider)
+            .map(|service| service.endpoint.clone())
+            .with_context(|| format!("there is no `{provider}`"))
     }
 
     async fn pci_function(self: &Rc<Self>, wanted: &GrantSourcePci) -> Result<Cap, Error> {

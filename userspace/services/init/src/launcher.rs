@@ -56,7 +56,12 @@ impl Drop for EndWithMe {
 pub struct ProgramLauncher(pub Rc<System>);
 
 impl LauncherServer for ProgramLauncher {
-    async fn run(&self, _cx: &CallContext, program: String, arguments: Vec<String>) -> Result<ProgramResult, CallError> {
+    async fn run(
+        &self,
+        _cx: &CallContext,
+        program: String,
+        arguments: Vec<String>,
+    ) -> Result<ProgramResult, CallError> {
         let system = &self.0;
         let entry = system.programs.iter().find(|entry| entry.name == program).ok_or_else(|| {
             let names: Vec<&str> = system.programs.iter().map(|entry| entry.name.as_str()).collect();

@@ -22,7 +22,9 @@ impl System {
         }
         let program = &service.entry.program;
         let image = Rc::new(match program.strip_prefix("boot:") {
-            Some(name) => Image::from_bytes(self.boot.file(name)?).with_context(|| format!("`{name}` of the boot package"))?,
+            Some(name) => {
+                Image::from_bytes(self.boot.file(name)?).with_context(|| format!("`{name}` of the boot package"))?
+            }
             None => Image::open(&self.medium, program).await?,
         });
         // What comes from the medium is opened again at each start: its capabilities do not outlive

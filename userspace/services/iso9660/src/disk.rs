@@ -90,7 +90,13 @@ impl Disk {
     ///
     /// # Errors
     /// The device's.
-    pub async fn fill(&self, lba: u32, sectors: u32, memory: &MemoryObjectClient, offset: u64) -> Result<(), CallError> {
+    pub async fn fill(
+        &self,
+        lba: u32,
+        sectors: u32,
+        memory: &MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
         let factor = u32::try_from(SECTOR).unwrap_or(u32::MAX).checked_div(self.block_bytes).unwrap_or(1);
         let block = u64::from(lba).saturating_mul(u64::from(factor));
         let count = sectors.saturating_mul(factor);

@@ -55,7 +55,10 @@ impl Medium {
         }
         let pager = match durable_key(node.extents()) {
             Some(key) => Client::from_cap(self.server.durable(key, PagerClient::INTERFACE_ID)?),
-            None => PagerClient::serve(&self.server, Rc::new(FilePager { medium: self.clone(), extents: node.extents().to_vec() }))?,
+            None => PagerClient::serve(
+                &self.server,
+                Rc::new(FilePager { medium: self.clone(), extents: node.extents().to_vec() }),
+            )?,
         };
         let memory = self.account.create_paged_memory(node.size(), &pager).await?;
         Ok(self.memories.borrow_mut().entry(key).or_insert(Paged { memory, _pager: pager }).memory.clone())
@@ -70,7 +73,7 @@ impl Medium {
         memory: &MemoryObjectClient,
         memory_offset: u64,
     ) -> Result<(), CallError> {
-        if offset % PAGE != 0 || bytes % PAGE != 0 || memory_offset % PAGE != 0 {
+        if [offset, bytes, memory_offset].iter().any(|value| !value.is_multiple_of(PAGE)) {
             return Err(CallError::invalid_argument("offsets and length must be multiples of 4096 bytes"));
         }
         let sector = SECTOR as u64;
@@ -88,7 +91,7 @@ impl Medium {
             }
             done = done.saturating_add(run.bytes);
         }
-        if done % sector != 0 {
+        if !done.is_multiple_of(sector) {
             clear_tail(memory, memory_offset.saturating_add(done))?;
         }
         Ok(())
@@ -191,7 +194,8 @@ impl DirectoryServer for DirectoryObject {
             return Err(CallError::invalid_argument(format!("`{path}` is larger than {MAX_READ} bytes")));
         }
         let bytes = file.bytes(0, MAX_READ).await?;
-        String::from_utf8(bytes).map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))
+        String::from_utf8(bytes)
+            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))
     }
 
     async fn write_text(&self, _cx: &CallContext, _path: String, _text: String) -> Result<(), CallError> {
@@ -222,7 +226,8 @@ impl FileObject {
     async fn bytes(&self, offset: u64, count: usize) -> Result<Vec<u8>, CallError> {
         let left = usize::try_from(self.node.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut buffer = alloc::vec![0; count.min(left)];
-        let read = self.medium.volume.read(&self.node, offset, &mut buffer).await.map_err(|error| refused(error, "file"))?;
+        let read =
+            self.medium.volume.read(&self.node, offset, &mut buffer).await.map_err(|error| refused(error, "file"))?;
         buffer.truncate(read);
         Ok(buffer)
     }

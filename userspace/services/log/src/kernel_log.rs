@@ -34,7 +34,9 @@ impl Lines {
 /// the process's name.
 pub fn judge(line: &str) -> (&str, LogLevel, &str) {
     let is_name = |name: &str| {
-        !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        !name.is_empty()
+            && name.len() <= 32
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     let (service, text) = match line.split_once(": ") {
         Some((name, text)) if is_name(name) => (name, text),

@@ -97,11 +97,7 @@ async fn follow(log: &Log, own_name: &str) -> Result<(), Error> {
 }
 
 async fn run(env: Env) -> Result<(), Error> {
-    let log = Rc::new(Log {
-        store: RefCell::default(),
-        clock: env.clock()?,
-        debug: env.cap::<DebugLogClient>("log")?,
-    });
+    let log = Rc::new(Log { store: RefCell::default(), clock: env.clock()?, debug: env.cap::<DebugLogClient>("log")? });
     let made = log.clone();
     env.serve_clients(0, move |client| {
         Rc::new(LoggerService(Rc::new(LoggerObject { log: made.clone(), service: client.name.clone() })))

@@ -53,7 +53,9 @@ impl Store {
             .iter()
             .rev()
             .take_while(|entry| entry.nanoseconds >= since)
-            .filter(|entry| (service.is_empty() || entry.service == service) && severity(entry.level) >= severity(minimum))
+            .filter(|entry| {
+                (service.is_empty() || entry.service == service) && severity(entry.level) >= severity(minimum)
+            })
             .take(usize::try_from(max).unwrap_or(usize::MAX))
             .take_while(|entry| {
                 let fits = left >= cost(entry);

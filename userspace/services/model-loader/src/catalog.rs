@@ -114,9 +114,9 @@ impl Catalog {
 
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
         let mut models = self.models.borrow_mut();
-        let model = models
-            .get_mut(id)
-            .ok_or_else(|| CallError::invalid_argument(format!("no model `{id}` is registered; list shows those that are")))?;
+        let model = models.get_mut(id).ok_or_else(|| {
+            CallError::invalid_argument(format!("no model `{id}` is registered; list shows those that are"))
+        })?;
         Ok(act(model))
     }
 }

@@ -65,7 +65,16 @@ impl VerifiedWeights {
         let verifier = BlockVerifier::new(&verified, CACHED_TREE_BLOCKS).with_context(|| path.to_string())?;
         let found = tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
         verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
-        Ok(Self { path: path.to_string(), file, tree, verifier: RefCell::new(verifier), table, report, told: RefCell::default(), size })
+        Ok(Self {
+            path: path.to_string(),
+            file,
+            tree,
+            verifier: RefCell::new(verifier),
+            table,
+            report,
+            told: RefCell::default(),
+            size,
+        })
     }
 
     /// The file's length in bytes.

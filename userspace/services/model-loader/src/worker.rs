@@ -69,7 +69,8 @@ impl Worker {
         memory: &MemoryObjectClient,
     ) -> Result<Rc<Self>, Error> {
         let endpoint = forge.account.create_endpoint().await.context("making the worker's endpoint")?;
-        let client = endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await.context("minting the worker's capability")?;
+        let client =
+            endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await.context("minting the worker's capability")?;
         let worker = Rc::new(Self {
             forge: forge.clone(),
             model: model.to_string(),

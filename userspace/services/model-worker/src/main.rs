@@ -126,7 +126,13 @@ async fn run(env: Env) -> Result<(), Error> {
     let script = Script::parse(&script).context("the script cannot be played")?;
     let info = weights.info(&id, BACKEND)?;
     let server = env.server();
-    let worker = Worker { info, weights: Rc::new(weights), player: RefCell::new(Player::new(script)), exporter: server.clone(), max_tokens };
+    let worker = Worker {
+        info,
+        weights: Rc::new(weights),
+        player: RefCell::new(Player::new(script)),
+        exporter: server.clone(),
+        max_tokens,
+    };
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
     env.run_with(OPTIONS).await
 }

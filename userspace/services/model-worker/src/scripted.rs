@@ -48,10 +48,7 @@ pub fn reason(finish: Finish) -> Option<FinishReason> {
 /// Usage as the contract counts it.
 pub fn usage(usage: Usage) -> TokenUsage {
     let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
-    TokenUsage {
-        prompt_tokens: count(usage.prompt_tokens),
-        completion_tokens: count(usage.completion_tokens),
-    }
+    TokenUsage { prompt_tokens: count(usage.prompt_tokens), completion_tokens: count(usage.completion_tokens) }
 }
 
 /// A piece of a call as a chunk.

@@ -102,7 +102,9 @@ impl Stream {
             Event::Error { kind, message } => Err(exception(kind, message)),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
-            Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Weights { .. } | Event::Finish { .. } => Ok(()),
+            Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Weights { .. } | Event::Finish { .. } => {
+                Ok(())
+            }
         }
     }
 }
@@ -136,7 +138,8 @@ fn raw_finish(number: u16, usage: TokenUsage) -> Result<Message, CallError> {
     // The one byte in which two encodings with the reasons 0 and 1 differ is where the reason lies.
     let mut message = make(capos_schema::models::FinishReason::Stop)?;
     let other = make(capos_schema::models::FinishReason::ToolCalls)?;
-    let at: Vec<usize> = message.bytes().iter().zip(other.bytes()).enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect();
+    let at: Vec<usize> =
+        message.bytes().iter().zip(other.bytes()).enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect();
     if let [at] = at.as_slice() {
         let bytes = capnp::Word::words_to_bytes_mut(&mut message.words);
         for (place, value) in bytes.iter_mut().skip(*at).zip(number.to_le_bytes()) {
@@ -166,7 +169,9 @@ impl Dispatch for Stream {
                 NEXT => self.next().await,
                 CANCEL => {
                     self.cancelled.cancel();
-                    Ok(wire::encode::<capos_schema::models_capnp::token_stream::cancel_results::Owned>(1, |_, _| Ok(()))?)
+                    Ok(wire::encode::<capos_schema::models_capnp::token_stream::cancel_results::Owned>(1, |_, _| {
+                        Ok(())
+                    })?)
                 }
                 _ => Err(CallError::no_such_method("TokenStream", cx.interface, method)),
             }

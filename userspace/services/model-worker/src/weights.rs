@@ -42,7 +42,8 @@ impl Weights {
     /// # Errors
     /// It is malformed.
     pub fn info(&self, id: &str, backend: &str) -> Result<ModelInfo, Error> {
-        let file = gguf::Header::parse(self.bytes(), self.bytes().len() as u64).context("the weights are not a well-formed GGUF file")?;
+        let file = gguf::Header::parse(self.bytes(), self.bytes().len() as u64)
+            .context("the weights are not a well-formed GGUF file")?;
         let facts = file.facts();
         Ok(ModelInfo {
             id: id.to_string(),

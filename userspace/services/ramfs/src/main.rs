@@ -41,7 +41,8 @@ async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<us
                     let file = source.open(&from).await.with_context(|| format!("opening {from}"))?;
                     let mut data = Vec::new();
                     loop {
-                        let piece = file.read(data.len() as u64, PIECE).await.with_context(|| format!("reading {from}"))?;
+                        let piece =
+                            file.read(data.len() as u64, PIECE).await.with_context(|| format!("reading {from}"))?;
                         if piece.is_empty() {
                             break;
                         }
@@ -58,11 +59,8 @@ async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<us
 }
 
 async fn run(env: Env) -> Result<(), Error> {
-    let budget: u64 = env
-        .arguments()
-        .first()
-        .and_then(|text| text.parse().ok())
-        .context("argument 0 must be the budget in bytes")?;
+    let budget: u64 =
+        env.arguments().first().and_then(|text| text.parse().ok()).context("argument 0 must be the budget in bytes")?;
     let volume = Volume::new(budget, env.cap::<TimerClient>("timer")?, env.server().clone());
     if let Some(medium) = env.optional::<DirectoryClient>("medium")? {
         // The first of these folders that the medium has becomes the home.

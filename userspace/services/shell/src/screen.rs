@@ -93,7 +93,9 @@ impl Screen {
     pub async fn ask(&self, question: &str, details: &[Span]) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let question = &[span(Style::Question, question)];
+        let mut open = Question { link: self.link.clone(), answered: false };
         let asked = self.link.once(|terminal| async move { terminal.ask(question, details).await }).await?;
+        open.answered = true;
         self.fresh.set(true);
         Ok((asked.answer, asked.end))
     }
@@ -105,7 +107,9 @@ impl Screen {
     pub async fn secret(&self, question: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let question = &[span(Style::Question, question)];
+        let mut open = Question { link: self.link.clone(), answered: false };
         let answer = self.link.once(|terminal| async move { terminal.read_secret(question).await }).await?;
+        open.answered = true;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }
@@ -113,6 +117,21 @@ impl Screen {
     /// Ctrl-C presses that no prompt took.
     pub fn interrupts(&self) -> &Rc<Interrupts> {
         &self.interrupts
+    }
+}
+
+/// A question on the screen. One that nobody waits for any more is taken back, so that it takes no keys.
+struct Question {
+    link: Rc<Link>,
+    answered: bool,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.answered {
+            let link = self.link.clone();
+            capos_rt::spawn(async move { link.once(|terminal| async move { terminal.give_up().await }).await });
+        }
     }
 }
 

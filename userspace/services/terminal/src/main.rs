@@ -25,14 +25,14 @@ const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 128 << 1
 async fn run(env: Env) -> Result<(), Error> {
     let account = env.cap::<ResourceAccountClient>("account")?;
     let notification = account.create_notification().await?;
-    let uart = Uart::start(env.cap::<IoPortsClient>("ports")?, env.cap::<InterruptClient>("irq")?, notification).await?;
+    let uart =
+        Uart::start(env.cap::<IoPortsClient>("ports")?, env.cap::<InterruptClient>("irq")?, notification).await?;
     let screen = Screen::new(uart);
-    env.serve(0, Rc::new(TerminalService(Rc::new(TerminalObject { screen: screen.clone(), exporter: env.server().clone() }))));
-    let ended = capos_rt::select(
-        capos_rt::select(screen.listen(), screen.show()),
-        env.run_with(OPTIONS),
-    )
-    .await;
+    env.serve(
+        0,
+        Rc::new(TerminalService(Rc::new(TerminalObject { screen: screen.clone(), exporter: env.server().clone() }))),
+    );
+    let ended = capos_rt::select(capos_rt::select(screen.listen(), screen.show()), env.run_with(OPTIONS)).await;
     match ended {
         capos_rt::Either::First(capos_rt::Either::First(result) | capos_rt::Either::Second(result))
         | capos_rt::Either::Second(result) => result,

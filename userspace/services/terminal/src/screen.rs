@@ -146,6 +146,16 @@ impl Screen {
         self.answer.borrow_mut().take().unwrap_or(Answer::Superseded)
     }
 
+    /// Ends the read that is under way, if there is one.
+    pub fn give_up(&self) {
+        if self.reader.get() != 0 {
+            self.with(Console::cancel_read);
+            *self.answer.borrow_mut() = Some(Answer::Superseded);
+            self.reader.set(0);
+            self.answered.happen();
+        }
+    }
+
     /// Waits for the next Ctrl-C that no read takes; how many there have been.
     pub async fn interrupt(&self) -> u64 {
         self.interrupts.after(self.interrupts.count()).await;

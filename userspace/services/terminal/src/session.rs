@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::terminal::{
     LineEnd, Span, Style, TerminalServer, TerminalSessionAskResults, TerminalSessionClient,
-    TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer, TerminalSessionSizeResults,
+    TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer,
+    TerminalSessionSizeResults,
 };
 use capos_terminal::{Echo, Read, Sanitiser, sanitise};
 use core::cell::RefCell;
@@ -132,6 +133,11 @@ impl TerminalSessionServer for Session {
     async fn size(&self, _cx: &CallContext) -> Result<TerminalSessionSizeResults, CallError> {
         let (columns, rows) = self.screen.size();
         Ok(TerminalSessionSizeResults { columns, rows })
+    }
+
+    async fn give_up(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.screen.give_up();
+        Ok(())
     }
 
     async fn clear(&self, _cx: &CallContext) -> Result<(), CallError> {

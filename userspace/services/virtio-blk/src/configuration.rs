@@ -34,7 +34,7 @@ impl Configuration {
 
     fn bar(register: u8) -> Option<usize> {
         let index = usize::from(register.checked_sub(FIRST_BAR)? / 4);
-        (index < BARS && register % 4 == 0).then_some(index)
+        (index < BARS && register.is_multiple_of(4)).then_some(index)
     }
 
     /// What a register of ones reads back as: the window's size mask above its flag bits.

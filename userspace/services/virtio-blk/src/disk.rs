@@ -185,7 +185,8 @@ impl Disk {
             head.add(16).write(0xff);
         }
         // SAFETY: the caller keeps the segments; the slot is ours.
-        let added = unsafe { with_buffers(head, command, &segments, |inputs, outputs| self.queue.add(inputs, outputs)) };
+        let added =
+            unsafe { with_buffers(head, command, &segments, |inputs, outputs| self.queue.add(inputs, outputs)) };
         match added {
             Ok(token) => {
                 let number = self.next;

@@ -73,7 +73,8 @@ async fn run(env: Env) -> Result<(), Error> {
     for (index, size) in (0_u8..).zip(sizes.iter_mut()) {
         let Ok(window) = pci.bar(index).await else { continue };
         let length = usize::try_from(window.bytes).context("a window of the device is too large")?;
-        let mapping = memory::map(&window.mmio, 0, window.bytes, Access::ReadWrite).context("mapping a window of the device")?;
+        let mapping =
+            memory::map(&window.mmio, 0, window.bytes, Access::ReadWrite).context("mapping a window of the device")?;
         let bus = window.mmio.info().await?.address;
         hal::add_window(Stretch { address: mapping.pointer().expose_provenance(), bus, bytes: length });
         *size = window.bytes;

@@ -45,13 +45,7 @@ struct Reachable {
 impl Device {
     /// Serves a disk whose interrupts come through the notification.
     pub fn new(disk: Disk, dma: DmaDomainClient, notification: NotificationClient) -> Self {
-        Self {
-            disk: RefCell::new(disk),
-            dma,
-            notification,
-            requests: RefCell::default(),
-            crowd: RefCell::default(),
-        }
+        Self { disk: RefCell::new(disk), dma, notification, requests: RefCell::default(), crowd: RefCell::default() }
     }
 
     /// Takes answers as they come, for ever.
@@ -145,7 +139,7 @@ impl Device {
                 block.saturating_add(u64::from(count))
             )));
         }
-        if offset % u64::from(SECTOR) != 0 {
+        if !offset.is_multiple_of(u64::from(SECTOR)) {
             return Err(CallError::invalid_argument("the offset must be a multiple of 512 bytes"));
         }
         let bytes = u64::from(count).saturating_mul(u64::from(SECTOR));

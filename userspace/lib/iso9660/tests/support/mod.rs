@@ -1,12 +1,6 @@
 //! Images for tests: built record by record in memory, or read from a file.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -49,9 +43,7 @@ impl ReadSectors for Image {
             }
             match self.sectors.get(&lba) {
                 Some(bytes) => piece.copy_from_slice(bytes),
-                None => piece
-                    .chunks_mut(4)
-                    .for_each(|word| word.copy_from_slice(&lba.to_le_bytes())),
+                None => piece.chunks_mut(4).for_each(|word| word.copy_from_slice(&lba.to_le_bytes())),
             }
         }
         Ok(())
@@ -61,11 +53,7 @@ impl ReadSectors for Image {
 impl Image {
     /// A volume of `size` sectors whose root directory, at [`ROOT`], takes one sector.
     pub fn new(size: u32) -> Self {
-        let mut image = Self {
-            sectors: BTreeMap::new(),
-            size,
-            reads: Cell::new(0),
-        };
+        let mut image = Self { sectors: BTreeMap::new(), size, reads: Cell::new(0) };
         let primary = image.sector(16);
         primary[0] = 1;
         primary[1..7].copy_from_slice(b"CD001\x01");
@@ -74,11 +62,7 @@ impl Image {
         primary[120..124].copy_from_slice(&both16(1));
         primary[124..128].copy_from_slice(&both16(1));
         primary[128..132].copy_from_slice(&both16(2048));
-        let root = Rec {
-            identifier: vec![0],
-            ..Rec::dir("", ROOT)
-        }
-        .bytes();
+        let root = Rec { identifier: vec![0], ..Rec::dir("", ROOT) }.bytes();
         primary[156..156 + root.len()].copy_from_slice(&root);
         primary[881] = 1;
         let terminator = image.sector(17);
@@ -94,17 +78,11 @@ impl Image {
 
     /// Writes a directory of one sector.
     pub fn directory(&mut self, lba: u32, parent: u32, records: &[Rec]) {
-        let mut dot = Rec {
-            identifier: vec![0],
-            ..Rec::dir("", lba)
-        };
+        let mut dot = Rec { identifier: vec![0], ..Rec::dir("", lba) };
         if lba == ROOT {
             dot.system_use = [sp(), er()].concat();
         }
-        let dotdot = Rec {
-            identifier: vec![1],
-            ..Rec::dir("", parent)
-        };
+        let dotdot = Rec { identifier: vec![1], ..Rec::dir("", parent) };
         self.raw_directory(lba, &[&[dot, dotdot], records].concat());
     }
 
@@ -144,28 +122,12 @@ pub struct Rec {
 impl Rec {
     pub fn file(name: &str, lba: u32, bytes: u32) -> Self {
         let system_use = [nm(0, name.as_bytes()), px(0o100_644)].concat();
-        Self {
-            identifier: b"FILE.;1".to_vec(),
-            lba,
-            bytes,
-            flags: 0,
-            system_use,
-        }
+        Self { identifier: b"FILE.;1".to_vec(), lba, bytes, flags: 0, system_use }
     }
 
     pub fn dir(name: &str, lba: u32) -> Self {
-        let system_use = if name.is_empty() {
-            vec![]
-        } else {
-            [nm(0, name.as_bytes()), px(0o40_755)].concat()
-        };
-        Self {
-            identifier: b"DIR".to_vec(),
-            lba,
-            bytes: SECTOR as u32,
-            flags: 2,
-            system_use,
-        }
+        let system_use = if name.is_empty() { vec![] } else { [nm(0, name.as_bytes()), px(0o40_755)].concat() };
+        Self { identifier: b"DIR".to_vec(), lba, bytes: SECTOR as u32, flags: 2, system_use }
     }
 
     pub fn with(name: &str, system_use: &[Vec<u8>]) -> Self {
@@ -189,10 +151,7 @@ impl Rec {
         if out.len() % 2 == 1 {
             out.push(0);
         }
-        out[0] = out
-            .len()
-            .try_into()
-            .expect("a record has at most 255 bytes");
+        out[0] = out.len().try_into().expect("a record has at most 255 bytes");
         out
     }
 }
@@ -233,10 +192,7 @@ pub fn nm(flags: u8, name: &[u8]) -> Vec<u8> {
 }
 
 pub fn px(mode: u32) -> Vec<u8> {
-    entry(
-        b"PX",
-        &[both32(mode), both32(1), both32(0), both32(0)].concat(),
-    )
+    entry(b"PX", &[both32(mode), both32(1), both32(0), both32(0)].concat())
 }
 
 /// A link entry out of components: flags and text.
@@ -250,10 +206,7 @@ pub fn sl(flags: u8, components: &[(u8, &[u8])]) -> Vec<u8> {
 }
 
 pub fn ce(lba: u32, offset: u32, length: u32) -> Vec<u8> {
-    entry(
-        b"CE",
-        &[both32(lba), both32(offset), both32(length)].concat(),
-    )
+    entry(b"CE", &[both32(lba), both32(offset), both32(length)].concat())
 }
 
 /// An image file.

@@ -137,7 +137,7 @@ mod tests {
     fn a_reader_of_fat_finds_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("efi.img");
-        let program: Vec<u8> = (0..300_001u32).map(|n| (n * 7 >> 3) as u8).collect();
+        let program: Vec<u8> = (0..300_001u32).map(|n| ((n * 7) >> 3) as u8).collect();
         std::fs::write(&path, efi_image(&program).unwrap()).unwrap();
         let run = std::process::Command::new("mtype").arg("-i").arg(&path).arg("::/EFI/BOOT/BOOTX64.EFI").output();
         let output = run.expect("mtools is installed");

@@ -126,7 +126,7 @@ mod tests {
         write_if_changed(&to.join("old/file"), b"").unwrap();
         mirror(&[("bin/new".into(), source.clone())], &to).unwrap();
         assert_eq!(walk(&to).unwrap(), [to.join("bin/new")]);
-        assert!(up_to_date(&to.join("bin/new"), &[source.clone()]).unwrap());
+        assert!(up_to_date(&to.join("bin/new"), std::slice::from_ref(&source)).unwrap());
         assert!(!up_to_date(&to.join("none"), &[]).unwrap());
         // A link to the source is replaced without the source being touched.
         std::fs::write(&source, "longer").unwrap();

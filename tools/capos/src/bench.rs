@@ -1,75 +1,154 @@
 //! `capos bench`: figures of the system, with how each was measured, into `target/bench.json`.
 //!
-//! Sizes are looked up. Everything else is measured in the guest by the scenario `tools/scenarios/bench`, on a machine
-//! whose clocks count instructions, so that a figure does not depend on the host: the guest writes lines
+//! Sizes are looked up. Everything else is measured in the guest by the scenarios in `tests/bench`, on a machine whose
+//! clocks count instructions, so that a figure does not depend on the host: the guest writes lines
 //! `bench NAME VALUE UNIT: HOW` to its log.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::ExitCode;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use crate::run_agent;
 use crate::scenario::Scenario;
-use crate::system::{System, Variant};
+use crate::system::{Parts, System, Variant};
+use crate::tool;
 
-/// The scenario that measures.
-const SCENARIO: &str = "tools/scenarios/bench";
+/// The scenarios that measure: the kernel alone, the way to the disk, and the whole system.
+const ALONE: [&str; 2] = ["kernel", "disk"];
+const SYSTEM: &str = "system";
+/// Where they lie.
+const SCENARIOS: &str = "tests/bench";
+/// Figures of earlier states, one line of JSON each.
+const HISTORY: &str = "docs/bench/history.jsonl";
 
 /// Measure, into target/bench.json.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
+    #[arg(long)]
+    record: bool,
+}
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Figure {
-    value: f64,
+    value: u64,
     unit: String,
     how: String,
 }
 
+type Figures = BTreeMap<String, Figure>;
+
+impl Figure {
+    fn new(value: u64, unit: &str, how: &str) -> Self {
+        Self { value, unit: unit.into(), how: how.into() }
+    }
+}
+
 /// Runs the subcommand.
-pub fn run(_args: &Args) -> Result<ExitCode> {
+pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let parts = system.build(true)?;
-    let image = system.target().join("capos.iso");
-    parts.image(&Variant::default(), &image)?;
-    let mut figures = BTreeMap::new();
-    for (name, path, how) in [
-        ("iso-size", image.as_path(), "size of target/capos.iso, built-in model included"),
-        ("kernel-size", parts.kernel(), "size of the kernel's file on the image, without debugging information"),
-    ] {
-        let value = std::fs::metadata(path)?.len() as f64;
-        figures.insert(name.to_owned(), Figure { value, unit: "bytes".into(), how: how.into() });
+    let mut figures = sizes(&system, &parts)?;
+    for name in ALONE {
+        figures.extend(measured(&measure(&system, &parts, name)?)?);
     }
-
-    let scenario = Scenario::open(&system.root().join(SCENARIO))?;
-    let out = system.target().join("bench");
-    let report = run_agent::execute(&parts, &scenario, None, "tcg", &out)?;
-    if let Some(reason) = report.reason {
-        bail!("measuring failed: {reason}\nsee {}", out.display());
-    }
-    let log = std::fs::read(out.join("serial.log"))?;
-    let measured = measured(&String::from_utf8_lossy(&log))?;
-    ensure!(!measured.is_empty(), "the guest measured nothing; see {}", out.join("serial.log").display());
-    figures.extend(measured);
+    let whole = measure(&system, &parts, SYSTEM)?;
+    let transcript = folder(&system, SYSTEM).join("transcript.txt");
+    let transcript = std::fs::read_to_string(&transcript).context("reading the transcript")?;
+    figures.extend(at_the_prompt(&whole, &transcript)?);
     write(&system.target().join("bench.json"), &figures)?;
     for (name, figure) in &figures {
-        println!("{name:32} {:>14} {}", figure.value, figure.unit);
+        println!("{name:24} {:>14} {}", figure.value, figure.unit);
+    }
+    if args.record {
+        record(system.root(), &figures)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, figures: &BTreeMap<String, Figure>) -> Result<()> {
+/// What needs no machine.
+fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
+    let image = system.target().join("capos.iso");
+    parts.image(&Variant::default(), &image)?;
+    let size = |path: &Path| -> Result<u64> { Ok(std::fs::metadata(path)?.len()) };
+    let iso = Figure::new(size(&image)?, "bytes", "size of target/capos.iso, built-in model included");
+    let how = "size of the kernel's file on the image, without debugging information";
+    let kernel = Figure::new(size(parts.kernel())?, "bytes", how);
+    Ok([("iso_bytes".to_owned(), iso), ("kernel_bytes".to_owned(), kernel)].into())
+}
+
+/// Where a scenario's results go.
+fn folder(system: &System, name: &str) -> PathBuf {
+    system.target().join("bench").join(name)
+}
+
+/// Runs a scenario that measures; the guest's log.
+fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
+    let (scenario, out) = (Scenario::open(&system.root().join(SCENARIOS).join(name))?, folder(system, name));
+    let report = run_agent::execute(parts, &scenario, None, "tcg", &out)?;
+    if let Some(reason) = report.reason {
+        bail!("measuring failed: {reason}\nsee {}", out.display());
+    }
+    let log = std::fs::read(out.join("serial.log"))?;
+    Ok(String::from_utf8_lossy(&log).into_owned())
+}
+
+fn write(path: &Path, figures: &Figures) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(figures)?;
     json.push(b'\n');
     std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Adds a line to the history.
+fn record(root: &Path, figures: &Figures) -> Result<()> {
+    let git = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new(tool::find(&["git"], "git")?).args(arguments).current_dir(root).output()?;
+        ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let values: BTreeMap<&str, u64> = figures.iter().map(|(name, figure)| (name.as_str(), figure.value)).collect();
+    let mut line = serde_json::to_string(&serde_json::json!({
+        "commit": git(&["rev-parse", "--short=12", "HEAD"])?,
+        "date": git(&["show", "-s", "--format=%cs", "HEAD"])?,
+        "figures": values,
+    }))?;
+    line.push('\n');
+    let path = root.join(HISTORY);
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
+    file.write_all(line.as_bytes()).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The number between `before` and `after`.
+fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
+    let found = text.split(before).skip(1).find_map(|rest| rest.split_once(after)?.0.trim().parse().ok());
+    found.with_context(|| format!("`{before}…{after}` was not found"))
+}
+
+/// How far it is to the first process and to the prompt, and what is in use there.
+fn at_the_prompt(log: &str, transcript: &str) -> Result<Figures> {
+    let instructions = "instructions";
+    let first = number_between(log, "init: began ", " counts")?;
+    let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
+    let nanoseconds = number_between(log, "at the prompt, ", " ns after")?;
+    let prompt = u128::from(nanoseconds) * u128::from(hertz) / 1_000_000_000;
+    let used = number_between(transcript, "MiB free, ", " KiB in use")? * 1024;
+    let first = Figure::new(first, instructions, "from the kernel's first instruction to that of the first process");
+    let how = "from the kernel's first instruction to the shell's first prompt, times when all wait not counted";
+    let prompt = Figure::new(u64::try_from(prompt)?, instructions, how);
+    let how = "usable memory less free memory, page cache included, as /status says at the first prompt";
+    let used = Figure::new(used, "bytes", how);
+    Ok([("kernel_to_init", first), ("kernel_to_prompt", prompt), ("memory_at_prompt", used)]
+        .map(|(name, figure)| (name.to_owned(), figure))
+        .into())
+}
+
 /// The figures in a guest's log.
-fn measured(log: &str) -> Result<BTreeMap<String, Figure>> {
+fn measured(log: &str) -> Result<Figures> {
     let mut figures = BTreeMap::new();
     for line in log.lines() {
         // The log puts its own words in front.
@@ -92,8 +171,7 @@ mod tests {
     fn figures_are_read_from_the_log() {
         let log = "hello\n[0.2] bench-program: bench null-call 812 instructions: mean of 1000, rdtsc under -icount\n";
         let found = measured(log).unwrap();
-        let figure =
-            Figure { value: 812.0, unit: "instructions".into(), how: "mean of 1000, rdtsc under -icount".into() };
+        let figure = Figure::new(812, "instructions", "mean of 1000, rdtsc under -icount");
         assert_eq!(found, BTreeMap::from([("null-call".to_owned(), figure)]));
     }
 
@@ -102,5 +180,15 @@ mod tests {
         assert!(measured("bench a 1 x: y\nbench a 2 x: y\n").is_err());
         assert!(measured("bench a one x: y\n").is_err());
         assert!(measured("a bench without figures\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_way_to_the_prompt_is_counted() {
+        let log = "time-stamp counter 999972 kHz, timer\ninit: began 1234 counts of the\nlog: shell: at the prompt, 2000000 ns after\n";
+        let figures =
+            at_the_prompt(log, "up 3 s, 1 processors, 480 of 509 MiB free, 30012 KiB in use, 9 processes").unwrap();
+        let values: Vec<u64> = figures.values().map(|figure| figure.value).collect();
+        assert_eq!(values, [1234, 1_999_944, 30012 * 1024]);
+        assert!(at_the_prompt("", "").is_err());
     }
 }

@@ -48,8 +48,8 @@ pub struct Settings {
     pub debug_exit: Option<u32>,
     /// Models that lie on the image beside the built-in one.
     pub model: Vec<ExtraModel>,
-    /// Test programs to boot alone in place of the system; the first of them is the first process. Their log says which
-    /// tests passed.
+    /// Programs to boot alone in place of the system; the first of them is the first process, whose log says which tests
+    /// passed. A manifest in the folder is then the whole manifest.
     pub boot: Vec<String>,
 }
 

@@ -52,8 +52,8 @@ pub struct Variant {
     pub scenario: Option<PathBuf>,
     /// The kernel's command line.
     pub command_line: String,
-    /// Test programs that the boot package holds in place of the system's: the first of them is the first process.
-    /// Such an image has no other files.
+    /// Programs that the boot package holds in place of the system's: the first of them is the first process. Such an
+    /// image has the test programs' files only.
     pub boot: Vec<String>,
 }
 
@@ -219,28 +219,30 @@ impl Parts {
         extra_models::make(models, &self.keys, &self.stage, over)
     }
 
-    /// The boot package: the system's, one with what a scenario's manifest adds, or one that holds test programs alone.
+    /// The boot package: the system's, one with what a scenario's manifest adds, or one of chosen programs alone, for
+    /// which the scenario's manifest is the whole.
     fn boot_package_of(&self, variant: &Variant, out: &Path) -> Result<PathBuf> {
-        let programs = &variant.boot;
-        let Some(first) = programs.first() else {
-            let added = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
-            let Some(added) = added.filter(|path| path.is_file()) else { return Ok(self.boot_package.clone()) };
-            let manifest = out.with_extension("manifest");
-            encode_manifest(&[&self.manifest, &added], &manifest)?;
-            let mut items: Vec<(String, PathBuf)> =
-                BOOT_PROGRAMS.iter().map(|name| ((*name).to_owned(), self.stripped.join(name))).collect();
-            items.push(("manifest".to_owned(), manifest));
-            let path = out.with_extension("boot.tar");
-            files::write_if_changed(&path, &boot_package::pack(&items)?)?;
-            return Ok(path);
-        };
-        ensure!(self.test_stage.is_some(), "test programs were not built");
+        let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
+        let manifest = manifest.filter(|path| path.is_file());
+        let alone = !variant.boot.is_empty();
+        if !alone && manifest.is_none() {
+            return Ok(self.boot_package.clone());
+        }
+        ensure!(!alone || self.test_stage.is_some(), "test programs were not built");
+        let programs: Vec<&str> =
+            if alone { variant.boot.iter().map(String::as_str).collect() } else { BOOT_PROGRAMS.to_vec() };
         let mut items = Vec::new();
-        for (place, program) in programs.iter().enumerate() {
+        for (place, program) in programs.into_iter().enumerate() {
             let name = if place == 0 { "init" } else { program };
             items.push((name.to_owned(), self.stripped.join(program)));
         }
-        let path = self.boot_package.with_file_name(format!("boot-{first}.tar"));
+        if let Some(manifest) = &manifest {
+            let sources: &[&Path] = if alone { &[manifest] } else { &[&self.manifest, manifest] };
+            let encoded = out.with_extension("manifest");
+            encode_manifest(sources, &encoded)?;
+            items.push(("manifest".to_owned(), encoded));
+        }
+        let path = out.with_extension("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;
         Ok(path)
     }
@@ -259,7 +261,7 @@ impl Parts {
             trees.push((String::new(), over.clone()));
             inputs.extend(files::walk(over)?);
         }
-        if let (Some(_), Some(stage), true) = (&variant.scenario, &self.test_stage, variant.boot.is_empty()) {
+        if let (Some(_), Some(stage)) = (&variant.scenario, &self.test_stage) {
             trees.push((String::new(), stage.clone()));
             inputs.extend(files::walk(stage)?);
         }

@@ -95,15 +95,15 @@ impl System {
         };
         let mut services = Vec::new();
         for entry in manifest.services {
-            let endpoint = account.create_endpoint().await.with_context(|| format!("an endpoint for `{}`", entry.name))?;
+            let endpoint =
+                account.create_endpoint().await.with_context(|| format!("an endpoint for `{}`", entry.name))?;
             services.push(Rc::new(Service::new(entry, endpoint)));
         }
         let root = services
             .iter()
             .find(|service| service.name() == manifest.medium)
             .with_context(|| format!("the manifest's medium: there is no service `{}`", manifest.medium))?;
-        let medium =
-            mint(&root.endpoint, manifest.medium_ordinal, 0, DirectoryClient::INTERFACE_ID).await?;
+        let medium = mint(&root.endpoint, manifest.medium_ordinal, 0, DirectoryClient::INTERFACE_ID).await?;
         let endpoint = account.create_endpoint().await?;
         let server = Rc::new(Server::at(endpoint.clone(), env.cap("table")?));
         let system = Rc::new(Self {
@@ -149,6 +149,10 @@ impl System {
     }
 
     async fn boot(self: Rc<Self>) {
+        if let Ok(found) = self.hardware.machine.statistics().await {
+            let counts = found.init_start_tsc.saturating_sub(found.kernel_entry_tsc);
+            log::info!("began {counts} counts of the time-stamp counter after the kernel");
+        }
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
         for service in &first {

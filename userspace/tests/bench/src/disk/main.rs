@@ -1,0 +1,56 @@
+//! Measures the way of a page from the disk: a file of the boot medium, mapped, through the ISO 9660
+//! server and the disk driver. Nothing else runs beside them, and nothing waits for a time, which on a
+//! machine that counts instructions would pass at once. The line `bench NAME VALUE UNIT: HOW` goes to the
+//! log; then the machine is ended.
+#![cfg_attr(capos_guest, no_std, no_main)]
+extern crate alloc;
+
+#[path = "../measure.rs"]
+mod measure;
+
+use capos_rt::memory::{self, Access, PAGE};
+use capos_rt::{Context, Env, Error, log};
+use capos_schema::kernel::IoPortsClient;
+use capos_schema::storage::DirectoryClient;
+
+use measure::{Samples, count, overhead, touch};
+
+/// A file that is large enough, and of whose pages nothing is in the page cache but the first: memory
+/// that is asked for anew has a cache of its own.
+const FILE: &str = "boot/boot.tar";
+/// The debug-exit device, and what says that all went well.
+const EXIT_PORT: u16 = 0xf4;
+const PASSED: u32 = 0x10;
+/// Pages of one sample: the kernel's largest window.
+const WINDOW: u64 = 32;
+
+async fn run(env: Env) -> Result<(), Error> {
+    let medium: DirectoryClient = env.cap("medium")?;
+    let file = medium.open(FILE).await.context("opening the model's file")?;
+    let found = file.memory().await.context("its memory")?;
+    let windows = found.bytes / (WINDOW * PAGE);
+    let mapping = memory::map(&found.memory, 0, windows * WINDOW * PAGE, Access::Read)?;
+    let overhead = overhead();
+    let mut samples = Samples::with_room(usize::try_from(windows).unwrap_or(0));
+    for window in 0..windows {
+        let start = mapping.address() + window * WINDOW * PAGE;
+        let from = count();
+        for page in 0..WINDOW {
+            touch(start + page * PAGE);
+        }
+        // The first window is on its way since before: the file's headers were read.
+        let to = count();
+        if window > 0 {
+            samples.add(from, to, overhead);
+        }
+    }
+    let (value, words) = samples.median(WINDOW);
+    log::info!(
+        "bench page_in_4k {value} instructions: cold page-in per 4 KiB from the disk, 32 at a time, through ISO 9660 server and virtio driver; {words}"
+    );
+    let ports: IoPortsClient = env.cap("ports")?;
+    ports.write(EXIT_PORT, 4, PASSED).await?;
+    Ok(())
+}
+
+capos_rt::program!(run);

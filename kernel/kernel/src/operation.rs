@@ -82,6 +82,8 @@ struct Place {
     generation: u32,
     next: u32,
     operation: Option<Operation>,
+    /// Whether it was a call when it began, and so was counted: its kind may change before it ends.
+    counted: bool,
 }
 
 const NIL: u32 = u32::MAX;
@@ -106,7 +108,7 @@ impl Operations {
         places.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         for place in 0..count {
             let next = if place + 1 < count { place + 1 } else { NIL };
-            places.push(Place { generation: 0, next, operation: None });
+            places.push(Place { generation: 0, next, operation: None, counted: false });
         }
         Ok(Self { places, free: 0, length: 0, calls: 0 })
     }
@@ -126,7 +128,8 @@ impl Operations {
         let index = self.free;
         let place = self.places.get_mut(index as usize)?;
         self.free = place.next;
-        self.calls += u32::from(operation.kind.call().is_some());
+        place.counted = operation.kind.call().is_some();
+        self.calls += u32::from(place.counted);
         place.operation = Some(operation);
         self.length += 1;
         Some(Ticket { place: index, generation: place.generation })
@@ -150,7 +153,7 @@ impl Operations {
         place.next = free;
         self.free = ticket.place;
         self.length -= 1;
-        self.calls = self.calls.saturating_sub(u32::from(operation.kind.call().is_some()));
+        self.calls -= u32::from(place.counted);
         Some(operation)
     }
 

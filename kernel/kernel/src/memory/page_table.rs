@@ -33,6 +33,9 @@ pub enum MapError {
     BadAddress,
 }
 
+/// Bytes that one lowest-level table maps.
+const LEAF_SPAN: u64 = PAGE << 9;
+
 /// One table of any level: 512 entries. Atomic, since the processor sets bits in them.
 type Table = [AtomicU64; 512];
 
@@ -123,6 +126,41 @@ impl PageTable {
         Some(old.physical())
     }
 
+    /// Removes all pages of a range of whole pages. Tables that are not there are passed over as a whole: the work is
+    /// bounded by the tables that are, whatever the range.
+    pub fn unmap_range(&mut self, start: u64, length: u64) {
+        let end = start.saturating_add(length).min(USER_END);
+        let mut at = start;
+        while at < end {
+            match self.tables_of(at) {
+                Err(absent) => at = (at | (absent - 1)) + 1,
+                Ok(leaves) => {
+                    let stop = end.min((at | (LEAF_SPAN - 1)) + 1);
+                    while at < stop {
+                        let old = PageEntry(slot(leaves, at, 1).swap(0, Ordering::AcqRel));
+                        if old.is_present() {
+                            self.flush(at);
+                        }
+                        at += PAGE;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The lowest table for an address; where one is missing, how many bytes the absent entry stands for.
+    fn tables_of(&self, address: u64) -> Result<&'static Table, u64> {
+        let mut current = table(self.root.address());
+        for level in [4, 3, 2] {
+            let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
+            if !value.is_present() {
+                return Err(PAGE << (9 * (level - 1)));
+            }
+            current = table(value.physical());
+        }
+        Ok(current)
+    }
+
     /// Where the byte at `address` lies and what the page allows; `None` where nothing is mapped.
     pub fn lookup(&self, address: u64) -> Option<(u64, Access)> {
         let entry = PageEntry(self.leaf(address)?.load(Ordering::Acquire));
@@ -180,15 +218,7 @@ impl PageTable {
         if address >= USER_END {
             return None;
         }
-        let mut current = table(self.root.address());
-        for level in [4, 3, 2] {
-            let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
-            if !value.is_present() {
-                return None;
-            }
-            current = table(value.physical());
-        }
-        Some(slot(current, address, 1))
+        self.tables_of(address).ok().map(|leaves| slot(leaves, address, 1))
     }
 
     fn flush(&self, address: u64) {

@@ -403,9 +403,7 @@ fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) ->
 }
 
 fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {
-    for page in 0..length / PAGE {
-        table.unmap(start + page * PAGE);
-    }
+    table.unmap_range(start, length);
 }
 
 fn clear(inner: &mut Inner, start: u64, length: u64) {

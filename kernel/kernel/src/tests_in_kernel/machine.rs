@@ -119,6 +119,15 @@ fn page_table_maps_and_returns_its_frames() {
     assert_eq!(table.unmap(low), Some(page.address()));
     assert_eq!(table.unmap(low), None);
     assert_eq!(table.lookup(low), None);
+    // The whole user half at once: 2^35 pages, of which the walk looks only at tables that are there.
+    let mut frames = frames::allocate;
+    assert_eq!(table.map(low, page.address(), READ_WRITE, &mut frames), Ok(()));
+    assert_eq!(table.map(0x7000_0000_0000, page.address(), READ_WRITE, &mut frames), Ok(()));
+    table.unmap_range(low + 0x1000, 0x7000_0000_0000);
+    assert!(table.lookup(low).is_some(), "before the range");
+    assert_eq!(table.lookup(0x7000_0000_0000), None);
+    table.unmap_range(0, 0x7fff_ffff_f000);
+    assert_eq!(table.lookup(low), None);
     table.destroy(&mut frames::free);
     frames::free(page);
     assert_eq!(frames::free_count(), before);

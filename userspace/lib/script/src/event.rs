@@ -17,6 +17,8 @@ pub enum Event {
     Delay(u32),
     /// Read this range of the weights and say what it is: see [`weights_text`].
     Weights { offset: u64, bytes: u64 },
+    /// Say which capabilities the worker's process holds.
+    Capabilities,
     /// The response is complete. Always the last event.
     Finish { reason: Finish, usage: Usage },
     /// The call ends with an exception instead of a response. Always the last event.

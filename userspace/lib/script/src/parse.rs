@@ -152,8 +152,10 @@ impl Steps {
             return self.push(Step::Text { text: text.clone(), times: 1 });
         }
         let event = object(value, "an event")?;
-        let kinds =
-            ["text", "words", "textBytes", "call", "callDelta", "delayMs", "weights", "error", "exit", "crash", "hang"];
+        let kinds = [
+            "text", "words", "textBytes", "call", "callDelta", "delayMs", "weights", "capabilities", "error", "exit",
+            "crash", "hang",
+        ];
         let given: Vec<&&str> = kinds.iter().filter(|kind| event.contains_key(**kind)).collect();
         let [kind] = given.as_slice() else {
             return Err(format!("give exactly one of {}", kinds.join(", ")));
@@ -188,6 +190,10 @@ impl Steps {
                 let (offset, bytes) = (number("offset")?, number("bytes")?);
                 self.push(Step::Weights { offset, bytes })
             }
+            "capabilities" => match body {
+                Value::Bool(true) => self.push(Step::Capabilities),
+                _ => Err("\"capabilities\" is true".to_string()),
+            },
             "error" => self.push(exception(body)?),
             "exit" => self.push(Step::Exit(small(body, kind)?)),
             "crash" => self.push(Step::Crash(choice(body, kind, &Crash::NAMES)?)),

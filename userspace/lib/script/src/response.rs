@@ -183,6 +183,10 @@ impl Response {
                 self.next_step();
                 self.pending.push_back(Event::Weights { offset, bytes });
             }
+            Step::Capabilities => {
+                self.next_step();
+                self.pending.push_back(Event::Capabilities);
+            }
             Step::Error { kind, message } => self.last(Event::Error { kind: *kind, message: message.clone() }),
             Step::Exit(code) => self.last(Event::Exit(*code)),
             Step::Crash(crash) => self.last(Event::Crash(*crash)),

@@ -71,6 +71,8 @@ pub enum Step {
         offset: u64,
         bytes: u64,
     },
+    /// Say which capabilities the process holds.
+    Capabilities,
     Error {
         kind: ErrorKind,
         message: String,

@@ -18,11 +18,12 @@ use alloc::vec::Vec;
 use capos_rt::memory::FileMapping;
 use capos_rt::{Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
-use capos_schema::kernel::MemoryObjectClient;
+use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient};
 use capos_schema::models::{
     ChatMessage, FinishReason, InferenceRequest, InferenceResponse, LanguageModelServer, LanguageModelService,
     ModelInfo, Role, TokenStreamClient, ToolCall,
 };
+use capos_schema::reflection;
 use capos_script::{Collected, Event, Player, Script};
 use core::cell::RefCell;
 use stream::Stream;
@@ -40,6 +41,8 @@ struct Worker {
     player: RefCell<Player>,
     exporter: Rc<dyn Export>,
     max_tokens: u32,
+    /// What this process holds, in words.
+    held: Rc<str>,
 }
 
 impl Worker {
@@ -73,6 +76,7 @@ impl LanguageModelServer for Worker {
                 Event::Weights { offset, bytes } => {
                     collected.add(Event::Text(capos_script::weights_text(self.weights.bytes(), offset, bytes)));
                 }
+                Event::Capabilities => collected.add(Event::Text(self.held.as_ref().into())),
                 other => collected.add(other),
             }
         }
@@ -100,7 +104,7 @@ impl LanguageModelServer for Worker {
     async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
         let request = self.within_budget(req);
         let response = scripted::respond(&mut self.player.borrow_mut(), &request);
-        let cap = self.exporter.export(Stream::new(response, self.weights.clone()))?;
+        let cap = self.exporter.export(Stream::new(response, self.weights.clone(), self.held.clone()))?;
         Ok(capos_schema::cap::Client::from_cap(cap))
     }
 }
@@ -110,6 +114,19 @@ fn number(env: &Env, index: usize, what: &str) -> Result<u64, Error> {
         .get(index)
         .and_then(|text| text.parse().ok())
         .with_context(|| alloc::format!("argument {index} must be {what}"))
+}
+
+/// The capabilities of this process: those that it was given, by name, and how many its table holds.
+async fn held(env: &Env) -> Result<String, Error> {
+    let table = env.cap::<CapabilityTableClient>("table")?.list().await?;
+    let mut given = Vec::new();
+    for name in env.names() {
+        let id = env.raw(name).map(|cap| cap.id());
+        let found = table.iter().find(|entry| Some(entry.id) == id).map(|entry| entry.interface).unwrap_or_default();
+        let interface = reflection::interface(found).map_or("an unknown interface", |interface| interface.name);
+        given.push(alloc::format!("{name} {interface}"));
+    }
+    Ok(alloc::format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
 }
 
 async fn run(env: Env) -> Result<(), Error> {
@@ -132,6 +149,7 @@ async fn run(env: Env) -> Result<(), Error> {
         player: RefCell::new(Player::new(script)),
         exporter: server.clone(),
         max_tokens,
+        held: held(&env).await?.into(),
     };
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
     env.run_with(OPTIONS).await

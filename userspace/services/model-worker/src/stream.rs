@@ -28,6 +28,7 @@ const CANCEL: u16 = 1;
 pub struct Stream {
     response: RefCell<Response>,
     weights: Rc<Weights>,
+    held: Rc<str>,
     cancelled: CancelToken,
     ended: Cell<bool>,
     /// A second reader at the same time is refused.
@@ -36,10 +37,11 @@ pub struct Stream {
 
 impl Stream {
     /// The stream of a response.
-    pub fn new(response: Response, weights: Rc<Weights>) -> Rc<Self> {
+    pub fn new(response: Response, weights: Rc<Weights>, held: Rc<str>) -> Rc<Self> {
         Rc::new(Self {
             response: RefCell::new(response),
             weights,
+            held,
             cancelled: CancelToken::new(),
             ended: Cell::new(false),
             reading: Cell::new(false),
@@ -73,6 +75,7 @@ impl Stream {
             }
             let event = match event {
                 Event::Weights { offset, bytes } => Event::Text(weights_text(self.weights.bytes(), offset, bytes)),
+                Event::Capabilities => Event::Text(self.held.as_ref().into()),
                 other => other,
             };
             match Said::from(event) {
@@ -102,9 +105,12 @@ impl Stream {
             Event::Error { kind, message } => Err(exception(kind, message)),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
-            Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Weights { .. } | Event::Finish { .. } => {
-                Ok(())
-            }
+            Event::Text(_)
+            | Event::TextBytes(_)
+            | Event::Call(_)
+            | Event::Weights { .. }
+            | Event::Capabilities
+            | Event::Finish { .. } => Ok(()),
         }
     }
 }

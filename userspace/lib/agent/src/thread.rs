@@ -71,14 +71,15 @@ impl Thread {
         self.entries.last().map_or(0, |entry| entry.turn)
     }
 
-    /// The label of all of it together, and whether any of it was untrusted.
+    /// The label of all of it together, and whether a tool brought in anything that others wrote.
     #[must_use]
     pub fn label(&self) -> (Label, bool) {
         let mut label = Label::default();
         for entry in &self.entries {
             label = join(&label, &entry.message.label);
         }
-        (label, self.entries.iter().any(|entry| entry.message.provenance == Provenance::Untrusted))
+        let foreign = |message: &ChatMessage| message.role == Role::Tool && message.provenance == Provenance::Untrusted;
+        (label, self.entries.iter().any(|entry| foreign(&entry.message)))
     }
 
     /// Whether a call with this id is there.

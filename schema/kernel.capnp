@@ -277,6 +277,7 @@ struct MachineStatistics {
   contextSwitches @9 :UInt64;
   kernelEntryTsc @10 :UInt64;    # Time stamp counter when the kernel was entered.
   initStartTsc @11 :UInt64;      # The same at the first instruction of the first process.
+  idleNanoseconds @12 :UInt64;   # Time that the processors had nothing to do.
 }
 
 interface Machine {

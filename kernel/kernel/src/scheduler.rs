@@ -21,6 +21,8 @@ const SLICE: u64 = 10_000_000;
 
 /// Switches from one thread to another since the start.
 pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
+/// Time that processors had nothing to do, nanoseconds.
+pub static IDLE: AtomicU64 = AtomicU64::new(0);
 
 /// What a processor knows about scheduling.
 #[derive(Default)]
@@ -36,6 +38,8 @@ pub struct CpuState {
     had_current: bool,
     /// What is left of the slice of the first in the queue, where it was interrupted.
     front_slice: Option<u64>,
+    /// When the processor came to have nothing to do, while it has not.
+    idle_since: Option<u64>,
     /// When the current thread began to run.
     since: u64,
     /// What the timer is set to; 0 where it is not.
@@ -200,8 +204,18 @@ fn leave() -> ! {
             // are loaded. No lock is held.
             Choice::Run(pointer) => unsafe { context::enter_user(pointer) },
             Choice::Resume(thread) => syscall::resume(&thread),
-            Choice::Idle => context::idle(),
+            Choice::Idle => {
+                cpu.scheduler.lock().idle_since.get_or_insert_with(time::now);
+                context::idle()
+            }
         }
+    }
+}
+
+/// The processor has something to do again.
+fn end_idle() {
+    if let Some(since) = percpu::current().scheduler.lock().idle_since.take() {
+        IDLE.fetch_add(time::now().saturating_sub(since), Ordering::Relaxed);
     }
 }
 
@@ -237,6 +251,7 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 
 /// The timer that [`CpuState::arm`] set has come.
 pub fn on_timer() -> ! {
+    end_idle();
     percpu::current().scheduler.lock().armed = 0;
     deadline::expire();
     {
@@ -251,6 +266,7 @@ pub fn on_timer() -> ! {
 
 /// A device has raised an interrupt. Who waits for it runs at once.
 pub fn on_interrupt(vector: u8) -> ! {
+    end_idle();
     if !crate::object::interrupt::raise(vector) && interrupts::is_line(vector) {
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
     }

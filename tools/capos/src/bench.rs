@@ -58,9 +58,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         figures.extend(measured(&measure(&system, &parts, name)?)?);
     }
     let whole = measure(&system, &parts, SYSTEM)?;
-    let transcript = folder(&system, SYSTEM).join("transcript.txt");
-    let transcript = std::fs::read_to_string(&transcript).context("reading the transcript")?;
-    figures.extend(at_the_prompt(&whole, &transcript)?);
+    figures.extend(at_the_prompt(&whole)?);
     write(&system.target().join("bench.json"), &figures)?;
     for (name, figure) in &figures {
         println!("{name:24} {:>14} {}", figure.value, figure.unit);
@@ -130,17 +128,18 @@ fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
 }
 
 /// How far it is to the first process and to the prompt, and what is in use there.
-fn at_the_prompt(log: &str, transcript: &str) -> Result<Figures> {
+fn at_the_prompt(log: &str) -> Result<Figures> {
     let instructions = "instructions";
     let first = number_between(log, "init: began ", " counts")?;
     let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
-    let nanoseconds = number_between(log, "at the prompt, ", " ns after")?;
-    let prompt = u128::from(nanoseconds) * u128::from(hertz) / 1_000_000_000;
-    let used = number_between(transcript, "MiB free, ", " KiB in use")? * 1024;
+    let nanoseconds = number_between(log, "at the prompt ", " ns after")?;
+    let idle = number_between(log, "after the kernel began, ", " ns of which")?;
+    let prompt = u128::from(nanoseconds.saturating_sub(idle)) * u128::from(hertz) / 1_000_000_000;
+    let used = number_between(log, "it was idle; ", " of ")? * 4096;
     let first = Figure::new(first, instructions, "from the kernel's first instruction to that of the first process");
-    let how = "from the kernel's first instruction to the shell's first prompt, times when all wait not counted";
+    let how = "from the kernel's first instruction to the shell's first prompt, without the times when all wait";
     let prompt = Figure::new(u64::try_from(prompt)?, instructions, how);
-    let how = "usable memory less free memory, page cache included, as /status says at the first prompt";
+    let how = "memory in use at the first prompt: all that the kernel hands out, page cache included";
     let used = Figure::new(used, "bytes", how);
     Ok([("kernel_to_init", first), ("kernel_to_prompt", prompt), ("memory_at_prompt", used)]
         .map(|(name, figure)| (name.to_owned(), figure))
@@ -184,11 +183,11 @@ mod tests {
 
     #[test]
     fn the_way_to_the_prompt_is_counted() {
-        let log = "time-stamp counter 999972 kHz, timer\ninit: began 1234 counts of the\nlog: shell: at the prompt, 2000000 ns after\n";
-        let figures =
-            at_the_prompt(log, "up 3 s, 1 processors, 480 of 509 MiB free, 30012 KiB in use, 9 processes").unwrap();
+        let log = "time-stamp counter 999972 kHz, timer\ninit: began 1234 counts of the\n\
+            log: shell: at the prompt 3000000 ns after the kernel began, 1000000 ns of which it was idle; 7503 of 130000 frames\n";
+        let figures = at_the_prompt(log).unwrap();
         let values: Vec<u64> = figures.values().map(|figure| figure.value).collect();
-        assert_eq!(values, [1234, 1_999_944, 30012 * 1024]);
-        assert!(at_the_prompt("", "").is_err());
+        assert_eq!(values, [1234, 1_999_944, 7503 * 4096]);
+        assert!(at_the_prompt("").is_err());
     }
 }

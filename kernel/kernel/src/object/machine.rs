@@ -67,6 +67,7 @@ impl MachineKernel<Invocation<'_>> for Machine {
         statistics.set_context_switches(scheduler::SWITCHES.load(Ordering::Relaxed));
         statistics.set_kernel_entry_tsc(time::start_tsc());
         statistics.set_init_start_tsc(INIT_START.load(Ordering::Relaxed));
+        statistics.set_idle_nanoseconds(scheduler::IDLE.load(Ordering::Relaxed));
         Ok(Completion::Done)
     }
 

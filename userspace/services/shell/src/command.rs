@@ -326,12 +326,11 @@ async fn status(session: &Session) -> Done {
     if let Ok(status) = session.runner.grant::<SystemStatusClient>() {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
-            "up {} s, {} processors, {} of {} MiB free, {} KiB in use, {} processes",
+            "up {} s, {} processors, {} of {} MiB free, {} processes",
             now.uptime_seconds,
             now.processors,
             now.free_bytes / (1 << 20),
             now.memory_bytes / (1 << 20),
-            now.memory_bytes.saturating_sub(now.free_bytes) / (1 << 10),
             now.processes
         );
         screen.line(Style::Plain, &text).await;

@@ -17,6 +17,7 @@ use capos_schema::authority::{NamedGrant, Profile, SessionInfo, UserSessionClien
 use capos_schema::cap::{CallError, Client, LocalBoxFuture};
 use capos_schema::kernel::{EntropyClient, ObjectClient};
 use capos_schema::models::{LanguageModelClient, ModelInfo};
+use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::{LineEnd, Style};
 
 use crate::command::{self, Flow};
@@ -249,12 +250,26 @@ impl Session {
         self.runner.screen.line(Style::Dim, &text).await;
     }
 
+    /// Tells the log how far it was to the prompt, and what is in use there.
+    async fn tell_start(&self) {
+        let now = self.runner.clock.now();
+        let Ok(status) = self.runner.grant::<SystemStatusClient>() else { return };
+        if let Ok(found) = self.runner.within(status.statistics()).await {
+            log::info!(
+                "at the prompt {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use",
+                found.idle_nanoseconds,
+                found.total_frames.saturating_sub(found.free_frames),
+                found.total_frames
+            );
+        }
+    }
+
     /// The prompt, until the session ends.
     ///
     /// # Errors
     /// The terminal is gone.
     pub async fn run(&mut self) -> Result<Flow, Error> {
-        log::info!("at the prompt, {} ns after the kernel began", self.runner.clock.now());
+        self.tell_start().await;
         loop {
             let (line, end) = self.runner.screen.read("capos> ").await?;
             self.runner.interrupts.set(self.runner.screen.interrupts().count());

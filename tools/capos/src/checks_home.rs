@@ -121,6 +121,7 @@ mod tests {
     fn failures(home: &Home, before: &[(&str, &str)], after: &[(&str, &str)], records: &[Record]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, files) in [("before", before), ("after", after)] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
             for (path, content) in files {
                 files::write_if_changed(&folder.path().join(name).join(path), content.as_bytes()).unwrap();
             }

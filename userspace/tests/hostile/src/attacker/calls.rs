@@ -284,7 +284,7 @@ pub async fn send_itself(kit: &Kit) -> Result<(), Error> {
         received += u64::from(MAX_CAPS);
         kit::ensure(received < 100_000, || "there is no limit".into())?;
         // The reply is dropped now and then, and else kept.
-        if received % 64 == 0 {
+        if received.is_multiple_of(64) {
             answers.send(&[kit::release(RETURN, kit.reply())]);
             answers.expect(CALL, Status::Disconnected)?;
         } else {

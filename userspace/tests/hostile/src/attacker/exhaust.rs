@@ -38,6 +38,13 @@ async fn until_refused<T, F: Future<Output = Result<T, CallError>>>(
     Ok(got)
 }
 
+/// Has what was dropped released: before the answer of any call.
+async fn settle(kit: &Kit) -> Result<(), Error> {
+    capos_rt::yield_now().await;
+    kit.account.usage().await?;
+    Ok(())
+}
+
 /// Memory, until the account is empty; three times, with everything given back in between.
 pub async fn frames(kit: &Kit) -> Result<(), Error> {
     let mut counts = Vec::new();
@@ -46,8 +53,7 @@ pub async fn frames(kit: &Kit) -> Result<(), Error> {
         counts.push(got.len());
         drop(got);
         kit.still_served()?;
-        capos_rt::yield_now().await;
-        drop(kit.account.usage().await?);
+        settle(kit).await?;
     }
     kit::ensure(counts.windows(2).all(|pair| matches!(pair, [a, b] if a == b)), || {
         format!("each time a different amount could be had: {counts:?}")
@@ -92,8 +98,7 @@ pub async fn objects(kit: &Kit) -> Result<(), Error> {
     let more = kit.account.create_notification().await;
     kit::ensure(more.is_err(), || "a notification was given where an endpoint was refused".into())?;
     drop(endpoints);
-    capos_rt::yield_now().await;
-    drop(kit.account.usage().await?);
+    settle(kit).await?;
     let notifications = until_refused("notifications", || kit.account.create_notification()).await?;
     drop(notifications);
     kit.still_served()
@@ -104,8 +109,7 @@ pub async fn processes(kit: &Kit) -> Result<(), Error> {
     let small = Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1 };
     let got = until_refused("processes", || kit.account.create_process("many", &small)).await?;
     drop(got);
-    capos_rt::yield_now().await;
-    drop(kit.account.usage().await?);
+    settle(kit).await?;
     let none = Limits { frames: 0, ..small.clone() };
     kit::ensure(kit.account.create_process("none", &none).await.is_err(), || {
         "a process without a frame was made".into()
@@ -221,6 +225,35 @@ pub async fn bad_threads(kit: &Kit) -> Result<(), Error> {
         // One that can run, loops: it is ended.
         process.kill("enough").await.or_else(|error| if entry == 0x40_0000 { Err(error) } else { Ok(()) })?;
     }
+    kit.still_served()
+}
+
+/// Uses everything of a process that is dead.
+pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
+    let process = idle_process(kit).await?;
+    let (space, account, table) = (process.address_space().await?, process.account().await?, process.table().await?);
+    loop_thread(&process, 1).await?;
+    let thread = process.create_thread(0x40_0000, 0, 0, 0, 0x5100_0000_0000, 2, 2, 0).await?;
+    process.kill("the end").await?;
+    process.kill("once more").await?;
+    for _ in 0..2 {
+        let exit = process.wait().await?;
+        kit::ensure(exit.report.contains("the end"), || format!("it ended with: {}", exit.report))?;
+    }
+    let access = AddressSpaceAccess { read: true, write: false, execute: false };
+    let memory = memory::create(PAGE)?;
+    kit::ensure(space.map(memory.as_cap(), 0x6000_0000_0000, 0, PAGE, &access).await.is_err(), || "it maps".into())?;
+    kit::ensure(space.unmap(0x40_0000, PAGE).await.is_err(), || "it unmaps".into())?;
+    kit::ensure(process.grant(&memory, u32::MAX).await.is_err(), || "it takes capabilities".into())?;
+    kit::ensure(loop_thread(&process, 3).await.is_err(), || "it starts threads".into())?;
+    kit::ensure(table.list().await.map_or(true, |list| list.is_empty()), || "it holds capabilities".into())?;
+    kit::ensure(table.derive(1 << 32, u32::MAX).await.is_err(), || "it derives".into())?;
+    kit::ensure(table.revoke(1 << 32).await.is_err(), || "it revokes".into())?;
+    thread.kill().await.or_else(|_| Ok::<(), Error>(()))?;
+    let info = process.info().await?;
+    kit::ensure(!info.alive && info.threads == 0, || format!("it lives: {info:?}"))?;
+    // Its account is an account as any other, and empties when the last use of it ends.
+    drop(account.create_memory(PAGE).await);
     kit.still_served()
 }
 

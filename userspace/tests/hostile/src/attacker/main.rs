@@ -8,6 +8,7 @@ extern crate alloc;
 mod calls;
 mod canary;
 mod capabilities;
+mod devices;
 mod exhaust;
 mod fields;
 mod kit;
@@ -92,6 +93,10 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "exhaust-machine" => exhaust::machine(kit).await,
         "exhaust-kernel-heap" => exhaust::kernel_heap(kit).await,
         "bad-threads" => exhaust::bad_threads(kit).await,
+        "dead-process" => exhaust::dead_process(kit).await,
+        "devices" => devices::run(kit).await,
+        "random-mappings" => memory::random(kit, seed()?).await,
+        "answer-from-weights" => pager::answer_from_weights(kit).await,
         "orphans" => exhaust::orphans(kit).await,
         "bad-mappings" => memory::maps(kit).await,
         "mapping-rights" => memory::map_rights(kit).await,

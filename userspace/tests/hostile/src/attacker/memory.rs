@@ -261,6 +261,48 @@ pub async fn weights(kit: &Kit) -> Result<(), Error> {
     survived("writing to", mapping.address())
 }
 
+/// Maps, unmaps, derives and revokes at random, in a small part of its space and with few objects, so
+/// that everything meets everything.
+pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
+    let mut random = kit::Random::new(seed);
+    let mut caps = alloc::vec::Vec::new();
+    for _ in 0..3 {
+        caps.push(memory::create(8 * PAGE)?);
+    }
+    for _ in 0..600 {
+        let address = FREE + random.next() % 24 * PAGE;
+        let length = (1 + random.next() % 8) * PAGE;
+        let at = usize::try_from(random.next()).unwrap_or(0) % caps.len().max(1);
+        let Some(memory) = caps.get(at) else { continue };
+        match random.next() % 8 {
+            0..=2 => {
+                let access = access_of(true, random.next().is_multiple_of(2), false);
+                let offset = random.next() % 9 * PAGE;
+                drop(kit.space.map(memory.as_cap(), address, offset, length, &access).await);
+            }
+            3..=4 => drop(kit.space.unmap(address, length).await),
+            5 => {
+                let id = kit.table.derive(memory.as_cap().id(), u32::MAX).await;
+                if let (Ok(id), true) = (id, caps.len() < 24) {
+                    caps.push(capos_rt::adopt(id));
+                }
+            }
+            6 => drop(kit.table.revoke(memory.as_cap().id()).await),
+            _ if caps.len() > 3 => drop(caps.swap_remove(at)),
+            _ => {}
+        }
+    }
+    // Mapping where everything was unmapped works as ever.
+    kit.space.unmap(FREE, 40 * PAGE).await?;
+    let memory = memory::create(40 * PAGE)?;
+    kit.space
+        .map(memory.as_cap(), FREE, 0, 40 * PAGE, &access_of(true, true, false))
+        .await
+        .context("a fresh mapping")?;
+    poke(FREE + 39 * PAGE);
+    kit.still_served()
+}
+
 /// Maps itself an object that is none of its own kind, by the wrong interface.
 pub async fn confuse(kit: &Kit) -> Result<(), Error> {
     let memory: MemoryObjectClient = kit.account.clone().cast();

@@ -15,6 +15,8 @@ use crate::memory::{poke, touch};
 
 /// What an honest pager fills its pages with.
 pub const CONTENT: u8 = 0xa5;
+/// How long a late pager takes, in nanoseconds: longer than its client is let run.
+const LATE: u64 = 90_000_000;
 const RECEIVE: u64 = 1;
 const RETURN: u64 = 2;
 
@@ -108,6 +110,16 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
                 pager.refuse(&request, &[0xff, 0xfe, 0, 1, 2, 3])?;
             }
             "never" => kit::sleep_for_ever(),
+            "late" => {
+                // Who asked is gone by now.
+                capos_rt::sleep(LATE).await?;
+                pager.fill(&request)?;
+                pager.answer(&request)?;
+            }
+            "late-exception" => {
+                capos_rt::sleep(LATE).await?;
+                pager.refuse(&request, b"too late")?;
+            }
             "dies" => capos_rt::exit(0),
             "drops" => {
                 kit::expect(&kit::release(7, request.reply), Status::Ok)?;
@@ -199,6 +211,53 @@ pub async fn read_by_kernel(kit: &Kit) -> Result<(), Error> {
     // What lies there is no Cap'n Proto; that it is answered at all is the point.
     let status = kit::status_of(&entry)?;
     kit::ensure(status >= 0, || format!("parameters in paged memory: {}", kit::words(status)))?;
+    kit.still_served()
+}
+
+/// Answers a call out of memory that is not in yet: the pages come in while the kernel copies.
+pub async fn answer_from_weights(kit: &Kit) -> Result<(), Error> {
+    let weights: MemoryObjectClient = kit.env.cap("weights")?;
+    let bytes = 40 * PAGE;
+    let mapping = memory::map(&weights, 0, bytes, Access::Read)?;
+    let target = memory::map(&memory::create(bytes)?, 0, bytes, Access::ReadWrite)?;
+    let length = u32::try_from(bytes).unwrap_or(0);
+    let params = Buffer { address: kit.params, length: 16 };
+    let results = Buffer { address: target.address(), length };
+    let call = kit::call(10, kit::id(&kit.client), kit::INTERFACE, 0, params, results, CapArray::default());
+    let mut answers = Answers::new();
+    answers.send(&[kit.receive(11), call]);
+    answers.expect(11, Status::Ok)?;
+    let from = Buffer { address: mapping.address(), length };
+    answers.send(&[kit::answer(12, kit.reply(), from, CapArray::default())]);
+    answers.expect(12, Status::Ok)?;
+    answers.expect(10, Status::Ok)?;
+    for page in 0..bytes / PAGE {
+        let found = touch(target.address() + page * PAGE);
+        kit::ensure(found == CONTENT, || format!("page {page} arrived as {found:#x}"))?;
+    }
+    // As parameters of a call, received and not.
+    for queued in [false, true] {
+        let again = memory::map(&weights, 0, bytes, Access::Read)?;
+        let params = Buffer { address: again.address() + 8 * PAGE, length: 128 };
+        let results = Buffer { address: kit.results, length: 64 };
+        let call = kit::call(20, kit::id(&kit.client), kit::INTERFACE, 0, params, results, CapArray::default());
+        let mut answers = Answers::new();
+        if queued {
+            answers.send(&[call]);
+            answers.send(&[kit.receive(21)]);
+        } else {
+            answers.send(&[kit.receive(21), call]);
+        }
+        // A call that waits in line with parameters that are not in may be refused; nothing else.
+        if answers.get(21).is_some_and(|received| received.status == 0) {
+            answers.send(&[kit::release(22, kit.reply())]);
+            answers.expect(20, Status::Disconnected)?;
+        } else {
+            answers.expect(20, Status::BadAddress)?;
+            answers.send(&[kit::cancel(23, 21)]);
+            answers.expect(21, Status::Cancelled)?;
+        }
+    }
     kit.still_served()
 }
 

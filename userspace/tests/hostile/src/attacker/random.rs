@@ -73,7 +73,7 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
         4 => Operation::Cancel { target: tag.wrapping_sub(random.next() % 64) },
         5 => Operation::Notify { notification: cap, bits: random.next() },
         6 => Operation::Wait { notification: cap },
-        7 if random.next() % 16 == 0 => Operation::Release { cap },
+        7 if random.next().is_multiple_of(16) => Operation::Release { cap },
         _ => Operation::Call { cap, interface, method, params: buffer, results, caps: array(sent, accepted) },
     };
     kit::encode(tag, operation)
@@ -163,7 +163,7 @@ pub async fn rings(kit: &Kit, seed: u64) -> Result<(), Error> {
     for _ in 0..300 {
         for index in 0..64 {
             let mut entry = random_bytes(&mut random);
-            if random.next() % 2 == 0 {
+            if random.next().is_multiple_of(2) {
                 // Opcodes that exist get further.
                 entry.fill(0);
                 for (slot, byte) in
@@ -213,7 +213,7 @@ pub async fn head(kit: &Kit, seed: u64) -> Result<(), Error> {
     let tail = get(SUBMISSION_TAIL);
     put_entry(tail, &kit::encode(2, Operation::Nop));
     put(SUBMISSION_TAIL, tail.wrapping_add(1));
-    raw::enter(u32::from(seed % 2 == 0), 1, capos_abi::syscall::NO_DEADLINE);
+    raw::enter(u32::from(seed.is_multiple_of(2)), 1, capos_abi::syscall::NO_DEADLINE);
     drop(kit.env.clone());
     Err(Error::new(format!("a completion head {distance} ahead was accepted")))
 }

@@ -23,8 +23,8 @@ use capos_rt::{Clock, Context, Env, Error, log};
 use capos_schema::cap::{AsCap, CallError, Client};
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{
-    DebugLogClient, EndpointClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits, MachineClient, MachineStatistics,
-    MemoryObjectClient, PagerClient, ResourceAccountClient, TimerClient,
+    DebugLogClient, DmaDomainClient, EndpointClient, EntropyClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits,
+    MachineClient, MachineStatistics, MemoryObjectClient, MmioClient, PagerClient, ResourceAccountClient, TimerClient,
 };
 
 use plan::{Expect, PLANS, Plan, Size};
@@ -48,6 +48,10 @@ struct Runner {
     clock: Clock,
     log: DebugLogClient,
     timer: TimerClient,
+    ports: IoPortsClient,
+    dma: DmaDomainClient,
+    entropy: EntropyClient,
+    mmio: MmioClient,
     image: Image,
     canary: GreeterClient,
 }
@@ -220,6 +224,14 @@ impl Runner {
             pager = Some((started, expect));
             grants.push(Granted::new("weights", &weights));
         }
+        if plan.attack == "devices" {
+            // Four ports that do nothing, and what a driver holds.
+            let ports = self.ports.narrow(0x80, 4).await.map_err(words)?;
+            grants.push(Granted::new("ports", &ports));
+            grants.push(Granted::new("dma", &self.dma));
+            grants.push(Granted::new("entropy", &self.entropy));
+            grants.push(Granted::new("mmio", &self.mmio));
+        }
         let left = self.account.usage().await.map_err(words)?;
         let frames = left.limits.frames.saturating_sub(left.usage.frames);
         let started = self.launch(plan.attack, &[plan.attack, plan.argument], grants, plan.size.limits(frames)).await?;
@@ -263,6 +275,10 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     let canary = endpoint.mint(1 << 16, GreeterClient::INTERFACE_ID).await?;
     let runner = Runner {
         machine: env.cap("machine")?,
+        ports: env.cap("ports")?,
+        dma: env.cap("dma")?,
+        entropy: env.cap("entropy")?,
+        mmio: env.cap("mmio")?,
         clock: Clock::new(timer.clone()),
         account,
         log,

@@ -145,6 +145,8 @@ pub const PLANS: &[Plan] = &[
     sized("exhaust-machine", Size::Everything, Returns),
     plan("bad-threads", "", Returns),
     plan("orphans", "", Returns),
+    plan("dead-process", "", Returns),
+    plan("devices", "", Returns),
     // Memory.
     plan("read", "0", Dies(&["read from", "null pointer", "instruction 0x"])),
     plan("read", "fff8", Dies(&["read from address 0xfff8", "null pointer"])),
@@ -174,6 +176,9 @@ pub const PLANS: &[Plan] = &[
     plan("stack-overflow", "", Dies(&["wrote to address 0x7ffcfff", "nothing is mapped"])),
     plan("bad-mappings", "", Returns),
     plan("mapping-rights", "", Returns),
+    plan("random-mappings", "1", Returns),
+    plan("random-mappings", "2", Returns),
+    plan("random-mappings", "3", Returns),
     plan("revoked-mapping", "", Dies(&["wrote to", "nothing is mapped"])),
     plan("unmap-ring", "", Dies(&["read from address 0x7ffe", "nothing is mapped"])),
     plan("unmap-code", "", Dies(&["jumped to", "nothing is mapped"])),
@@ -296,6 +301,9 @@ pub const PLANS: &[Plan] = &[
     paged("read-weights", "0", PAGER_GONE, "dies", Returns),
     paged("read-weights", "0", PAGER_GONE, "drops", Runs),
     paged("read-weights", "0", Runs, "never", Runs),
+    paged("read-weights", "0", Runs, "late", Runs),
+    paged("read-weights", "0", Runs, "late-exception", Runs),
+    paged("answer-from-weights", "", Returns, "honest", Runs),
     paged("read-weights", "0", Runs, "touches-itself", Runs),
     plan("nothing", "", Returns),
 ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
+use capos_schema::reflection;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -372,6 +373,28 @@ fn decisions(records: &[Record], failures: &mut Vec<String>) {
     }
 }
 
+/// What of a descriptor is not made from the schema. One without an interface stands for a tool that does not exist.
+fn invented(descriptor: &Value) -> Option<&'static str> {
+    let text = |name: &str| descriptor.get(name).and_then(Value::as_str).unwrap_or_default();
+    let id = u64::from_str_radix(text("interfaceId").trim_start_matches("0x"), 16).unwrap_or_default();
+    if id == 0 {
+        return None;
+    }
+    let methods = reflection::interface(id).map_or(&[][..], |interface| interface.methods);
+    let Some(method) = methods.iter().find(|method| method.name == text("methodName")) else { return Some("method") };
+    let tool = method.tool.unwrap_or_default();
+    let timeout = descriptor.get("timeoutMs").and_then(Value::as_u64);
+    let same = [
+        ("name", text("name") == tool || text("name").starts_with(&format!("{tool}_of_"))),
+        ("description", text("description") == method.doc),
+        ("parameters", text("paramSchema") == method.params_schema),
+        ("category", method.category.is_some_and(|category| category.name() == text("category"))),
+        ("abortable", descriptor.get("abortable").and_then(Value::as_bool) == Some(method.abortable)),
+        ("time limit", timeout == Some(u64::from(method.timeout_ms.unwrap_or_default()))),
+    ];
+    same.iter().find(|(_, same)| !same).map(|(name, _)| *name)
+}
+
 /// Whether a record says all that its kind has to say, and a message no more than that.
 fn members(record: &Record, failures: &mut Vec<String>) {
     let sequence = number(record, "sequence").unwrap_or_default();
@@ -384,6 +407,9 @@ fn members(record: &Record, failures: &mut Vec<String>) {
             let without: Vec<&&str> = DESCRIPTOR.iter().filter(lacks).collect();
             if !missing.is_empty() || !without.is_empty() {
                 complain(format!("has no {missing:?} {without:?}"));
+            }
+            if let Some(wrong) = descriptor.and_then(invented) {
+                complain(format!("has a descriptor whose {wrong} is not the schema's"));
             }
             for name in ["session", "conversation", "callId", "modelId", "backend", "nonce", "runner"] {
                 if member(record, name).is_empty() {
@@ -503,6 +529,36 @@ mod tests {
         assert_eq!(failures("results = []").len(), 1);
         assert!(failures("ended = [\"b\", \"a\"]").is_empty());
         assert_eq!(failures("ended = [\"a\", \"b\"]").len(), 1);
+    }
+
+    #[test]
+    fn a17_descriptors_come_from_the_schema() {
+        let all = capos_schema::INTERFACES;
+        let (interface, method) = all
+            .iter()
+            .flat_map(|interface| interface.methods.iter().map(move |method| (interface, method)))
+            .find(|(_, method)| method.tool == Some("read_file"))
+            .unwrap();
+        let made = json!({
+            "name": "read_file", "description": method.doc, "interfaceId": format!("{:#018x}", interface.id),
+            "methodName": method.name, "paramSchema": method.params_schema, "category": "readOnly", "abortable": true,
+            "timeoutMs": 0,
+        });
+        assert_eq!(invented(&made), None);
+        assert_eq!(invented(&json!({"name": "order_pizza", "interfaceId": "0x0000000000000000"})), None);
+        for (member, value, what) in [
+            ("name", json!("write_file"), "name"),
+            ("description", json!("Reads."), "description"),
+            ("methodName", json!("read"), "method"),
+            ("paramSchema", json!("{}"), "parameters"),
+            ("category", json!("admin"), "category"),
+            ("abortable", json!(false), "abortable"),
+            ("timeoutMs", json!(1), "time limit"),
+        ] {
+            let mut other = made.clone();
+            other[member] = value;
+            assert_eq!(invented(&other), Some(what));
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Response {
     called: bool,
     pending: VecDeque<Event>,
     finished: bool,
+    /// It said that it hangs, and has not been cancelled.
+    silent: bool,
 }
 
 impl Response {
@@ -53,6 +55,7 @@ impl Response {
             called: false,
             pending: VecDeque::new(),
             finished: false,
+            silent: false,
             turn,
         }
     }
@@ -64,9 +67,9 @@ impl Response {
     }
 
     /// Stops the response. The next event is its end, with what was said so far counted; a response that has ended
-    /// stays ended.
+    /// stays ended. One that went silent has not ended.
     pub fn cancel(&mut self) {
-        if self.finished {
+        if self.finished && !core::mem::take(&mut self.silent) {
             return;
         }
         self.pending.clear();
@@ -190,7 +193,10 @@ impl Response {
             Step::Error { kind, message } => self.last(Event::Error { kind: *kind, message: message.clone() }),
             Step::Exit(code) => self.last(Event::Exit(*code)),
             Step::Crash(crash) => self.last(Event::Crash(*crash)),
-            Step::Hang => self.last(Event::Hang),
+            Step::Hang => {
+                self.silent = true;
+                self.last(Event::Hang);
+            }
         }
     }
 

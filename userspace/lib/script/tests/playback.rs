@@ -136,7 +136,6 @@ fn every_way_to_die_is_the_last_event() {
         (r#"{"crash":"weights"}"#, Event::Crash(Crash::Weights)),
         (r#"{"crash":"execute"}"#, Event::Crash(Crash::Execute)),
         (r#"{"crash":"port"}"#, Event::Crash(Crash::Port)),
-        (r#"{"hang":true}"#, Event::Hang),
     ] {
         let mut response = player(&format!(r#"{{"events":["a",{event}]}}"#)).respond(&request(&[]));
         assert_eq!(response.next(), Some(Event::Text("a".into())));
@@ -312,6 +311,28 @@ fn cancelling_ends_at_once_with_what_was_said() {
     let usage = Usage { prompt_tokens: 0, completion_tokens: 1 };
     assert_eq!(response.next(), Some(Event::Finish { reason: Finish::Cancelled, usage }));
     assert_eq!(response.next(), None);
+}
+
+#[test]
+fn a_silent_response_ends_when_it_is_cancelled() {
+    let mut response = player(r#"{"events":["one ",{"hang":true}]}"#).respond(&request(&[]));
+    assert_eq!(response.next(), Some(Event::Text("one ".into())));
+    assert_eq!(response.next(), Some(Event::Hang));
+    assert_eq!(response.next(), None);
+    response.cancel();
+    let usage = Usage { prompt_tokens: 0, completion_tokens: 1 };
+    assert_eq!(response.next(), Some(Event::Finish { reason: Finish::Cancelled, usage }));
+    response.cancel();
+    assert_eq!(response.next(), None);
+}
+
+#[test]
+fn the_worker_tells_what_it_holds_and_reads_its_weights() {
+    let script = r#"{"events":[{"capabilities":true},{"weights":{"offset":1,"bytes":2}}]}"#;
+    let mut response = player(script).respond(&request(&[]));
+    assert_eq!(response.next(), Some(Event::Capabilities));
+    assert_eq!(response.next(), Some(Event::Weights { offset: 1, bytes: 2 }));
+    assert!(Script::parse(br#"{"events":[{"capabilities":false}]}"#).is_err());
 }
 
 #[test]

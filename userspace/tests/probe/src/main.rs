@@ -10,20 +10,20 @@ mod sharing;
 
 use alloc::format;
 use alloc::string::String;
+use core::cell::RefCell;
 
 use capos_rt::{Context, Env, Error};
 use capos_schema::system::StandardClient;
 
-/// Where the findings go.
-pub struct Report(StandardClient);
+/// What was found so far.
+#[derive(Default)]
+pub struct Report(RefCell<String>);
 
 impl Report {
-    /// A line of them.
-    ///
-    /// # Errors
-    /// Nobody reads them.
-    pub async fn line(&self, text: &str) -> Result<(), Error> {
-        Ok(self.0.write(&format!("{text}\n")).await?)
+    /// A line more.
+    pub fn line(&self, text: &str) {
+        self.0.borrow_mut().push_str(text);
+        self.0.borrow_mut().push('\n');
     }
 }
 
@@ -33,12 +33,23 @@ fn ensure(holds: bool, words: impl Into<String>) -> Result<(), Error> {
 }
 
 async fn start(env: Env) -> Result<(), Error> {
-    let report = Report(env.cap("out")?);
+    let out = env.cap::<StandardClient>("out")?;
+    let report = Report::default();
+    let found = look(&env, &report).await;
+    if let Err(error) = &found {
+        // Before the rest: it is what counts.
+        out.write(&format!("this does not hold: {error}\n")).await?;
+    }
+    out.write(&report.0.take()).await?;
+    found
+}
+
+async fn look(env: &Env, report: &Report) -> Result<(), Error> {
     match env.arguments().first().map(String::as_str).context("say capabilities, sharing or models")? {
-        "capabilities" => capabilities::run(&env, &report).await,
-        "sharing" => sharing::run(&env, &report).await,
-        "sharer" => sharing::second(&env, &report).await,
-        "models" => models::run(&env, &report).await,
+        "capabilities" => capabilities::run(env, report).await,
+        "sharing" => sharing::run(env, report).await,
+        "sharer" => sharing::second(env, report).await,
+        "models" => models::run(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }
 }

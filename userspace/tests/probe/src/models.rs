@@ -80,14 +80,18 @@ async fn streams_add_up(model: &LanguageModelClient) -> Result<(), Error> {
 async fn requests_are_heeded(model: &LanguageModelClient) -> Result<(), Error> {
     let full = model.complete(&request("Say a sentence.")).await?;
     let cut = model.complete(&InferenceRequest { max_tokens: 3, ..request("Say a sentence.") }).await?;
-    ensure(cut.finish_reason == FinishReason::Length && cut.usage.completion_tokens == 3, "three tokens were too many")?;
+    ensure(
+        cut.finish_reason == FinishReason::Length && cut.usage.completion_tokens == 3,
+        "three tokens were too many",
+    )?;
     let begins = full.message.content.starts_with(&cut.message.content);
     ensure(begins && cut.message.content.len() < full.message.content.len(), "the cut answer is another one")?;
     let stop = Vec::from(["fourth".to_string()]);
     let stopped = model.complete(&InferenceRequest { stop_sequences: stop, ..request("Say a sentence.") }).await?;
     ensure(stopped.finish_reason == FinishReason::Stop, "a stop sequence ends as a stop")?;
     ensure(stopped.message.content == "One second third ", format!("stopped at {:?}", stopped.message.content))?;
-    let tool = ToolDescriptor { name: "lamp".to_string(), handle: "/object/x".to_string(), ..ToolDescriptor::default() };
+    let tool =
+        ToolDescriptor { name: "lamp".to_string(), handle: "/object/x".to_string(), ..ToolDescriptor::default() };
     let with = model.complete(&InferenceRequest { tools: Vec::from([tool]), ..request("Is there a lamp?") }).await?;
     let without = model.complete(&request("Is there a lamp?")).await?;
     ensure(with.message.content == "Yes." && without.message.content == "No.", "the tools made no difference")
@@ -158,16 +162,17 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     };
     let model = catalog.open_language_model(&first.id).await?;
     ensure(model.info().await? == first, "a worker says something else of its model than the catalog")?;
-    report.line("info is what the catalog lists").await?;
+    report.line("info is what the catalog lists");
     streams_add_up(&model).await?;
-    report.line("streams add up to the response, the same each time").await?;
+    report.line("streams add up to the response, the same each time");
     requests_are_heeded(&model).await?;
-    report.line("messages, tools, limits and stop sequences are heeded").await?;
+    report.line("messages, tools, limits and stop sequences are heeded");
     streams_end(&model).await?;
-    report.line("streams end with their response or when they are cancelled").await?;
+    report.line("streams end with their response or when they are cancelled");
     readers_may_be_slow(&model).await?;
-    report.line("a slow reader loses nothing").await?;
+    report.line("a slow reader loses nothing");
     models_come_and_go(&catalog, &admin, &second).await?;
-    report.line("models come and go").await?;
-    report.line("the model service keeps its contract").await
+    report.line("models come and go");
+    report.line("the model service keeps its contract");
+    Ok(())
 }

@@ -10,12 +10,16 @@ use anyhow::{Context, Result, ensure};
 use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
-use crate::{boot_package, files, tool, toolchain};
+use crate::weights::read_key;
+use crate::{boot_package, files, tool, toolchain, weights_gguf, weights_keygen, weights_sign};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
 /// The built-in model's place on the image, and below `target/models`.
 const MODEL: &str = "builtin.gguf";
+/// Size of the built-in model in bytes, and what its content depends on.
+const MODEL_SIZE: u64 = 64 << 20;
+const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
 const MANIFEST: &str = "etc/manifest.toml";
 /// What the model's key may sign.
@@ -109,29 +113,25 @@ impl System {
         Ok(stripped)
     }
 
-    /// Runs another subcommand of this program in the source folder.
-    fn capos(&self, arguments: &[&str]) -> Result<()> {
-        let program = std::env::current_exe().context("finding this program")?;
-        tool::run(Command::new(program).args(arguments).current_dir(&self.root))
-    }
-
     /// The built-in model, signed: its folder and the trust store that accepts it.
     fn model(&self) -> Result<(PathBuf, PathBuf)> {
         let (keys, models) = (self.target().join("keys"), self.target().join("models"));
         let (key, trust) = (keys.join(format!("{PURPOSE}.key")), keys.join("trust"));
         if !key.is_file() || !trust.is_file() {
-            self.capos(&["keygen", "--out", "target/keys", "--purpose", PURPOSE])?;
+            weights_keygen::generate(&keys, PURPOSE)?;
         }
         std::fs::create_dir_all(&models)?;
         let model = models.join(MODEL);
         if !model.is_file() {
-            self.capos(&["gguf", "--out", &format!("target/models/{MODEL}")])?;
+            weights_gguf::create(&model, MODEL_SIZE, MODEL_SEED)?;
         }
         let beside = |ending: &str| models.join(format!("{MODEL}.{ending}"));
         let inputs = [model, key];
-        if !files::up_to_date(&beside("sig"), &inputs)? || !files::up_to_date(&beside("verity"), &inputs[..1])? {
-            let key = format!("target/keys/{PURPOSE}.key");
-            self.capos(&["sign", &format!("target/models/{MODEL}"), "--key", &key, "--purpose", PURPOSE])?;
+        let [model, key] = &inputs;
+        if !files::up_to_date(&beside("sig"), &inputs)?
+            || !files::up_to_date(&beside("verity"), std::slice::from_ref(model))?
+        {
+            weights_sign::sign(model, &read_key(key)?)?;
         }
         Ok((models, trust))
     }

@@ -1,7 +1,7 @@
 //! `capos gguf`: a well-formed model file of any size, without meaning.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -25,13 +25,18 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let synthetic = Synthetic::new(args.size, args.seed).with_context(|| format!("a file of {} bytes", args.size))?;
-    write_whole(&args.out, |file| {
+    create(&args.out, args.size, args.seed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a model file of `size` bytes whose content depends on `seed` alone.
+pub fn create(path: &Path, size: u64, seed: u64) -> Result<()> {
+    let synthetic = Synthetic::new(size, seed).with_context(|| format!("a file of {size} bytes"))?;
+    write_whole(path, |file| {
         let mut out = std::io::BufWriter::with_capacity(4 << 20, file);
         synthetic
             .write(|piece| out.write_all(piece))
             .and_then(|()| out.flush())
-            .with_context(|| format!("writing {}", args.out.display()))
-    })?;
-    Ok(ExitCode::SUCCESS)
+            .with_context(|| format!("writing {}", path.display()))
+    })
 }

@@ -27,21 +27,27 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    generate(&args.out, &args.purpose)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a key for one purpose in a folder, and has the trust store there trust it.
+pub fn generate(out: &Path, purpose: &str) -> Result<()> {
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut seed))
         .context("reading 32 random bytes from /dev/urandom")?;
-    let key = SigningKey::from_seed(&args.purpose, seed).with_context(|| format!("`{}`", args.purpose))?;
-    std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
-    let trust_path = args.out.join("trust");
+    let key = SigningKey::from_seed(purpose, seed).with_context(|| format!("`{purpose}`"))?;
+    std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    let trust_path = out.join("trust");
     let mut trust = if trust_path.exists() { read_trust(&trust_path)? } else { TrustStore::new() };
-    let key_path = args.out.join(format!("{}.key", args.purpose));
+    let key_path = out.join(format!("{purpose}.key"));
     write_key(&key_path, &key)?;
     trust.allow(key.public(), key.purpose())?;
     write_whole(&trust_path, |file| Ok(file.write_all(trust.to_text().as_bytes())?))?;
     println!("key {} for {}: {}", key.public().id(), key.purpose(), key_path.display());
     println!("trusted by {}", trust_path.display());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Writes a key that only its owner may read, and never over another one.

@@ -153,8 +153,18 @@ impl Steps {
         }
         let event = object(value, "an event")?;
         let kinds = [
-            "text", "words", "textBytes", "call", "callDelta", "delayMs", "weights", "capabilities", "error", "exit",
-            "crash", "hang",
+            "text",
+            "words",
+            "textBytes",
+            "call",
+            "callDelta",
+            "delayMs",
+            "weights",
+            "capabilities",
+            "error",
+            "exit",
+            "crash",
+            "hang",
         ];
         let given: Vec<&&str> = kinds.iter().filter(|kind| event.contains_key(**kind)).collect();
         let [kind] = given.as_slice() else {

@@ -70,6 +70,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "random-entries" => random::entries(kit, seed()?).await,
         "random-rings" => random::rings(kit, seed()?).await,
         "random-kernel-words" => random::kernel_words(kit, seed()?).await,
+        "receive-into-rings" => random::receive_into(kit).await,
         "corrupt-tail" => random::tail(kit, seed()?).await,
         "corrupt-head" => random::head(kit, seed()?).await,
         "answer-twice" => calls::answer_twice(kit).await,

@@ -1,5 +1,6 @@
 //! Random bytes where the kernel reads: entries, and the rings themselves.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
@@ -14,7 +15,7 @@ use capos_schema::kernel::{
     AddressSpaceClient, CapabilityTableClient, EndpointClient, NotificationClient, ResourceAccountClient,
 };
 
-use crate::kit::{self, Kit, Random};
+use crate::kit::{self, Kit, Random, collect};
 
 fn random_bytes(random: &mut Random) -> RawEntry {
     let mut entry = [0; ENTRY_SIZE];
@@ -67,13 +68,18 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
     let method = u16::try_from(random.next() % 9).unwrap_or(0);
     let operation = match random.next() % 10 {
         0 => Operation::Nop,
-        1 => Operation::Recv { endpoint: cap, buffer, caps: array(0, accepted) },
+        1 => {
+            // A message over the rings' indices would keep this process's own honest entries out of
+            // its rings: `receive-into-rings` does that on its own.
+            let address = if buffer.address == FIRST_RING { kit.message } else { buffer.address };
+            Operation::Recv { endpoint: cap, buffer: Buffer { address, ..buffer }, caps: array(0, accepted) }
+        }
         2 => Operation::Return { reply: kit.reply(), exception: 0, results: buffer, caps: array(sent, 0) },
         3 => Operation::Return { reply: cap, exception: 5, results: buffer, caps: array(sent, 0) },
         4 => Operation::Cancel { target: tag.wrapping_sub(random.next() % 64) },
         5 => Operation::Notify { notification: cap, bits: random.next() },
         6 => Operation::Wait { notification: cap },
-        7 if random.next().is_multiple_of(16) => Operation::Release { cap },
+        7 if random.next().is_multiple_of(64) => Operation::Release { cap },
         _ => Operation::Call { cap, interface, method, params: buffer, results, caps: array(sent, accepted) },
     };
     kit::encode(tag, operation)
@@ -83,29 +89,45 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
 pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);
     let caps: alloc::vec::Vec<u64> = kit.table.list().await?.iter().map(|info| info.id).collect();
-    let spare = [kit::id(&kit.endpoint), kit::id(&kit.client), kit::id(&kit.notification)];
+    let mut kept = alloc::vec::Vec::new();
+    let mut spare = [kit::id(&kit.endpoint), kit::id(&kit.client), kit::id(&kit.notification)];
     let mut oldest = 0;
+    let mut seen = BTreeMap::new();
+    let mut read = || collect().into_iter().for_each(|completion| *seen.entry(completion.status).or_insert(0_u32) += 1);
     for round in 1..=4000_u64 {
         let entry = if round % 3 == 0 {
-            random_bytes(&mut random)
+            kit::patched(random_bytes(&mut random), 8, round | raw::TAG)
         } else {
             plausible(kit, &mut random, round, if round % 5 == 0 { &caps } else { &spare })
         };
         if kit::submit(&[entry]) == 0 {
-            // No room for an answer: make some by reading, and end what is in flight.
-            while raw::pop().is_some() {}
+            // No room for an answer: make some by reading, and have what lies there taken.
+            read();
             raw::enter(64, 0, 0);
         }
-        while raw::pop().is_some() {}
+        read();
         if round % 40 == 0 {
             while oldest < round {
                 oldest += 1;
-                kit::submit(&[kit::cancel(u64::MAX - 1, oldest)]);
-                while raw::pop().is_some() {}
+                kit::submit(&[kit::cancel(1 << 40, oldest)]);
+                read();
             }
         }
+        // Nothing is in flight now that could keep an honest call out of the rings.
+        if round % 120 == 0
+            && let Ok(endpoint) = kit.account.create_endpoint().await
+            && let Ok(client) = endpoint.mint(round, kit::INTERFACE).await
+            && let Ok(notification) = kit.account.create_notification().await
+        {
+            // Those of before may be released by now. They are not held twice.
+            spare = [kit::id(&endpoint), kit::id(&client), kit::id(&notification)];
+            kept.push((endpoint, client, notification));
+        }
     }
-    Ok(())
+    // Random entries that all fail at the same check test nothing behind it.
+    kit::ensure(seen.len() >= 9 && seen.get(&0).is_some_and(|ok| *ok > 200), || {
+        format!("only these answers came: {seen:?}")
+    })
 }
 
 fn put(offset: usize, value: u32) {
@@ -154,6 +176,33 @@ pub async fn kernel_words(kit: &Kit, seed: u64) -> Result<(), Error> {
     put(COMPLETION_ENTRIES, 128);
     drop(kit.env.clone());
     capos_rt::exit(0)
+}
+
+/// Receives a message over the rings' own indices: that is the process's loss alone, and the kernel
+/// goes on with the indices that it keeps for itself.
+pub async fn receive_into(kit: &Kit) -> Result<(), Error> {
+    for offset in [SUBMISSION_HEAD, COMPLETION_TAIL] {
+        let place = FIRST_RING + u64::try_from(offset).unwrap_or(0);
+        let (receive, call, second) = (1, 2, 3);
+        kit::write(kit.params, 0x4141_4141_4141_4141);
+        let buffer = Buffer { address: place, length: 64 };
+        let endpoint = kit::id(&kit.endpoint);
+        kit::submit(&[kit::encode(receive, Operation::Recv { endpoint, buffer, caps: CapArray::default() })]);
+        kit::submit(&[kit.call(call)]);
+        if offset == SUBMISSION_HEAD {
+            kit::ensure(get(SUBMISSION_HEAD) == 7, || format!("the message's badge is not at {place:#x}"))?;
+            // The kernel publishes its own index with the next entry, for which the process needs room.
+            put(SUBMISSION_HEAD, get(SUBMISSION_TAIL));
+        }
+        let answers = collect();
+        kit::ensure(answers.len() == 1 && answers.first().is_some_and(|one| one.user_data == receive), || {
+            format!("a message to {place:#x} was answered with {answers:?}")
+        })?;
+        kit::submit(&[kit::cancel(second, call)]);
+        kit::ensure(collect().len() == 2, || "the call was not cancelled".into())?;
+        kit::ensure(get(SUBMISSION_HEAD) == get(SUBMISSION_TAIL), || "the kernel lost count of entries".into())?;
+    }
+    kit.still_served()
 }
 
 /// Whole rings of random bytes, taken 64 entries at a time.

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod plan;
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -302,25 +303,37 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     Ok(runner)
 }
 
+/// The attacks to run: all, or by words of the kernel's command line. `only=PART` runs those whose
+/// name contains it; `fuzz=N` runs the random ones with the seeds from 1 to N in place of the list.
+fn chosen(command_line: &str) -> Vec<Plan> {
+    let word = |key: &str| command_line.split_whitespace().find_map(|word| word.strip_prefix(key));
+    let only = word("only=").unwrap_or("");
+    let rounds: u32 = word("fuzz=").and_then(|rounds| rounds.parse().ok()).unwrap_or(0);
+    let mut plans = Vec::new();
+    for seed in 1..=rounds {
+        // Needed to the end, and there are few.
+        let argument: &'static str = Box::leak(format!("{seed:x}").into_boxed_str());
+        plans.extend(plan::RANDOM.iter().map(|random| Plan { argument, ..*random }));
+    }
+    if rounds == 0 {
+        plans.extend(PLANS);
+    }
+    plans.retain(|plan| name(plan).contains(only));
+    plans
+}
+
 async fn run_all(env: &Env) -> Result<u32, Error> {
     let runner = prepare(env).await?;
-    // `only=PART` on the kernel's command line runs the attacks whose name contains it.
-    let command_line = runner.machine.info().await?.command_line;
-    let only = command_line.split_whitespace().find_map(|word| word.strip_prefix("only="));
     let (mut passed, mut failed) = (0_u32, 0_u32);
-    for plan in PLANS {
-        let name = name(plan);
-        if only.is_some_and(|only| !name.contains(only)) {
-            continue;
-        }
+    for plan in &chosen(&runner.machine.info().await?.command_line) {
         match runner.run(plan).await {
             Ok(()) => {
                 passed += 1;
-                log::info!("ok {name}");
+                log::info!("ok {}", name(plan));
             }
             Err(why) => {
                 failed += 1;
-                log::info!("FAILED {name}: {why}");
+                log::info!("FAILED {}: {why}", name(plan));
             }
         }
     }

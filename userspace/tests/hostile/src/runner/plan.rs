@@ -81,6 +81,14 @@ const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way
 /// What a touch of a page says when its pager failed.
 const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
 
+/// The attacks whose argument is a seed.
+pub const RANDOM: &[Plan] = &[
+    plan("random-entries", "", ReturnsOrDies),
+    plan("random-rings", "", ReturnsOrDies),
+    plan("random-kernel-words", "", Returns),
+    plan("random-mappings", "", Returns),
+];
+
 /// Every attack, in the order in which they run.
 pub const PLANS: &[Plan] = &[
     plan("nothing", "", Returns),
@@ -102,6 +110,7 @@ pub const PLANS: &[Plan] = &[
     plan("random-rings", "3", ReturnsOrDies),
     plan("random-kernel-words", "1", Returns),
     plan("random-kernel-words", "2", Returns),
+    plan("receive-into-rings", "", Returns),
     plan("corrupt-tail", "0", Dies(&["corrupted its rings", "submission tail"])),
     plan("corrupt-tail", "1", Dies(&["corrupted its rings", "submission tail"])),
     plan("corrupt-tail", "3", Dies(&["corrupted its rings", "submission tail"])),

@@ -17,6 +17,6 @@ mod pool;
 mod table;
 
 pub use forest::{Forest, ForestError, NodeId};
-pub use list::{KeyedList, ListKey};
+pub use list::{Held, KeyedList, ListKey};
 pub use pool::Pool;
 pub use table::{Full, Table};

@@ -11,6 +11,14 @@ pub struct ListKey {
     generation: u64,
 }
 
+/// The place of an element that was taken and may come back: it stays the element's until it is given
+/// to [`KeyedList::put_back`] or [`KeyedList::let_go`].
+#[must_use]
+#[derive(Debug)]
+pub struct Held {
+    index: u32,
+}
+
 struct Element<T> {
     generation: u64,
     next: u32,
@@ -31,6 +39,8 @@ pub struct KeyedList<T> {
     tail: u32,
     free: u32,
     length: usize,
+    /// Places kept for elements that were taken.
+    held: usize,
 }
 
 impl<T> Default for KeyedList<T> {
@@ -43,7 +53,7 @@ impl<T> KeyedList<T> {
     /// An empty list; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { elements: Vec::new(), generation: 0, head: NIL, tail: NIL, free: NIL, length: 0 }
+        Self { elements: Vec::new(), generation: 0, head: NIL, tail: NIL, free: NIL, length: 0, held: 0 }
     }
 
     /// How many elements there are.
@@ -81,27 +91,43 @@ impl<T> KeyedList<T> {
             self.free = index;
         }
         let index = self.free;
+        let generation = self.next_generation();
         let element = self.elements.get_mut(index as usize)?;
         self.free = element.next;
-        let generation = self.generation;
-        self.generation = generation.wrapping_add(1);
         *element = Element { generation, next: NIL, previous: NIL, value: Some(value) };
         self.length += 1;
         Some((index, generation))
     }
 
-    /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
-    pub fn push_front(&mut self, value: T) -> Option<ListKey> {
-        let (index, generation) = self.place(value)?;
+    /// Takes the oldest element and keeps its place for it: [`KeyedList::put_back`] needs no memory.
+    pub fn take(&mut self) -> Option<(T, Held)> {
+        let index = self.head;
+        let value = self.unlink(index)?;
+        self.held += 1;
+        Some((value, Held { index }))
+    }
+
+    /// Puts a value into a place that was kept, before all others.
+    pub fn put_back(&mut self, held: Held, value: T) -> ListKey {
+        let index = held.index;
+        let generation = self.next_generation();
         let head = core::mem::replace(&mut self.head, index);
         match self.elements.get_mut(head as usize) {
             Some(first) => first.previous = index,
             None => self.tail = index,
         }
         if let Some(element) = self.elements.get_mut(index as usize) {
-            element.next = head;
+            *element = Element { generation, next: head, previous: NIL, value: Some(value) };
         }
-        Some(ListKey { index, generation })
+        self.held -= 1;
+        self.length += 1;
+        ListKey { index, generation }
+    }
+
+    /// Keeps a place no longer.
+    pub fn let_go(&mut self, held: Held) {
+        self.held -= 1;
+        self.free_place(held.index);
     }
 
     /// The oldest element.
@@ -119,15 +145,25 @@ impl<T> KeyedList<T> {
 
     /// Takes the element with this key, if it is still in the list.
     pub fn remove(&mut self, key: ListKey) -> Option<T> {
-        let free = self.free;
-        let element = self.elements.get_mut(key.index as usize)?;
-        if element.generation != key.generation {
+        if self.elements.get(key.index as usize)?.generation != key.generation {
             return None;
         }
+        let value = self.unlink(key.index)?;
+        self.free_place(key.index);
+        Some(value)
+    }
+
+    fn next_generation(&mut self) -> u64 {
+        let generation = self.generation;
+        self.generation = generation.wrapping_add(1);
+        generation
+    }
+
+    /// Takes the value out of a place and the place out of the order.
+    fn unlink(&mut self, index: u32) -> Option<T> {
+        let element = self.elements.get_mut(index as usize)?;
         let value = element.value.take()?;
         let (next, previous) = (element.next, element.previous);
-        element.next = free;
-        self.free = key.index;
         match self.elements.get_mut(previous as usize) {
             Some(before) => before.next = next,
             None => self.head = next,
@@ -137,11 +173,20 @@ impl<T> KeyedList<T> {
             None => self.tail = previous,
         }
         self.length -= 1;
-        if self.length == 0 && self.elements.len() > KEPT {
+        Some(value)
+    }
+
+    /// Makes an empty place free. The last one gives back what a long list had taken.
+    fn free_place(&mut self, index: u32) {
+        if self.length == 0 && self.held == 0 && self.elements.len() > KEPT {
             self.elements = Vec::new();
             self.free = NIL;
+            return;
         }
-        Some(value)
+        let free = core::mem::replace(&mut self.free, index);
+        if let Some(element) = self.elements.get_mut(index as usize) {
+            element.next = free;
+        }
     }
 }
 
@@ -150,16 +195,50 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_place_that_is_kept_needs_no_memory() {
+        let mut list = KeyedList::new();
+        for number in 0..100 {
+            list.push(number).unwrap();
+        }
+        while list.len() > 1 {
+            list.pop();
+        }
+        let (last, held) = list.take().unwrap();
+        let room = list.elements.capacity();
+        // The list is empty, and yet has not given its memory back: the place is in it.
+        let key = list.put_back(held, last);
+        assert_eq!((list.elements.capacity(), list.remove(key)), (room, Some(99)));
+        assert_eq!((list.elements.capacity(), list.held), (0, 0));
+    }
+
     proptest! {
         /// Against a vector.
         #[test]
-        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..5, any::<u16>()), 0..300)) {
+        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..7, any::<u16>()), 0..300)) {
             let mut list = KeyedList::new();
             let mut model: Vec<(ListKey, u16)> = Vec::new();
             let mut dead: Vec<ListKey> = Vec::new();
+            let mut taken: Vec<(Held, u16)> = Vec::new();
             for (operation, number) in operations {
                 match operation {
-                    4 => model.insert(0, (list.push_front(number).unwrap(), number)),
+                    4 => {
+                        let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
+                        dead.extend(expected.map(|(key, _)| key));
+                        let found = list.take();
+                        prop_assert_eq!(found.as_ref().map(|(value, _)| *value), expected.map(|(_, value)| value));
+                        taken.extend(found.map(|(value, held)| (held, value)));
+                    }
+                    5 => {
+                        if let Some((held, value)) = taken.pop() {
+                            model.insert(0, (list.put_back(held, value), value));
+                        }
+                    }
+                    6 => {
+                        if let Some((held, _)) = taken.pop() {
+                            list.let_go(held);
+                        }
+                    }
                     0 | 1 => model.push((list.push(number).unwrap(), number)),
                     2 => {
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
@@ -180,6 +259,10 @@ mod tests {
                 prop_assert_eq!(list.remove(key), None);
             }
             for (_, value) in model {
+                prop_assert_eq!(list.pop(), Some(value));
+            }
+            for (held, value) in taken {
+                list.put_back(held, value);
                 prop_assert_eq!(list.pop(), Some(value));
             }
             prop_assert!(list.is_empty());

@@ -71,15 +71,6 @@ impl<T> Table<T> {
         Ok(id)
     }
 
-    /// Makes sure that the next `count` insertions find memory.
-    ///
-    /// # Errors
-    /// [`Full`]; the table is unchanged.
-    pub fn reserve(&mut self, count: usize) -> Result<(), Full> {
-        let free = self.slots.len().saturating_sub(self.live as usize);
-        self.slots.try_reserve(count.saturating_sub(free)).map_err(|_| Full)
-    }
-
     fn grow(&mut self) -> Result<u32, Full> {
         let index = u32::try_from(self.slots.len()).map_err(|_| Full)?;
         if index == NIL {

@@ -11,7 +11,7 @@ use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 
 use crate::object::address_space::Unreachable;
 use crate::object::capability::Object;
-use crate::object::endpoint::{Client, Endpoint, Met};
+use crate::object::endpoint::{Client, Endpoint, Met, Place};
 use crate::object::notification::Waited;
 use crate::object::process::Process;
 use crate::object::reply::Caller;
@@ -54,8 +54,8 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
             || Caller::Thread(caller.clone()),
             |key| thread.update(ticket, |kind| *kind = Kind::Queued { call, client: client.clone(), key }),
         );
-        let receiver = match met {
-            Met::Receiver(receiver) => receiver,
+        let (receiver, place) = match met {
+            Met::Receiver(receiver, place) => (receiver, place),
             Met::Queued => return Ok(()),
             Met::Refused(status) => {
                 caller.complete(status);
@@ -65,12 +65,12 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
         match deliver(&Caller::Thread(caller.clone()), &client, &call, &receiver) {
             Delivery::Done => return Ok(()),
             Delivery::CallFails(status) => {
-                put_back(&client, receiver);
+                put_back(place, receiver);
                 caller.complete(status);
                 return Ok(());
             }
             Delivery::Absent(address) => {
-                put_back(&client, receiver);
+                put_back(place, receiver);
                 thread.drop_operation(ticket);
                 return Err(Absent(address));
             }
@@ -86,15 +86,15 @@ pub fn send_page_in(request: &Arc<PageIn>, client: &Client) {
     let (_, call) = request.message();
     loop {
         let met = client.endpoint.meet(|| Caller::PageIn(Arc::clone(request)), |key| request.queued_at(key));
-        let receiver = match met {
-            Met::Receiver(receiver) => receiver,
+        let (receiver, place) = match met {
+            Met::Receiver(receiver, place) => (receiver, place),
             Met::Queued => return,
             Met::Refused(status) => return request.fail(status.words()),
         };
         match deliver(&Caller::PageIn(Arc::clone(request)), client, &call, &receiver) {
             Delivery::Done => return,
             Delivery::CallFails(status) => {
-                put_back(client, receiver);
+                put_back(place, receiver);
                 return request.fail(status.words());
             }
             Delivery::Absent(_) => return request.fail(Status::BadAddress.words()),
@@ -105,9 +105,10 @@ pub fn send_page_in(request: &Arc<PageIn>, client: &Client) {
     }
 }
 
-fn put_back(client: &Client, receiver: OperationRef) {
+/// Lets a receiver that a call could not use wait on where it was.
+fn put_back(place: Place<'_, OperationRef>, receiver: OperationRef) {
     let (thread, ticket) = (Arc::clone(&receiver.thread), receiver.ticket);
-    client.endpoint.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
+    place.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
 }
 
 fn set_receive_key(thread: &Thread, ticket: crate::operation::Ticket, place: capos_captable::ListKey) {
@@ -139,8 +140,8 @@ pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps:
     let receiver = OperationRef { thread: Arc::clone(thread), ticket };
     loop {
         let offered = endpoint.offer(receiver.clone(), |key| set_receive_key(thread, ticket, key));
-        let caller = match offered {
-            Ok(Some(caller)) => caller,
+        let (caller, place) = match offered {
+            Ok(Some(offered)) => offered,
             Ok(None) => return,
             Err(status) => {
                 receiver.complete(status);
@@ -153,7 +154,7 @@ pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps:
             Delivery::CallFails(status) => caller.refuse(status),
             Delivery::Absent(_) => caller.refuse(Status::BadAddress),
             Delivery::ReceiverFails(status) => {
-                requeue(caller, client, call);
+                requeue(place, caller, client, call);
                 receiver.complete(status);
                 return;
             }
@@ -179,13 +180,12 @@ fn queued(caller: &Caller, endpoint: &Arc<Endpoint>) -> Option<(Client, Call)> {
 }
 
 /// Puts a call back to where it was: first in line.
-fn requeue(caller: Caller, client: Client, call: Call) {
-    let endpoint = Arc::clone(&client.endpoint);
+fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call) {
     match caller.clone() {
-        Caller::Thread(operation) => endpoint.queue_first(caller, |key| {
+        Caller::Thread(operation) => place.put_back(caller, |key| {
             operation.thread.update(operation.ticket, |kind| *kind = Kind::Queued { call, client, key });
         }),
-        Caller::PageIn(request) => endpoint.queue_first(caller, |key| request.queued_at(key)),
+        Caller::PageIn(request) => place.put_back(caller, |key| request.queued_at(key)),
     }
 }
 
@@ -277,15 +277,16 @@ fn send_caps(caller: &Caller, call: &Call, server: &Arc<Process>, array: u64) ->
         Caller::Thread(operation) => {
             let process = &operation.thread.process;
             let offers = transfer::offers(process, call.caps, true)?;
-            transfer::hand_over(process, offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
+            transfer::hand_over(process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
         }
         Caller::PageIn(request) => {
-            let slot = request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?;
-            alloc::vec![slot]
+            let mut slots = transfer::Slots::default();
+            slots.push(request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?);
+            slots
         }
     };
     // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
-    let _ = transfer::write(server, array, &slots);
+    let _ = transfer::write(server, array, slots.as_slice());
     Ok(())
 }
 
@@ -377,10 +378,10 @@ fn return_results(
             Err(Refusal::Memory(Unreachable::Forbidden)) => return Returned::ServerFails(Status::BadAddress),
             Err(Refusal::Status(status)) => return Returned::ServerFails(status),
         };
-        match transfer::hand_over(server, offers, client) {
+        match transfer::hand_over(server, &offers, client) {
             Ok(slots) => {
                 // Checked above.
-                let _ = transfer::write(client, call.caps.address, &slots);
+                let _ = transfer::write(client, call.caps.address, slots.as_slice());
             }
             Err(status) => {
                 operation.complete(status);

@@ -18,7 +18,7 @@ use crate::object::process::Process;
 use crate::object::thread::Thread;
 use crate::operation::{Call, Kind, Operation, OperationRef, Outcome, Ticket};
 use crate::syscall::Absent;
-use crate::transfer::{self, Offer, Refusal};
+use crate::transfer::{self, Offer, Refusal, Slots};
 
 /// The longest parameters that a kernel object reads, in bytes.
 const MAX_PARAMS: usize = 64 * 1024;
@@ -216,9 +216,9 @@ fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize], g
         }
         match insert_all(process, order, given) {
             Ok(slots) => {
-                caps = slots.len() as u8;
+                caps = slots.as_slice().len() as u8;
                 // Checked above.
-                let _ = transfer::write(process, call.caps.address, &slots);
+                let _ = transfer::write(process, call.caps.address, slots.as_slice());
             }
             Err(status) => return status.into(),
         }
@@ -227,15 +227,15 @@ fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize], g
 }
 
 /// Puts the given capabilities into the caller's table, all or none, in the order of the message.
-fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Result<Vec<capos_abi::CapSlot>, Status> {
-    let mut slots = Vec::with_capacity(given.len());
+fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Result<Slots, Status> {
+    let mut slots = Slots::default();
     for index in order {
         let Some(Given { object, rights, parent }) = given.get(*index) else { continue };
         let interface = object.interface();
         match process.insert(object.clone(), *rights, *parent) {
             Ok(id) => slots.push(capos_abi::CapSlot { word0: id.0, word1: interface }),
             Err(status) => {
-                for slot in &slots {
+                for slot in slots.as_slice() {
                     // Just inserted by this thread.
                     let _ = process.release(CapId(slot.word0));
                 }

@@ -33,12 +33,13 @@ pub struct Offer {
 /// which each needs the grant right.
 ///
 /// # Errors
-/// The array is not accessible; an identifier is not valid; a right is missing.
+/// The array is not accessible; an identifier is not valid; a right is missing; no memory.
 pub fn offers(process: &Process, caps: CapArray, grant: bool) -> Result<Vec<Offer>, Refusal> {
     let mut offers: Vec<Offer> = Vec::new();
     if caps.sent == 0 {
         return Ok(offers);
     }
+    offers.try_reserve_exact(usize::from(caps.sent)).map_err(|_| Refusal::Status(Status::OutOfMemory))?;
     let mut raw = [0_u8; CapSlot::SIZE * MAX_CAPS as usize];
     let length = CapSlot::SIZE * usize::from(caps.sent);
     let bytes = raw.get_mut(..length).ok_or(Refusal::Status(Status::TooLarge))?;
@@ -61,29 +62,73 @@ pub fn offers(process: &Process, caps: CapArray, grant: bool) -> Result<Vec<Offe
     Ok(offers)
 }
 
-/// Gives what is offered to a process; the slots for its array. The caller has made sure that the
-/// receiver accepts as many.
+/// The slots of a message as its receiver gets them.
+#[derive(Default, Debug)]
+pub struct Slots {
+    slots: [CapSlot; MAX_CAPS as usize],
+    length: usize,
+}
+
+impl Slots {
+    /// Appends a slot. A message has no more than there is room for.
+    pub fn push(&mut self, slot: CapSlot) {
+        if let Some(place) = self.slots.get_mut(self.length) {
+            *place = slot;
+            self.length += 1;
+        }
+    }
+
+    /// The slots.
+    pub fn as_slice(&self) -> &[CapSlot] {
+        self.slots.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Gives what is offered to a process, all or nothing; the slots for its array. The caller has made
+/// sure that the receiver accepts as many.
 ///
 /// # Errors
-/// The receiver cannot pay for the slots; nothing has moved then.
-pub fn hand_over(from: &Process, offers: Vec<Offer>, to: &Arc<Process>) -> Result<Vec<CapSlot>, Status> {
-    to.can_take(offers.len())?;
-    let mut slots = Vec::with_capacity(offers.len());
+/// The receiver cannot pay for the slots, there is no memory, or a source is gone; the sender still
+/// has everything then, and the receiver nothing.
+pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<Slots, Status> {
+    let mut slots = Slots::default();
     for offer in offers {
-        let Offer { id, mode, capability } = offer;
-        let interface = capability.object.interface();
-        // The receiver was asked before: what still goes wrong here is that another thread was
-        // faster, and the capability does not arrive.
-        let new = match mode {
-            TransferMode::Copy => to.insert(capability.object, capability.rights, capability.node),
-            TransferMode::Move => {
-                from.take(id).and_then(|taken| to.adopt(Capability { rights: capability.rights, ..taken }))
-            }
+        let Capability { object, rights, node } = offer.capability.clone();
+        let interface = object.interface();
+        let new = match offer.mode {
+            TransferMode::Copy => to.insert(object, rights, node),
+            TransferMode::Move => to.expect(object, rights),
         };
-        let id = new.unwrap_or(CapId::NULL);
-        slots.push(CapSlot { word0: id.0, word1: if id.is_null() { 0 } else { interface } });
+        match new {
+            Ok(id) => slots.push(CapSlot { word0: id.0, word1: interface }),
+            Err(status) => {
+                take_back(offers, &slots, to);
+                return Err(status);
+            }
+        }
+    }
+    // Everything has its place now: what moves can leave its old one, which needs nothing.
+    for (offer, slot) in offers.iter().zip(slots.as_slice()) {
+        if offer.mode == TransferMode::Move {
+            match from.take(offer.id) {
+                Ok(taken) => to.adopt(CapId(slot.word0), taken.node),
+                // Another thread of the sender gave it up meanwhile: it goes from here as well.
+                Err(_) => drop(to.take(CapId(slot.word0))),
+            }
+        }
     }
     Ok(slots)
+}
+
+/// Empties the places that a receiver has got already.
+fn take_back(offers: &[Offer], slots: &Slots, to: &Process) {
+    for (offer, slot) in offers.iter().zip(slots.as_slice()) {
+        // Just put there.
+        let _ = match offer.mode {
+            TransferMode::Copy => to.release(CapId(slot.word0)),
+            TransferMode::Move => to.take(CapId(slot.word0)).map(drop),
+        };
+    }
 }
 
 /// Removes what was sent to the kernel by move.

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::Status;
-use capos_captable::{KeyedList, ListKey};
+use capos_captable::{Held, KeyedList, ListKey};
 use spin::Mutex;
 
 use super::account::Charge;
@@ -46,10 +46,37 @@ pub struct Client {
     pub interface: u64,
 }
 
+/// The place in an endpoint's list of what was taken out of it: kept until this is dropped, so that
+/// putting it back cannot fail.
+#[must_use]
+pub struct Place<'a, T> {
+    endpoint: &'a Endpoint,
+    list: fn(&mut Inner) -> &mut KeyedList<T>,
+    held: Option<Held>,
+}
+
+impl<T> Place<'_, T> {
+    /// Puts an element there, first in line; `began` notes its place.
+    pub fn put_back(mut self, element: T, began: impl FnOnce(ListKey)) {
+        if let Some(held) = self.held.take() {
+            let mut inner = self.endpoint.inner.lock();
+            began((self.list)(&mut inner).put_back(held, element));
+        }
+    }
+}
+
+impl<T> Drop for Place<'_, T> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            (self.list)(&mut self.endpoint.inner.lock()).let_go(held);
+        }
+    }
+}
+
 /// What a call met.
-pub enum Met {
-    /// A receiver, taken out of the list.
-    Receiver(OperationRef),
+pub enum Met<'a> {
+    /// A receiver, taken out of the list, and its place there.
+    Receiver(OperationRef, Place<'a, OperationRef>),
     /// Nobody; the call is in the list now.
     Queued,
     /// The endpoint is closed, or there is no memory for the queue.
@@ -69,13 +96,14 @@ impl Endpoint {
 
     /// Takes the receiver that has waited longest, or queues the call that `caller` makes; `began`
     /// notes its place then.
-    pub fn meet(&self, caller: impl FnOnce() -> Caller, began: impl FnOnce(ListKey)) -> Met {
+    pub fn meet(&self, caller: impl FnOnce() -> Caller, began: impl FnOnce(ListKey)) -> Met<'_> {
         let mut inner = self.inner.lock();
         if inner.closed {
             return Met::Refused(Status::Disconnected);
         }
-        if let Some(receiver) = inner.receivers.pop() {
-            return Met::Receiver(receiver);
+        if let Some((receiver, held)) = inner.receivers.take() {
+            let place = Place { endpoint: self, list: |inner| &mut inner.receivers, held: Some(held) };
+            return Met::Receiver(receiver, place);
         }
         match inner.calls.push(caller()) {
             Some(key) => {
@@ -86,33 +114,21 @@ impl Endpoint {
         }
     }
 
-    /// Takes the oldest call, or queues a receiver; `began` notes its place.
+    /// Takes the oldest call, with its place in the list, or queues a receiver; `began` notes its place.
     ///
     /// # Errors
     /// No memory for the queue.
-    pub fn offer(&self, receiver: OperationRef, began: impl FnOnce(ListKey)) -> Result<Option<Caller>, Status> {
+    pub fn offer(
+        &self,
+        receiver: OperationRef,
+        began: impl FnOnce(ListKey),
+    ) -> Result<Option<(Caller, Place<'_, Caller>)>, Status> {
         let mut inner = self.inner.lock();
-        if let Some(call) = inner.calls.pop() {
-            return Ok(Some(call));
+        if let Some((call, held)) = inner.calls.take() {
+            return Ok(Some((call, Place { endpoint: self, list: |inner| &mut inner.calls, held: Some(held) })));
         }
         began(inner.receivers.push(receiver).ok_or(Status::OutOfMemory)?);
         Ok(None)
-    }
-
-    /// Puts a receiver back that a call could not use; `began` notes its place. It is first again.
-    pub fn put_back(&self, receiver: OperationRef, began: impl FnOnce(ListKey)) {
-        let mut inner = self.inner.lock();
-        if let Some(key) = inner.receivers.push_front(receiver) {
-            began(key);
-        }
-    }
-
-    /// Puts a call back before all others; `began` notes its place.
-    pub fn queue_first(&self, call: Caller, began: impl FnOnce(ListKey)) {
-        let mut inner = self.inner.lock();
-        if let Some(key) = inner.calls.push_front(call) {
-            began(key);
-        }
     }
 
     /// Takes a queued call out.

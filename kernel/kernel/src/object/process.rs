@@ -135,19 +135,23 @@ impl Process {
         self.insert_node(object, Rights::GRANT, |_| Ok(None))
     }
 
-    /// Puts a capability into the table that another process gave away; its place in the forest
-    /// stays what it was.
+    /// Makes a place for a capability that another process gives away, until [`Process::adopt`] gives it
+    /// its place in the forest.
     ///
     /// # Errors
-    /// Quota; no memory; the process is dead. The capability is lost then.
-    pub fn adopt(&self, capability: Capability) -> Result<CapId, Status> {
-        let node = capability.node;
-        self.insert_node(capability.object, capability.rights, |id| {
-            if let Some(node) = node {
-                derivation::moved(node, Holder::Slot(self.itself.clone(), id));
-            }
-            Ok(node)
-        })
+    /// Quota; no memory; the process is dead.
+    pub fn expect(&self, object: Object, rights: Rights) -> Result<CapId, Status> {
+        self.insert_node(object, rights, |_| Ok(None))
+    }
+
+    /// A capability that was expected has left its old place: its place in the forest stays what it was.
+    pub fn adopt(&self, id: CapId, node: Option<NodeId>) {
+        if let Ok(capability) = self.table.lock().get_mut(id) {
+            capability.node = node;
+        }
+        if let Some(node) = node {
+            derivation::moved(node, Holder::Slot(self.itself.clone(), id));
+        }
     }
 
     fn insert_node(
@@ -181,17 +185,6 @@ impl Process {
                 Err(refund(status))
             }
         }
-    }
-
-    /// Makes sure that `count` insertions find memory, and charges them.
-    ///
-    /// # Errors
-    /// Quota; no memory. Nothing is charged then.
-    pub fn can_take(&self, count: usize) -> Result<(), Status> {
-        let amount = count as u64;
-        self.account.charge(Resource::Capabilities, amount)?;
-        self.account.refund(Resource::Capabilities, amount);
-        self.table.lock().reserve(count).map_err(|_| Status::OutOfMemory)
     }
 
     /// What an identifier designates.

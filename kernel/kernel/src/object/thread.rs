@@ -243,6 +243,11 @@ impl Thread {
         self.inner.lock().resume = Some(enter);
     }
 
+    /// How many operations it has in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.inner.lock().operations.len()
+    }
+
     /// Whether there is one.
     pub fn has_resume(&self) -> bool {
         self.inner.lock().resume.is_some()

@@ -11,6 +11,7 @@ use capos_abi::ring::{self, RingLayout};
 use capos_abi::{CapId, CapSlot, Completion, Entry, Rights, Status, TransferMode, syscall as number};
 use capos_schema::sync;
 
+use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
@@ -190,6 +191,31 @@ impl Drop for Actor {
         self.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
         settle();
     }
+}
+
+/// Blocks of small sizes that the heap can have free in frames that it holds, at most.
+const FREE_BLOCKS: usize = 1 << 14;
+
+/// Runs `act` while no frame is free and the heap has no block of any size.
+pub fn starved<R>(act: impl FnOnce() -> R) -> R {
+    let mut hog: Vec<Frame> = Vec::with_capacity(frames::total());
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(FREE_BLOCKS);
+    while let Some(frame) = frames::allocate_dirty() {
+        hog.push(frame);
+    }
+    for size in (16..4096).rev().step_by(16) {
+        loop {
+            let mut block = Vec::new();
+            if block.try_reserve_exact(size).is_err() {
+                break;
+            }
+            assert!(blocks.len() < FREE_BLOCKS);
+            blocks.push(block);
+        }
+    }
+    let result = act();
+    hog.into_iter().for_each(frames::free);
+    result
 }
 
 /// Does what the kernel does on its way out.

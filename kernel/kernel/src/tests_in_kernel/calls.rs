@@ -12,18 +12,19 @@ use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::notification::Notification;
 
-const INTERFACE: u64 = 77;
+pub const INTERFACE: u64 = 77;
 const BADGE: u64 = 5;
 
 /// A server that holds an endpoint and a client that may call it.
-struct Pair {
-    server: Actor,
-    client: Actor,
-    endpoint: CapId,
-    cap: CapId,
+pub struct Pair {
+    pub server: Actor,
+    pub client: Actor,
+    pub endpoint: CapId,
+    pub cap: CapId,
 }
 
-fn pair(account: &Arc<Account>) -> Pair {
+/// Makes them.
+pub fn pair(account: &Arc<Account>) -> Pair {
     let server = Actor::new(account, "server");
     let client = Actor::new(account, "client");
     let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
@@ -32,7 +33,8 @@ fn pair(account: &Arc<Account>) -> Pair {
     Pair { server, client, endpoint, cap }
 }
 
-fn call(cap: CapId) -> Operation {
+/// A call with 16 bytes of parameters.
+pub fn call(cap: CapId) -> Operation {
     Operation::Call {
         cap: cap.0,
         interface: INTERFACE,
@@ -43,7 +45,8 @@ fn call(cap: CapId) -> Operation {
     }
 }
 
-fn receive(endpoint: CapId) -> Operation {
+/// A receive with room for them, and for two capabilities.
+pub fn receive(endpoint: CapId) -> Operation {
     let caps = CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 2 };
     Operation::Recv { endpoint: endpoint.0, buffer: buffer(0, 256), caps }
 }
@@ -53,7 +56,8 @@ fn answer(reply: u64, length: u32) -> Operation {
     Operation::Return { reply, exception: 0, results, caps: CapArray::default() }
 }
 
-fn header(server: &Actor) -> MessageHeader {
+/// The header of the message that was received last.
+pub fn header(server: &Actor) -> MessageHeader {
     MessageHeader::decode(server.read(SCRATCH, MessageHeader::SIZE).as_slice().try_into().unwrap())
 }
 

@@ -5,6 +5,7 @@
 
 mod bench;
 mod calls;
+mod exhaustion;
 mod machine;
 mod processes;
 
@@ -20,7 +21,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 19] = [
+const OBJECTS: [(&str, Test); 22] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -28,6 +29,9 @@ const OBJECTS: [(&str, Test); 19] = [
     ("revocation-ends-calls", calls::revocation_ends_calls),
     ("bad-pointers-are-answers", calls::bad_pointers_are_answers),
     ("notifications-signal", calls::notifications_signal),
+    ("calls-are-not-lost", exhaustion::calls_are_not_lost),
+    ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
+    ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),
     ("deaths-give-everything-back", processes::deaths_give_everything_back),

@@ -1,13 +1,43 @@
 @0xd3f1a0c5b2e94709;
 # The system manifest as it lies in the boot package: the checked form of iso_root/etc/manifest.toml.
 
+using Authority = import "authority.capnp";
 using Kernel = import "kernel.capnp";
+using Models = import "models.capnp";
 
 struct Manifest {
   services @0 :List(Service);   # In the order in which they are started: each after those that it calls.
   programs @1 :List(Service);   # What the launcher may start.
   medium @2 :Text;              # The service whose Directory is the boot medium's root.
   mediumOrdinal @3 :UInt16;     # Which of its provided interfaces that is.
+  profiles @4 :List(SessionProfile);  # What sessions hold; empty where no service issues any.
+}
+
+struct SessionProfile {
+  # What the sessions of one profile hold, and how the tools in it are permitted.
+  profile @0 :Authority.Profile;
+  grants @1 :List(SessionGrant);
+  modes @2 :List(CategoryMode);  # One for each category.
+}
+
+struct SessionGrant {
+  # A capability that each session of a profile derives from one of its issuer.
+  name @0 :Text;       # In the session.
+  held @1 :Text;       # In the issuer: `SERVICE.INTERFACE`.
+  interface @2 :UInt64;
+  rights @3 :UInt32;
+  readOnly @4 :Bool;   # The read-only form of a directory.
+}
+
+struct CategoryMode {
+  # The mode of a category's tools, before the configuration's rules.
+  category @0 :Text;
+  mode @1 :Models.PermissionMode;
+}
+
+interface SessionProfiles {
+  # What the manifest says of sessions. Held by their issuer.
+  list @0 () -> (profiles :List(SessionProfile));
 }
 
 struct Service {
@@ -24,6 +54,7 @@ struct Service {
   perSeconds @9 :UInt32;
   when @10 :Text;               # Path on the medium without which it is not started; empty: always.
   clients @11 :List(Text);      # Names of its clients; the number of a client is its index plus 1.
+  trusted @12 :Bool;            # Keeps records or decisions about sessions: none of them restarts or stops it.
 }
 
 struct Provided {

@@ -76,14 +76,26 @@ interface ServiceSupervisor {
 
   restart @1 (name :Text) -> (info :ServiceInfo)
       $A.tool("restart_service") $A.category(mutating) $A.timeoutMs(30000);
-  # Stops one service and starts it again.
+  # Stops one service and starts it again. A trusted one is refused: it keeps what must outlast the session that asks.
 
   stop @2 (name :Text) -> ()
       $A.tool("stop_service") $A.category(destructive);
-  # Stops one service until it is restarted.
+  # Stops one service until it is restarted. A trusted one is refused.
+}
 
-  kill @3 (name :Text) -> ();
-  # Kills its process as a fault would; supervision acts as it does then. For tests.
+interface StateKeeper {
+  # Keeps a few bytes for one service over its restarts, so that a crash does not make it forget what it counts against
+  # somebody. Each service has its own; they end with the machine.
+  load @0 () -> (state :Data);
+  # What was stored last; empty where nothing was.
+  store @1 (state :Data) -> ();
+  # Takes the place of what was stored; at most 4096 bytes.
+}
+
+interface FaultInjector {
+  # Ends services as faults would, trusted ones as well, for programs that test supervision. No session may hold it.
+  kill @0 (name :Text) -> ();
+  # Kills its process; supervision acts as it does after a fault.
 }
 
 struct ProgramResult {

@@ -1,9 +1,10 @@
 //! `capos manifest`: checks, explains and encodes the system manifest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use capos_schema::manifest::Manifest;
 
 /// Check, explain or encode the system manifest.
 #[derive(clap::Args)]
@@ -16,32 +17,52 @@ pub struct Args {
 enum Action {
     /// Check a manifest; errors name the place and what to do.
     Check {
-        /// The manifest's TOML file.
-        file: PathBuf,
+        /// The manifest's TOML file, and those that go over it.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
     },
     /// Print the capability graph: who holds what, and whom it may call.
     Print {
-        /// The manifest's TOML file.
-        file: PathBuf,
+        /// The manifest's TOML file, and those that go over it.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
     },
     /// Write the manifest as the boot package holds it.
     Encode {
-        /// The manifest's TOML file.
-        file: PathBuf,
+        /// The manifest's TOML file, and those that go over it.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
         /// Where to write.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
 }
 
+/// The manifest that these files give together.
+pub fn read<P: AsRef<Path>>(files: &[P]) -> Result<Manifest> {
+    let mut read = Vec::new();
+    for file in files {
+        let file = file.as_ref();
+        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        read.push((file.display().to_string(), text));
+    }
+    let layers: Vec<(&str, &str)> = read.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    Ok(capos_manifest::read_layers(&layers)?)
+}
+
+fn names(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    names.join(" with ")
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (Action::Check { file } | Action::Print { file } | Action::Encode { file, .. }) = &args.action;
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let manifest = capos_manifest::read(&file.display().to_string(), &text)?;
+    let (Action::Check { files } | Action::Print { files } | Action::Encode { files, .. }) = &args.action;
+    let manifest = read(files)?;
     match &args.action {
         Action::Check { .. } => {
-            println!("{}: {} services, {} programs", file.display(), manifest.services.len(), manifest.programs.len());
+            let (services, programs) = (manifest.services.len(), manifest.programs.len());
+            println!("{}: {services} services, {programs} programs", names(files));
         }
         Action::Print { .. } => print!("{}", capos_manifest::describe(&manifest)),
         Action::Encode { out, .. } => {

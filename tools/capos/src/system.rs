@@ -196,14 +196,7 @@ impl System {
 
 /// Reads the manifest that these files give together and writes it as the first process reads it.
 fn encode_manifest(sources: &[&Path], path: &Path) -> Result<()> {
-    let (mut names, mut text) = (Vec::new(), String::new());
-    for source in sources {
-        let part = std::fs::read_to_string(source).with_context(|| format!("reading {}", source.display()))?;
-        text.push_str(&part);
-        text.push('\n');
-        names.push(source.display().to_string());
-    }
-    let manifest = capos_manifest::read(&names.join(" with "), &text)?;
+    let manifest = crate::manifest::read(sources)?;
     files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;
     Ok(())
 }

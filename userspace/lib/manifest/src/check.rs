@@ -17,16 +17,16 @@ const RESERVED: &[&str] = &["account", "space", "table", "serve", "out"];
 /// Name of the first process.
 const FIRST: &str = "init";
 
-type Result<T> = std::result::Result<T, ManifestError>;
+pub(crate) type Result<T> = std::result::Result<T, ManifestError>;
 
 /// The place of a process in the document.
 fn place(kind: &str, index: usize, process: &Process) -> String {
     format!("{kind}[{index}] `{}`", process.name)
 }
 
-struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     file: &'a str,
-    document: &'a Document,
+    pub(crate) document: &'a Document,
     /// Clients of each service, in the order of their numbers.
     clients: BTreeMap<String, Vec<String>>,
     /// Who holds which hardware.
@@ -54,9 +54,14 @@ pub fn compile(file: &str, document: &Document) -> Result<Manifest> {
         devices: BTreeMap::new(),
     };
     checker.names()?;
+    let (profiles, mut held) = checker.profiles()?;
     let mut services = Vec::new();
     for (index, process) in document.service.iter().enumerate() {
-        services.push(checker.process("service", index, process)?);
+        let mut service = checker.process("service", index, process)?;
+        if checker.issuer().is_some_and(|issuer| issuer.name == process.name) {
+            checker.hand_on(index, process, &mut service, std::mem::take(&mut held))?;
+        }
+        services.push(service);
     }
     let mut programs = Vec::new();
     for (index, process) in document.program.iter().enumerate() {
@@ -67,11 +72,11 @@ pub fn compile(file: &str, document: &Document) -> Result<Manifest> {
     }
     let (medium, medium_ordinal) = checker.medium()?;
     let services = checker.order(services, &medium)?;
-    Ok(Manifest { services, programs, medium, medium_ordinal })
+    Ok(Manifest { services, programs, medium, medium_ordinal, profiles })
 }
 
 impl Checker<'_> {
-    fn error(&self, place: impl Into<String>, reason: impl Into<String>) -> ManifestError {
+    pub(crate) fn error(&self, place: impl Into<String>, reason: impl Into<String>) -> ManifestError {
         ManifestError::new(self.file, place, reason)
     }
 
@@ -115,6 +120,9 @@ impl Checker<'_> {
         if let Some(line) = process.environment.iter().find(|line| !line.contains('=')) {
             return Err(self.error(format!("{here}.environment"), format!("`{line}` is not KEY=VALUE")));
         }
+        if kind == "program" && process.trusted {
+            return Err(self.error(format!("{here}.trusted"), "only services are supervised, so only they are trusted"));
+        }
         if kind == "program" && !process.provides.is_empty() {
             return Err(self.error(format!("{here}.provides"), "only services provide interfaces"));
         }
@@ -156,6 +164,7 @@ impl Checker<'_> {
             per_seconds: restarts.per_seconds,
             when: process.when.trim_start_matches('/').to_owned(),
             clients: Vec::new(),
+            trusted: process.trusted,
         })
     }
 
@@ -178,7 +187,7 @@ impl Checker<'_> {
         })
     }
 
-    fn rights(&self, there: &str, grant: &text::Grant, usual: Rights) -> Result<Rights> {
+    pub(crate) fn rights(&self, there: &str, grant: &text::Grant, usual: Rights) -> Result<Rights> {
         let Some(names) = &grant.rights else { return Ok(usual) };
         let mut rights = Rights::NONE;
         for name in names {
@@ -191,7 +200,7 @@ impl Checker<'_> {
         Ok(rights)
     }
 
-    fn grant(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<Grant> {
+    pub(crate) fn grant(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<Grant> {
         let Some((from, what)) = grant.from.split_once('.') else {
             return Err(self.error(format!("{there}.from"), format!("`{}` is not SERVICE.INTERFACE", grant.from)));
         };
@@ -230,7 +239,7 @@ impl Checker<'_> {
                 (self.known(name), Rights::ALL, GrantSource::Service(service))
             }
         };
-        self.no_others(there, grant, &source)?;
+        self.no_others(there, grant, Some(&source))?;
         let rights = self.rights(there, grant, usual)?.0;
         Ok(Grant { name: grant.name.clone(), interface: interface?, rights, source })
     }
@@ -240,16 +249,18 @@ impl Checker<'_> {
     }
 
     /// Fields that belong to another kind of grant are mistakes.
-    fn no_others(&self, there: &str, grant: &text::Grant, source: &GrantSource) -> Result<()> {
-        let ports = matches!(source, GrantSource::Ports(_));
-        let line = matches!(source, GrantSource::Interrupt(_));
-        let pci = matches!(source, GrantSource::Pci(_));
+    pub(crate) fn no_others(&self, there: &str, grant: &text::Grant, source: Option<&GrantSource>) -> Result<()> {
+        let ports = matches!(source, Some(GrantSource::Ports(_)));
+        let line = matches!(source, Some(GrantSource::Interrupt(_)));
+        let pci = matches!(source, Some(GrantSource::Pci(_)));
         for (name, present, fits) in [
             ("first", grant.first.is_some(), ports),
             ("count", grant.count.is_some(), ports),
             ("line", grant.line.is_some(), line),
             ("vendor", grant.vendor.is_some(), pci),
             ("devices", grant.devices.is_some(), pci),
+            // The profile's own, see `Checker::profiles`.
+            ("read_only", grant.read_only.is_some(), false),
         ] {
             if present && !fits {
                 return Err(self.error(format!("{there}.{name}"), format!("`{}` takes no `{name}`", grant.from)));
@@ -258,7 +269,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn provided(&self, there: &str, provider: &str, name: &str) -> Result<u16> {
+    pub(crate) fn provided(&self, there: &str, provider: &str, name: &str) -> Result<u16> {
         let list: Vec<&str> =
             if provider == FIRST {
                 INIT.to_vec()
@@ -324,8 +335,11 @@ impl Checker<'_> {
     }
 
     fn medium(&self) -> Result<(String, u16)> {
-        let Some((service, name)) = self.document.medium.split_once('.') else {
-            return Err(self.error("medium", format!("`{}` is not SERVICE.INTERFACE", self.document.medium)));
+        let Some(medium) = &self.document.medium else {
+            return Err(self.error("medium", "it is missing; say which SERVICE.INTERFACE is the boot medium's root"));
+        };
+        let Some((service, name)) = medium.split_once('.') else {
+            return Err(self.error("medium", format!("`{medium}` is not SERVICE.INTERFACE")));
         };
         if name != "Directory" {
             return Err(self.error("medium", "the medium's interface is Directory"));

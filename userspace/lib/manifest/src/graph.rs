@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use capos_schema::manifest::{Grant, GrantSource, Manifest, Service};
+use capos_schema::manifest::{Grant, GrantSource, Manifest, Service, SessionProfile};
 
 use crate::source::RIGHTS;
 
@@ -16,12 +16,34 @@ pub fn describe(manifest: &Manifest) -> String {
     for program in &manifest.programs {
         process(&mut out, "program", program);
     }
+    for held in &manifest.profiles {
+        profile(&mut out, held);
+    }
     out
+}
+
+/// What the sessions of a profile hold, and the tools in it with the modes of their categories.
+fn profile(out: &mut String, profile: &SessionProfile) {
+    let modes: Vec<String> =
+        profile.modes.iter().map(|found| format!("{} {}", found.category, found.mode.name())).collect();
+    let _ = writeln!(out, "profile {}\n  permits {}", profile.profile.name(), modes.join(", "));
+    for grant in &profile.grants {
+        let form = if grant.read_only { ", read-only" } else { "" };
+        let _ = writeln!(out, "  holds {}: calls {}{form}{}", grant.name, grant.held, rights(grant.rights));
+        for method in capos_schema::reflection::interface(grant.interface).into_iter().flat_map(|found| found.methods) {
+            let (Some(tool), Some(category)) = (method.tool, method.category) else { continue };
+            let mode = profile.modes.iter().find(|found| found.category == category.name());
+            let _ = writeln!(out, "    {tool}: {}", mode.map_or("forbidden", |found| found.mode.name()));
+        }
+    }
 }
 
 fn process(out: &mut String, kind: &str, process: &Service) {
     // Writing to a string never fails.
     let _ = write!(out, "{kind} {} = {}", process.name, process.program);
+    if process.trusted {
+        out.push_str(", trusted");
+    }
     if !process.when.is_empty() {
         let _ = write!(out, ", where the medium has /{}", process.when);
     }
@@ -42,7 +64,7 @@ fn process(out: &mut String, kind: &str, process: &Service) {
         let _ = writeln!(out, "  provides {}", provided.name);
     }
     for grant in &process.grants {
-        let _ = writeln!(out, "  holds {}: {}{}", grant.name, source(grant), rights(grant));
+        let _ = writeln!(out, "  holds {}: {}{}", grant.name, source(grant), rights(grant.rights));
     }
     if !process.clients.is_empty() {
         let _ = writeln!(out, "  called by {}", process.clients.join(", "));
@@ -71,11 +93,10 @@ fn source(grant: &Grant) -> String {
     }
 }
 
-fn rights(grant: &Grant) -> String {
-    if grant.rights == u32::MAX {
+fn rights(rights: u32) -> String {
+    if rights == u32::MAX {
         return String::new();
     }
-    let names: Vec<&str> =
-        RIGHTS.iter().filter(|(_, right)| grant.rights & right.0 != 0).map(|(name, _)| *name).collect();
+    let names: Vec<&str> = RIGHTS.iter().filter(|(_, right)| rights & right.0 != 0).map(|(name, _)| *name).collect();
     format!(" ({} only)", names.join(", "))
 }

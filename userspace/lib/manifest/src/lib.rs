@@ -8,6 +8,7 @@
 mod check;
 mod error;
 mod graph;
+mod profile;
 mod source;
 mod text;
 
@@ -22,8 +23,21 @@ use capos_schema::manifest::Manifest;
 /// # Errors
 /// It is not TOML of the right shape, or does not make sense.
 pub fn read(file: &str, text: &str) -> Result<Manifest, ManifestError> {
-    let document = text::parse(file, text)?;
-    compile(file, &document)
+    read_layers(&[(file, text)])
+}
+
+/// Reads files that make a manifest together, each with its name: processes of a later one come besides, its profiles
+/// take the place of those before.
+///
+/// # Errors
+/// One is not TOML of the right shape, or they do not make sense together.
+pub fn read_layers(files: &[(&str, &str)]) -> Result<Manifest, ManifestError> {
+    let mut document = text::Document::default();
+    for (file, text) in files {
+        document.add(text::parse(file, text)?);
+    }
+    let names: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
+    compile(&names.join(" with "), &document)
 }
 
 /// A manifest as it lies in the boot package.

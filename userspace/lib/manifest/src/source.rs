@@ -14,7 +14,33 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
 ];
 
 /// Interfaces that the first process serves itself, by ordinal.
-pub const INIT: &[&str] = &["SystemStatus", "ServiceSupervisor", "Launcher", "ProcessSpawner"];
+pub const INIT: &[&str] = &[
+    "SystemStatus",
+    "ServiceSupervisor",
+    "Launcher",
+    "ProcessSpawner",
+    "SessionProfiles",
+    "FaultInjector",
+    "StateKeeper",
+];
+
+/// Interfaces that no session may hold, since whoever holds one could get around the broker or the audit log.
+pub const NEVER_IN_SESSIONS: &[&str] = &[
+    "AuditLog",
+    "AuditWriter",
+    "AuthorityBroker",
+    "FaultInjector",
+    "ModelAdmin",
+    "ModelCatalog",
+    "PciFunction",
+    "ProcessSpawner",
+    "SessionProfiles",
+    "StateKeeper",
+    "Terminal",
+];
+
+/// The interface of the service that issues sessions.
+pub const ISSUER: &str = "AuthorityBroker";
 
 /// Rights by name.
 pub const RIGHTS: &[(&str, Rights)] = &[

@@ -1,21 +1,57 @@
 //! The manifest's TOML.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::error::ManifestError;
 
 /// The document.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// `SERVICE.INTERFACE` that is the boot medium's root directory.
-    pub medium: String,
+    #[serde(default)]
+    pub medium: Option<String>,
     /// What is started and supervised.
     #[serde(default)]
     pub service: Vec<Process>,
     /// What the launcher may start.
     #[serde(default)]
     pub program: Vec<Process>,
+    /// What sessions hold, by name of the profile.
+    #[serde(default)]
+    pub profile: BTreeMap<String, Profile>,
+}
+
+impl Document {
+    /// Puts a later document over this one: its processes come besides, its profiles and its medium take the place of
+    /// those that are there.
+    pub fn add(&mut self, later: Self) {
+        if later.medium.is_some() {
+            self.medium = later.medium;
+        }
+        self.service.extend(later.service);
+        self.program.extend(later.program);
+        for (name, profile) in later.profile {
+            let kept = self.profile.entry(name).or_default();
+            kept.modes.extend(profile.modes);
+            if profile.grants.is_some() {
+                kept.grants = profile.grants;
+            }
+        }
+    }
+}
+
+/// What the sessions of a profile hold.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// A permission mode for each category.
+    #[serde(default)]
+    pub modes: BTreeMap<String, String>,
+    /// Its capabilities.
+    pub grants: Option<Vec<Grant>>,
 }
 
 /// A service or a program.
@@ -50,10 +86,13 @@ pub struct Process {
     /// Path on the medium without which it is not started.
     #[serde(default)]
     pub when: String,
+    /// Whether sessions may not restart or stop it.
+    #[serde(default)]
+    pub trusted: bool,
 }
 
 /// A capability.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// Its name in the process.
@@ -72,6 +111,8 @@ pub struct Grant {
     pub vendor: Option<u16>,
     /// `init.PciFunction`: the devices of the vendor that will do.
     pub devices: Option<Vec<u16>>,
+    /// In a profile: the read-only form of a directory.
+    pub read_only: Option<bool>,
 }
 
 /// Bounds of restarting.

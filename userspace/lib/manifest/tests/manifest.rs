@@ -1,6 +1,7 @@
 //! Manifests that are good and manifests that are refused, with the words of the refusal.
 
-use capos_manifest::{describe, encode, read};
+use capos_manifest::{describe, encode, read, read_layers};
+use capos_schema::authority::Profile;
 use capos_schema::manifest::{GrantSource, Manifest};
 
 const SHIPPED: &str = include_str!("../../../../iso_root/etc/manifest.toml");
@@ -109,4 +110,172 @@ fn circles_are_refused_with_their_way() {
     let error = refused(&text);
     assert!(error.contains("in a circle"), "{error}");
     assert!(error.contains("log -> shell"), "{error}");
+}
+
+/// A service that issues sessions, and its profiles.
+const ISSUER: &str = r#"
+[[service]]
+name = "broker"
+program = "/bin/broker"
+provides = ["AuthorityBroker", "Logger"]
+trusted = true
+[profile.operator]
+modes = { readOnly = "auto", mutating = "consent", destructive = "stepUp", outbound = "consent", admin = "stepUp" }
+grants = [{ name = "home", from = "disk.Directory" }, { name = "logs", from = "log.LogReader", rights = ["call"] }]
+[profile.guest]
+modes = { readOnly = "auto", mutating = "stepUp", destructive = "stepUp", outbound = "consent", admin = "forbidden" }
+grants = [{ name = "home", from = "disk.Directory", read_only = true }]
+[profile.anonymous]
+modes = { readOnly = "auto", mutating = "forbidden", destructive = "forbidden", outbound = "consent", admin = "consent" }
+grants = []
+"#;
+
+#[test]
+fn a_profile_says_what_its_sessions_hold() {
+    let manifest = read("m.toml", &format!("{SMALL}{ISSUER}")).unwrap();
+    let profiles: Vec<Profile> = manifest.profiles.iter().map(|profile| profile.profile).collect();
+    assert_eq!(profiles, Profile::ALL);
+    let [operator, guest, anonymous] = manifest.profiles.as_slice() else { panic!("{:?}", manifest.profiles) };
+    let names: Vec<(&str, &str)> = operator.grants.iter().map(|grant| (&*grant.name, &*grant.held)).collect();
+    assert_eq!(names, [("home", "disk.Directory"), ("logs", "log.LogReader")]);
+    assert_eq!(operator.grants[1].rights, capos_abi::Rights::CALL.0);
+    assert!(guest.grants[0].read_only && !operator.grants[0].read_only);
+    assert!(anonymous.grants.is_empty());
+    // The broker holds each once, to hand on, and the services know it as a client.
+    let broker = manifest.services.iter().find(|service| service.name == "broker").unwrap();
+    let held: Vec<&str> = broker.grants.iter().map(|grant| grant.name.as_str()).collect();
+    assert_eq!(held, ["disk.Directory", "log.LogReader"]);
+    assert!(broker.trusted);
+    let disk = manifest.services.iter().find(|service| service.name == "disk").unwrap();
+    assert_eq!(disk.clients, ["shell", "broker"]);
+    assert!(!disk.trusted);
+}
+
+#[test]
+fn print_shows_what_a_session_holds_and_takes() {
+    let text = describe(&read("manifest.toml", SHIPPED).unwrap());
+    assert!(text.contains("service audit = /bin/audit, trusted\n"), "{text}");
+    let (_, profiles) = text.split_once("profile operator\n").unwrap();
+    let (operator, rest) = profiles.split_once("profile guest\n").unwrap();
+    let (guest, anonymous) = rest.split_once("profile anonymous\n").unwrap();
+    assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
+    assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
+    assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
+    assert!(guest.contains("    write_file: consent\n"), "{guest}");
+    assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");
+    assert_eq!(anonymous.matches("holds").count(), 1, "{anonymous}");
+    assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");
+}
+
+/// What the broker gave sessions when that was part of its program.
+#[test]
+fn the_shipped_profiles_are_those_of_before() {
+    let manifest = read("manifest.toml", SHIPPED).unwrap();
+    let held = |profile: Profile| -> Vec<String> {
+        let found = manifest.profiles.iter().find(|found| found.profile == profile).unwrap();
+        found.grants.iter().map(|grant| format!("{}{}", grant.name, if grant.read_only { "!" } else { "" })).collect()
+    };
+    assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit"]);
+    assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
+    assert_eq!(held(Profile::Anonymous), ["status"]);
+    for profile in &manifest.profiles {
+        for found in &profile.modes {
+            let category = capos_policy::Category::from_name(&found.category);
+            assert_eq!(found.mode, capos_policy::default_mode(profile.profile, category), "{found:?}");
+        }
+        assert_eq!(profile.modes.len(), capos_policy::Category::ALL.len());
+    }
+}
+
+#[test]
+fn a_layer_takes_the_place_of_profiles_and_adds_processes() {
+    let layer = r#"
+        [profile.guest]
+        modes = { mutating = "forbidden" }
+        [profile.anonymous]
+        grants = [{ name = "home", from = "disk.Directory" }]
+        [[program]]
+        name = "extra"
+        program = "/bin/extra"
+    "#;
+    let base = format!("{SMALL}{ISSUER}");
+    let manifest = read_layers(&[("m.toml", &base), ("over.toml", layer)]).unwrap();
+    let [operator, guest, anonymous] = manifest.profiles.as_slice() else { panic!("{:?}", manifest.profiles) };
+    assert_eq!(*operator, read("m.toml", &base).unwrap().profiles[0]);
+    assert_eq!(
+        (guest.grants.len(), guest.modes[1].mode.name(), guest.modes[2].mode.name()),
+        (1, "forbidden", "stepUp")
+    );
+    assert_eq!((anonymous.grants[0].name.as_str(), anonymous.modes[1].mode.name()), ("home", "forbidden"));
+    assert_eq!(manifest.programs.len(), 1);
+    let error = read_layers(&[("m.toml", &base), ("over.toml", "[profile.gast]")]).unwrap_err().to_string();
+    assert!(error.contains("m.toml with over.toml: profile.gast: there is no such profile"), "{error}");
+}
+
+#[test]
+fn mistakes_in_profiles_name_place_and_reason() {
+    let good = format!("{SMALL}{ISSUER}");
+    let home = "{ name = \"home\", from = \"disk.Directory\", read_only = true }";
+    for (old, new, wanted) in [
+        (
+            home,
+            "{ name = \"home\", from = \"disc.Directory\" }",
+            "profile.guest.grants[0] `home`.from: there is no service `disc`",
+        ),
+        (home, "{ name = \"home\", from = \"disk.Files\" }", "`disk` does not provide `Files`; it provides Directory"),
+        (home, "{ name = \"home\", from = \"disk\" }", "`home`.from: `disk` is not SERVICE.INTERFACE"),
+        (
+            home,
+            "{ name = \"home\", from = \"disk.Directory\", rights = [\"see\"] }",
+            "`home`.rights: `see` is no right",
+        ),
+        (
+            home,
+            "{ name = \"home\", from = \"disk.Directory\", line = 3 }",
+            "`home`.line: `disk.Directory` takes no `line`",
+        ),
+        (
+            home,
+            "{ name = \"l\", from = \"log.LogReader\", read_only = true }",
+            "`l`.read_only: `LogReader` has no read-only form",
+        ),
+        (home, "{ name = \"t\", from = \"kernel.timer\" }", "no session holds `kernel.timer`"),
+        (home, "{ name = \"f\", from = \"init.FaultInjector\" }", "no session holds `init.FaultInjector`"),
+        (
+            home,
+            "{ name = \"approvals\", from = \"disk.Directory\" }",
+            "each grant of a session needs a name of its own",
+        ),
+        (
+            "[profile.guest]",
+            "[profile.gast]",
+            "m.toml: profile.gast: there is no such profile; there are operator, guest",
+        ),
+        ("[profile.anonymous]", "[profile.guest.x]", "unknown field `x`"),
+        ("grants = []", "", "profile.anonymous.grants: it is missing"),
+        (
+            "mutating = \"stepUp\"",
+            "mutating = \"ask\"",
+            "profile.guest.modes.mutating: there is no mode `ask`; there are auto",
+        ),
+        ("mutating = \"stepUp\"", "changing = \"stepUp\"", "profile.guest.modes.changing: there is no such category"),
+        ("mutating = \"stepUp\", ", "", "profile.guest.modes.mutating: it is missing"),
+        (
+            "admin = \"stepUp\"",
+            "admin = \"auto\"",
+            "profile.operator.modes.admin: tools that are admin need consent at least, not auto",
+        ),
+        ("\"AuthorityBroker\", ", "", "profile.anonymous: no service provides AuthorityBroker"),
+        (
+            "[\"call\"] },\n",
+            "[\"call\"], read_only = true },\n",
+            "`home`.read_only: `disk.Directory` takes no `read_only`",
+        ),
+    ] {
+        assert!(good.contains(old), "{old}");
+        let error = refused(&good.replacen(old, new, 1));
+        assert!(error.contains(wanted), "{new}: {error}");
+    }
+    let without = good.split("[profile.anonymous]").next().unwrap();
+    assert!(refused(without).contains("profile.anonymous: it is missing; say what its sessions hold"));
 }

@@ -28,7 +28,7 @@ pub use budget::{Budgets, Rate, Spent};
 pub use category::Category;
 pub use labels::{Egress, class_below, join, join_provenance, label_below};
 pub use lease::{Lease, LeaseError};
-pub use map::{Override, Permission, default_mode, stricter};
+pub use map::{Modes, Override, Permission, default_mode, stricter};
 pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};
 pub use path::{PathError, PathRules, normalise};
 pub use profile::{ModelAccess, ProfileRules, is_remote};

@@ -1,5 +1,6 @@
 //! The permission map: from profile, category, method and tool to a mode.
 
+use alloc::format;
 use alloc::string::String;
 
 use capos_schema::authority::Profile;
@@ -15,7 +16,7 @@ pub struct Permission {
     pub suppressed: bool,
 }
 
-/// The mode without any override.
+/// The mode where no manifest says another.
 ///
 /// | category | operator | guest | anonymous |
 /// |---|---|---|---|
@@ -31,6 +32,52 @@ pub fn default_mode(profile: Profile, category: Category) -> PermissionMode {
         (_, Profile::Anonymous) | (Category::Admin, Profile::Guest) => PermissionMode::Forbidden,
         (Category::Mutating | Category::Outbound, _) => PermissionMode::Consent,
         (Category::Destructive, _) | (Category::Admin, Profile::Operator) => PermissionMode::StepUp,
+    }
+}
+
+/// The mode of each category in one profile, before any rule of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modes([PermissionMode; Category::ALL.len()]);
+
+impl Modes {
+    /// The modes of [`default_mode`].
+    #[must_use]
+    pub fn standard(profile: Profile) -> Self {
+        Self(Category::ALL.map(|category| default_mode(profile, category)))
+    }
+
+    /// A mode for each category. None may be below the category's floor.
+    ///
+    /// # Errors
+    /// The first category whose mode is missing or too low, and why.
+    pub fn new(mode: impl Fn(Category) -> Option<PermissionMode>) -> Result<Self, (Category, String)> {
+        let mut modes = [PermissionMode::Forbidden; Category::ALL.len()];
+        for (place, category) in modes.iter_mut().zip(Category::ALL) {
+            let Some(wanted) = mode(category) else {
+                return Err((category, String::from("it is missing; every category needs a mode")));
+            };
+            if stricter(wanted, floor(category)) != wanted {
+                let (name, least) = (category.name(), floor(category).name());
+                return Err((category, format!("tools that are {name} need {least} at least, not {}", wanted.name())));
+            }
+            *place = wanted;
+        }
+        Ok(Self(modes))
+    }
+
+    /// The mode of a category.
+    #[must_use]
+    pub fn of(&self, category: Category) -> PermissionMode {
+        let found = Category::ALL.into_iter().zip(self.0).find(|(other, _)| *other == category);
+        found.map_or(PermissionMode::Forbidden, |(_, mode)| mode)
+    }
+}
+
+/// The least that a category's tools take, whatever anybody configures.
+fn floor(category: Category) -> PermissionMode {
+    match category {
+        Category::Destructive | Category::Admin => PermissionMode::Consent,
+        Category::ReadOnly | Category::Mutating | Category::Outbound => PermissionMode::Auto,
     }
 }
 
@@ -63,6 +110,7 @@ impl Override {
 /// The mode and the visibility that follow from the default and the rules.
 pub(crate) fn resolve(
     overrides: &[Override],
+    modes: &Modes,
     profile: Profile,
     category: Category,
     method: &str,
@@ -71,15 +119,11 @@ pub(crate) fn resolve(
 ) -> Permission {
     let named = || overrides.iter().filter(|rule| rule.names(profile, category, method, tool));
     let widens = |rule: &&Override| rule.widen && profile == Profile::Operator;
-    let floor = match category {
-        Category::Destructive | Category::Admin => PermissionMode::Consent,
-        Category::ReadOnly | Category::Mutating | Category::Outbound => PermissionMode::Auto,
-    };
     let base = named()
         .filter(widens)
         .filter_map(|rule| rule.mode)
         .reduce(stricter)
-        .map_or_else(|| default_mode(profile, category), |mode| stricter(mode, floor));
+        .map_or_else(|| modes.of(category), |mode| stricter(mode, floor(category)));
     let mode = named().filter(|rule| !widens(rule)).filter_map(|rule| rule.mode).fold(base, stricter);
     let hidden = named().any(|rule| rule.suppressed == Some(true));
     let shown = named().any(|rule| rule.suppressed == Some(false));

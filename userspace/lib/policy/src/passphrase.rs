@@ -155,6 +155,16 @@ impl Attempts {
     /// # Errors
     /// Why it did not open.
     pub fn attempt(&mut self, kept: Option<&Passphrase>, given: &str, now: u64) -> Result<(), StepUpError> {
+        let kept = self.begin(kept, now)?;
+        self.finish(kept, given)
+    }
+
+    /// Counts an attempt as a wrong one before anything is compared, so that what is kept of the count meanwhile is
+    /// never too low.
+    ///
+    /// # Errors
+    /// Why none may be made now. It was not counted.
+    pub fn begin<'a>(&mut self, kept: Option<&'a Passphrase>, now: u64) -> Result<&'a Passphrase, StepUpError> {
         let Some(kept) = kept else {
             return Err(StepUpError::NotSet);
         };
@@ -162,16 +172,47 @@ impl Attempts {
             let seconds = self.closed_until.saturating_sub(now).div_ceil(SECOND);
             return Err(StepUpError::Closed { seconds });
         }
-        if kept.is(given) {
-            *self = Self::default();
-            return Ok(());
-        }
         self.wrong = self.wrong.saturating_add(1);
         if let Some(over) = self.wrong.checked_sub(FREE_ATTEMPTS) {
             let wait = FIRST_WAIT.saturating_mul(1 << over.min(10)).min(LONGEST_WAIT);
             self.closed_until = now.saturating_add(wait.saturating_mul(SECOND));
         }
-        Err(StepUpError::Wrong)
+        Ok(kept)
+    }
+
+    /// Compares the passphrase of an attempt that was counted. The right one forgives all.
+    ///
+    /// # Errors
+    /// It is the wrong one.
+    pub fn finish(&mut self, kept: &Passphrase, given: &str) -> Result<(), StepUpError> {
+        if !kept.is(given) {
+            return Err(StepUpError::Wrong);
+        }
+        *self = Self::default();
+        Ok(())
+    }
+
+    /// The count as it is kept outside the process that counts.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        let (wrong, closed_until) = bytes.split_at_mut(4);
+        wrong.copy_from_slice(&self.wrong.to_le_bytes());
+        closed_until.copy_from_slice(&self.closed_until.to_le_bytes());
+        bytes
+    }
+
+    /// The count that was kept; nothing where nothing was.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::default());
+        }
+        let (wrong, closed_until) = bytes.split_at_checked(4)?;
+        Some(Self {
+            wrong: u32::from_le_bytes(wrong.try_into().ok()?),
+            closed_until: u64::from_le_bytes(closed_until.try_into().ok()?),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use crate::approval::{Answer, Approvals};
 use crate::category::Category;
 use crate::labels::Egress;
-use crate::map::{Override, Permission, resolve, stricter};
+use crate::map::{Modes, Override, Permission, resolve, stricter};
 use crate::profile::ProfileRules;
 use crate::scope::Scope;
 
@@ -24,6 +24,8 @@ pub struct Policy {
     pub egress: Egress,
     /// Rules that take the place of a profile's standard ones.
     pub profiles: Vec<(Profile, ProfileRules)>,
+    /// Modes that take the place of a profile's standard ones.
+    pub modes: Vec<(Profile, Modes)>,
 }
 
 impl Policy {
@@ -32,6 +34,13 @@ impl Policy {
     pub fn profile(&self, profile: Profile) -> ProfileRules {
         let configured = self.profiles.iter().find(|(name, _)| *name == profile);
         configured.map_or_else(|| ProfileRules::standard(profile), |(_, rules)| rules.clone())
+    }
+
+    /// The modes of a profile: the configured ones, or the standard ones.
+    #[must_use]
+    pub fn modes(&self, profile: Profile) -> Modes {
+        let configured = self.modes.iter().find(|(name, _)| *name == profile);
+        configured.map_or_else(|| Modes::standard(profile), |(_, modes)| *modes)
     }
 }
 
@@ -65,6 +74,7 @@ pub enum Gate {
 pub struct SessionPolicy {
     profile: Profile,
     rules: ProfileRules,
+    modes: Modes,
     overrides: Vec<Override>,
     scopes: HashMap<String, Vec<Scope>>,
     egress: Egress,
@@ -90,6 +100,7 @@ impl SessionPolicy {
         Self {
             profile,
             rules: policy.profile(profile),
+            modes: policy.modes(profile),
             overrides: policy.overrides.clone(),
             scopes,
             egress: policy.egress.clone(),
@@ -123,7 +134,7 @@ impl SessionPolicy {
     /// The permission for a tool, whether it is granted or not.
     #[must_use]
     pub fn permission(&self, category: Category, method: &str, tool: &str) -> Permission {
-        resolve(&self.overrides, self.profile, category, method, tool, self.rules.hide_forbidden)
+        resolve(&self.overrides, &self.modes, self.profile, category, method, tool, self.rules.hide_forbidden)
     }
 
     /// Fills in mode and suppression of a tool by its category, method and name.

@@ -42,6 +42,46 @@ fn label(classes: &[&str]) -> Label {
     Label { classes: classes.iter().map(|class| (*class).into()).collect() }
 }
 
+/// The modes of a profile take the standard's place, and the floor of a category holds under them.
+#[test]
+fn modes_are_those_of_the_manifest() {
+    let all = |mode: PermissionMode| Modes::new(move |_| Some(mode));
+    let (category, why) = all(Auto).unwrap_err();
+    assert_eq!(
+        (category, why.as_str()),
+        (Category::Destructive, "tools that are destructive need consent at least, not auto")
+    );
+    assert_eq!(
+        Modes::new(|category| (category == Category::ReadOnly).then_some(Auto)).unwrap_err().0,
+        Category::Mutating
+    );
+    let policy = Policy { modes: vec![(Profile::Guest, all(StepUp).unwrap())], ..Policy::default() };
+    for category in Category::ALL {
+        assert_eq!(session(&policy, Profile::Guest).permission(category, "m", "t").mode, StepUp);
+        let other = session(&policy, Profile::Operator).permission(category, "m", "t").mode;
+        assert_eq!(other, default_mode(Profile::Operator, category));
+    }
+}
+
+/// An attempt counts from before anything is compared, and what is kept of the count says the same.
+#[test]
+fn attempts_outlast_the_process_that_counts_them() {
+    let kept = Passphrase::new("open sesame", [1; 16], 1000).unwrap();
+    let mut attempts = Attempts::default();
+    for _ in 0..5 {
+        attempts = Attempts::from_bytes(&attempts.to_bytes()).unwrap();
+        // The process ends here: nothing was compared, and the attempt counts.
+        attempts.begin(Some(&kept), 0).unwrap();
+    }
+    attempts = Attempts::from_bytes(&attempts.to_bytes()).unwrap();
+    assert!(matches!(attempts.attempt(Some(&kept), "open sesame", SECOND), Err(StepUpError::Closed { .. })));
+    assert_eq!(attempts.attempt(Some(&kept), "open sesame", 7200 * SECOND), Ok(()));
+    assert_eq!(attempts, Attempts::default());
+    assert_eq!(Attempts::from_bytes(&[]), Some(Attempts::default()));
+    assert_eq!(Attempts::from_bytes(&[1, 2, 3]), None);
+    assert_eq!(Attempts::from_bytes(&[0; 13]), None);
+}
+
 /// Requirements D02 and D03.
 #[test]
 fn d02_every_cell_of_the_permission_map() {

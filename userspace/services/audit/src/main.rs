@@ -31,7 +31,14 @@ async fn start(env: Env) -> Result<(), Error> {
         None => LIMIT_KIB,
     };
     let log = Log::new(Chain::new(limit.saturating_mul(1024)), env.clock()?, env.server().clone())?;
-    let start = Kind::LogStart.event("", "", &[("limitKib", &limit)]);
+    // Each life of this service is a chain of its own. The first record says which it is: chains of before were lost
+    // with the memory of their processes, and no later one may pass for the first.
+    let earlier: u64 = match env.variable("EPOCH") {
+        Some(text) => text.parse().ok().context("EPOCH is not a number of restarts")?,
+        None => 0,
+    };
+    let epoch = earlier.saturating_add(1);
+    let start = Kind::LogStart.event("", "", &[("limitKib", &limit), ("epoch", &epoch), ("earlier", &earlier)]);
     log.append(start)?;
     env.serve(0, Rc::new(AuditLogService(Rc::new(AuditObject(log.clone())))));
     let writers = log.clone();

@@ -1,18 +1,18 @@
 //! What sessions are built of: the capabilities that the broker holds to hand on.
 
-use alloc::string::{String, ToString};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_rt::{Env, Error, log};
-use capos_schema::audit::{AuditLogClient, AuditReaderClient, AuditWriterClient};
+use capos_rt::{Context, Env, Error, log};
+use capos_schema::audit::{AuditLogClient, AuditWriterClient};
 use capos_schema::authority::Profile;
-use capos_schema::cap::{Cap, Client};
+use capos_schema::cap::{Cap, Client, Rights};
 use capos_schema::kernel::CapabilityTableClient;
+use capos_schema::manifest::{SessionGrant, SessionProfile};
 use capos_schema::models::ModelCatalogClient;
 use capos_schema::storage::DirectoryClient;
-use capos_schema::system::{
-    LauncherClient, LogReaderClient, PowerClient, ServiceSupervisorClient, SessionObserverClient, SystemStatusClient,
-};
+use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 
 /// The building blocks.
 pub struct Blocks {
@@ -26,16 +26,16 @@ pub struct Blocks {
     pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.
     pub table: CapabilityTableClient,
-    blocks: Vec<Block>,
+    /// Keeps the count of wrong passphrases over a restart.
+    pub keeper: StateKeeperClient,
+    /// What sessions hold, by profile, as the manifest says.
+    held: Vec<(Profile, Vec<Held>)>,
 }
 
-struct Block {
-    name: &'static str,
-    interface: u64,
+/// What each session of a profile gets of one capability.
+struct Held {
+    grant: SessionGrant,
     cap: Cap,
-    profiles: &'static [Profile],
-    /// Guests get the read-only form of a directory.
-    home: bool,
 }
 
 /// A capability for one session.
@@ -43,60 +43,57 @@ pub struct Part {
     pub name: String,
     pub interface: u64,
     pub cap: Cap,
+    /// The rights that a session gets of it at most.
+    pub rights: Rights,
 }
 
-const OPERATOR: &[Profile] = &[Profile::Operator];
-const KNOWN: &[Profile] = &[Profile::Operator, Profile::Guest];
-const ALL: &[Profile] = &[Profile::Operator, Profile::Guest, Profile::Anonymous];
-
 impl Blocks {
-    /// The blocks of this process.
+    /// The blocks of this process, with those that the profiles name.
     ///
     /// # Errors
     /// One is missing.
-    pub fn of(env: &Env) -> Result<Self, Error> {
-        let blocks = Vec::from([
-            block::<SystemStatusClient>(env, "status", "status", ALL)?,
-            block::<LogReaderClient>(env, "log-reader", "logs", KNOWN)?,
-            Block { home: true, ..block::<DirectoryClient>(env, "home", "home", KNOWN)? },
-            block::<ServiceSupervisorClient>(env, "supervisor", "services", OPERATOR)?,
-            block::<LauncherClient>(env, "launcher", "launcher", OPERATOR)?,
-            block::<PowerClient>(env, "power", "power", OPERATOR)?,
-            block::<AuditReaderClient>(env, "audit-reader", "audit", OPERATOR)?,
-        ]);
+    pub fn of(env: &Env, profiles: &[SessionProfile]) -> Result<Self, Error> {
+        let mut held = Vec::new();
+        for profile in profiles {
+            let mut list = Vec::new();
+            for grant in &profile.grants {
+                let cap = env.raw(&grant.held).with_context(|| {
+                    format!("`{}` of profile {} was not given to the broker", grant.held, profile.profile.name())
+                })?;
+                list.push(Held { grant: grant.clone(), cap });
+            }
+            held.push((profile.profile, list));
+        }
         Ok(Self {
             audit: env.cap("audit-log")?,
             writer: env.cap("audit")?,
             catalog: env.cap("catalog")?,
             observer: env.optional::<SessionObserverClient>("observer")?,
             table: env.cap("table")?,
-            blocks,
+            keeper: env.cap("keeper")?,
+            held,
         })
     }
 
     /// What a session of this profile is built of. What cannot be had now is left out.
     pub async fn parts(&self, profile: Profile) -> Vec<Part> {
         let mut parts = Vec::new();
-        for block in self.blocks.iter().filter(|block| block.profiles.contains(&profile)) {
-            let cap = if block.home && profile != Profile::Operator {
-                match DirectoryClient::from_cap(block.cap.clone()).read_only().await {
+        let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
+        for Held { grant, cap } in held {
+            let cap = if grant.read_only {
+                match DirectoryClient::from_cap(cap.clone()).read_only().await {
                     Ok(directory) => directory.into_cap(),
                     Err(why) => {
-                        log::warning!("a session goes without `{}`: {why}", block.name);
+                        log::warning!("a session goes without `{}`: {why}", grant.name);
                         continue;
                     }
                 }
             } else {
-                block.cap.clone()
+                cap.clone()
             };
-            parts.push(Part { name: block.name.to_string(), interface: block.interface, cap });
+            let rights = Rights(grant.rights);
+            parts.push(Part { name: grant.name.clone(), interface: grant.interface, cap, rights });
         }
         parts
     }
-}
-
-/// A block from the grant `from`, which sessions know as `name`.
-fn block<C: Client>(env: &Env, from: &str, name: &'static str, profiles: &'static [Profile]) -> Result<Block, Error> {
-    let client: C = env.cap(from)?;
-    Ok(Block { name, interface: C::INTERFACE_ID, cap: client.into_cap(), profiles, home: false })
 }

@@ -34,8 +34,15 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker without sessions.
-    pub fn new(config: Config, blocks: Blocks, entropy: EntropyClient, clock: Clock, server: Rc<Server>) -> Rc<Self> {
+    /// A broker without sessions. `attempts` are those of before, where it was restarted.
+    pub fn new(
+        config: Config,
+        blocks: Blocks,
+        attempts: Attempts,
+        entropy: EntropyClient,
+        clock: Clock,
+        server: Rc<Server>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             config,
             blocks,
@@ -43,17 +50,27 @@ impl Broker {
             server,
             entropy,
             budgets: RefCell::default(),
-            attempts: RefCell::default(),
+            attempts: RefCell::new(attempts),
         })
     }
 
-    /// Tries the passphrase.
+    /// Tries the passphrase. The attempt is counted and the count kept before anything is compared: whoever can end
+    /// this process meanwhile gains no attempt by it.
     ///
     /// # Errors
     /// Why it does not open, in words.
-    pub fn try_passphrase(&self, given: &str) -> Result<(), String> {
+    pub async fn try_passphrase(&self, given: &str) -> Result<(), String> {
         let kept = self.config.passphrase.as_ref();
-        self.attempts.borrow_mut().attempt(kept, given, self.clock.now()).map_err(|why| why.to_string())
+        let kept = self.attempts.borrow_mut().begin(kept, self.clock.now()).map_err(|why| why.to_string())?;
+        self.keep_attempts().await?;
+        self.attempts.borrow_mut().finish(kept, given).map_err(|why| why.to_string())?;
+        self.keep_attempts().await
+    }
+
+    async fn keep_attempts(&self) -> Result<(), String> {
+        let state = self.attempts.borrow().to_bytes();
+        let stored = self.blocks.keeper.store(&state).await;
+        stored.map_err(|why| format!("the count of wrong passphrases could not be kept, so none is tried: {why}"))
     }
 }
 
@@ -82,8 +99,11 @@ impl AuthorityBrokerServer for BrokerObject {
         }
         let id = hex::encode(crate::random(&broker.entropy).await?);
         // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
-        let refused =
-            if profile == Profile::Operator && !initial { broker.try_passphrase(&passphrase).err() } else { None };
+        let refused = if profile == Profile::Operator && !initial {
+            broker.try_passphrase(&passphrase).await.err()
+        } else {
+            None
+        };
         let subject = Subject { session: &id, principal: &principal };
         let outcome = refused.as_deref().unwrap_or("granted");
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("profile", &profile.name()), ("outcome", &outcome)];

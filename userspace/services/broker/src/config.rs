@@ -8,8 +8,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_policy::{Category, ModelAccess, Override, Passphrase, Policy, ProfileRules};
+use capos_policy::{Category, ModelAccess, Modes, Override, Passphrase, Policy, ProfileRules};
 use capos_schema::authority::{Profile, SessionLimits};
+use capos_schema::manifest::SessionProfile;
 use capos_schema::models::PermissionMode;
 use serde::Deserialize;
 
@@ -106,6 +107,21 @@ impl Config {
             config.add(file, salt).map_err(|why| format!("{name}: {why}"))?;
         }
         Ok(config)
+    }
+
+    /// Takes the modes of the profiles from the manifest.
+    ///
+    /// # Errors
+    /// A profile's modes are not a mode for each category: the manifest was not compiled for this broker.
+    pub fn permit(&mut self, profiles: &[SessionProfile]) -> Result<(), String> {
+        for SessionProfile { profile, modes, .. } in profiles {
+            let of = |category: Category| modes.iter().find(|mode| mode.category == category.name());
+            let found = Modes::new(|category| of(category).map(|mode| mode.mode)).map_err(|(category, why)| {
+                format!("manifest: profile.{}.modes.{}: {why}", profile.name(), category.name())
+            })?;
+            self.policy.modes.push((*profile, found));
+        }
+        Ok(())
     }
 
     fn add(&mut self, file: File, salt: [u8; 16]) -> Result<(), String> {
@@ -296,6 +312,21 @@ mod tests {
         let config = Config::read(&[("system.toml", text)], SALT).unwrap();
         assert_eq!(config.initial, Profile::Operator);
         assert!(config.passphrase.unwrap().is("capos"));
+    }
+
+    #[test]
+    fn modes_come_from_the_manifest_or_not_at_all() {
+        use capos_schema::manifest::CategoryMode;
+        let modes = |mode: PermissionMode| -> Vec<CategoryMode> {
+            Category::ALL.map(|category| CategoryMode { category: category.name().into(), mode }).into()
+        };
+        let guest = |modes| SessionProfile { profile: Profile::Guest, grants: Vec::new(), modes };
+        let mut config = read("").unwrap();
+        config.permit(&[guest(modes(PermissionMode::StepUp))]).unwrap();
+        assert_eq!(config.policy.modes(Profile::Guest).of(Category::ReadOnly), PermissionMode::StepUp);
+        let error = config.permit(&[guest(modes(PermissionMode::Auto))]).unwrap_err();
+        assert!(error.contains("manifest: profile.guest.modes.destructive: "), "{error}");
+        assert!(config.permit(&[guest(Vec::new())]).unwrap_err().contains("modes.readOnly: it is missing"));
     }
 
     #[test]

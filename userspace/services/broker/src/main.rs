@@ -22,9 +22,11 @@ use alloc::string::String;
 use blocks::Blocks;
 use broker::{Broker, BrokerObject};
 use capos_broker::config::Config;
+use capos_policy::Attempts;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
 use capos_schema::authority::AuthorityBrokerService;
 use capos_schema::kernel::EntropyClient;
+use capos_schema::manifest::SessionProfilesClient;
 use capos_schema::storage::DirectoryClient;
 
 /// The system's configuration, and a scenario's over it.
@@ -51,9 +53,13 @@ async fn start(env: Env) -> Result<(), Error> {
     let texts = files(&env.cap::<DirectoryClient>("medium")?).await?;
     let named: alloc::vec::Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
-    let config = Config::read(&named, salt).map_err(Error::new)?;
-    let blocks = Blocks::of(&env)?;
-    let broker = Broker::new(config, blocks, entropy, env.clock()?, env.server().clone());
+    let mut config = Config::read(&named, salt).map_err(Error::new)?;
+    let profiles = env.cap::<SessionProfilesClient>("profiles")?.list().await.context("reading the profiles")?;
+    config.permit(&profiles).map_err(Error::new)?;
+    let blocks = Blocks::of(&env, &profiles)?;
+    let kept = blocks.keeper.load().await.context("reading the count of wrong passphrases")?;
+    let attempts = Attempts::from_bytes(&kept).context("the count of wrong passphrases that was kept is none")?;
+    let broker = Broker::new(config, blocks, attempts, entropy, env.clock()?, env.server().clone());
     env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
     env.run_with(OPTIONS).await
 }

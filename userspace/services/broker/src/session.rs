@@ -13,7 +13,7 @@ use capos_schema::authority::{
     ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, SessionInfo, ToolPermission, ToolQuestion,
     UserSessionDecideResults, UserSessionModelResults, UserSessionServer, UserSessionStepUpResults,
 };
-use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client};
+use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client, Rights};
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
@@ -56,7 +56,7 @@ impl Session {
         let mut parts = Vec::new();
         for part in broker.blocks.parts(profile).await {
             grant_tools(&mut policy, part.interface);
-            let cap = derive(&broker, &part.cap).await?;
+            let cap = derive(&broker, &part.cap, part.rights).await?;
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
@@ -114,8 +114,7 @@ impl Session {
 }
 
 /// A copy of a capability for one session: revoking it takes it from the session and from nobody else.
-async fn derive(broker: &Broker, cap: &Cap) -> Result<Cap, CallError> {
-    let rights = capos_schema::cap::Rights::ALL;
+async fn derive(broker: &Broker, cap: &Cap, rights: Rights) -> Result<Cap, CallError> {
     let id = broker.blocks.table.derive(cap.id(), rights.0).await?;
     Ok(capos_rt::adopt::<ObjectClient>(id).into_cap())
 }
@@ -211,7 +210,7 @@ impl UserSessionServer for Session {
         let gate = self.policy.borrow().gate_at_least(&question, mode);
         let (decision, reason) = match gate {
             Gate::Shut { reason } => (Decision::Forbidden, reason),
-            _ => match self.broker.try_passphrase(&passphrase) {
+            _ => match self.broker.try_passphrase(&passphrase).await {
                 Ok(()) => (Decision::StepUpSucceeded, String::new()),
                 Err(why) => (Decision::StepUpFailed, why),
             },
@@ -238,7 +237,7 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
-        let derived: LanguageModelClient = Client::from_cap(derive(&self.broker, model.as_cap()).await?);
+        let derived: LanguageModelClient = Client::from_cap(derive(&self.broker, model.as_cap(), Rights::ALL).await?);
         let before = self.model.replace(Some(derived.clone()));
         if let Some(before) = before {
             self.revoke(before.as_cap()).await;

@@ -11,9 +11,11 @@ extern crate alloc;
 
 mod boot_package;
 mod grants;
+mod keeper;
 mod launcher;
 mod pci;
 mod pci_function;
+mod profiles;
 mod service;
 mod signal;
 mod spawner;

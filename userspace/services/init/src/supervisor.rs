@@ -8,7 +8,7 @@ use capos_process::{Image, Launch};
 use capos_rt::{Context, Either, Error, log, refuse_calls, select};
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{EndpointClient, ProcessClient};
-use capos_schema::system::{ServiceInfo, ServiceState, ServiceSupervisorServer};
+use capos_schema::system::{FaultInjectorServer, ServiceInfo, ServiceState, ServiceSupervisorServer};
 
 use crate::grants::Given;
 use crate::service::{Service, Wish, describe_exit};
@@ -135,7 +135,7 @@ impl System {
     /// Ends a service for good, where the system cannot go on.
     pub async fn give_up(&self, service: &Service) {
         service.wish.set(Wish::Stop);
-        Supervisor::end(service, "the system cannot start").await;
+        end(service, "the system cannot start").await;
     }
 
     /// Waits until a service is wanted again; refuses its clients' calls meanwhile.
@@ -155,35 +155,49 @@ impl System {
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
-    fn find(&self, name: &str) -> Result<Rc<Service>, CallError> {
-        self.0.service(name).ok_or_else(|| {
-            let names: alloc::vec::Vec<&str> = self.0.services.iter().map(|service| service.name()).collect();
-            CallError::invalid_argument(format!("there is no service `{name}`; there are {}", names.join(", ")))
-        })
-    }
-
-    async fn end(service: &Service, reason: &str) {
-        let process = service.running.borrow().as_ref().map(|started| started.process.clone());
-        if let Some(process) = process {
-            // That it is dead already is as good.
-            let _ = process.kill(reason).await;
+    /// The service, where a session may stop it. A trusted one keeps the record of what sessions did, or counts what
+    /// they may still do: whoever could make it begin anew could make it forget.
+    fn find_untrusted(&self, name: &str) -> Result<Rc<Service>, CallError> {
+        let service = find(&self.0, name)?;
+        if service.entry.trusted {
+            return Err(CallError::failed(format!(
+                "service `{name}` is trusted, so no session may restart or stop it: it would forget what it has recorded \
+                 or counted. After a fault it is restarted without asking; to restart it otherwise, turn the machine off \
+                 and on"
+            )));
         }
+        Ok(service)
+    }
+}
+
+fn find(system: &System, name: &str) -> Result<Rc<Service>, CallError> {
+    system.service(name).ok_or_else(|| {
+        let names: alloc::vec::Vec<&str> = system.services.iter().map(|service| service.name()).collect();
+        CallError::invalid_argument(format!("there is no service `{name}`; there are {}", names.join(", ")))
+    })
+}
+
+async fn end(service: &Service, reason: &str) {
+    let process = service.running.borrow().as_ref().map(|started| started.process.clone());
+    if let Some(process) = process {
+        // That it is dead already is as good.
+        let _ = process.kill(reason).await;
     }
 }
 
 impl ServiceSupervisorServer for Supervisor {
     async fn status(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
-        Ok(self.find(&name)?.info().await)
+        Ok(find(&self.0, &name)?.info().await)
     }
 
     async fn restart(&self, _cx: &CallContext, name: String) -> Result<ServiceInfo, CallError> {
-        let service = self.find(&name)?;
+        let service = self.find_untrusted(&name)?;
         service.forgive();
         let before = service.starts();
         service.wish.set(Wish::Run);
         service.expected.set(service.running.borrow().is_some());
         service.changed.notify();
-        Self::end(&service, "restarted on request").await;
+        end(&service, "restarted on request").await;
         let settled = || match service.state() {
             ServiceState::Running => service.starts() > before,
             // A failure of before was forgiven; a new one takes the wish away again.
@@ -199,19 +213,24 @@ impl ServiceSupervisorServer for Supervisor {
     }
 
     async fn stop(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
-        let service = self.find(&name)?;
+        let service = self.find_untrusted(&name)?;
         service.wish.set(Wish::Stop);
-        Self::end(&service, "stopped on request").await;
+        end(&service, "stopped on request").await;
         service.changed.until(|| matches!(service.state(), ServiceState::Stopped | ServiceState::Failed)).await;
         Ok(())
     }
+}
 
+/// What the system serves to programs that test supervision.
+pub struct Faults(pub Rc<System>);
+
+impl FaultInjectorServer for Faults {
     async fn kill(&self, _cx: &CallContext, name: String) -> Result<(), CallError> {
-        let service = self.find(&name)?;
+        let service = find(&self.0, &name)?;
         if service.running.borrow().is_none() {
             return Err(CallError::failed(format!("service `{name}` does not run")));
         }
-        Self::end(&service, "killed on request").await;
+        end(&service, "killed on request").await;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -12,22 +13,24 @@ use capos_schema::kernel::{
     EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MmioClient,
     ResourceAccountClient,
 };
-use capos_schema::manifest::{Manifest, Service as Entry};
+use capos_schema::manifest::{Manifest, Service as Entry, SessionProfile, SessionProfilesService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    LauncherService, PciFunctionClient, ProcessSpawnerService, ServiceState, ServiceSupervisorService,
-    SystemStatusService,
+    FaultInjectorService, LauncherService, PciFunctionClient, ProcessSpawnerService, ServiceState,
+    ServiceSupervisorService, StateKeeperService, SystemStatusService,
 };
 
 use crate::boot_package::BootPackage;
 use crate::grants::mint;
+use crate::keeper::Keeper;
 use crate::launcher::ProgramLauncher;
 use crate::pci::Bus;
 use crate::pci_function::Function;
+use crate::profiles::Profiles;
 use crate::service::Service;
 use crate::spawner::Spawner;
 use crate::status::Status;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Faults, Supervisor};
 
 /// The authority over hardware that the kernel gave to the first process.
 pub struct Hardware {
@@ -69,7 +72,11 @@ pub struct System {
     pub services: Vec<Rc<Service>>,
     /// What can be launched.
     pub programs: Vec<Entry>,
-    medium_name: alloc::string::String,
+    /// What sessions hold.
+    pub profiles: Vec<SessionProfile>,
+    /// What is kept for services over their restarts, by name.
+    pub kept: RefCell<BTreeMap<String, Vec<u8>>>,
+    medium_name: String,
 }
 
 impl System {
@@ -117,6 +124,8 @@ impl System {
             hardware,
             services,
             programs: manifest.programs,
+            profiles: manifest.profiles,
+            kept: RefCell::default(),
             medium_name: manifest.medium,
         });
         system.serve();
@@ -130,6 +139,12 @@ impl System {
         self.server.serve(1, Rc::new(ServiceSupervisorService(Rc::new(Supervisor(self.clone())))));
         self.server.serve(2, Rc::new(LauncherService(Rc::new(ProgramLauncher(self.clone())))));
         self.server.serve(3, Rc::new(ProcessSpawnerService(Rc::new(Spawner(self.clone())))));
+        self.server.serve(4, Rc::new(SessionProfilesService(Rc::new(Profiles(self.clone())))));
+        self.server.serve(5, Rc::new(FaultInjectorService(Rc::new(Faults(self.clone())))));
+        let system = self.clone();
+        self.server.serve_clients(6, move |client| {
+            Rc::new(StateKeeperService(Rc::new(Keeper::new(system.clone(), &client.name))))
+        });
     }
 
     /// The service with this name.

@@ -6,13 +6,13 @@ extern crate alloc;
 use alloc::format;
 
 use capos_rt::{Env, Error};
-use capos_schema::system::{ServiceSupervisorClient, StandardClient};
+use capos_schema::system::{FaultInjectorClient, StandardClient};
 
 async fn start(env: Env) -> Result<(), Error> {
-    let supervisor = env.cap::<ServiceSupervisorClient>("supervisor")?;
+    let faults = env.cap::<FaultInjectorClient>("faults")?;
     let out = env.cap::<StandardClient>("out")?;
     for name in env.arguments() {
-        supervisor.kill(name).await?;
+        faults.kill(name).await?;
         out.write(&format!("killed {name}\n")).await?;
     }
     Ok(())

@@ -1,0 +1,129 @@
+//! What sessions hold, by profile.
+
+use std::collections::BTreeMap;
+
+use capos_abi::Rights;
+use capos_policy::{Category, Modes};
+use capos_schema::authority::Profile;
+use capos_schema::manifest::{CategoryMode, Service, SessionGrant, SessionProfile};
+use capos_schema::models::PermissionMode;
+
+use crate::check::{Checker, Result, interface};
+use crate::source::{ISSUER, NEVER_IN_SESSIONS};
+use crate::text::{self, Grant, Process};
+
+/// Names that every session holds, so that no grant may take them.
+const RESERVED: &[&str] = &["approvals", "audit_writer"];
+
+/// What the issuer of sessions holds to hand on: the place that asks for it first, by `SERVICE.INTERFACE`.
+type Held = BTreeMap<String, String>;
+
+impl Checker<'_> {
+    /// The service that issues sessions.
+    pub(crate) fn issuer(&self) -> Option<&Process> {
+        self.document.service.iter().find(|process| process.provides.iter().any(|name| name == ISSUER))
+    }
+
+    /// The profiles, and what their issuer has to hold for them.
+    pub(crate) fn profiles(&self) -> Result<(Vec<SessionProfile>, Held)> {
+        let (mut profiles, mut held) = (Vec::new(), Held::new());
+        if let Some(unknown) = self.document.profile.keys().find(|name| Profile::from_name(name).is_none()) {
+            let known: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+            let reason = format!("there is no such profile; there are {}", known.join(", "));
+            return Err(self.error(format!("profile.{unknown}"), reason));
+        }
+        if self.issuer().is_none() {
+            if let Some(name) = self.document.profile.keys().next() {
+                let reason = format!("no service provides {ISSUER}, so nobody issues sessions");
+                return Err(self.error(format!("profile.{name}"), reason));
+            }
+            return Ok((profiles, held));
+        }
+        for profile in Profile::ALL.iter().copied() {
+            let here = format!("profile.{}", profile.name());
+            let Some(section) = self.document.profile.get(profile.name()) else {
+                return Err(self.error(here, "it is missing; say what its sessions hold, `grants = []` for nothing"));
+            };
+            let Some(wanted) = &section.grants else {
+                return Err(self.error(format!("{here}.grants"), "it is missing; `grants = []` is for nothing"));
+            };
+            let mut grants: Vec<SessionGrant> = Vec::new();
+            for (at, grant) in wanted.iter().enumerate() {
+                let there = format!("{here}.grants[{at}] `{}`", grant.name);
+                let taken = grants.iter().any(|other| other.name == grant.name);
+                if grant.name.is_empty() || taken || RESERVED.contains(&grant.name.as_str()) {
+                    return Err(self.error(there, "each grant of a session needs a name of its own"));
+                }
+                let found = self.session_grant(&there, grant)?;
+                held.entry(found.held.clone()).or_insert(there);
+                grants.push(found);
+            }
+            profiles.push(SessionProfile { profile, grants, modes: self.modes(&here, section)? });
+        }
+        Ok((profiles, held))
+    }
+
+    fn session_grant(&self, there: &str, grant: &Grant) -> Result<SessionGrant> {
+        let Some((provider, name)) = grant.from.split_once('.') else {
+            return Err(self.error(format!("{there}.from"), format!("`{}` is not SERVICE.INTERFACE", grant.from)));
+        };
+        if provider == "kernel" || NEVER_IN_SESSIONS.contains(&name) {
+            let reason = format!("no session holds `{}`: it would get around the broker or the audit log", grant.from);
+            return Err(self.error(format!("{there}.from"), reason));
+        }
+        self.provided(there, provider, name)?;
+        let bare = Grant { read_only: None, ..grant.clone() };
+        self.no_others(there, &bare, None)?;
+        let read_only = grant.read_only.unwrap_or_default();
+        if read_only && name != "Directory" {
+            let reason = format!("`{name}` has no read-only form; a Directory has one");
+            return Err(self.error(format!("{there}.read_only"), reason));
+        }
+        let interface = interface(name)
+            .ok_or_else(|| self.error(format!("{there}.from"), format!("the schema has no interface `{name}`")))?;
+        Ok(SessionGrant {
+            name: grant.name.clone(),
+            held: grant.from.clone(),
+            interface,
+            rights: self.rights(there, grant, Rights::ALL)?.0,
+            read_only,
+        })
+    }
+
+    fn modes(&self, here: &str, section: &text::Profile) -> Result<Vec<CategoryMode>> {
+        let here = format!("{here}.modes");
+        for (name, mode) in &section.modes {
+            if !Category::ALL.iter().any(|category| category.name() == name) {
+                let known: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
+                let reason = format!("there is no such category; there are {}", known.join(", "));
+                return Err(self.error(format!("{here}.{name}"), reason));
+            }
+            if PermissionMode::from_name(mode).is_none() {
+                let known: Vec<&str> = PermissionMode::ALL.iter().map(|mode| mode.name()).collect();
+                let reason = format!("there is no mode `{mode}`; there are {}", known.join(", "));
+                return Err(self.error(format!("{here}.{name}"), reason));
+            }
+        }
+        let wanted =
+            |category: Category| section.modes.get(category.name()).and_then(|name| PermissionMode::from_name(name));
+        let modes = Modes::new(wanted)
+            .map_err(|(category, reason)| self.error(format!("{here}.{}", category.name()), reason))?;
+        let all = Category::ALL.into_iter();
+        Ok(all
+            .map(|category| CategoryMode { category: category.name().to_owned(), mode: modes.of(category) })
+            .collect())
+    }
+
+    /// Gives the issuer of sessions what it hands on, each as `SERVICE.INTERFACE`.
+    pub(crate) fn hand_on(&mut self, index: usize, process: &Process, service: &mut Service, held: Held) -> Result<()> {
+        for (from, there) in held {
+            if service.grants.iter().any(|grant| grant.name == from) {
+                let place = format!("service[{index}] `{}`.grants `{from}`", process.name);
+                return Err(self.error(place, "the profiles give it a grant of this name"));
+            }
+            let wanted = Grant { name: from.clone(), from, ..Grant::default() };
+            service.grants.push(self.grant(process, &there, &wanted)?);
+        }
+        Ok(())
+    }
+}

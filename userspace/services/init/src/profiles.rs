@@ -1,0 +1,18 @@
+//! What the manifest says of sessions, for whoever issues them.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::manifest::{SessionProfile, SessionProfilesServer};
+
+use crate::system::System;
+
+/// The manifest's profiles.
+pub struct Profiles(pub Rc<System>);
+
+impl SessionProfilesServer for Profiles {
+    async fn list(&self, _cx: &CallContext) -> Result<Vec<SessionProfile>, CallError> {
+        Ok(self.0.profiles.clone())
+    }
+}

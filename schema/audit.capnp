@@ -6,7 +6,8 @@ using Models = import "models.capnp";
 
 enum Phase {
   before @0;   # The decision, written before the effect begins.
-  after @1;    # The outcome of the effect that the record `before` announced.
+  after @1;    # The outcome of the effect that the record `before` announced, or, where that record was lost with an
+               # earlier chain, of an effect that only this record tells of.
   refused @2;  # A call that had no effect: it never ran.
 }
 
@@ -29,10 +30,12 @@ struct ToolEvent {
   resultHash @15 :Data;            # SHA-256 of the result as it was fed back.
   error @16 :Text;
   label @17 :Authority.Label;
-  before @18 :UInt64;              # In phase after: sequence of the record before.
+  before @18 :UInt64;              # In phase after: sequence of the record before. In a late record of an effect that
+                                   # began in an earlier chain the log takes 0 in its place.
   decided @19 :Bool = true;        # False where the call was turned away before anybody decided on it.
   reason @20 :Text;                # Why it was decided so, in words.
   advertised @21 :List(Text);      # Names of all tools that the model saw when it made the call.
+  late @22 :Bool;                  # The log took no records when this happened; it was kept and is written now.
 }
 
 struct GeneralEvent {
@@ -47,7 +50,9 @@ struct GeneralEvent {
 }
 
 interface AuditWriter {
-  # Appends. Held by the runner, the broker and the loader, never by a model.
+  # Appends. Held by the runner, the broker and the loader, never by a model. Of each call a session has one decision
+  # of the broker and one `before` or `refused`, and the decision comes first: a decision on a call that was told of is
+  # refused, and a call told of as undecided takes the decision that the broker had recorded.
   tool @0 (event :ToolEvent) -> (sequence :UInt64, hash :Data);
   general @1 (event :GeneralEvent) -> (sequence :UInt64, hash :Data);
 }

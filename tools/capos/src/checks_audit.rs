@@ -220,14 +220,24 @@ struct Told<'a> {
 fn told(records: &[Record]) -> Vec<Told<'_>> {
     let tools = || records.iter().filter(|record| member(record, "kind") == "tool");
     tools()
-        .filter(|record| member(record, "phase") != "after")
+        .filter(|record| member(record, "phase") != "after" || orphan(record))
         .map(|first| {
             let end = tools().find(|record| {
                 number(record, "before").is_some() && number(record, "before") == number(first, "sequence")
             });
-            Told { first, last: end.unwrap_or(first), effect: member(first, "phase") == "before" }
+            Told { first, last: end.unwrap_or(first), effect: member(first, "phase") != "refused" }
         })
         .collect()
+}
+
+/// Whether it is the late end of an effect that began in an earlier chain.
+fn orphan(record: &Record) -> bool {
+    member(record, "phase") == "after" && late(record) && number(record, "before") == Some(0)
+}
+
+/// Whether the log took it later than it happened.
+fn late(record: &Record) -> bool {
+    record.get("late").and_then(Value::as_bool) == Some(true)
 }
 
 fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
@@ -334,9 +344,8 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     for told in told(&records) {
         *seen.entry((member(told.first, "conversation"), member(told.first, "callId"))).or_default() += 1;
     }
-    if !wanted.restarted {
-        decisions(&records, failures);
-    }
+    decisions(&records, wanted.restarted, failures);
+    epoch(&records, wanted.restarted, failures);
     for ((_, id), count) in seen.iter().filter(|(_, count)| **count > 1) {
         failures.push(format!("the audit log tells of the call {id:?} {count} times"));
     }
@@ -346,9 +355,27 @@ pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<Str
     records
 }
 
+/// Whether the first record says which of the machine's chains this is, and it is the first one or a later one as wanted.
+fn epoch(records: &[Record], restarted: bool, failures: &mut Vec<String>) {
+    let Some(first) = records.first() else { return };
+    let (kind, epoch, earlier) = (member(first, "kind"), field(first, "epoch"), field(first, "earlier"));
+    let number = |text: &str| text.parse::<u64>().ok();
+    let fits = match (number(epoch), number(earlier)) {
+        (Some(epoch), Some(earlier)) => epoch == earlier.saturating_add(1) && (earlier > 0) == restarted,
+        _ => false,
+    };
+    if kind != "log.start" || !fits {
+        let wanted = if restarted { "one after the first" } else { "the first" };
+        failures.push(format!(
+            "audit.jsonl begins with {kind:?}, epoch {epoch:?} after {earlier:?} others, and not as {wanted} of this machine"
+        ));
+    }
+}
+
 /// Whether the broker's own records and those of the calls say the same: each call that was decided on has one decision,
-/// recorded before anything came of it, and no other decision was made on a call.
-fn decisions(records: &[Record], failures: &mut Vec<String>) {
+/// recorded before anything came of it, and no other decision was made on a call. In the chain of a log that was
+/// restarted a late record may tell of a call whose decision is lost.
+fn decisions(records: &[Record], restarted: bool, failures: &mut Vec<String>) {
     let key = |record: &Record| (field(record, "conversation").to_owned(), field(record, "callId").to_owned());
     let mut made: BTreeMap<(String, String), Vec<&Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| member(record, "kind") == "broker.decision") {
@@ -362,6 +389,9 @@ fn decisions(records: &[Record], failures: &mut Vec<String>) {
         let before = found.iter().filter(|record| number(record, "sequence") < number(told.first, "sequence"));
         let made: Vec<&str> = before.map(|record| field(record, "decision")).collect();
         let said = Some(member(told.first, "decision")).filter(|said| !said.is_empty());
+        if restarted && late(told.first) && found.is_empty() {
+            continue;
+        }
         if found.len() != made.len() || made != said.into_iter().collect::<Vec<_>>() {
             failures.push(format!(
                 "call {id:?} says that it was decided as {said:?}; the broker recorded {made:?} before it"
@@ -567,7 +597,7 @@ mod tests {
         let call = |sequence: u64, id: &str| record(sequence, "before", id, json!({"decision": "auto"}));
         let check = |records: &[Record]| {
             let mut failures = Vec::new();
-            decisions(records, &mut failures);
+            decisions(records, false, &mut failures);
             failures.len()
         };
         assert_eq!(check(&[made(1, "a", "auto"), call(2, "a"), record(3, "refused", "b", json!({}))]), 0);
@@ -576,12 +606,36 @@ mod tests {
         assert_eq!(check(&[made(1, "a", "denied"), call(2, "a")]), 1);
         assert_eq!(check(&[made(1, "a", "auto"), made(2, "a", "auto"), call(3, "a")]), 1);
         assert_eq!(check(&[made(1, "c", "auto")]), 1);
+        // What was decided in a chain that is lost is told late, and only in a chain after it.
+        let orphan = record(1, "after", "d", json!({"decision": "auto", "late": true, "before": 0, "outcome": "ok"}));
+        let restarted = |records: &[Record]| {
+            let mut failures = Vec::new();
+            decisions(records, true, &mut failures);
+            failures.len()
+        };
+        assert_eq!((check(std::slice::from_ref(&orphan)), restarted(std::slice::from_ref(&orphan))), (1, 0));
+        assert_eq!(restarted(&[call(1, "e")]), 1);
+        let told = told(std::slice::from_ref(&orphan));
+        assert_eq!((told.len(), told.first().map(|told| told.effect)), (1, Some(true)));
+    }
+
+    #[test]
+    fn a_chain_says_which_of_the_machine_it_is() {
+        let start = |epoch: &str, earlier: &str| json!({"kind": "log.start", "sequence": 1, "fields": {"epoch": epoch, "earlier": earlier}});
+        let check = |first: Value, restarted: bool| {
+            let mut failures = Vec::new();
+            epoch(&[first], restarted, &mut failures);
+            failures.len()
+        };
+        assert_eq!((check(start("1", "0"), false), check(start("3", "2"), true)), (0, 0));
+        assert_eq!((check(start("2", "1"), false), check(start("1", "0"), true)), (1, 1));
+        assert_eq!((check(start("3", "1"), true), check(json!({"kind": "session.start"}), false)), (1, 1));
     }
 
     #[test]
     fn a_chain_that_was_touched_is_told() {
         let mut log = capos_audit::Chain::new(1 << 20);
-        let event = capos_audit::Kind::LogStart.event("", "", &[("why", &"boot")]);
+        let event = capos_audit::Kind::LogStart.event("", "", &[("epoch", &1), ("earlier", &0), ("why", &"boot")]);
         log.append_general(1, event.clone()).unwrap();
         log.append_general(2, event).unwrap();
         let text: String = log.records().iter().map(|record| record.line() + "\n").collect();

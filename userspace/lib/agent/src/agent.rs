@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::pin::pin;
 
 use capos_schema::audit::GeneralEvent;
@@ -15,16 +14,18 @@ use capos_schema::models::{
     ChatMessage, FinishReason, InferenceRequest, Outcome, Role, StreamChunk, ToolCall, ToolResult,
 };
 
+use crate::backlog::Backlog;
 use crate::call::{Checked, Context, Proposal, cancelled, flaw};
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
+use crate::record::pay;
 use crate::response::Response;
 use crate::result::text;
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::thread::{Thread, hex};
-use crate::world::{ChargeError, ModelStream, Show, State, World, field, names};
+use crate::world::{AuditError, ChargeError, ModelStream, Show, State, World, field, names};
 
 /// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
 const GRACE: u64 = 1_000_000_000;
@@ -78,7 +79,7 @@ pub struct Agent<W: World> {
     bounds: Bounds,
     left: Option<u64>,
     exhausted: Option<String>,
-    background: Rc<Cell<usize>>,
+    backlog: Rc<Backlog>,
 }
 
 enum Inferred {
@@ -89,9 +90,10 @@ enum Inferred {
 }
 
 impl<W: World> Agent<W> {
-    /// A conversation that goes on from `thread`. `system` is the system prompt: text of the program, never data.
+    /// A conversation that goes on from `thread`. `system` is the system prompt: text of the program, never data. All
+    /// conversations of a session share its `backlog`.
     #[must_use]
-    pub fn new(world: Rc<W>, session: Session, system: String, thread: Thread) -> Self {
+    pub fn new(world: Rc<W>, session: Session, system: String, thread: Thread, backlog: Rc<Backlog>) -> Self {
         Self {
             world,
             session: Rc::new(session),
@@ -100,7 +102,7 @@ impl<W: World> Agent<W> {
             bounds: Bounds::default(),
             left: None,
             exhausted: None,
-            background: Rc::default(),
+            backlog,
         }
     }
 
@@ -113,7 +115,15 @@ impl<W: World> Agent<W> {
     /// How many calls still run although their turn is over.
     #[must_use]
     pub fn background(&self) -> usize {
-        self.background.get()
+        self.backlog.running()
+    }
+
+    /// Writes what the audit log has not got yet.
+    ///
+    /// # Errors
+    /// It does not take it now.
+    pub async fn pay(&self) -> Result<(), AuditError> {
+        pay(&*self.world, &self.session, &self.backlog).await
     }
 
     /// One turn: the person's message, and whatever the model does about it with these tools.
@@ -133,6 +143,9 @@ impl<W: World> Agent<W> {
         if let Some(end) = self.over() {
             return end;
         }
+        // What the log could not take goes there before what comes now. Where it cannot, the first record of this turn
+        // says so.
+        let _ = self.pay().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
         for _ in 0..self.session.limits.max_iterations {
@@ -184,7 +197,7 @@ impl<W: World> Agent<W> {
                 label,
                 untrusted,
                 cancel: Signal::default(),
-                background: self.background.clone(),
+                backlog: self.backlog.clone(),
             });
             let (results, interrupted) = execute(&context, snapshot, &proposals, &mut interrupt).await;
             for result in results {

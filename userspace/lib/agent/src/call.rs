@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::Cell;
 
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
@@ -13,6 +12,7 @@ use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
 
 use crate::agent::Session;
+use crate::backlog::Backlog;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{MAX_ERROR, answered, ended, hash, text, truncate};
@@ -37,8 +37,8 @@ pub struct Context<W: World> {
     pub untrusted: bool,
     /// The person wants the turn to end.
     pub cancel: Signal,
-    /// Calls that still run although their turn is over.
-    pub background: Rc<Cell<usize>>,
+    /// What the audit log has not got yet, and calls that still run although their turn is over.
+    pub backlog: Rc<Backlog>,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -149,7 +149,7 @@ impl<W: World> Context<W> {
             Gated::Interrupted(decision) => {
                 let why = "cancelled by the person at the prompt";
                 let descriptor = tool.descriptor.clone();
-                Checked::Interrupted(refusal(descriptor, call, Some(decision), why, Outcome::Cancelled, why))
+                Checked::Interrupted(refusal(descriptor, call, decision, why, Outcome::Cancelled, why))
             }
         }
     }
@@ -174,8 +174,8 @@ impl<W: World> Context<W> {
                 let wanted = if mode == PermissionMode::Auto { Some(Decision::Auto) } else { None };
                 judge(self.world.decide(question, mode, false).await, wanted)
             }
-            PermissionMode::Consent if self.cancel.is_set() => Gated::Interrupted(Decision::Denied),
-            PermissionMode::StepUp if self.cancel.is_set() => Gated::Interrupted(Decision::StepUpFailed),
+            // Nobody is asked any more, and so nobody has decided.
+            PermissionMode::Consent | PermissionMode::StepUp if self.cancel.is_set() => Gated::Interrupted(None),
             PermissionMode::Consent => {
                 let (why, answer) = match race(self.world.consent(&ask), patience()).await {
                     Either::Left(Answer::Yes) => {
@@ -185,12 +185,8 @@ impl<W: World> Context<W> {
                     Either::Left(answer) => ("the person said no".to_string(), answer),
                     Either::Right(()) => (late(), Answer::No),
                 };
-                // The broker records the refusal; the call is denied whether it answers or not.
-                let _ = self.world.decide(question, mode, false).await;
-                match answer {
-                    Answer::Interrupted => Gated::Interrupted(Decision::Denied),
-                    _ => Gated::Closed(Some(Decision::Denied), why, Outcome::DeniedByUser),
-                }
+                let ruling = self.world.decide(question, mode, false).await;
+                declined(ruling, answer == Answer::Interrupted, why, Outcome::DeniedByUser)
             }
             PermissionMode::StepUp => {
                 let (why, secret) = match race(self.world.passphrase(&ask), patience()).await {
@@ -201,11 +197,8 @@ impl<W: World> Context<W> {
                     Either::Left(secret) => ("no passphrase was given".to_string(), secret),
                     Either::Right(()) => (late(), Secret::Declined),
                 };
-                let _ = self.world.decide(question, mode, false).await;
-                match secret {
-                    Secret::Interrupted => Gated::Interrupted(Decision::StepUpFailed),
-                    _ => Gated::Closed(Some(Decision::StepUpFailed), why, Outcome::StepUpFailed),
-                }
+                let ruling = self.world.decide(question, mode, false).await;
+                declined(ruling, secret == Secret::Interrupted, why, Outcome::StepUpFailed)
             }
         }
     }
@@ -221,13 +214,6 @@ impl<W: World> Context<W> {
         self.write(&event).await;
         self.show_end(&call, &result).await;
         result
-    }
-
-    async fn write(&self, event: &ToolEvent) {
-        if let Err(why) = self.world.tool(event).await {
-            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
-            self.world.show(Show::Notice(&text)).await;
-        }
     }
 
     async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
@@ -249,9 +235,8 @@ impl<W: World> Context<W> {
         if let Some(lease) = ruling.lease.take()
             && let Err(why) = self.world.redeem(lease, &question).await
         {
-            let mut refusal = turned_away(Outcome::StepUpFailed, &why);
-            refusal.decision = Some(Decision::StepUpFailed);
-            return self.refuse(refusal).await;
+            // The step-up was granted and is recorded so; what it gave could not be used.
+            return self.refuse(turned_away(Outcome::StepUpFailed, &why)).await;
         }
         if self.cancel.is_set() {
             return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
@@ -260,11 +245,9 @@ impl<W: World> Context<W> {
         event.decision = ruling.decision;
         event.reason = truncate(&ruling.reason, MAX_ERROR);
         event.decided = true;
-        match self.world.tool(&event).await {
+        match self.begin(&event).await {
             Ok(sequence) => event.before = sequence,
-            Err(why) => {
-                let why = format!("the audit log takes no records ({why}); without a record no tool runs");
-                let result = answered(&call.id, Outcome::RefusedByPolicy, why);
+            Err(result) => {
                 self.show_end(&call, &result).await;
                 return result;
             }
@@ -348,7 +331,7 @@ impl<W: World> Context<W> {
         mut event: ToolEvent,
     ) {
         let world = self.world.clone();
-        self.background.set(self.background.get().saturating_add(1));
+        self.backlog.begin();
         world.spawn(Box::pin(async move {
             let how = match race(effect, self.world.sleep_until(deadline)).await {
                 Either::Left(outcome) => {
@@ -364,7 +347,7 @@ impl<W: World> Context<W> {
                 how.name()
             );
             self.write(&event).await;
-            self.background.set(self.background.get().saturating_sub(1));
+            self.backlog.end();
         }));
     }
 
@@ -376,6 +359,7 @@ impl<W: World> Context<W> {
         event: ToolEvent,
     ) {
         let world = self.world.clone();
+        self.backlog.begin();
         world.spawn(Box::pin(async move {
             let result = ended(&tool, &event.call_id, effect.await);
             let general = capos_schema::audit::GeneralEvent {
@@ -390,7 +374,14 @@ impl<W: World> Context<W> {
                     field("resultHash", crate::thread::hex(&hash(&text(&result)))),
                 ]),
             };
-            let _ = self.world.general(&general).await;
+            let written = match self.pay().await {
+                Ok(()) => self.world.general(&general).await.map(drop),
+                Err(why) => Err(why),
+            };
+            if written.is_err() {
+                self.backlog.add_general(general);
+            }
+            self.backlog.end();
         }));
     }
 }
@@ -398,7 +389,20 @@ impl<W: World> Context<W> {
 enum Gated<L> {
     Open(Ruling<L>),
     Closed(Option<Decision>, String, Outcome),
-    Interrupted(Decision),
+    Interrupted(Option<Decision>),
+}
+
+/// The person has not agreed: the broker's own decision on that stands in the record, and none where it made none.
+fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: String, outcome: Outcome) -> Gated<L> {
+    match ruling {
+        Ok(ruling) if interrupted => Gated::Interrupted(Some(ruling.decision)),
+        Ok(ruling) => Gated::Closed(Some(ruling.decision), why, outcome),
+        Err(_) if interrupted => Gated::Interrupted(None),
+        Err(broken) => {
+            let why = format!("{why}, and the authority broker gave no decision: {broken}");
+            Gated::Closed(None, why, Outcome::RefusedByPolicy)
+        }
+    }
 }
 
 /// Only exactly the decision that the mode asks for lets a call through.
@@ -418,13 +422,9 @@ fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> Gate
         Decision::StepUpFailed => Outcome::StepUpFailed,
         _ => Outcome::RefusedByPolicy,
     };
-    let decision = match ruling.decision {
-        Decision::Forbidden | Decision::Denied | Decision::StepUpFailed => ruling.decision,
-        // A ruling that does not fit the mode lets nothing through.
-        _ => Decision::Denied,
-    };
+    // A ruling that does not fit the mode lets nothing through. It is recorded as the broker recorded it.
     let reason = if ruling.reason.is_empty() { "not permitted in this session".to_string() } else { ruling.reason };
-    Gated::Closed(Some(decision), reason, outcome)
+    Gated::Closed(Some(ruling.decision), reason, outcome)
 }
 
 fn refusal(
@@ -439,7 +439,7 @@ fn refusal(
     Refusal { descriptor, call, decision, reason: truncate(reason, MAX_ERROR), result }
 }
 
-fn close(event: &mut ToolEvent, result: &ToolResult) {
+pub fn close(event: &mut ToolEvent, result: &ToolResult) {
     event.outcome = result.outcome;
     event.error.clone_from(&result.error);
     event.result_hash = hash(&text(result)).to_vec();

@@ -10,7 +10,9 @@
 //!
 //! * Only a structured call that names an entry of the snapshot by exact bytes can have an effect.
 //! * No effect begins before its audit record is written; every such record is followed by exactly one about its end.
-//! * Every call gets exactly one of the nine outcomes, keyed to its id; every gated call one of the six decisions.
+//!   What the log could not take is kept, and written before anything else runs.
+//! * Every call gets exactly one of the nine outcomes, keyed to its id; every call that the broker decided on has that
+//!   one of the six decisions in its record, whenever the person interrupts, and every other call has none.
 //! * The person's Ctrl-C ends the turn at once, wherever it is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -18,11 +20,13 @@
 extern crate alloc;
 
 mod agent;
+mod backlog;
 mod call;
 mod handle;
 mod lanes;
 mod limits;
 mod race;
+mod record;
 mod redact;
 mod response;
 mod result;
@@ -32,6 +36,7 @@ mod thread;
 pub mod world;
 
 pub use agent::{Agent, Session, TurnEnd};
+pub use backlog::Backlog;
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};
 pub use limits::Bounds;
 pub use race::{Either, race};

@@ -165,20 +165,37 @@ pub trait Approver {
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret;
 }
 
+/// Why the audit log took no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuditError {
+    /// It is gone, full, or does not answer; later it may take the record.
+    Unavailable(String),
+    /// The record contradicts what it holds; it will never take it.
+    Refused(String),
+}
+
+impl core::fmt::Display for AuditError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (Self::Unavailable(why) | Self::Refused(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
 /// The audit log.
 #[allow(async_fn_in_trait)]
 pub trait Audit {
-    /// Appends a record about a tool call; its sequence number.
+    /// Appends a record about a tool call; its sequence number. Waits for the answer however long it takes: whoever
+    /// stops waiting does not know whether there is a record.
     ///
     /// # Errors
-    /// The log is gone or full; nothing may run then.
-    async fn tool(&self, event: &ToolEvent) -> Result<u64, String>;
+    /// The log is gone, full, or refuses the record; nothing may run then.
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, AuditError>;
 
-    /// Appends another record.
+    /// Appends another record. Gives up after a while, since nothing depends on it.
     ///
     /// # Errors
-    /// The log is gone or full.
-    async fn general(&self, event: &GeneralEvent) -> Result<u64, String>;
+    /// The log is gone, full, does not answer, or refuses the record.
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError>;
 }
 
 /// Time, chance, other tasks, and the person's Ctrl-C.

@@ -9,6 +9,7 @@ use core::fmt;
 
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 
+use crate::calls::Calls;
 use crate::query::Filter;
 use crate::record::{Event, Head, Record};
 
@@ -26,6 +27,7 @@ pub struct Chain {
     reserved: usize,
     /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
     open: BTreeMap<u64, usize>,
+    calls: Calls,
 }
 
 /// Why a record was not taken. Nothing was written.
@@ -66,7 +68,7 @@ impl Chain {
     /// An empty chain that holds at most `limit` bytes of lines.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: Vec::new(), limit, used: 0, reserved: 0, open: BTreeMap::new() }
+        Self { records: Vec::new(), limit, used: 0, reserved: 0, open: BTreeMap::new(), calls: Calls::default() }
     }
 
     /// Where the chain ends.
@@ -85,9 +87,10 @@ impl Chain {
     ///
     /// # Errors
     /// `Full` where it, and the ends of all effects that have begun, do not fit. `Invalid` for an end without its
-    /// beginning, an end whose call is not the one that began, an error or reason longer than [`ERROR_LIMIT`], or a label
-    /// longer than [`LABEL_LIMIT`].
-    pub fn append_tool(&mut self, time: u64, event: ToolEvent) -> Result<Head, AppendError> {
+    /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, an error or
+    /// reason longer than [`ERROR_LIMIT`], or a label longer than [`LABEL_LIMIT`]. A late end may come without its
+    /// beginning, which was lost with an earlier chain; it says 0 in the place of the record before.
+    pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {
         if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
@@ -102,20 +105,26 @@ impl Chain {
                 if !event.decided {
                     return Err(AppendError::Invalid("an effect begins without a decision".to_string()));
                 }
+                let call = self.calls.tell(&event)?;
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
                 let reserve = length.saturating_add(GROWTH);
                 let head = self.push(record, length, length.saturating_add(reserve))?;
                 self.reserved = self.reserved.saturating_add(reserve);
                 self.open.insert(head.sequence, reserve);
+                self.calls.told(call, head.sequence);
                 Ok(head)
             }
             Phase::After => {
+                let began_here = self.same_call(&event);
+                if event.late && began_here.is_err() {
+                    return self.append_orphan(time, event);
+                }
                 let Some(&reserve) = self.open.get(&event.before) else {
                     let what = format!("no effect began with record {}, or its end is recorded already", event.before);
                     return Err(AppendError::Invalid(what));
                 };
-                self.same_call(&event)?;
+                began_here?;
                 let before = event.before;
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
@@ -132,18 +141,36 @@ impl Chain {
                 }
             }
             Phase::Refused => {
+                let call = self.calls.tell(&event)?;
+                if !event.decided
+                    && let Some(decision) = self.calls.decision(&call)
+                {
+                    (event.decided, event.decision) = (true, decision);
+                }
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
-                self.push(record, length, length)
+                let head = self.push(record, length, length)?;
+                self.calls.told(call, head.sequence);
+                Ok(head)
             }
         }
+    }
+
+    /// The end of an effect that began in an earlier chain.
+    fn append_orphan(&mut self, time: u64, event: ToolEvent) -> Result<Head, AppendError> {
+        let call = self.calls.tell(&event)?;
+        let record = self.next(time, Event::Tool(Box::new(ToolEvent { before: 0, ..event })));
+        let length = record.line().len();
+        let head = self.push(record, length, length)?;
+        self.calls.told(call, head.sequence);
+        Ok(head)
     }
 
     /// Records something else.
     ///
     /// # Errors
     /// `Full` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
-    /// and `-`, and for a field name that occurs twice.
+    /// and `-`, for a field name that occurs twice, and for a decision on a call that was decided on or told of before.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
         if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {
@@ -154,9 +181,14 @@ impl Chain {
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
             return Err(AppendError::Invalid("a field occurs twice".to_string()));
         }
+        let decided = self.calls.decide(&event)?;
         let record = self.next(time, Event::General(event));
         let length = record.line().len();
-        self.push(record, length, length)
+        let head = self.push(record, length, length)?;
+        if let Some((call, decision)) = decided {
+            self.calls.decided(call, decision);
+        }
+        Ok(head)
     }
 
     /// Every record, oldest first.
@@ -217,6 +249,7 @@ impl Chain {
             label: after.label.clone(),
             reason: after.reason.clone(),
             before: after.before,
+            late: after.late,
             ..ToolEvent::clone(before)
         };
         if expected == *after {

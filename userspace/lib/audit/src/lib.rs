@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod calls;
 mod canonical;
 mod chain;
 mod general;

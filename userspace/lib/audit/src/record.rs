@@ -119,6 +119,9 @@ fn tool(event: &ToolEvent) -> Map<String, Value> {
     if event.decided {
         add("decision", json!(event.decision.name()));
     }
+    if event.late {
+        add("late", json!(true));
+    }
     if event.phase != Phase::Before {
         add("outcome", json!(event.outcome.name()));
         add("error", json!(event.error));

@@ -26,6 +26,8 @@ pub struct Deed {
     pub reason: String,
     /// Whether it had, or may have had, an effect.
     pub effect: bool,
+    /// Whether the log took its end later than it came.
+    pub late: bool,
     /// The tools that the model saw when it made the call.
     pub advertised: Vec<String>,
 }
@@ -44,27 +46,29 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
             continue;
         }
         let sequence = number("sequence").unwrap_or_default();
-        let deed = deeds.entry(number("before").unwrap_or(sequence)).or_insert_with(|| Deed {
-            sequence,
-            time: number("time").unwrap_or_default(),
-            turn: number("turn").unwrap_or_default(),
-            tool: value
-                .get("descriptor")
-                .and_then(|descriptor| descriptor.get("name"))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .into(),
-            arguments: text("arguments").unwrap_or_default(),
-            model: text("modelId").unwrap_or_default(),
-            decision: text("decision"),
-            effect: text("phase").as_deref() != Some("refused"),
-            advertised: value
-                .get("advertised")
-                .and_then(Value::as_array)
-                .map(|names| names.iter().filter_map(Value::as_str).map(String::from).collect())
-                .unwrap_or_default(),
-            ..Deed::default()
-        });
+        let deed =
+            deeds.entry(number("before").filter(|before| *before > 0).unwrap_or(sequence)).or_insert_with(|| Deed {
+                sequence,
+                time: number("time").unwrap_or_default(),
+                turn: number("turn").unwrap_or_default(),
+                tool: value
+                    .get("descriptor")
+                    .and_then(|descriptor| descriptor.get("name"))
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .into(),
+                arguments: text("arguments").unwrap_or_default(),
+                model: text("modelId").unwrap_or_default(),
+                decision: text("decision"),
+                effect: text("phase").as_deref() != Some("refused"),
+                advertised: value
+                    .get("advertised")
+                    .and_then(Value::as_array)
+                    .map(|names| names.iter().filter_map(Value::as_str).map(String::from).collect())
+                    .unwrap_or_default(),
+                ..Deed::default()
+            });
+        deed.late |= value.get("late").and_then(Value::as_bool).unwrap_or_default();
         deed.outcome = text("outcome").or(deed.outcome.take());
         for (field, given) in [(&mut deed.error, text("error")), (&mut deed.reason, text("reason"))] {
             if let Some(given) = given.filter(|given| !given.is_empty()) {
@@ -99,6 +103,9 @@ impl fmt::Display for Deed {
         let why = if self.error.is_empty() { &self.reason } else { &self.error };
         if !why.is_empty() && self.outcome.as_deref() != Some("ok") {
             write!(formatter, ": {why}")?;
+        }
+        if self.late {
+            formatter.write_str(" (recorded later)")?;
         }
         Ok(())
     }

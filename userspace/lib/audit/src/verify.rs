@@ -119,6 +119,11 @@ fn tool(value: &Value, sequence: u64, open: &mut BTreeMap<u64, Value>, summary: 
         }
         Some("after") => {
             let before = number(value, "before").unwrap_or(0);
+            if before == 0 && value.get("late").and_then(Value::as_bool) == Some(true) {
+                // Its beginning was lost with an earlier chain.
+                summary.effects = summary.effects.saturating_add(1);
+                return Ok(());
+            }
             let Some(beginning) = open.remove(&before) else {
                 return Err(format!("no effect that is still open began with record {before}"));
             };

@@ -43,6 +43,7 @@ fn call(phase: Phase, turn: u32, tool: &str, decision: Decision, outcome: Outcom
         decided: true,
         reason: String::new(),
         advertised: vec!["write_file".into(), "read_file".into()],
+        late: false,
     }
 }
 
@@ -256,7 +257,8 @@ fn a_full_chain_refuses_and_forgets_nothing() {
     let mut chain = Chain::new(64 * 1024);
     let mut begun = Vec::new();
     loop {
-        match chain.append_tool(1, before(1, Decision::Auto)) {
+        let turn = u32::try_from(begun.len()).unwrap();
+        match chain.append_tool(1, before(turn, Decision::Auto)) {
             Ok(head) => begun.push(head.sequence),
             Err(error) => {
                 assert_eq!(error, AppendError::Full { limit: 64 * 1024 });
@@ -268,12 +270,12 @@ fn a_full_chain_refuses_and_forgets_nothing() {
     assert!(!begun.is_empty());
     // Smaller things must not take what the ends need.
     while chain.append_general(1, Kind::Service.event("", "", &[("name", &"x".repeat(100))])).is_ok() {}
-    for &sequence in &begun {
+    for (turn, &sequence) in (0..).zip(&begun) {
         let worst = ToolEvent {
             error: "\u{1}".repeat(2048),
             reason: "\u{1}".repeat(2048),
             label: Label { classes: vec!["\u{1}".repeat(500), "\u{1}".repeat(500)] },
-            ..after(1, Decision::Auto, Outcome::ExecutionError, sequence)
+            ..after(turn, Decision::Auto, Outcome::ExecutionError, sequence)
         };
         chain.append_tool(2, worst).expect("the end of what was allowed to begin fits");
     }
@@ -372,4 +374,72 @@ proptest! {
     fn verifying_any_bytes_does_not_panic(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..4)) {
         let _ = verify(&bytes, None);
     }
+}
+
+fn decided(turn: u32, decision: &str) -> GeneralEvent {
+    let id = format!("call-{turn}");
+    Kind::BrokerDecision.event(
+        "session-1",
+        "ada",
+        &[("conversation", &"c1"), ("callId", &id), ("decision", &decision), ("tool", &"write_file")],
+    )
+}
+
+fn undecided(turn: u32) -> ToolEvent {
+    let refused = call(Phase::Refused, turn, "write_file", Decision::Auto, Outcome::Cancelled);
+    ToolEvent { decided: false, ..refused }
+}
+
+/// A runner that stopped waiting and a broker that decides write in either order, and say the same.
+#[test]
+fn a_decision_and_what_became_of_the_call_agree() {
+    let mut chain = Chain::new(1 << 20);
+    chain.append_general(1, decided(1, "consented")).unwrap();
+    let head = chain.append_tool(2, undecided(1)).unwrap();
+    let Event::Tool(told) = &chain.get(head.sequence).unwrap().event else { panic!("no tool call") };
+    assert_eq!((told.decided, told.decision, told.outcome), (true, Decision::Consented, Outcome::Cancelled));
+    let head = chain.append_tool(3, undecided(2)).unwrap();
+    let Event::Tool(told) = &chain.get(head.sequence).unwrap().event else { panic!("no tool call") };
+    assert!(!told.decided);
+    let late = chain.append_general(4, decided(2, "consented")).unwrap_err().to_string();
+    assert!(late.contains("record 3 tells already what became of the call \"call-2\""), "{late}");
+    // Once each: no second decision, no second beginning or refusal.
+    chain.append_general(5, decided(3, "auto")).unwrap();
+    let again = chain.append_general(5, decided(3, "denied")).unwrap_err().to_string();
+    assert!(again.contains("decided on already, as auto"), "{again}");
+    assert!(chain.append_general(5, decided(4, "perhaps")).is_err());
+    chain.append_tool(6, before(3, Decision::Auto)).unwrap();
+    assert!(chain.append_tool(7, before(3, Decision::Auto)).is_err());
+    assert!(chain.append_tool(7, undecided(3)).is_err());
+    // The same id in another conversation is another call.
+    chain.append_tool(8, ToolEvent { conversation: "c2".into(), ..undecided(3) }).unwrap();
+    assert!(verify(&lines(&chain), Some(chain.head())).is_ok());
+}
+
+/// The end of an effect that the log could not take when it came.
+#[test]
+fn a_late_end_closes_its_effect_or_stands_alone() {
+    let mut chain = Chain::new(1 << 20);
+    let first = chain.append_tool(1, before(1, Decision::Auto)).unwrap().sequence;
+    let late = |turn, before| ToolEvent { late: true, ..after(turn, Decision::Auto, Outcome::Ok, before) };
+    chain.append_tool(2, late(1, first)).unwrap();
+    assert_eq!(chain.open().count(), 0);
+    // A second time it is no news; and it is not taken for the end of an effect that was lost.
+    let again = chain.append_tool(3, late(1, first)).unwrap_err().to_string();
+    assert!(again.contains("its end is recorded already"), "{again}");
+    // The record that it names is another call's: its own was in an earlier chain.
+    let other = chain.append_tool(4, before(2, Decision::Auto)).unwrap().sequence;
+    for before in [other, 99] {
+        let turn = u32::try_from(before).unwrap() + 10;
+        chain.append_tool(5, late(turn, before)).unwrap();
+        assert!(chain.append_tool(5, late(turn, before)).is_err());
+        assert!(chain.append_tool(5, ToolEvent { late: false, ..late(turn + 1, before) }).is_err());
+    }
+    assert_eq!(chain.open().collect::<Vec<_>>(), [other]);
+    let summary = verify(&lines(&chain), Some(chain.head())).unwrap();
+    assert_eq!((summary.effects, summary.open), (3, vec![other]));
+    let texts: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
+    let deeds = story(texts.iter().map(String::as_str));
+    assert_eq!(deeds.len(), 4);
+    assert!(deeds[0].to_string().ends_with("done (recorded later)") && deeds[3].effect, "{deeds:#?}");
 }

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::world::{Audit, ChargeError, Gate, Ruling};
+use capos_agent::world::{Audit, AuditError, ChargeError, Gate, Ruling};
 use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
@@ -62,15 +62,23 @@ impl Gate for Runner {
 }
 
 impl Audit for Runner {
-    async fn tool(&self, event: &ToolEvent) -> Result<u64, String> {
-        let writer = self.writer()?;
-        let written = self.audited(writer.tool(event)).await?;
-        Ok(written.sequence)
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, AuditError> {
+        let writer = self.writer().map_err(AuditError::Unavailable)?;
+        writer.tool(event).await.map(|written| written.sequence).map_err(|error| not_taken(&error))
     }
 
-    async fn general(&self, event: &GeneralEvent) -> Result<u64, String> {
-        let writer = self.writer()?;
-        let written = self.audited(writer.general(event)).await?;
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError> {
+        let writer = self.writer().map_err(AuditError::Unavailable)?;
+        let written = self.in_time(writer.general(event)).await.map_err(|error| not_taken(&error))?;
         Ok(written.sequence)
+    }
+}
+
+fn not_taken(error: &CallError) -> AuditError {
+    match error {
+        CallError::Exception(exception) if exception.kind == ExceptionKind::InvalidArgument => {
+            AuditError::Refused(error.to_string())
+        }
+        _ => AuditError::Unavailable(error.to_string()),
     }
 }

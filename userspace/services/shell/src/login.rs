@@ -80,7 +80,7 @@ impl Login {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
-                            kept = Some(session.into_thread());
+                            kept = Some(session.into_thread().await);
                             user = again;
                         }
                         Err(why) => {

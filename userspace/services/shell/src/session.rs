@@ -10,7 +10,7 @@ use core::future::Future;
 
 use alloc::vec::Vec;
 use capos_agent::world::Host;
-use capos_agent::{Agent, Either, Handles, Snapshot, Thread, TurnEnd, race};
+use capos_agent::{Agent, Backlog, Either, Handles, Snapshot, Thread, TurnEnd, race};
 use capos_rt::{Clock, Error, log};
 use capos_schema::audit::{AuditWriterClient, GeneralEvent};
 use capos_schema::authority::{NamedGrant, Profile, SessionInfo, UserSessionClient};
@@ -89,11 +89,7 @@ impl Runner {
 
     /// A call to the broker, with a limit on its time.
     pub async fn within<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
-        let deadline = self.clock.now().saturating_add(PATIENCE);
-        let result = match race(call, self.clock.sleep_until(deadline)).await {
-            Either::Left(result) => result,
-            Either::Right(()) => Err(CallError::failed("no answer within 10 s")),
-        };
+        let result = self.in_time(call).await;
         if let Err(error) = &result
             && error.is_disconnected()
         {
@@ -102,12 +98,17 @@ impl Runner {
         result
     }
 
-    /// A call to the audit log, with a limit on its time.
+    /// A call to the audit log, with a limit on its time; errors in words.
     pub async fn audited<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, String> {
+        self.in_time(call).await.map_err(|error| error.to_string())
+    }
+
+    /// A call with a limit on its time.
+    pub async fn in_time<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
         let deadline = self.clock.now().saturating_add(PATIENCE);
         match race(call, self.clock.sleep_until(deadline)).await {
-            Either::Left(result) => result.map_err(|error| error.to_string()),
-            Either::Right(()) => Err("no answer within 10 s".to_string()),
+            Either::Left(result) => result,
+            Either::Right(()) => Err(CallError::failed("no answer within 10 s")),
         }
     }
 
@@ -173,6 +174,7 @@ fn random(entropy: &EntropyClient) -> [u8; 16] {
 pub struct Session {
     pub runner: Rc<Runner>,
     pub agent: Agent<Runner>,
+    backlog: Rc<Backlog>,
     handles: Handles,
     pub snapshot: Snapshot,
 }
@@ -200,8 +202,9 @@ impl Session {
             interrupts: Cell::new(0),
         });
         let thread = kept.unwrap_or_else(|| Thread::new(hex::encode(random(&login.entropy))));
-        let agent = agent(&runner, thread);
-        let mut session = Self { runner, agent, handles: Handles::default(), snapshot: Snapshot::default() };
+        let backlog = Rc::<Backlog>::default();
+        let agent = agent(&runner, thread, backlog.clone());
+        let mut session = Self { runner, agent, backlog, handles: Handles::default(), snapshot: Snapshot::default() };
         session.refresh().await?;
         session.record("session.opened").await;
         session.greet().await;
@@ -213,9 +216,19 @@ impl Session {
         self.runner.info.profile
     }
 
-    /// The conversation, to go on with in another session.
-    pub fn into_thread(self) -> Thread {
+    /// The conversation, to go on with in another session. What this one still owes the audit log is written with its
+    /// own writer, since no other may record it.
+    pub async fn into_thread(self) -> Thread {
+        self.pay().await;
         self.agent.thread().clone()
+    }
+
+    /// Writes what the audit log has not got yet; says so where that is not possible.
+    async fn pay(&self) {
+        let Err(why) = self.agent.pay().await else { return };
+        let text = format!("{} records of this session are not in the audit log ({why})", self.backlog.waiting());
+        log::error!("{text}");
+        self.runner.screen.line(Style::Warning, &text).await;
     }
 
     /// Rebuilds the tool table from the capabilities that the session has now.
@@ -346,14 +359,21 @@ impl Session {
     /// Begins a new conversation.
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
-        self.agent = agent(&self.runner, Thread::new(id));
+        self.agent = agent(&self.runner, Thread::new(id), self.backlog.clone());
     }
 
     /// Waits for calls that still run, and tells the broker that the session is over.
     pub async fn end(&self) {
         let limit = self.runner.now().saturating_add(PATIENCE);
-        while self.agent.background() > 0 && self.runner.now() < limit {
+        while self.backlog.running() > 0 && self.runner.now() < limit {
             self.runner.sleep_until(self.runner.now().saturating_add(PATIENCE / 100)).await;
+        }
+        if self.backlog.waiting() > 0 {
+            // The log may have been restarted since the last turn; then it has a writer of its own.
+            if let Err(why) = self.runner.refresh().await {
+                log::warning!("the session's capabilities could not be fetched again: {why}");
+            }
+            self.pay().await;
         }
         self.record("session.closed").await;
         if let Err(why) = self.runner.within(self.runner.user.end()).await {
@@ -389,7 +409,7 @@ impl Session {
     }
 }
 
-fn agent(runner: &Rc<Runner>, thread: Thread) -> Agent<Runner> {
+fn agent(runner: &Rc<Runner>, thread: Thread, backlog: Rc<Backlog>) -> Agent<Runner> {
     let info = &runner.info;
     let session = capos_agent::Session {
         id: info.id.clone(),
@@ -397,5 +417,5 @@ fn agent(runner: &Rc<Runner>, thread: Thread) -> Agent<Runner> {
         limits: info.limits.clone(),
         started: runner.started,
     };
-    Agent::new(runner.clone(), session, SYSTEM.to_string(), thread)
+    Agent::new(runner.clone(), session, SYSTEM.to_string(), thread, backlog)
 }

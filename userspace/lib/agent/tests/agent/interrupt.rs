@@ -47,6 +47,7 @@ fn c11_ctrl_c_at_each_millisecond_of_a_turn() {
         assert_eq!(agent.background(), 0);
         assert_eq!(agent.thread().dump(), dump, "a result came into the conversation after the turn, at {at}");
         world.check_audit();
+        world.check_decisions();
         check_thread(&agent.thread().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>());
         cancelled += world.outcomes().iter().filter(|outcome| **outcome == Outcome::Cancelled).count();
         // The conversation goes on.

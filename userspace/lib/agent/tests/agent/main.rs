@@ -6,4 +6,5 @@ mod interrupt;
 mod limits;
 mod outcomes;
 mod property;
+mod records;
 mod world;

@@ -76,6 +76,9 @@ proptest! {
         world.run(agent.turn("go", &snapshot()));
         world.drain();
         world.check_audit();
+        if !audit_fails {
+            world.check_decisions();
+        }
         if audit_fails {
             prop_assert!(world.effects().is_empty());
         }

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use capos_agent::world::*;
-use capos_agent::{Agent, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
+use capos_agent::{Agent, Backlog, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
+use capos_audit::{AppendError, Chain, Event, Head, Kind};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
@@ -59,9 +60,15 @@ pub struct Sim {
     pub decisions: Cell<u32>,
     pub budget: Cell<u64>,
     pub audit_down: Cell<bool>,
+    /// Until then the log answers nothing.
+    pub audit_hangs: Cell<u64>,
+    /// The log itself: what the service would hold.
+    pub chain: RefCell<Chain>,
+    pub backlog: Rc<Backlog>,
+    /// How long the broker takes before it records a decision, and after that.
+    pub broker_takes: Cell<(u64, u64)>,
     pub broker_down: Cell<bool>,
     pub egress_refused: Cell<bool>,
-    sequence: Cell<u64>,
     seed: Cell<u8>,
     cancelled_streams: Cell<u32>,
 }
@@ -97,9 +104,12 @@ impl World {
             decisions: Cell::new(0),
             budget: Cell::new(1_000_000),
             audit_down: Cell::new(false),
+            audit_hangs: Cell::new(0),
+            chain: RefCell::new(Chain::new(8 << 20)),
+            backlog: Rc::default(),
+            broker_takes: Cell::new((0, MS)),
             broker_down: Cell::new(false),
             egress_refused: Cell::new(false),
-            sequence: Cell::new(0),
             seed: Cell::new(0),
             cancelled_streams: Cell::new(0),
         }))
@@ -145,6 +155,100 @@ impl World {
         true
     }
 
+    /// Work of another process: it goes on to its end, whether its caller still waits or not.
+    fn elsewhere<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> LocalBoxFuture<'static, T> {
+        let answer = Rc::new(RefCell::new(None));
+        let place = answer.clone();
+        self.spawn(Box::pin(async move {
+            let value = work.await;
+            *place.borrow_mut() = Some(value);
+            poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                Poll::Ready(())
+            })
+            .await;
+        }));
+        Box::pin(poll_fn(move |_| answer.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)))
+    }
+
+    /// Something that happens at a time, whatever the agent does.
+    pub fn at(&self, ms: u64, happens: impl FnOnce(&Sim) + 'static) {
+        let world = self.clone();
+        self.spawn(Box::pin(async move {
+            world.sleep_until(ms * MS).await;
+            happens(&world.0);
+        }));
+    }
+
+    /// What the log answers to a record, in its own time.
+    async fn append(
+        &self,
+        add: impl FnOnce(&mut Chain, u64) -> Result<Head, AppendError> + 'static,
+    ) -> Result<u64, AuditError> {
+        let world = self.clone();
+        self.elsewhere(async move {
+            world.pause(MS).await;
+            world.sleep_until(world.0.audit_hangs.get()).await;
+            if world.0.audit_down.get() {
+                return Err(AuditError::Unavailable("it is gone".into()));
+            }
+            let added = add(&mut world.0.chain.borrow_mut(), world.0.clock.get());
+            added.map(|head| head.sequence).map_err(|error| match error {
+                AppendError::Full { .. } => AuditError::Unavailable(error.to_string()),
+                AppendError::Invalid(_) => AuditError::Refused(error.to_string()),
+            })
+        })
+        .await
+    }
+
+    /// What the broker does about a question, in its own time: it decides, records that, and answers.
+    async fn broker(&self, question: &ToolQuestion, ruling: Ruling<String>) -> Result<Ruling<String>, String> {
+        let (world, question) = (self.clone(), question.clone());
+        self.elsewhere(async move {
+            let (before, after) = world.0.broker_takes.get();
+            world.pause(before).await;
+            if world.0.broker_down.get() {
+                return Err("it is gone".into());
+            }
+            world.0.decisions.set(world.0.decisions.get() + 1);
+            if !world.0.audit_down.get() {
+                let fields: [(&str, &dyn std::fmt::Display); 3] = [
+                    ("conversation", &question.conversation),
+                    ("callId", &question.call_id),
+                    ("decision", &ruling.decision.name()),
+                ];
+                let event = Kind::BrokerDecision.event("s1", "ada", &fields);
+                let recorded = world.0.chain.borrow_mut().append_general(world.0.clock.get(), event);
+                recorded.map_err(|why| format!("the decision could not be recorded: {why}"))?;
+            }
+            world.pause(after).await;
+            Ok(ruling)
+        })
+        .await
+    }
+
+    /// The broker's records and those of the calls say the same: a call has the decision that was recorded before it, or
+    /// none was.
+    pub fn check_decisions(&self) {
+        let chain = self.0.chain.borrow();
+        let mut made: BTreeMap<String, String> = BTreeMap::new();
+        for record in chain.records() {
+            match &record.event {
+                Event::General(event) if event.kind == Kind::BrokerDecision.name() => {
+                    let field =
+                        |name: &str| event.fields.iter().find(|field| field.name == name).unwrap().value.clone();
+                    assert_eq!(made.insert(field("callId"), field("decision")), None);
+                }
+                Event::Tool(event) if event.phase != Phase::After => {
+                    let said = event.decided.then(|| event.decision.name().to_string());
+                    assert_eq!(made.remove(&event.call_id), said, "{event:#?}");
+                }
+                _ => {}
+            }
+        }
+        assert!(made.is_empty(), "decided and never told: {made:?}");
+    }
+
     /// Lets what still runs beside come to its end.
     pub fn drain(&self) {
         let world = self.clone();
@@ -177,7 +281,8 @@ impl World {
                     let after = at(&|entry| matches!(entry, Trace::After(before, ..) if before == sequence));
                     assert_eq!(after.len(), 1, "{entry:?} in {trace:#?}");
                     let effects = at(&|entry| matches!(entry, Trace::Effect(done) if done == arguments));
-                    let not_begun = matches!(&trace[after[0]], Trace::After(_, error, Outcome::Cancelled)
+                    let not_begun = matches!(&trace[after[0]],
+                        Trace::After(_, error, Outcome::Cancelled | Outcome::RefusedByPolicy)
                         if error.contains("not begun"));
                     assert_eq!(effects.len(), usize::from(!not_begun), "{entry:?} in {trace:#?}");
                     for effect in effects {
@@ -245,7 +350,13 @@ pub fn session(limits: SessionLimits) -> Session {
 }
 
 pub fn agent(world: &World, limits: SessionLimits) -> Agent<World> {
-    Agent::new(Rc::new(world.clone()), session(limits), "You are careful.".into(), Thread::new("c1".into()))
+    Agent::new(
+        Rc::new(world.clone()),
+        session(limits),
+        "You are careful.".into(),
+        Thread::new("c1".into()),
+        world.0.backlog.clone(),
+    )
 }
 
 pub fn turn(world: &World) -> (TurnEnd, Agent<World>) {
@@ -352,11 +463,6 @@ impl Gate for World {
         mode: PermissionMode,
         consented: bool,
     ) -> Result<Ruling<String>, String> {
-        self.pause(MS).await;
-        if self.0.broker_down.get() {
-            return Err("it is gone".into());
-        }
-        self.0.decisions.set(self.0.decisions.get() + 1);
         let own = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         let decision = match own {
             PermissionMode::Auto => Decision::Auto,
@@ -365,21 +471,17 @@ impl Gate for World {
             PermissionMode::StepUp => Decision::StepUpFailed,
             PermissionMode::Forbidden => Decision::Forbidden,
         };
-        Ok(Ruling { decision, reason: format!("the map says {own}"), lease: None })
+        self.broker(question, Ruling { decision, reason: format!("the map says {own}"), lease: None }).await
     }
 
     async fn step_up(&self, question: &ToolQuestion, passphrase: &str) -> Result<Ruling<String>, String> {
-        self.pause(MS).await;
-        if self.0.broker_down.get() {
-            return Err("it is gone".into());
-        }
-        self.0.decisions.set(self.0.decisions.get() + 1);
         let good = passphrase == "open sesame";
-        Ok(Ruling {
+        let ruling = Ruling {
             decision: if good { Decision::StepUpSucceeded } else { Decision::StepUpFailed },
             reason: "the passphrase".into(),
             lease: good.then(|| question.arguments.clone()),
-        })
+        };
+        self.broker(question, ruling).await
     }
 
     async fn redeem(&self, lease: String, question: &ToolQuestion) -> Result<(), String> {
@@ -425,32 +527,38 @@ impl Approver for World {
 }
 
 impl Audit for World {
-    async fn tool(&self, event: &ToolEvent) -> Result<u64, String> {
-        self.pause(MS).await;
-        if self.0.audit_down.get() {
-            return Err("it is gone".into());
-        }
-        let sequence = self.0.sequence.get() + 1;
-        self.0.sequence.set(sequence);
-        self.0.events.borrow_mut().push(event.clone());
-        self.0.trace.borrow_mut().push(match event.phase {
-            Phase::Before => Trace::Before(sequence, event.arguments.clone()),
-            Phase::After => Trace::After(event.before, event.error.clone(), event.outcome),
-            Phase::Refused => {
-                Trace::Refused(event.descriptor.name.clone(), event.decided.then_some(event.decision), event.outcome)
-            }
-        });
-        Ok(sequence)
+    async fn tool(&self, event: &ToolEvent) -> Result<u64, AuditError> {
+        let (world, event) = (self.clone(), event.clone());
+        self.append(move |chain, now| {
+            let head = chain.append_tool(now, event)?;
+            let Some(Event::Tool(event)) = chain.get(head.sequence).map(|record| record.event.clone()) else {
+                unreachable!("it was just recorded")
+            };
+            world.0.trace.borrow_mut().push(match event.phase {
+                Phase::Before => Trace::Before(head.sequence, event.arguments.clone()),
+                Phase::After => Trace::After(event.before, event.error.clone(), event.outcome),
+                Phase::Refused => Trace::Refused(
+                    event.descriptor.name.clone(),
+                    event.decided.then_some(event.decision),
+                    event.outcome,
+                ),
+            });
+            world.0.events.borrow_mut().push(*event);
+            Ok(head)
+        })
+        .await
     }
 
-    async fn general(&self, event: &GeneralEvent) -> Result<u64, String> {
-        self.pause(MS).await;
-        if self.0.audit_down.get() {
-            return Err("it is gone".into());
+    async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError> {
+        let (world, event) = (self.clone(), event.clone());
+        let written = self.append(move |chain, now| {
+            world.0.messages.borrow_mut().push(event.clone());
+            chain.append_general(now, event)
+        });
+        match capos_agent::race(written, self.pause(10_000 * MS)).await {
+            capos_agent::Either::Left(written) => written,
+            capos_agent::Either::Right(()) => Err(AuditError::Unavailable("no answer".into())),
         }
-        self.0.messages.borrow_mut().push(event.clone());
-        self.0.sequence.set(self.0.sequence.get() + 1);
-        Ok(self.0.sequence.get())
     }
 }
 

@@ -1,0 +1,126 @@
+//! Recording calls: before an effect, after it, and what the log could not take when it was time.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+
+use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::cap::LocalBoxFuture;
+use capos_schema::models::{Outcome, ToolResult};
+
+use crate::agent::Session;
+use crate::backlog::Backlog;
+use crate::call::{Context, close};
+use crate::race::{Either, race};
+use crate::result::answered;
+use crate::world::{AuditError, Show, World};
+
+/// How long the audit log may take to answer, in nanoseconds.
+const PATIENCE: u64 = 10_000_000_000;
+const NO_ANSWER: &str = "no answer within 10 s";
+
+/// Writes what waits for the log, with a limit on the time.
+///
+/// # Errors
+/// The log does not take it now.
+pub async fn pay<W: World>(world: &W, session: &Session, backlog: &Backlog) -> Result<(), AuditError> {
+    let patience = world.sleep_until(world.now().saturating_add(PATIENCE));
+    match race(backlog.write(world, &session.id, &session.principal), patience).await {
+        Either::Left(written) => written,
+        Either::Right(()) => Err(AuditError::Unavailable(NO_ANSWER.to_string())),
+    }
+}
+
+impl<W: World> Context<W> {
+    /// What waits for the log goes first: nothing runs while the log lacks what was before.
+    pub async fn pay(&self) -> Result<(), AuditError> {
+        pay(&*self.world, &self.session, &self.backlog).await
+    }
+
+    fn patience(&self) -> LocalBoxFuture<'static, ()> {
+        self.world.sleep_until(self.world.now().saturating_add(PATIENCE))
+    }
+
+    /// Records what became of a call, now or, where the log does not take it, later.
+    pub async fn write(&self, event: &ToolEvent) {
+        let written = match self.pay().await {
+            Ok(()) => match race(self.world.tool(event), self.patience()).await {
+                Either::Left(written) => written.map(drop),
+                Either::Right(()) => Err(AuditError::Unavailable(NO_ANSWER.to_string())),
+            },
+            Err(why) => Err(why),
+        };
+        let Err(error) = written else { return };
+        self.backlog.add(event);
+        // A log that was restarted knows nothing of the beginning, and takes the end as a late one.
+        let left = match error {
+            AuditError::Refused(_) => self.pay().await,
+            AuditError::Unavailable(_) => Err(error),
+        };
+        if let Err(why) = left {
+            let text = format!("the audit log takes no records ({why}); no tool runs until it does");
+            self.world.show(Show::Notice(&text)).await;
+        }
+    }
+
+    /// Records that an effect begins; the sequence of the record.
+    pub async fn begin(self: &Rc<Self>, event: &ToolEvent) -> Result<u64, ToolResult> {
+        let refused = |why: &str| {
+            let why = format!("the audit log takes no records ({why}); without a record no tool runs");
+            answered(&event.call_id, Outcome::RefusedByPolicy, why)
+        };
+        let (world, record) = (self.world.clone(), event.clone());
+        let mut writing: LocalBoxFuture<'static, _> = Box::pin(async move { world.tool(&record).await });
+        let written = match self.pay().await {
+            Ok(()) => race(writing.as_mut(), self.patience()).await,
+            Err(why) => Either::Left(Err(why)),
+        };
+        match written {
+            Either::Left(Ok(sequence)) => Ok(sequence),
+            Either::Left(Err(why)) => {
+                let result = refused(&why.to_string());
+                let mut event = ToolEvent { phase: Phase::Refused, ..event.clone() };
+                close(&mut event, &result);
+                self.backlog.add(&event);
+                Err(result)
+            }
+            Either::Right(()) => {
+                let result = refused(NO_ANSWER);
+                self.clone().close_unbegun(writing, event.clone(), result.clone());
+                Err(result)
+            }
+        }
+    }
+
+    /// Waits for the answer of a log that was too slow, and closes what it may have recorded meanwhile. Nothing else
+    /// runs until that is known.
+    fn close_unbegun(
+        self: Rc<Self>,
+        writing: LocalBoxFuture<'static, Result<u64, AuditError>>,
+        mut event: ToolEvent,
+        result: ToolResult,
+    ) {
+        let world = self.world.clone();
+        self.backlog.begin();
+        let unsettled = self.backlog.hold();
+        world.spawn(Box::pin(async move {
+            match writing.await {
+                Ok(sequence) => {
+                    (event.phase, event.before) = (Phase::After, sequence);
+                    close(&mut event, &result);
+                    event.error = format!("it was not begun: the record that it begins came too late ({NO_ANSWER})");
+                }
+                Err(_) => {
+                    event.phase = Phase::Refused;
+                    close(&mut event, &result);
+                }
+            }
+            self.backlog.add(&event);
+            drop(unsettled);
+            // Where the log takes it not even now, whoever goes on first does it.
+            let _ = self.pay().await;
+            self.backlog.end();
+        }));
+    }
+}

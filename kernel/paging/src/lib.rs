@@ -12,7 +12,7 @@ mod regions;
 
 pub use clock::{Clock, Slot};
 pub use pages::{PageState, Pages};
-pub use regions::{RangeError, Region, Regions};
+pub use regions::{Keyed, RangeError, Region, Regions};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;

@@ -1,6 +1,7 @@
 //! The regions of an address space: ranges that do not overlap, each with what it maps.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Why a range is refused.
@@ -12,6 +13,18 @@ pub enum RangeError {
     OutOfBounds,
     /// Something is mapped there.
     Overlap,
+}
+
+/// Content by which its pieces are found.
+pub trait Keyed {
+    /// The same for all pieces of one content, and for no other's.
+    fn key(&self) -> u64;
+}
+
+impl<T: Keyed> Keyed for Arc<T> {
+    fn key(&self) -> u64 {
+        self.as_ref().key()
+    }
 }
 
 /// One region: `length` bytes from `start` on show its content from `offset` on.
@@ -45,15 +58,18 @@ impl<T> Region<T> {
 #[derive(Debug)]
 pub struct Regions<T> {
     by_start: BTreeMap<u64, Region<T>>,
+    /// Content and first address of each, so that those of one content are found however many others
+    /// there are.
+    by_content: BTreeSet<(u64, u64)>,
     low: u64,
     high: u64,
 }
 
-impl<T: Clone> Regions<T> {
+impl<T: Clone + Keyed> Regions<T> {
     /// No regions; they may lie in `low..high`.
     #[must_use]
     pub const fn new(low: u64, high: u64) -> Self {
-        Self { by_start: BTreeMap::new(), low, high }
+        Self { by_start: BTreeMap::new(), by_content: BTreeSet::new(), low, high }
     }
 
     /// Judges a range: on page borders, within bounds.
@@ -78,7 +94,7 @@ impl<T: Clone> Regions<T> {
         if self.by_start.range(..end).next_back().is_some_and(|(_, last)| last.end() > start) {
             return Err(RangeError::Overlap);
         }
-        self.by_start.insert(start, Region { start, length, offset, content });
+        self.put(Region { start, length, offset, content });
         Ok(())
     }
 
@@ -103,13 +119,13 @@ impl<T: Clone> Regions<T> {
             .collect();
         let mut removed = Vec::with_capacity(touched.len());
         for key in touched.into_iter().rev() {
-            let Some(region) = self.by_start.remove(&key) else { continue };
+            let Some(region) = self.take(key) else { continue };
             let cut_start = region.start.max(start);
             let cut_end = region.end().min(end);
             if region.start < cut_start {
                 let length = cut_start.saturating_sub(region.start);
                 let head = Region { length, ..region.clone() };
-                self.by_start.insert(head.start, head);
+                self.put(head);
             }
             if region.end() > cut_end {
                 let tail = Region {
@@ -118,7 +134,7 @@ impl<T: Clone> Regions<T> {
                     offset: region.offset_of(cut_end),
                     content: region.content.clone(),
                 };
-                self.by_start.insert(tail.start, tail);
+                self.put(tail);
             }
             removed.push(Region {
                 start: cut_start,
@@ -130,8 +146,28 @@ impl<T: Clone> Regions<T> {
         Ok(removed)
     }
 
+    fn put(&mut self, region: Region<T>) {
+        self.by_content.insert((region.content.key(), region.start));
+        self.by_start.insert(region.start, region);
+    }
+
+    /// Takes the region out that begins at an address.
+    pub fn take(&mut self, start: u64) -> Option<Region<T>> {
+        let region = self.by_start.remove(&start)?;
+        self.by_content.remove(&(region.content.key(), start));
+        Some(region)
+    }
+
+    /// Any one region that shows the content with this key.
+    #[must_use]
+    pub fn piece(&self, key: u64) -> Option<&Region<T>> {
+        let (_, start) = self.by_content.range((key, 0)..=(key, u64::MAX)).next()?;
+        self.by_start.get(start)
+    }
+
     /// Removes every region.
     pub fn clear(&mut self) -> Vec<Region<T>> {
+        self.by_content.clear();
         core::mem::take(&mut self.by_start).into_values().collect()
     }
 
@@ -158,6 +194,18 @@ mod tests {
     use super::*;
     use crate::PAGE;
     use proptest::prelude::*;
+
+    impl Keyed for u8 {
+        fn key(&self) -> u64 {
+            u64::from(*self)
+        }
+    }
+
+    impl Keyed for usize {
+        fn key(&self) -> u64 {
+            *self as u64
+        }
+    }
 
     fn regions() -> Regions<u8> {
         Regions::new(0x1_0000, 0x10_0000)
@@ -210,6 +258,11 @@ mod tests {
                     let gone = (page..page + count).filter(|p| model.remove(p).is_some()).count();
                     prop_assert_eq!(pages, gone as u64);
                 }
+                for content in 0..=step {
+                    let shown = model.values().any(|(by, _)| *by == content);
+                    prop_assert_eq!(regions.piece(content as u64).map(|piece| piece.content), shown.then_some(content));
+                }
+                prop_assert_eq!(regions.by_content.len(), regions.len());
                 for p in 0..50 {
                     let found = regions.find(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));
                     prop_assert_eq!(found, model.get(&p).copied());

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_abi::Status;
 use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_captable::NodeId;
-use capos_paging::{PAGE, RangeError, Region, Regions};
+use capos_paging::{Keyed, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
 use super::account::{Account, Resource};
@@ -48,9 +48,14 @@ impl Backing {
     }
 }
 
+/// The number that the next mapping gets.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// One mapping as it was made. Unmapping a part of it leaves pieces that share this.
 #[derive(Debug)]
 pub struct Mapping {
+    /// Tells it from every other one.
+    pub id: u64,
     pub space: Weak<AddressSpace>,
     pub backing: Backing,
     pub access: Access,
@@ -68,16 +73,26 @@ impl Mapping {
     }
 }
 
+impl Keyed for Mapping {
+    fn key(&self) -> u64 {
+        self.id
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Backing::Memory(memory) = &self.backing {
+            memory.forget_mapping(self.id);
+        }
         if let Some(node) = self.node.lock().take() {
             derivation::forget(node);
         }
     }
 }
 
-/// Regions whose bookkeeping in the kernel's heap is paid for as one frame.
-const REGIONS_PER_FRAME: usize = 16;
+/// Regions whose bookkeeping in the kernel's heap is paid for as one frame: each has its entries in two
+/// trees, and at most a mapping of its own, with a node of the derivation forest and a note at its object.
+const REGIONS_PER_FRAME: usize = 12;
 
 #[derive(Debug)]
 struct Inner {
@@ -188,6 +203,7 @@ impl AddressSpace {
         }
         let access = Access { device: matches!(backing, Backing::Mmio(_)), ..access };
         let mapping = Arc::new(Mapping {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             space: self.itself.clone(),
             backing,
             access,
@@ -268,21 +284,16 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Ends a mapping wherever pieces of it are left.
+    /// Ends a mapping wherever pieces of it are left. What it costs does not depend on what else the space
+    /// shows.
     pub fn remove_mapping(&self, mapping: &Arc<Mapping>) {
-        let mut removed = alloc::vec::Vec::new();
         if let Some(inner) = self.inner.lock().as_mut() {
-            let pieces: alloc::vec::Vec<(u64, u64)> = inner
-                .regions
-                .iter()
-                .filter(|region| Arc::ptr_eq(&region.content, mapping))
-                .map(|region| (region.start, region.length))
-                .collect();
-            for (start, length) in pieces {
+            while let Some((start, length)) =
+                inner.regions.piece(mapping.id).map(|region| (region.start, region.length))
+            {
                 unmap_pages(&mut inner.table, start, length);
-                if let Ok(regions) = inner.regions.remove(start, length) {
-                    removed.extend(regions);
-                }
+                // The caller keeps the mapping, so it does not end here.
+                inner.regions.take(start);
             }
             inner.settle(&self.account);
         }

@@ -29,8 +29,8 @@ pub struct MemoryObject {
     pub id: u64,
     bytes: u64,
     content: Content,
-    /// Who shows it where.
-    mappings: Mutex<Vec<Weak<Mapping>>>,
+    /// Who shows it where, by the mappings' numbers.
+    mappings: Mutex<BTreeMap<u64, Weak<Mapping>>>,
     /// It was a window, and its pager has answered.
     settled: AtomicBool,
     _charge: Option<Charge>,
@@ -53,7 +53,7 @@ impl MemoryObject {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             bytes,
             content,
-            mappings: Mutex::new(Vec::new()),
+            mappings: Mutex::new(BTreeMap::new()),
             settled: AtomicBool::new(false),
             _charge: charge,
             _object: object,
@@ -186,16 +186,26 @@ impl MemoryObject {
     /// Notes a mapping, so that a page that goes is unmapped everywhere.
     pub fn note_mapping(&self, mapping: &Arc<Mapping>) {
         if self.paged_content().is_some() {
-            let mut mappings = self.mappings.lock();
-            mappings.retain(|known| known.strong_count() > 0);
-            mappings.push(Arc::downgrade(mapping));
+            self.mappings.lock().insert(mapping.id, Arc::downgrade(mapping));
+        }
+    }
+
+    /// A mapping is no more.
+    pub fn forget_mapping(&self, id: u64) {
+        if self.paged_content().is_some() {
+            self.mappings.lock().remove(&id);
         }
     }
 
     /// Calls `visit` for each mapping of a paged object.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
-        for mapping in &*self.mappings.lock() {
-            if let Some(mapping) = mapping.upgrade() {
+        let mut from = 0;
+        loop {
+            // A mapping that ends meanwhile takes itself out of the list, which is not locked then.
+            let next = self.mappings.lock().range(from..).next().map(|(id, mapping)| (*id, mapping.upgrade()));
+            let Some((id, mapping)) = next else { return };
+            from = id + 1;
+            if let Some(mapping) = mapping {
                 visit(&mapping);
             }
         }

@@ -8,6 +8,7 @@ mod calls;
 mod exhaustion;
 mod machine;
 mod processes;
+mod revocation;
 
 use alloc::sync::Arc;
 
@@ -21,7 +22,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 22] = [
+const OBJECTS: [(&str, Test); 23] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -37,6 +38,7 @@ const OBJECTS: [(&str, Test); 22] = [
     ("deaths-give-everything-back", processes::deaths_give_everything_back),
     ("accounts-limit", processes::accounts_limit),
     ("mappings-obey", processes::mappings_obey),
+    ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),
     ("rights-only-shrink", processes::rights_only_shrink),
     ("pages-come-in", processes::pages_come_in),
     ("bad-pages-kill-alone", processes::bad_pages_kill_alone),

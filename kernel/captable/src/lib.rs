@@ -16,7 +16,7 @@ mod list;
 mod pool;
 mod table;
 
-pub use forest::{Forest, ForestError, NodeId};
+pub use forest::{Forest, ForestError, NodeId, Round};
 pub use list::{Held, KeyedList, ListKey};
 pub use pool::Pool;
 pub use table::{Full, Table};

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use capos_captable::NodeId;
 use capos_paging::{Clock, PAGE, PageState, Pages, Slot};
 use spin::Mutex;
 
@@ -46,6 +47,8 @@ pub struct Resident {
 #[derive(Debug)]
 pub struct PagedContent {
     pub pager: Client,
+    /// Its place in the forest: below the capability that the pager was named by.
+    pub node: Mutex<Option<NodeId>>,
     pub state: Mutex<PagedState>,
 }
 
@@ -58,6 +61,8 @@ pub struct PagedState {
     /// First page and length of the last request for several pages that failed: its pages are asked
     /// for one by one, so that a bad page does not take its neighbours with it.
     pub failed: Option<(u64, u64)>,
+    /// The capability to its pager was revoked: no page comes in any more.
+    pub abandoned: bool,
 }
 
 impl PagedContent {
@@ -65,7 +70,13 @@ impl PagedContent {
     pub fn new(pages: u64, pager: Client) -> Self {
         Self {
             pager,
-            state: Mutex::new(PagedState { pages: Pages::new(pages), requests: BTreeMap::new(), failed: None }),
+            node: Mutex::new(None),
+            state: Mutex::new(PagedState {
+                pages: Pages::new(pages),
+                requests: BTreeMap::new(),
+                failed: None,
+                abandoned: false,
+            }),
         }
     }
 

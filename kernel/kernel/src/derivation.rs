@@ -6,13 +6,15 @@
 use alloc::sync::Weak;
 
 use capos_abi::{CapId, Status};
-use capos_captable::{Forest, ForestError, NodeId};
+use capos_captable::{Forest, ForestError, NodeId, Round};
 use spin::Mutex;
 
 use crate::object::address_space::Mapping;
+use crate::object::memory::MemoryObject;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
 use crate::operation::Ticket;
+use crate::pager;
 
 /// Who holds a node of the forest.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub enum Holder {
     Mapping(Weak<Mapping>),
     /// A call in flight through a capability that is not in its caller's table any more.
     Call(Weak<Thread>, Ticket),
+    /// Paged memory whose pages come from who is called through a capability.
+    Pager(Weak<MemoryObject>),
     /// The kernel itself.
     Kernel,
 }
@@ -69,9 +73,14 @@ pub fn moved(node: NodeId, holder: Holder) {
     drop(old);
 }
 
+/// Begins a round of counting, in which each node is looked at once.
+pub fn begin_round() -> Round {
+    FOREST.lock().begin_round()
+}
+
 /// How many capabilities derive from a node.
-pub fn descendants(node: NodeId) -> usize {
-    FOREST.lock().descendants(node)
+pub fn descendants(node: NodeId, round: Round) -> u32 {
+    FOREST.lock().descendants(node, round)
 }
 
 /// Nodes in the forest, for tests and statistics.
@@ -102,6 +111,11 @@ pub fn revoke(node: NodeId) -> u32 {
             Some(Holder::Call(thread, ticket)) => {
                 if let Some(thread) = thread.upgrade() {
                     thread.cancel_ticket(ticket);
+                }
+            }
+            Some(Holder::Pager(memory)) => {
+                if let Some(memory) = memory.upgrade() {
+                    pager::lose(&memory);
                 }
             }
             Some(Holder::Kernel) => {}

@@ -80,7 +80,9 @@ pub struct Call {
 #[derive(Debug)]
 struct Place {
     generation: u32,
+    /// The next free place, or the next in flight of the same bucket.
     next: u32,
+    previous: u32,
     operation: Option<Operation>,
     /// Whether it was a call when it began, and so was counted: its kind may change before it ends.
     counted: bool,
@@ -88,10 +90,16 @@ struct Place {
 
 const NIL: u32 = u32::MAX;
 
+/// Bytes of the kernel's heap that an operation can take where it waits: an element of a queue that has
+/// grown, or a deadline, and a node of the derivation forest.
+const WAITING: usize = 160;
+
 /// A thread's operations.
 #[derive(Debug)]
 pub struct Operations {
     places: Vec<Place>,
+    /// First place in flight by capability: as many lists as there are places.
+    buckets: Vec<u32>,
     free: u32,
     length: u32,
     /// How many of them are calls.
@@ -106,16 +114,26 @@ impl Operations {
     pub fn new(count: u32) -> Result<Self, Status> {
         let mut places = Vec::new();
         places.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
+        let mut buckets = Vec::new();
+        buckets.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         for place in 0..count {
             let next = if place + 1 < count { place + 1 } else { NIL };
-            places.push(Place { generation: 0, next, operation: None, counted: false });
+            places.push(Place { generation: 0, next, previous: NIL, operation: None, counted: false });
+            buckets.push(NIL);
         }
-        Ok(Self { places, free: 0, length: 0, calls: 0 })
+        Ok(Self { places, buckets, free: 0, length: 0, calls: 0 })
     }
 
     /// Frames that the bookkeeping of `count` operations takes in the kernel's heap.
     pub fn frames(count: u32) -> u64 {
-        (size_of::<Place>() as u64 * u64::from(count)).div_ceil(capos_paging::PAGE)
+        let each = size_of::<Place>() + size_of::<u32>() + WAITING;
+        (each as u64 * u64::from(count)).div_ceil(capos_paging::PAGE)
+    }
+
+    /// Where the operations through a capability are found.
+    fn bucket(&mut self, cap: CapId) -> Option<&mut u32> {
+        let count = u32::try_from(self.buckets.len()).ok()?;
+        self.buckets.get_mut(cap.index().checked_rem(count)? as usize)
     }
 
     /// How many are in flight.
@@ -126,8 +144,14 @@ impl Operations {
     /// Notes an operation. `None` where there is no place; the caller has made sure that there is.
     pub fn begin(&mut self, operation: Operation) -> Option<Ticket> {
         let index = self.free;
+        let next_free = self.places.get(index as usize)?.next;
+        let first = core::mem::replace(self.bucket(operation.cap)?, index);
+        if let Some(first) = self.places.get_mut(first as usize) {
+            first.previous = index;
+        }
+        self.free = next_free;
         let place = self.places.get_mut(index as usize)?;
-        self.free = place.next;
+        (place.next, place.previous) = (first, NIL);
         place.counted = operation.kind.call().is_some();
         self.calls += u32::from(place.counted);
         place.operation = Some(operation);
@@ -149,26 +173,41 @@ impl Operations {
             return None;
         }
         let operation = place.operation.take()?;
+        let (next, previous) = (place.next, place.previous);
         place.generation = place.generation.wrapping_add(1);
         place.next = free;
         self.free = ticket.place;
         self.length -= 1;
         self.calls -= u32::from(place.counted);
+        if let Some(next) = self.places.get_mut(next as usize) {
+            next.previous = previous;
+        }
+        if let Some(previous) = self.places.get_mut(previous as usize) {
+            previous.next = next;
+        } else if let Some(bucket) = self.bucket(operation.cap) {
+            *bucket = next;
+        }
         Some(operation)
     }
 
-    /// Calls through a capability that goes: `attach` gives each its own place in the derivation
-    /// forest.
-    pub fn detach(&mut self, cap: CapId, mut attach: impl FnMut(Ticket) -> Option<NodeId>) {
-        if self.calls == 0 {
-            return;
+    /// Operations through a capability that goes: `attach` gives each its own place in the derivation
+    /// forest. Where it cannot, the operation has none, and `false` is given in the end. With `calls`,
+    /// there are only calls through it.
+    pub fn detach(&mut self, cap: CapId, calls: bool, mut attach: impl FnMut(Ticket) -> Option<NodeId>) -> bool {
+        if self.length == 0 || (calls && self.calls == 0) {
+            return true;
         }
-        for (index, place) in (0_u32..).zip(&mut self.places) {
-            let ticket = Ticket { place: index, generation: place.generation };
+        let mut all = true;
+        let mut at = self.bucket(cap).map_or(NIL, |first| *first);
+        while let Some(place) = self.places.get_mut(at as usize) {
+            let ticket = Ticket { place: at, generation: place.generation };
             if let Some(operation) = place.operation.as_mut().filter(|operation| operation.cap == cap) {
                 operation.attachment = attach(ticket);
+                all &= operation.attachment.is_some();
             }
+            at = place.next;
         }
+        all
     }
 
     /// The first operation in flight that `matches`.
@@ -177,6 +216,34 @@ impl Operations {
             let found = place.operation.as_ref().is_some_and(&mut matches);
             found.then_some(Ticket { place: index, generation: place.generation })
         })
+    }
+
+    /// An operation in flight through a capability, without a place in the forest.
+    pub fn through(&mut self, cap: CapId) -> Option<Ticket> {
+        let mut at = self.bucket(cap).map_or(NIL, |first| *first);
+        while let Some(place) = self.places.get(at as usize) {
+            if place.operation.as_ref().is_some_and(|found| found.cap == cap && found.attachment.is_none()) {
+                return Some(Ticket { place: at, generation: place.generation });
+            }
+            at = place.next;
+        }
+        None
+    }
+
+    /// Ends any one operation. `from` is where to look, and is advanced; start with 0, and begin nothing
+    /// meanwhile.
+    pub fn pop(&mut self, from: &mut u32) -> Option<Operation> {
+        if self.length == 0 {
+            return None;
+        }
+        while let Some(place) = self.places.get(*from as usize) {
+            let ticket = Ticket { place: *from, generation: place.generation };
+            *from += 1;
+            if place.operation.is_some() {
+                return self.end(ticket);
+            }
+        }
+        None
     }
 }
 

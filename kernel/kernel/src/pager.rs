@@ -19,6 +19,7 @@ use spin::Mutex;
 use crate::derivation::{self, Holder};
 use crate::object::address_space::{Backing, Fault, Mapping};
 use crate::object::capability::Object;
+use crate::object::endpoint::Client;
 use crate::object::memory::MemoryObject;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{State, Thread};
@@ -75,6 +76,14 @@ impl PageIn {
     /// Notes where it waits.
     pub fn queued_at(&self, key: ListKey) {
         self.state.lock().key = Some(key);
+    }
+
+    /// Takes it out of the calls that wait at the pager's endpoint, where it is still among them.
+    fn withdraw(&self, pager: &Client) {
+        let key = self.state.lock().key.take();
+        if let Some(key) = key {
+            pager.endpoint.forget_call(key);
+        }
     }
 
     /// Gives the pager the window.
@@ -171,6 +180,11 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
                 request.state.lock().waiters.push(Arc::clone(thread));
             }
         }
+        None if state.abandoned => {
+            drop(state);
+            let report = report::page_in_failed(thread, memory.id, offset, Status::Disconnected.words());
+            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+        }
         None => {
             let alone = state.failed.is_some_and(|(first, count)| page >= first && page - first < count);
             let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
@@ -181,6 +195,19 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
                 thread.process.doom(End { cause: Cause::Fault, code: 0, report });
             }
         }
+    }
+}
+
+/// The capability to its pager was revoked. What is in stays; who waits for the rest, and who touches
+/// it later, is told that the pager is gone.
+pub fn lose(memory: &Arc<MemoryObject>) {
+    let Some(content) = memory.paged_content() else { return };
+    content.state.lock().abandoned = true;
+    loop {
+        let request = content.state.lock().requests.pop_first();
+        let Some((_, request)) = request else { return };
+        request.withdraw(&content.pager);
+        request.fail(Status::Disconnected.words());
     }
 }
 

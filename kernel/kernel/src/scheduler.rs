@@ -44,6 +44,8 @@ pub struct CpuState {
     since: u64,
     /// What the timer is set to; 0 where it is not.
     armed: u64,
+    /// The thread that was current goes on with a long system call later: interrupts come first.
+    paused: bool,
 }
 
 /// What to do on the way out of the kernel.
@@ -189,6 +191,20 @@ pub fn forget_dead() {
     drop(dead);
 }
 
+/// Puts the current thread behind those that wait, in the middle of a system call that it goes on with
+/// when its turn comes.
+pub fn pause() {
+    let mut cpu = percpu::current().scheduler.lock();
+    cpu.paused = true;
+    let now = time::now();
+    preempt(&mut cpu, now, false);
+}
+
+/// Goes on after a pause.
+extern "C" fn go_on() -> ! {
+    leave()
+}
+
 /// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
 /// caller still has are lost, so it must have none.
 fn leave() -> ! {
@@ -196,6 +212,9 @@ fn leave() -> ! {
         process::bury();
         crate::object::log::serve();
         let cpu = percpu::current();
+        if core::mem::take(&mut cpu.scheduler.lock().paused) {
+            context::open(go_on);
+        }
         let (choice, left) = cpu.scheduler.lock().choose();
         drop(left);
         match choice {

@@ -9,7 +9,7 @@ use capos_abi::{CapId, Entry, RawEntry, Status, syscall as number};
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
 use crate::pager::{self, Brought};
-use crate::{ipc, kernel_call, report, time};
+use crate::{ipc, kernel_call, report, scheduler, time};
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,10 @@ pub fn handle(thread: &Arc<Thread>) {
     }
 }
 
-/// Goes on with an ENTER that waited for a page.
+/// How long one thread's entries are worked on before others have their turn, nanoseconds.
+const TURN: u64 = 1_000_000;
+
+/// Goes on with an ENTER that waited for a page, or for its turn.
 pub fn resume(thread: &Arc<Thread>) {
     if let Some(enter) = thread.take_resume() {
         run(thread, enter);
@@ -57,7 +60,17 @@ pub fn resume(thread: &Arc<Thread>) {
 
 fn run(thread: &Arc<Thread>, mut enter: Enter) {
     let mut raw = [0; ENTRY_SIZE];
+    let mut turn = None;
+    let mut fresh = true;
     while enter.left > 0 {
+        // Looked at between entries, so that one alone costs nothing more.
+        if !core::mem::take(&mut fresh) {
+            let now = time::now();
+            if now >= *turn.get_or_insert(now.saturating_add(TURN)) {
+                thread.resume_later(enter);
+                return scheduler::pause();
+            }
+        }
         if let Some(waiting) = enter.waiting.take() {
             raw = waiting;
         } else {

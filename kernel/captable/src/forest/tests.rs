@@ -82,12 +82,16 @@ proptest! {
             let alive = model.nodes.iter().filter(|node| node.alive).count();
             prop_assert!(forest.len() >= alive);
             prop_assert!(forest.len() <= 2 * alive, "{} nodes for {alive} living", forest.len());
+            let round = forest.begin_round();
             for (index, node) in model.nodes.iter().enumerate() {
                 prop_assert_eq!(forest.holder(node.id), node.alive.then_some(&index));
                 if node.alive {
                     let capabilities =
                         model.below(index).iter().filter(|n| !model.nodes[**n].attachment).count();
-                    prop_assert_eq!(forest.descendants(node.id), capabilities);
+                    // Once from what was counted for others, once anew.
+                    prop_assert_eq!(forest.descendants(node.id, round) as usize, capabilities);
+                    let alone = forest.begin_round();
+                    prop_assert_eq!(forest.descendants(node.id, alone) as usize, capabilities);
                 }
             }
         }

@@ -173,6 +173,23 @@ unsafe extern "C" fn return_slow(context: *mut Context) -> ! {
     )
 }
 
+/// Lets interrupts in that have come meanwhile, each of which goes on through the scheduler, and goes
+/// on with `then` where there is none. No thread is current and no user memory mapped meanwhile.
+pub fn open(then: extern "C" fn() -> !) -> ! {
+    let cpu = percpu::current();
+    cpu.set_context(core::ptr::null_mut());
+    kernel_space::activate();
+    // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt after the
+    // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
+    // stack aligned as a function expects it.
+    unsafe {
+        core::arch::asm!(
+            "mov rsp, {top}", "xor ebp, ebp", "sti", "nop", "nop", "cli", "call {then}", "ud2",
+            top = in(reg) cpu.stack_top(), then = in(reg) then, options(noreturn)
+        );
+    }
+}
+
 /// Waits for an interrupt, which comes in through the scheduler and never returns here. No thread
 /// is current and no user memory mapped meanwhile.
 pub fn idle() -> ! {

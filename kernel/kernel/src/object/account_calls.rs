@@ -70,7 +70,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
                 "the pager's capability does not offer Pager, or cannot be called",
             ));
         }
-        let memory = MemoryObject::paged(self, params.get_bytes(), client.clone()).map_err(refused)?;
+        let memory = MemoryObject::paged(self, params.get_bytes(), client.clone(), pager.node).map_err(refused)?;
         cx.give(Object::Memory(memory), Rights::ALL, None);
         results.set_memory(capability());
         Ok(Completion::Done)

@@ -78,6 +78,11 @@ impl Object {
         }
     }
 
+    /// Whether operations other than calls wait at it.
+    pub fn is_waited_at(&self) -> bool {
+        matches!(self, Self::Endpoint(_) | Self::Notification(_) | Self::Interrupt(_))
+    }
+
     /// Its kind, for people.
     pub fn kind(&self) -> &'static str {
         match self {

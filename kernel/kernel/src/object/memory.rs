@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use capos_abi::Status;
+use capos_captable::NodeId;
 use capos_paging::{PAGE, pages_for};
 use spin::Mutex;
 
@@ -13,6 +14,7 @@ use super::account::{Account, Charge, Resource};
 use super::address_space::Mapping;
 use super::endpoint::Client;
 use crate::cache::{self, PagedContent};
+use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
 
 /// The largest memory object, in bytes: what a 47-bit address space could map.
@@ -100,15 +102,24 @@ impl MemoryObject {
         Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
     }
 
-    /// Memory whose pages `pager` supplies.
+    /// Memory whose pages `pager` supplies, until the capability `named_by` is revoked.
     ///
     /// # Errors
-    /// No bytes or too many; quota.
-    pub fn paged(account: &Arc<Account>, bytes: u64, pager: Client) -> Result<Arc<Self>, Status> {
+    /// No bytes or too many; quota; no memory; the capability is gone.
+    pub fn paged(
+        account: &Arc<Account>,
+        bytes: u64,
+        pager: Client,
+        named_by: Option<NodeId>,
+    ) -> Result<Arc<Self>, Status> {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
         let memory = Self::new(pages * PAGE, Content::Paged(PagedContent::new(pages, pager)), None, Some(object));
         PAGED.lock().insert(memory.id, Arc::downgrade(&memory));
+        if let (Some(named_by), Some(content)) = (named_by, memory.paged_content()) {
+            let node = derivation::attach(named_by, Holder::Pager(Arc::downgrade(&memory)))?;
+            *content.node.lock() = Some(node);
+        }
         Ok(memory)
     }
 
@@ -223,6 +234,9 @@ impl Drop for MemoryObject {
             Content::Fixed(_) => {}
             Content::Paged(content) => {
                 PAGED.lock().remove(&self.id);
+                if let Some(node) = content.node.lock().take() {
+                    derivation::forget(node);
+                }
                 cache::forget(content);
             }
         }

@@ -211,8 +211,14 @@ impl Process {
         let capability = self.table.lock().remove(id)?;
         self.account.refund(Resource::Capabilities, 1);
         if let Some(node) = capability.node {
+            let calls = !capability.object.is_waited_at();
+            let mut all = true;
             for thread in &self.life.lock().threads {
-                thread.detach(id, node);
+                all &= thread.detach(id, calls, node);
+            }
+            if !all {
+                // No memory to keep them revocable, or the capability is revoked meanwhile.
+                self.cancel_through(id);
             }
         }
         Ok(capability)
@@ -232,12 +238,21 @@ impl Process {
     pub fn lose(&self, id: CapId) {
         let Ok(capability) = self.table.lock().remove(id) else { return };
         self.account.refund(Resource::Capabilities, 1);
-        let threads = self.life.lock().threads.clone();
-        for thread in &threads {
-            thread.cancel_through(id);
-        }
+        self.cancel_through(id);
         capability.object.linger();
         capability.object.leave_slot();
+    }
+
+    /// Ends what is in flight through a capability that is gone.
+    fn cancel_through(&self, id: CapId) {
+        let mut from = 0;
+        loop {
+            // Answers may end the process, which takes the lock.
+            let thread = self.life.lock().threads.get(from).cloned();
+            let Some(thread) = thread else { return };
+            thread.cancel_through(id);
+            from += 1;
+        }
     }
 
     /// How many capabilities it holds.

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use capos_abi::{CapId, Rights};
+use capos_captable::Round;
 use capos_schema::kernel_capnp::{capability_info, capability_table as m};
 use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
@@ -16,26 +17,33 @@ use crate::kernel_call::{Invocation, refused};
 /// The table of a process.
 pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
 
-fn describe(id: CapId, capability: &Capability, mut info: capability_info::Builder<'_>) {
+/// The fewest bytes that a capability takes in the results of `list`.
+const SMALLEST: usize = 40;
+
+fn describe(id: CapId, capability: &Capability, round: Round, mut info: capability_info::Builder<'_>) {
     info.set_id(id.0);
     info.set_interface(capability.object.interface());
     info.set_kind(capability.object.kind());
     info.set_rights(capability.rights.0);
-    let descendants = capability.node.map_or(0, derivation::descendants);
-    info.set_descendants(u32::try_from(descendants).unwrap_or(u32::MAX));
+    info.set_descendants(capability.node.map_or(0, |node| derivation::descendants(node, round)));
 }
 
 impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
     fn list(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         _params: m::list_params::Reader<'_>,
         results: m::list_results::Builder<'_>,
     ) -> Answer {
+        // Nothing is made that could not be handed over.
+        if self.0.capability_count() as usize > cx.capacity() / SMALLEST {
+            return Err(Exception::failed("the caller's buffer has no room for so many capabilities"));
+        }
+        let round = derivation::begin_round();
         let capabilities = self.0.capabilities();
         let mut list = results.init_capabilities(capabilities.len() as u32);
         for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
-            describe(*id, capability, list.reborrow().get(index));
+            describe(*id, capability, round, list.reborrow().get(index));
         }
         Ok(Completion::Done)
     }
@@ -48,7 +56,7 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
     ) -> Answer {
         let id = CapId(params.get_id());
         let capability = self.0.get(id).map_err(refused)?;
-        describe(id, &capability, results.init_info());
+        describe(id, &capability, derivation::begin_round(), results.init_info());
         Ok(Completion::Done)
     }
 

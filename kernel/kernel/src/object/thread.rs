@@ -357,18 +357,20 @@ impl Thread {
         cancelled
     }
 
-    /// Keeps the calls revocable that are in flight through a capability which goes from the table.
-    pub fn detach(self: &Arc<Self>, cap: CapId, node: NodeId) {
-        self.inner.lock().operations.detach(cap, |ticket| {
-            // Without memory for it the call merely outlives a revocation.
-            derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok()
-        });
+    /// Keeps revocable what is in flight through a capability that goes from the table; with `calls`, that
+    /// can only be calls. False where some could not be kept so: they are to be cancelled.
+    pub fn detach(self: &Arc<Self>, cap: CapId, calls: bool, node: NodeId) -> bool {
+        self.inner
+            .lock()
+            .operations
+            .detach(cap, calls, |ticket| derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok())
     }
 
-    /// Cancels every operation that goes through a capability.
+    /// Cancels every operation that goes through a capability and is not kept revocable by a place of
+    /// its own.
     pub fn cancel_through(self: &Arc<Self>, cap: CapId) {
         loop {
-            let ticket = self.inner.lock().operations.find(|operation| operation.cap == cap);
+            let ticket = self.inner.lock().operations.through(cap);
             match ticket {
                 Some(ticket) if self.cancel_ticket(ticket) => {}
                 _ => return,
@@ -383,12 +385,9 @@ impl Thread {
         if let Some(key) = deadline {
             deadline::remove(key);
         }
+        let mut from = 0;
         loop {
-            let operation = {
-                let mut inner = self.inner.lock();
-                let ticket = inner.operations.find(|_| true);
-                ticket.and_then(|ticket| inner.operations.end(ticket))
-            };
+            let operation = self.inner.lock().operations.pop(&mut from);
             let Some(operation) = operation else { break };
             if let Some(node) = operation.attachment {
                 derivation::forget(node);

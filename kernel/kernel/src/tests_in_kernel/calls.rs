@@ -1,6 +1,7 @@
 //! Tests of calls: delivery, answers, capabilities in messages, cancellation, bad pointers.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode};
@@ -224,6 +225,59 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     assert_eq!(derivation::revoke(node.unwrap()), 0);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert_eq!(derivation::count(), calls_before - 1);
+}
+
+/// What waits for messages and signals ends as calls do, also where its capability was given up.
+pub fn revocation_ends_waits(account: &Arc<Account>) {
+    for (given_up, notification) in [(false, false), (true, false), (false, true), (true, true)] {
+        let owner = Actor::new(account, "owner");
+        let mut waiter = Actor::new(account, "waiter");
+        let object = if notification {
+            Object::Notification(Notification::new(None))
+        } else {
+            Object::Endpoint(Endpoint::new(owner.process.account.hold(Resource::Objects, 1).unwrap()))
+        };
+        let source = owner.give(object.clone());
+        let node = owner.process.get(source).unwrap().node;
+        let cap = waiter.process.insert(object, Rights::ALL, node).unwrap();
+        let waits = if notification { Operation::Wait { notification: cap.0 } } else { receive(cap) };
+        assert!(waiter.run(1, waits).is_empty());
+        if given_up {
+            assert_eq!(waiter.once(Operation::Release { cap: cap.0 }).status, 0);
+        }
+        derivation::revoke(node.unwrap());
+        let ended = waiter.completions();
+        assert_eq!((ended.len(), ended[0].user_data, ended[0].status), (1, 1, status(Status::Cancelled)));
+        assert_eq!(waiter.thread.in_flight(), 0);
+    }
+}
+
+/// Operations through many capabilities end with theirs, whatever else is in flight.
+pub fn operations_are_found_by_capability(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "waiter");
+    let object = Object::Notification(Notification::new(None));
+    let root = actor.give(object.clone());
+    let node = actor.process.get(root).unwrap().node;
+    // More capabilities than the thread has places, so that some share a list.
+    let caps: Vec<CapId> = (0..40).map(|_| actor.process.insert(object.clone(), Rights::ALL, node).unwrap()).collect();
+    let chosen = [caps[0], caps[16], caps[32], caps[1], caps[17], caps[0], caps[32], caps[16]];
+    for (tag, cap) in (0..).zip(chosen) {
+        assert!(actor.run(tag, Operation::Wait { notification: cap.0 }).is_empty());
+    }
+    for (cap, tags) in [(caps[16], [1, 7].as_slice()), (caps[2], &[]), (caps[0], &[0, 5]), (caps[17], &[4])] {
+        actor.process.lose(cap);
+        let mut ended: Vec<u64> = actor.completions().iter().map(|done| done.user_data).collect();
+        ended.sort_unstable();
+        assert_eq!(ended, tags);
+    }
+    let cancelled = actor.run(9, Operation::Cancel { target: 2 });
+    assert_eq!(cancelled.len(), 2);
+    actor.process.lose(caps[32]);
+    assert_eq!(actor.completions().iter().map(|done| done.user_data).collect::<Vec<_>>(), [6]);
+    assert_eq!(actor.thread.in_flight(), 1);
+    // What was given up before the waits are lost is dropped with the root.
+    derivation::revoke(node.unwrap());
+    assert_eq!(actor.completions().len(), 1);
 }
 
 /// No pointer of an entry that is not the process's memory is used.

@@ -22,12 +22,14 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 23] = [
+const OBJECTS: [(&str, Test); 28] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
     ("capabilities-travel", calls::capabilities_travel),
     ("revocation-ends-calls", calls::revocation_ends_calls),
+    ("revocation-ends-waits", calls::revocation_ends_waits),
+    ("operations-are-found-by-capability", calls::operations_are_found_by_capability),
     ("bad-pointers-are-answers", calls::bad_pointers_are_answers),
     ("notifications-signal", calls::notifications_signal),
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),
@@ -38,12 +40,15 @@ const OBJECTS: [(&str, Test); 23] = [
     ("deaths-give-everything-back", processes::deaths_give_everything_back),
     ("accounts-limit", processes::accounts_limit),
     ("mappings-obey", processes::mappings_obey),
+    ("long-chains-are-listed", revocation::long_chains_are_listed),
+    ("large-rings-end", revocation::large_rings_end),
     ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),
     ("rights-only-shrink", processes::rights_only_shrink),
     ("pages-come-in", processes::pages_come_in),
     ("bad-pages-kill-alone", processes::bad_pages_kill_alone),
     ("parameters-come-in", processes::parameters_come_in),
     ("dead-pagers-are-told", processes::dead_pagers_are_told),
+    ("revoked-pagers-are-told", processes::revoked_pagers_are_told),
     ("the-cache-gives-way", processes::the_cache_gives_way),
     ("nothing-is-left", nothing_is_left),
 ];

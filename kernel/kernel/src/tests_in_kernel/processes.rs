@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, MessageHeader, Rights, Status, ring};
+use capos_captable::NodeId;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
@@ -190,12 +191,17 @@ struct Paging {
 const PAGED_AT: u64 = 0x100_0000;
 
 fn paging(account: &Arc<Account>, pages: u64) -> Paging {
+    paging_through(account, pages, None)
+}
+
+/// The same with memory that ends with what derives from a capability.
+fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeId>) -> Paging {
     let pager = Actor::new(account, "pager");
     let user = Actor::new(account, "user");
     let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());
     let endpoint = pager.give(Object::Endpoint(Arc::clone(&object)));
     let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
-    let memory = MemoryObject::paged(&user.process.account, pages * 4096, client).unwrap();
+    let memory = MemoryObject::paged(&user.process.account, pages * 4096, client, named_by).unwrap();
     let access = Access { read: true, ..Access::default() };
     user.process.space.map(Backing::Memory(Arc::clone(&memory)), (PAGED_AT, pages * 4096), 0, access, None).unwrap();
     Paging { pager, user, endpoint, memory }
@@ -339,6 +345,53 @@ pub fn dead_pagers_are_told(account: &Arc<Account>) {
     let report = user.report().unwrap();
     assert!(report.contains("pager failed"), "{report}");
     assert_eq!(memory.resident_pages(), 0);
+}
+
+/// Where the capability to the pager is revoked, who waits and who touches later is told so; what is in
+/// stays.
+pub fn revoked_pagers_are_told(account: &Arc<Account>) {
+    let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
+    let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
+    let nodes = derivation::count();
+    let mut paging = paging_through(account, 40, Some(node));
+    derivation::forget(node);
+    paging.touch(39);
+    let (reply, offset, bytes, window) = paging.take();
+    assert_eq!((offset, bytes), (39 * 4096, 4096));
+    paging.fill(offset, bytes, window);
+    paging.answer(reply, 0);
+    // One request is with the pager, of several pages, and one is in its queue.
+    paging.touch(0);
+    let (reply, _, bytes, window) = paging.take();
+    assert_eq!(bytes, 32 * 4096);
+    paging.touch(35);
+    derivation::revoke(root);
+    settle();
+    assert_eq!(paging.pager.process.get(window).err(), Some(Status::StaleCapability), "the window is nobody's");
+    let receive = Operation::Recv { endpoint: paging.endpoint.0, buffer: buffer(0, 256), caps: CapArray::default() };
+    assert!(paging.pager.run(1, receive).is_empty(), "no request is left");
+    paging.answer(reply, 0);
+    assert_eq!((paging.user.report(), paging.memory.resident_pages()), (None, 1), "it touches again first");
+    paging.touch(39);
+    assert_eq!(paging.number_at(39), Some(39));
+    paging.touch(0);
+    let report = paging.user.report().unwrap();
+    assert!(report.contains("pager failed") && report.contains("is gone"), "{report}");
+    drop(paging);
+    derivation::forget(root);
+    assert_eq!(derivation::count(), nodes - 2);
+
+    // A request for one page that is under way fails at once.
+    let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
+    let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
+    let paging = paging_through(account, 1, Some(node));
+    paging.touch(0);
+    derivation::revoke(root);
+    settle();
+    let report = paging.user.report().unwrap();
+    assert!(report.contains("pager failed") && report.contains("is gone"), "{report}");
+    derivation::forget(node);
+    derivation::forget(root);
 }
 
 /// Under pressure clean pages go, used ones later, and come in again.

@@ -3,12 +3,17 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
+use capos_abi::{Rights, RingLayout};
+
 use super::bench::{memory, settle};
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
+use crate::object::capability::Object;
+use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
-use crate::{derivation, log, time};
+use crate::object::thread::{Start, Thread};
+use crate::{derivation, ipc, log, time};
 
 /// What the measured processes may hold.
 const LIMITS: [u64; 5] = [2048, 64, 4, 4, 32];
@@ -51,4 +56,56 @@ pub fn many_mappings_cost_as_few(account: &Arc<Account>) {
         cost
     });
     assert!(more < few * 2 && many < few * 3, "{few}, {more} and {many} instructions for each mapping");
+}
+
+/// Telling a process its capabilities costs not much more for each of many that derive from each other.
+pub fn long_chains_are_listed(account: &Arc<Account>) {
+    let cost = |count: u64| {
+        let own = account.carve([2048, 8192, 4, 4, 32]).unwrap();
+        let process = Process::new(String::from("deriver"), own, None).unwrap();
+        let mut node = None;
+        for _ in 0..count {
+            let id = process.insert(Object::Timer, Rights::ALL, node).unwrap();
+            node = process.get(id).unwrap().node;
+        }
+        let capabilities = process.capabilities();
+        let start = time::tsc();
+        let round = derivation::begin_round();
+        for (behind, (_, capability)) in (0..).zip(capabilities.iter().rev()) {
+            assert_eq!(derivation::descendants(capability.node.unwrap(), round), behind);
+        }
+        for (before, (_, capability)) in (1..).zip(&capabilities) {
+            assert_eq!(u64::from(derivation::descendants(capability.node.unwrap(), round)), count - before);
+        }
+        let cost = time::tsc() - start;
+        drop(capabilities);
+        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        settle();
+        cost / count
+    };
+    let (few, many) = (cost(100), cost(8000));
+    assert!(many < few * 3, "{few} and {many} instructions for each capability");
+}
+
+/// One process's operations in many threads' large rings end without looking at every place for each.
+pub fn large_rings_end(account: &Arc<Account>) {
+    let cost = |places: u32| {
+        let own = account.carve([2048, 64, 4, 4, 32]).unwrap();
+        let process = Process::new(String::from("waiter"), own, None).unwrap();
+        let layout = RingLayout::new(2, places).unwrap();
+        let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring: BASE, layout, thread_pointer: 0 };
+        let thread = Thread::new(&process, start).unwrap();
+        let notification = Notification::new(None);
+        let cap = process.insert(Object::Notification(Arc::clone(&notification)), Rights::ALL, None).unwrap();
+        for tag in 0..u64::from(places) {
+            ipc::wait(&thread, tag, cap);
+        }
+        assert_eq!(thread.in_flight(), places);
+        let start = time::tsc();
+        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+        settle();
+        (time::tsc() - start) / u64::from(places)
+    };
+    let (few, many) = (cost(64), cost(4096));
+    assert!(many < few * 3, "{few} and {many} instructions for each operation");
 }

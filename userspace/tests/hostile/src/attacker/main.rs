@@ -118,6 +118,8 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "read-weights-by-kernel" => pager::read_by_kernel(kit).await,
         "own-pager" => pager::own_pager(kit, false).await,
         "own-pager-by-kernel" => pager::own_pager(kit, true).await,
+        "revoked-pager" => pager::revoked_pager(kit, false).await,
+        "revoked-pager-by-kernel" => pager::revoked_pager(kit, true).await,
         "bad-paged-memory" => pager::bad_objects(kit).await,
         _ => Err(Error::new(format!("there is no attack `{name}`"))),
     }

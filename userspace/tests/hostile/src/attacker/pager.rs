@@ -274,6 +274,21 @@ pub async fn own_pager(kit: &Kit, by_kernel: bool) -> Result<(), Error> {
     Err(Error::new("a page that nobody supplied was read"))
 }
 
+/// Revokes the capability by which it named its pager, and touches the memory.
+pub async fn revoked_pager(kit: &Kit, by_kernel: bool) -> Result<(), Error> {
+    let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();
+    let memory = kit.account.create_paged_memory(16 * PAGE, &client).await?;
+    let mapping = memory::map(&memory, 0, 16 * PAGE, Access::Read)?;
+    kit::ensure(kit.table.revoke(kit::id(&kit.endpoint)).await? > 0, || "nothing was revoked".into())?;
+    kit::ensure(kit.account.create_paged_memory(PAGE, &client).await.is_err(), || "it still names a pager".into())?;
+    if by_kernel {
+        kit::submit(&[kit::patched(kit.usage(5), 32, mapping.address())]);
+    } else {
+        touch(mapping.address());
+    }
+    Err(Error::new("a page that nobody supplied was read"))
+}
+
 /// Asks for paged memory that cannot be.
 pub async fn bad_objects(kit: &Kit) -> Result<(), Error> {
     let client: PagerClient = kit.endpoint.mint(0, PagerClient::INTERFACE_ID).await?.cast();

@@ -273,6 +273,8 @@ pub const PLANS: &[Plan] = &[
     plan("log", "", Returns),
     // Pagers.
     plan("bad-paged-memory", "", Returns),
+    plan("revoked-pager", "", PAGER_GONE),
+    plan("revoked-pager-by-kernel", "", PAGER_GONE),
     plan("own-pager", "", Runs),
     plan("own-pager-by-kernel", "", Runs),
     paged("read-weights", "a5", Returns, "honest", Runs),

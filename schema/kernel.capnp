@@ -49,7 +49,8 @@ interface ResourceAccount {
 
   createPagedMemory @1 (bytes :UInt64, pager :Pager) -> (memory :MemoryObject);
   # Memory whose pages the pager supplies on first touch. Its pages live in the page cache, are
-  # shared read-only by all who map them and are evicted under pressure. Never writable.
+  # shared read-only by all who map them and are evicted under pressure. Never writable. Where the pager's
+  # capability is revoked, no page comes in any more: who touches one that is not in dies with a report.
 
   createEndpoint @2 () -> (endpoint :Endpoint);
   # A place to receive calls.
@@ -231,7 +232,8 @@ interface DebugLog {
   write @0 (text :Text) -> ();
   # One line to the kernel's log, with the process's name before it.
   read @1 (position :UInt64) -> (data :Data, next :UInt64, lost :UInt64);
-  # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. Needs the receive right.
+  # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. A position behind the
+  # end counts as the end. Needs the receive right.
 }
 
 struct CapabilityInfo {

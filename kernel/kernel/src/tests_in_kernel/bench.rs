@@ -41,12 +41,17 @@ pub struct Actor {
 impl Actor {
     /// A process that `account` pays for.
     pub fn new(account: &Arc<Account>, name: &str) -> Self {
+        Self::with_rings(account, name, 8, 16)
+    }
+
+    /// One with rings of these sizes.
+    pub fn with_rings(account: &Arc<Account>, name: &str, submission: u32, completion: u32) -> Self {
         let own = account.carve(LIMITS).unwrap();
         let process = Process::new(String::from(name), own, None).unwrap();
         let scratch = MemoryObject::anonymous(&process.account, SCRATCH_BYTES).unwrap();
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
-        let layout = RingLayout::new(8, 16).unwrap();
+        let layout = RingLayout::new(submission, completion).unwrap();
         let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring: RING, layout, thread_pointer: 0 };
         let thread = Thread::new(&process, start).unwrap();
         Self { process, thread, layout, submitted: 0, read: 0 }
@@ -132,6 +137,18 @@ impl Actor {
         self.process.insert(object, Rights::ALL, None).unwrap()
     }
 
+    /// Writes the parameters of a call to where its scratch memory begins.
+    pub fn params(&self, write: impl FnOnce(capnp::any_pointer::Builder<'_>)) -> Buffer {
+        let answer = sync::results(|builder| {
+            write(builder);
+            Ok(sync::Completion::Done)
+        });
+        let words = answer.unwrap().words;
+        let bytes = Word::words_to_bytes(&words);
+        self.write(SCRATCH, bytes);
+        Buffer { address: SCRATCH, length: bytes.len() as u32 }
+    }
+
     /// Calls a method of a kernel object with parameters that `write` makes; the status, and the
     /// capabilities received.
     pub fn call_kernel(
@@ -142,19 +159,13 @@ impl Actor {
         caps: &[CapId],
         write: impl FnOnce(capnp::any_pointer::Builder<'_>),
     ) -> (i32, Vec<CapId>) {
-        let answer = sync::results(|builder| {
-            write(builder);
-            Ok(sync::Completion::Done)
-        });
-        let words = answer.unwrap().words;
-        let bytes = Word::words_to_bytes(&words);
-        self.write(SCRATCH, bytes);
+        let params = self.params(write);
         self.send_caps(SCRATCH + 0x2000, caps, TransferMode::Copy);
         let completion = self.once(Operation::Call {
             cap: cap.0,
             interface,
             method,
-            params: Buffer { address: SCRATCH, length: bytes.len() as u32 },
+            params,
             results: Buffer { address: SCRATCH + 0x1000, length: 0x1000 },
             caps: CapArray { address: SCRATCH + 0x2000, sent: caps.len() as u8, accepted: 4 },
         });

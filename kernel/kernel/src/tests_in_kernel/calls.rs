@@ -5,13 +5,15 @@ use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode};
+use capos_schema::kernel_capnp as schema;
+use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, status};
-use crate::derivation;
+use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
 use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::notification::Notification;
+use crate::{derivation, log};
 
 pub const INTERFACE: u64 = 77;
 const BADGE: u64 = 5;
@@ -278,6 +280,58 @@ pub fn operations_are_found_by_capability(account: &Arc<Account>) {
     // What was given up before the waits are lost is dropped with the root.
     derivation::revoke(node.unwrap());
     assert_eq!(actor.completions().len(), 1);
+}
+
+/// A reader of the log that names a position far ahead keeps no other from reading.
+pub fn log_readers_are_served(account: &Arc<Account>) {
+    let mut readers = [u64::MAX, crate::log::end()].map(|position| {
+        let mut actor = Actor::new(account, "reader");
+        let log = actor.give(Object::Log);
+        let params = actor.params(|params| {
+            let mut params: schema::debug_log::read_params::Builder<'_> = params.init_as();
+            params.set_position(position);
+        });
+        let caps = CapArray::default();
+        let (interface, results) = (interface::DEBUG_LOG, buffer(0x1000, 0x1000));
+        let read = Operation::Call { cap: log.0, interface, method: 1, params, results, caps };
+        assert!(actor.run(1, read).is_empty());
+        actor
+    });
+    log!("a line");
+    settle();
+    for reader in &mut readers {
+        let ended = reader.completions();
+        assert_eq!((ended.len(), ended[0].status), (1, 0));
+    }
+}
+
+/// Many entries at once are worked on in turns with others, in order, and each is answered once.
+pub fn long_entries_give_way(account: &Arc<Account>) {
+    let mut actor = Actor::with_rings(account, "busy", 1024, 1024);
+    let table = actor.give(Object::Table(Arc::clone(&actor.process)));
+    while actor.process.insert(Object::Timer, Rights::ALL, None).is_ok() {}
+    let params = actor.params(|params| {
+        let _: schema::capability_table::list_params::Builder<'_> = params.init_as();
+    });
+    let (results, caps) = (buffer(0x1000, 0x4000), CapArray::default());
+    let interface = interface::CAPABILITY_TABLE;
+    for tag in 0..1024 {
+        actor.push(tag, Operation::Call { cap: table.0, interface, method: 0, params, results, caps });
+    }
+    actor.enter(0);
+    let mut turns = 1;
+    let mut done: Vec<u64> = Vec::new();
+    while actor.thread.has_resume() {
+        let tags: Vec<u64> = actor.completions().iter().map(|done| done.user_data).collect();
+        assert!(!tags.is_empty() && tags.len() < 512, "{} entries in one turn", tags.len());
+        done.extend(tags);
+        crate::syscall::resume(&actor.thread);
+        turns += 1;
+    }
+    done.extend(actor.completions().iter().map(|done| done.user_data));
+    assert!(turns > 2, "{turns} turns");
+    assert!(done.into_iter().eq(0..1024));
+    assert_eq!(actor.thread.with_context(|context| context.rax), 1024);
 }
 
 /// No pointer of an entry that is not the process's memory is used.

@@ -22,7 +22,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 28] = [
+const OBJECTS: [(&str, Test); 30] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -30,6 +30,8 @@ const OBJECTS: [(&str, Test); 28] = [
     ("revocation-ends-calls", calls::revocation_ends_calls),
     ("revocation-ends-waits", calls::revocation_ends_waits),
     ("operations-are-found-by-capability", calls::operations_are_found_by_capability),
+    ("log-readers-are-served", calls::log_readers_are_served),
+    ("long-entries-give-way", calls::long_entries_give_way),
     ("bad-pointers-are-answers", calls::bad_pointers_are_answers),
     ("notifications-signal", calls::notifications_signal),
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),

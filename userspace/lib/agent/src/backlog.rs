@@ -1,5 +1,6 @@
 //! What of a session is not in the audit log yet, and the calls that outlast their turn.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -16,7 +17,7 @@ use crate::world::{Audit, AuditError, field};
 const MOST: usize = 256;
 
 enum Waiting {
-    Tool(ToolEvent),
+    Tool(Box<ToolEvent>),
     General(GeneralEvent),
 }
 
@@ -72,7 +73,7 @@ impl Backlog {
     /// Keeps a record of a call, which will be marked as late.
     pub(crate) fn add(&self, event: &ToolEvent) {
         if event.phase == Phase::After || self.waiting() < MOST {
-            self.waiting.borrow_mut().push_back(Waiting::Tool(ToolEvent { late: true, ..event.clone() }));
+            self.waiting.borrow_mut().push_back(Waiting::Tool(Box::new(ToolEvent { late: true, ..event.clone() })));
         } else {
             self.lost.set(self.lost.get().saturating_add(1));
         }

@@ -64,6 +64,16 @@ impl Budgets {
         Ok(in_session.min(of_principal))
     }
 
+    /// What each principal has used, for keeping over a restart of whoever counts.
+    pub fn principals(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.principals.iter().map(|(name, used)| (name.as_str(), *used))
+    }
+
+    /// Takes up what a principal had used before a restart.
+    pub fn restore(&mut self, principal: &str, used: u64) {
+        self.principals.insert(String::from(principal), used);
+    }
+
     /// Forgets a session that has ended; what it used still counts for its principal.
     pub fn end_session(&mut self, session: &str) {
         self.sessions.remove(session);

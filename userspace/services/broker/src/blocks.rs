@@ -26,7 +26,7 @@ pub struct Blocks {
     pub observer: Option<SessionObserverClient>,
     /// The process's own table, to derive from and to revoke in.
     pub table: CapabilityTableClient,
-    /// Keeps the count of wrong passphrases over a restart.
+    /// Keeps what is counted against people over a restart.
     pub keeper: StateKeeperClient,
     /// What sessions hold, by profile, as the manifest says.
     held: Vec<(Profile, Vec<Held>)>,

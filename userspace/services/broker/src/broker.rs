@@ -8,6 +8,7 @@ use core::cell::RefCell;
 
 use capos_audit::Kind;
 use capos_broker::config::Config;
+use capos_broker::kept;
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server};
 use capos_schema::authority::{AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient};
@@ -34,11 +35,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker without sessions. `attempts` are those of before, where it was restarted.
+    /// A broker without sessions. Attempts and budgets are those of before, where it was restarted.
     pub fn new(
         config: Config,
         blocks: Blocks,
-        attempts: Attempts,
+        (attempts, budgets): (Attempts, Budgets),
         entropy: EntropyClient,
         clock: Clock,
         server: Rc<Server>,
@@ -49,7 +50,7 @@ impl Broker {
             clock,
             server,
             entropy,
-            budgets: RefCell::default(),
+            budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),
         })
     }
@@ -62,15 +63,19 @@ impl Broker {
     pub async fn try_passphrase(&self, given: &str) -> Result<(), String> {
         let kept = self.config.passphrase.as_ref();
         let kept = self.attempts.borrow_mut().begin(kept, self.clock.now()).map_err(|why| why.to_string())?;
-        self.keep_attempts().await?;
+        self.keep().await?;
         self.attempts.borrow_mut().finish(kept, given).map_err(|why| why.to_string())?;
-        self.keep_attempts().await
+        self.keep().await
     }
 
-    async fn keep_attempts(&self) -> Result<(), String> {
-        let state = self.attempts.borrow().to_bytes();
+    /// Keeps what is counted against people outside this process, which may crash.
+    ///
+    /// # Errors
+    /// It could not be kept, so nothing may come of it.
+    pub async fn keep(&self) -> Result<(), String> {
+        let state = kept::encode(&self.attempts.borrow(), &self.budgets.borrow());
         let stored = self.blocks.keeper.store(&state).await;
-        stored.map_err(|why| format!("the count of wrong passphrases could not be kept, so none is tried: {why}"))
+        stored.map_err(|why| format!("what is counted of passphrases and tokens could not be kept: {why}"))
     }
 }
 

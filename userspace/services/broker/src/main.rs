@@ -22,7 +22,7 @@ use alloc::string::String;
 use blocks::Blocks;
 use broker::{Broker, BrokerObject};
 use capos_broker::config::Config;
-use capos_policy::Attempts;
+use capos_broker::kept;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
 use capos_schema::authority::AuthorityBrokerService;
 use capos_schema::kernel::EntropyClient;
@@ -57,9 +57,9 @@ async fn start(env: Env) -> Result<(), Error> {
     let profiles = env.cap::<SessionProfilesClient>("profiles")?.list().await.context("reading the profiles")?;
     config.permit(&profiles).map_err(Error::new)?;
     let blocks = Blocks::of(&env, &profiles)?;
-    let kept = blocks.keeper.load().await.context("reading the count of wrong passphrases")?;
-    let attempts = Attempts::from_bytes(&kept).context("the count of wrong passphrases that was kept is none")?;
-    let broker = Broker::new(config, blocks, attempts, entropy, env.clock()?, env.server().clone());
+    let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
+    let counted = kept::decode(&state).context("what was kept of passphrases and tokens cannot be understood")?;
+    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, env.server().clone());
     env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
     env.run_with(OPTIONS).await
 }

@@ -257,6 +257,9 @@ impl UserSessionServer for Session {
         let session = (self.info.id.as_str(), self.info.limits.max_tokens);
         let principal = (self.info.principal.as_str(), of_principal);
         let left = self.broker.budgets.borrow_mut().charge(session, principal, tokens);
+        if tokens > 0 {
+            self.broker.keep().await.map_err(CallError::failed)?;
+        }
         left.map_err(|spent| CallError::overloaded(spent.to_string()))
     }
 

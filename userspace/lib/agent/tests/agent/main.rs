@@ -7,4 +7,5 @@ mod limits;
 mod outcomes;
 mod property;
 mod records;
+mod services;
 mod world;

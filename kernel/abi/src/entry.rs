@@ -7,7 +7,7 @@
 //! | 2 (u16) | method | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
 //! | 4 (u32) | params length | buffer length | results length | 0 | 0 | 0 | 0 | 0 |
 //! | 8 (u64) | user data | user data | user data | user data | user data | user data | user data | user data |
-//! | 16 (u64) | capability | endpoint | reply | capability | 0 | notification | notification | 0 |
+//! | 16 (u64) | capability | endpoint | reply | capability | 0 | notification | notification or reply | 0 |
 //! | 24 (u64) | interface | 0 | 0 | 0 | target's user data | bits | 0 | 0 |
 //! | 32 (u64) | params address | buffer address | results address | 0 | 0 | 0 | 0 | 0 |
 //! | 40 (u64) | results address | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
@@ -49,7 +49,8 @@ pub enum Opcode {
     Cancel = 5,
     /// Set bits of a notification.
     Notify = 6,
-    /// Wait until a notification (or interrupt) has bits set; takes and clears them.
+    /// Wait until a notification (or interrupt) has bits set, and take and clear them; or, through
+    /// the reply to a received call, until nobody waits for the answer any more.
     Wait = 7,
 }
 
@@ -94,7 +95,7 @@ pub enum Operation {
     /// See [`Opcode::Notify`].
     Notify { notification: u64, bits: u64 },
     /// See [`Opcode::Wait`].
-    Wait { notification: u64 },
+    Wait { cap: u64 },
 }
 
 /// An entry: the operation and the caller's tag, which its completion repeats.
@@ -269,7 +270,7 @@ impl Fields {
             7 => {
                 Self::zero(&[byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
                 Self::zero(&[capacity, sent, accepted])?;
-                Ok(Operation::Wait { notification: self.word2 })
+                Ok(Operation::Wait { cap: self.word2 })
             }
             _ => Err(crate::Status::BadOpcode),
         }
@@ -342,9 +343,9 @@ impl Entry {
                 put(16, &notification.to_le_bytes());
                 put(24, &bits.to_le_bytes());
             }
-            Operation::Wait { notification } => {
+            Operation::Wait { cap } => {
                 put(0, &[Opcode::Wait as u8]);
-                put(16, &notification.to_le_bytes());
+                put(16, &cap.to_le_bytes());
             }
         }
         raw
@@ -368,7 +369,7 @@ mod tests {
             Operation::Release { cap: 4 },
             Operation::Cancel { target: 77 },
             Operation::Notify { notification: 3, bits: 1 << 40 },
-            Operation::Wait { notification: 3 },
+            Operation::Wait { cap: 3 },
         ]
         .map(|operation| Entry { user_data: 42, operation })
     }

@@ -12,7 +12,7 @@ use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 use crate::object::address_space::Unreachable;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
-use crate::object::notification::Waited;
+use crate::object::notification::{Notification, Waited};
 use crate::object::process::Process;
 use crate::object::reply::Caller;
 use crate::object::thread::Thread;
@@ -427,18 +427,32 @@ pub fn notify(thread: &Thread, cap: CapId, bits: u64) -> Status {
     }
 }
 
+/// What a WAIT may wait for.
+enum Awaited {
+    Bits(Arc<Notification>),
+    /// That nobody waits for the answer to this call any more.
+    End(OperationRef),
+}
+
 /// WAIT.
 pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
-    let notification = thread.process.with(cap, |capability| match &capability.object {
+    let awaited = thread.process.with(cap, |capability| match &capability.object {
+        Object::Reply(Caller::Thread(call)) => Ok(Awaited::End(call.clone())),
+        // The kernel never gives up waiting for pages.
+        Object::Reply(Caller::PageIn(_)) => Err(Status::WrongInterface),
         _ if !capability.rights.contains(Rights::RECEIVE) => Err(Status::MissingRight),
-        Object::Notification(notification) => Ok(Arc::clone(notification)),
-        Object::Interrupt(interrupt) => Ok(interrupt.own_notification()),
+        Object::Notification(notification) => Ok(Awaited::Bits(Arc::clone(notification))),
+        Object::Interrupt(interrupt) => Ok(Awaited::Bits(interrupt.own_notification())),
         _ => Err(Status::WrongInterface),
     });
-    let notification = match notification.flatten() {
-        Ok(notification) => notification,
-        Err(status) => return thread.post(tag, status),
-    };
+    match awaited.flatten() {
+        Ok(Awaited::Bits(notification)) => wait_for_bits(thread, tag, cap, notification),
+        Ok(Awaited::End(call)) => wait_for_end(thread, tag, cap, call),
+        Err(status) => thread.post(tag, status),
+    }
+}
+
+fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<Notification>) {
     // What it waits for is noted once its place is known.
     let call = Call {
         interface: 0,
@@ -463,5 +477,16 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
         Waited::NoMemory => {
             waiter.complete(Status::OutOfMemory);
         }
+    }
+}
+
+/// Waits until the caller has cancelled, has died, or lost the capability that it called through.
+fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) {
+    let Some(ticket) = thread.begin(Operation::new(tag, cap, Kind::Watch { call: call.clone() })) else {
+        return thread.post(tag, Status::Overloaded);
+    };
+    let watcher = OperationRef { thread: Arc::clone(thread), ticket };
+    if let Some(status) = call.thread.watch(call.ticket, watcher.clone()) {
+        watcher.complete(status);
     }
 }

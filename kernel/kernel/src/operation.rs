@@ -38,13 +38,15 @@ pub struct Operation {
     pub cap: CapId,
     /// Its place in the derivation forest, once that capability was given away or released.
     pub attachment: Option<NodeId>,
+    /// Of a call: the wait of who received it, which ends with the call.
+    pub watcher: Option<OperationRef>,
     pub kind: Kind,
 }
 
 impl Operation {
     /// An operation through a capability.
     pub fn new(user_data: u64, cap: CapId, kind: Kind) -> Self {
-        Self { user_data, cap, attachment: None, kind }
+        Self { user_data, cap, attachment: None, watcher: None, kind }
     }
 }
 
@@ -65,6 +67,8 @@ pub enum Kind {
     Receive { endpoint: Arc<Endpoint>, buffer: Buffer, caps: CapArray, key: Option<ListKey> },
     /// Waits for bits of a notification.
     Wait { notification: Arc<Notification>, key: ListKey },
+    /// Waits until nobody waits for the answer to a received call any more.
+    Watch { call: OperationRef },
 }
 
 /// What is kept of a CALL entry.
@@ -232,7 +236,7 @@ impl Operations {
 
     /// Ends any one operation. `from` is where to look, and is advanced; start with 0, and begin nothing
     /// meanwhile.
-    pub fn pop(&mut self, from: &mut u32) -> Option<Operation> {
+    pub fn pop(&mut self, from: &mut u32) -> Option<(Ticket, Operation)> {
         if self.length == 0 {
             return None;
         }
@@ -240,7 +244,7 @@ impl Operations {
             let ticket = Ticket { place: *from, generation: place.generation };
             *from += 1;
             if place.operation.is_some() {
-                return self.end(ticket);
+                return self.end(ticket).map(|operation| (ticket, operation));
             }
         }
         None
@@ -256,7 +260,7 @@ impl Kind {
             | Self::Sleep { call, .. }
             | Self::Exit { call, .. }
             | Self::Log { call, .. } => Some(*call),
-            Self::Receive { .. } | Self::Wait { .. } => None,
+            Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } => None,
         }
     }
 }

@@ -131,7 +131,7 @@ fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
             let status = ipc::notify(thread, CapId(notification), bits);
             thread.post(tag, status);
         }
-        Request::Wait { notification } => ipc::wait(thread, tag, CapId(notification)),
+        Request::Wait { cap } => ipc::wait(thread, tag, CapId(cap)),
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use capos_abi::entry::{CapArray, MAX_CAPS};
 use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
 
 use crate::object::address_space::Unreachable;
-use crate::object::capability::Capability;
+use crate::object::capability::{Capability, Object};
 use crate::object::process::{Process, discard};
 
 /// Why capabilities were not taken.
@@ -111,7 +111,12 @@ pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<
     for (offer, slot) in offers.iter().zip(slots.as_slice()) {
         if offer.mode == TransferMode::Move {
             match from.take(offer.id) {
-                Ok(taken) => to.adopt(CapId(slot.word0), taken.node),
+                Ok(taken) => {
+                    if let Object::Reply(caller) = &taken.object {
+                        caller.leaves(from);
+                    }
+                    to.adopt(CapId(slot.word0), taken.node);
+                }
                 // Another thread of the sender gave it up meanwhile: it goes from here as well.
                 Err(_) => drop(to.take(CapId(slot.word0))),
             }

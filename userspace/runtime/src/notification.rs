@@ -13,7 +13,7 @@ use crate::reactor::Lent;
 /// The capability is gone, is neither, or lacks the right to receive.
 pub async fn wait(notification: &impl AsCap) -> Result<u64, Status> {
     let cap = notification.as_cap().clone();
-    let (completion, _) = Pending::start(Lent::default(), Operation::Wait { notification: cap.id() }).await;
+    let (completion, _) = Pending::start(Lent::default(), Operation::Wait { cap: cap.id() }).await;
     transport(&completion)?;
     Ok(completion.value)
 }

@@ -18,7 +18,7 @@ use crate::arch::context::{Context, Fpu};
 use crate::deadline;
 use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
-use crate::operation::{Call, Kind, Operation, Operations, Outcome, Ticket};
+use crate::operation::{Call, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
 use crate::report;
 use crate::ring::{Corrupt, Ring};
 use crate::scheduler;
@@ -295,23 +295,50 @@ impl Thread {
 
     /// Ends an operation with an answer. False where it had ended before.
     pub fn complete(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> bool {
+        let Some(operation) = self.end(ticket, outcome) else { return false };
+        if let Some(watcher) = operation.watcher {
+            // The call was answered, so the reply is used up.
+            watcher.complete(Status::StaleCapability);
+        }
+        true
+    }
+
+    /// Ends an operation and tells its thread.
+    #[inline]
+    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Operation> {
         let (operation, awake) = {
             let mut inner = self.inner.lock();
-            let Some(operation) = inner.operations.end(ticket) else { return false };
+            let operation = inner.operations.end(ticket)?;
             inner.ring.post(&outcome.completion(operation.user_data));
             (operation, self.enough(&mut inner))
         };
         if let Some(node) = operation.attachment {
             derivation::forget(node);
         }
-        drop(operation);
         if let Some(deadline) = awake {
             if let Some(key) = deadline {
                 deadline::remove(key);
             }
             scheduler::wake(self);
         }
-        true
+        Some(operation)
+    }
+
+    /// Lets `watcher` wait for the end of a call of this thread. How its wait ends at once, where it does:
+    /// the call has ended, or somebody waits for that already.
+    pub fn watch(&self, ticket: Ticket, watcher: OperationRef) -> Option<Status> {
+        let mut inner = self.inner.lock();
+        let Some(call) = inner.operations.get_mut(ticket) else { return Some(Status::Ok) };
+        if call.watcher.is_some() {
+            return Some(Status::Overloaded);
+        }
+        call.watcher = Some(watcher);
+        None
+    }
+
+    /// Takes the wait for the end of a call away from the call, where it is the one that is meant.
+    pub fn take_watcher(&self, ticket: Ticket, is_meant: impl FnOnce(&OperationRef) -> bool) -> Option<OperationRef> {
+        self.inner.lock().operations.get_mut(ticket)?.watcher.take_if(|watcher| is_meant(watcher))
     }
 
     /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
@@ -349,12 +376,29 @@ impl Thread {
 
     /// Cancels an operation. False where it had ended before.
     pub fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
-        let Some(operation) = self.peek(ticket) else { return false };
-        let cancelled = self.complete(ticket, Status::Cancelled.into());
-        if cancelled {
-            withdraw(operation);
+        let Some(operation) = self.end(ticket, Status::Cancelled.into()) else { return false };
+        self.withdraw(ticket, operation);
+        true
+    }
+
+    /// Takes an operation that has ended without an answer out of where it was waiting.
+    fn withdraw(self: &Arc<Self>, ticket: Ticket, operation: Operation) {
+        if let Some(watcher) = operation.watcher {
+            watcher.complete(Status::Ok);
         }
-        cancelled
+        match operation.kind {
+            Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
+            Kind::Sleep { deadline, .. } => deadline::remove(deadline),
+            Kind::Exit { process, key, .. } => process.forget_waiter(key),
+            Kind::Log { key, .. } => super::log::forget_reader(key),
+            Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
+            Kind::Wait { notification, key } => notification.forget(key),
+            Kind::Watch { call } => {
+                let own = |watcher: &OperationRef| watcher.ticket == ticket && Arc::ptr_eq(&watcher.thread, self);
+                drop(call.thread.take_watcher(call.ticket, own));
+            }
+            Kind::Delivered { .. } | Kind::Receive { key: None, .. } => {}
+        }
     }
 
     /// Keeps revocable what is in flight through a capability that goes from the table; with `calls`, that
@@ -387,12 +431,12 @@ impl Thread {
         }
         let mut from = 0;
         loop {
-            let operation = self.inner.lock().operations.pop(&mut from);
-            let Some(operation) = operation else { break };
+            let found = self.inner.lock().operations.pop(&mut from);
+            let Some((ticket, operation)) = found else { break };
             if let Some(node) = operation.attachment {
                 derivation::forget(node);
             }
-            withdraw(operation);
+            self.withdraw(ticket, operation);
         }
         // Fails where the process unmapped or replaced it, or is gone: then there is nothing to do.
         let _ = self.process.space.unmap(self.ring_address, self.ring_bytes);
@@ -406,18 +450,5 @@ impl Thread {
             self.process.remove_thread(self);
             scheduler::forget_dead();
         }
-    }
-}
-
-/// Takes an operation that has ended out of where it was waiting.
-fn withdraw(operation: Operation) {
-    match operation.kind {
-        Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
-        Kind::Sleep { deadline, .. } => deadline::remove(deadline),
-        Kind::Exit { process, key, .. } => process.forget_waiter(key),
-        Kind::Log { key, .. } => super::log::forget_reader(key),
-        Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
-        Kind::Wait { notification, key } => notification.forget(key),
-        Kind::Delivered { .. } | Kind::Receive { key: None, .. } => {}
     }
 }

@@ -242,7 +242,7 @@ pub fn revocation_ends_waits(account: &Arc<Account>) {
         let source = owner.give(object.clone());
         let node = owner.process.get(source).unwrap().node;
         let cap = waiter.process.insert(object, Rights::ALL, node).unwrap();
-        let waits = if notification { Operation::Wait { notification: cap.0 } } else { receive(cap) };
+        let waits = if notification { Operation::Wait { cap: cap.0 } } else { receive(cap) };
         assert!(waiter.run(1, waits).is_empty());
         if given_up {
             assert_eq!(waiter.once(Operation::Release { cap: cap.0 }).status, 0);
@@ -264,7 +264,7 @@ pub fn operations_are_found_by_capability(account: &Arc<Account>) {
     let caps: Vec<CapId> = (0..40).map(|_| actor.process.insert(object.clone(), Rights::ALL, node).unwrap()).collect();
     let chosen = [caps[0], caps[16], caps[32], caps[1], caps[17], caps[0], caps[32], caps[16]];
     for (tag, cap) in (0..).zip(chosen) {
-        assert!(actor.run(tag, Operation::Wait { notification: cap.0 }).is_empty());
+        assert!(actor.run(tag, Operation::Wait { cap: cap.0 }).is_empty());
     }
     for (cap, tags) in [(caps[16], [1, 7].as_slice()), (caps[2], &[]), (caps[0], &[0, 5]), (caps[17], &[4])] {
         actor.process.lose(cap);
@@ -375,14 +375,131 @@ pub fn bad_pointers_are_answers(account: &Arc<Account>) {
 pub fn notifications_signal(account: &Arc<Account>) {
     let mut actor = Actor::new(account, "waiter");
     let cap = actor.give(Object::Notification(Notification::new(None)));
-    assert!(actor.run(1, Operation::Wait { notification: cap.0 }).is_empty());
+    assert!(actor.run(1, Operation::Wait { cap: cap.0 }).is_empty());
     let done = actor.run(2, Operation::Notify { notification: cap.0, bits: 0x8000_0000_0000_0001 });
     assert_eq!((done[0].user_data, done[0].value), (1, 0x8000_0000_0000_0001));
     actor.run(2, Operation::Notify { notification: cap.0, bits: 2 });
     actor.run(2, Operation::Notify { notification: cap.0, bits: 4 });
-    assert_eq!(actor.once(Operation::Wait { notification: cap.0 }).value, 6);
-    assert!(actor.run(1, Operation::Wait { notification: cap.0 }).is_empty());
+    assert_eq!(actor.once(Operation::Wait { cap: cap.0 }).value, 6);
+    assert!(actor.run(1, Operation::Wait { cap: cap.0 }).is_empty());
     let cancelled = actor.run(3, Operation::Cancel { target: 1 });
     assert_eq!(cancelled[0].status, status(Status::Cancelled));
     assert_eq!(actor.run(4, Operation::Notify { notification: cap.0, bits: 1 }).len(), 1);
+}
+
+/// Tag of the wait for the end of a call.
+const WATCH: u64 = 7;
+
+impl Pair {
+    /// Has a call delivered and waits for its end; the reply.
+    fn watch(&mut self) -> u64 {
+        let reply = self.deliver();
+        assert!(self.server.run(WATCH, Operation::Wait { cap: reply }).is_empty());
+        reply
+    }
+
+    /// The wait has ended, with this status and nothing beside it.
+    fn watch_ended(&mut self, expected: Status) {
+        let done = self.server.completions();
+        let done: Vec<(u64, i32)> = done.iter().map(|done| (done.user_data, done.status)).collect();
+        assert_eq!(done, [(WATCH, status(expected))]);
+    }
+}
+
+/// Who received a call learns that nobody waits for the answer any more: the caller cancelled, lost
+/// what it called through, or died. Nothing is charged for it, and nothing stays.
+pub fn waits_for_callers_end(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let before = (pair.server.process.account.usage(), derivation::count());
+
+    let reply = pair.watch();
+    pair.client.run(4, Operation::Cancel { target: 2 });
+    pair.watch_ended(Status::Ok);
+    // What waits later is told at once, as often as it asks.
+    for _ in 0..2 {
+        assert_eq!(pair.server.once(Operation::Wait { cap: reply }).status, 0);
+    }
+    assert_eq!(pair.server.once(answer(reply, 8)).status, 0, "the results go nowhere");
+    assert_eq!(pair.server.once(Operation::Wait { cap: reply }).status, status(Status::StaleCapability));
+
+    let client = pair.client.process.get(pair.cap).unwrap();
+    let kept = pair.cap;
+    pair.cap = pair.client.process.insert(client.object, client.rights, client.node).unwrap();
+    let reply = pair.watch();
+    assert_eq!(derivation::revoke(client.node.unwrap()), 1);
+    pair.watch_ended(Status::Ok);
+    assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
+    assert_eq!(pair.server.once(Operation::Release { cap: reply }).status, 0);
+    pair.cap = kept;
+    assert_eq!(before, (pair.server.process.account.usage(), derivation::count()));
+
+    let reply = pair.watch();
+    let Pair { mut server, client, .. } = pair;
+    drop(client);
+    let done = server.completions();
+    assert_eq!((done.len(), done[0].user_data, done[0].status), (1, WATCH, 0));
+    assert_eq!(server.once(Operation::Release { cap: reply }).status, 0);
+    assert_eq!(before.0, server.process.account.usage());
+}
+
+/// A wait through a reply ends when the reply does, however that is, and can itself be cancelled.
+pub fn waits_end_with_replies(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let before = (pair.server.process.account.usage(), pair.client.process.account.usage(), derivation::count());
+    let stale = (WATCH, status(Status::StaleCapability));
+    for (end, caller) in [
+        (answer as fn(u64, u32) -> Operation, 0),
+        (|reply, _| Operation::Release { cap: reply }, status(Status::Disconnected)),
+        (|reply, _| answer(reply, 128), status(Status::TooLarge)),
+    ] {
+        let reply = pair.watch();
+        let done = pair.server.run(8, end(reply, 8));
+        assert_eq!((done.len(), (done[0].user_data, done[0].status)), (2, stale), "{done:?}");
+        assert_eq!(pair.client.completions()[0].status, caller);
+    }
+
+    // An answer that cannot be read changes nothing: the call goes on, and so does the wait.
+    let reply = pair.watch();
+    let unmapped = Buffer { address: 0x6000_0000, length: 8 };
+    let bad = Operation::Return { reply, exception: 0, results: unmapped, caps: CapArray::default() };
+    assert_eq!(pair.server.once(bad).status, status(Status::BadAddress));
+
+    // One wait for each call; a second one is told so, and the first may be cancelled for it.
+    assert_eq!(pair.server.once(Operation::Wait { cap: reply }).status, status(Status::Overloaded));
+    let cancelled = pair.server.run(8, Operation::Cancel { target: WATCH });
+    assert_eq!((cancelled[0].user_data, cancelled[0].status), (WATCH, status(Status::Cancelled)));
+    assert!(pair.server.run(WATCH, Operation::Wait { cap: reply }).is_empty());
+
+    // The reply goes to another process: there, a wait goes on from where it is.
+    let other = self::pair(account);
+    let Pair { server: mut third, client: mut owner, endpoint, .. } = other;
+    let object = third.process.get(endpoint).unwrap();
+    let Object::Endpoint(object) = object.object else { return };
+    let to_third = Client { endpoint: object, badge: BADGE, interface: INTERFACE };
+    let to_third = pair.server.give(Object::Client(to_third));
+    pair.server.send_caps(SCRATCH + 0x200, &[CapId(reply)], TransferMode::Move);
+    assert!(third.run(1, receive(endpoint)).is_empty());
+    let Operation::Call { cap, interface, method, params, results, caps } = call(to_third) else { return };
+    let passed = Operation::Call { cap, interface, method, params, results, caps: CapArray { sent: 1, ..caps } };
+    let done = pair.server.run(9, passed);
+    assert_eq!((done.len(), (done[0].user_data, done[0].status)), (1, stale));
+    assert_eq!(third.completions()[0].caps, 1);
+    let moved = third.received_caps(SCRATCH + 0x200, 1)[0];
+    assert!(third.run(WATCH, Operation::Wait { cap: moved.0 }).is_empty());
+    pair.client.run(4, Operation::Cancel { target: 2 });
+    let done = third.completions();
+    assert_eq!((done.len(), done[0].user_data, done[0].status), (1, WATCH, 0));
+
+    // A server that dies while it waits takes nothing along.
+    assert_eq!(third.once(Operation::Release { cap: moved.0 }).status, 0);
+    assert!(owner.completions().is_empty());
+    drop((third, owner));
+    assert_eq!(pair.server.completions()[0].status, status(Status::Disconnected));
+    assert_eq!(pair.server.once(Operation::Release { cap: to_third.0 }).status, 0);
+    let now = (pair.server.process.account.usage(), pair.client.process.account.usage(), derivation::count());
+    assert_eq!(before, now);
+    pair.watch();
+    let Pair { server, mut client, .. } = pair;
+    drop(server);
+    assert_eq!(client.completions()[0].status, status(Status::Disconnected));
 }

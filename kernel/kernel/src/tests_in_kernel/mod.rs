@@ -22,7 +22,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 30] = [
+const OBJECTS: [(&str, Test); 32] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -34,6 +34,8 @@ const OBJECTS: [(&str, Test); 30] = [
     ("long-entries-give-way", calls::long_entries_give_way),
     ("bad-pointers-are-answers", calls::bad_pointers_are_answers),
     ("notifications-signal", calls::notifications_signal),
+    ("waits-for-callers-end", calls::waits_for_callers_end),
+    ("waits-end-with-replies", calls::waits_end_with_replies),
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),

@@ -197,7 +197,7 @@ fn everything(kit: &Kit) -> Result<Vec<(u64, RawEntry)>, Error> {
     for tag in 1000..1100_u64 {
         let entry = match tag % 5 {
             0 => kit.call(tag),
-            1 => kit::encode(tag, Operation::Wait { notification: kit::id(&kit.notification) }),
+            1 => kit::encode(tag, Operation::Wait { cap: kit::id(&kit.notification) }),
             2 => kit::call(
                 tag,
                 timer.as_cap().id(),

@@ -23,7 +23,7 @@ fn entries(kit: &Kit, cap: u64) -> [(&'static str, RawEntry); 6] {
         ("RETURN", kit::answer(TAG, cap, params, none)),
         ("RELEASE", kit::release(TAG, cap)),
         ("NOTIFY", kit::encode(TAG, Operation::Notify { notification: cap, bits: 1 })),
-        ("WAIT", kit::encode(TAG, Operation::Wait { notification: cap })),
+        ("WAIT", kit::encode(TAG, Operation::Wait { cap })),
     ]
 }
 
@@ -176,7 +176,7 @@ pub async fn revoke_all(kit: &Kit) -> Result<(), Error> {
     for tag in tags.clone() {
         let entry = match tag % 3 {
             0 => kit.call(tag),
-            1 => kit::encode(tag, Operation::Wait { notification: kit::id(&kit.notification) }),
+            1 => kit::encode(tag, Operation::Wait { cap: kit::id(&kit.notification) }),
             _ => kit.call(tag),
         };
         answers.send(&[entry]);

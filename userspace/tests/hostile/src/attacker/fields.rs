@@ -22,7 +22,7 @@ fn samples(kit: &Kit) -> Vec<(&'static str, RawEntry)> {
         ("RELEASE", kit::release(TAG, 0)),
         ("CANCEL", kit::cancel(TAG, 0x1_0000)),
         ("NOTIFY", kit::encode(TAG, Operation::Notify { notification: kit::id(&kit.notification), bits: 1 })),
-        ("WAIT", kit::encode(TAG, Operation::Wait { notification: kit::id(&kit.notification) })),
+        ("WAIT", kit::encode(TAG, Operation::Wait { cap: kit::id(&kit.notification) })),
     ]
 }
 

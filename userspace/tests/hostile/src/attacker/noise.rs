@@ -47,7 +47,7 @@ pub fn notify(kit: &Kit) -> ! {
     loop {
         kit::submit(&[
             kit::encode(1, Operation::Notify { notification, bits: u64::MAX }),
-            kit::encode(2, Operation::Wait { notification }),
+            kit::encode(2, Operation::Wait { cap: notification }),
         ]);
         drop(kit::collect());
     }

@@ -78,7 +78,7 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
         3 => Operation::Return { reply: cap, exception: 5, results: buffer, caps: array(sent, 0) },
         4 => Operation::Cancel { target: tag.wrapping_sub(random.next() % 64) },
         5 => Operation::Notify { notification: cap, bits: random.next() },
-        6 => Operation::Wait { notification: cap },
+        6 => Operation::Wait { cap },
         7 if random.next().is_multiple_of(64) => Operation::Release { cap },
         _ => Operation::Call { cap, interface, method, params: buffer, results, caps: array(sent, accepted) },
     };

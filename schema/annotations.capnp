@@ -17,7 +17,9 @@ annotation category @0xb1a7c0de5c4e3a03 (method) :Category;
 # Category of a tool method.
 
 annotation abortable @0xb1a7c0de5c4e3a04 (method) :Void;
-# The call may be cancelled while it runs without leaving harm behind.
+# The call may be cancelled while it runs without leaving harm behind. Once nobody waits for the answer any more,
+# because the caller cancelled, died or lost its capability, the server's handler is dropped where it stands, and
+# with it the calls that it has made itself. A method without this mark runs to its end.
 
 annotation timeoutMs @0xb1a7c0de5c4e3a05 (method) :UInt32;
 # Time limit of one call as a tool, in milliseconds; 30,000 where absent.

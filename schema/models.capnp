@@ -1,6 +1,7 @@
 @0xd3f1a0c5b2e94705;
 # Language models. Inputs and outputs are data and carry no authority.
 
+using A = import "annotations.capnp";
 using Storage = import "storage.capnp";
 using Authority = import "authority.capnp";
 
@@ -140,14 +141,16 @@ struct ModelInfo {
 
 interface LanguageModel {
   info @0 () -> (info :ModelInfo);
-  complete @1 (req :InferenceRequest) -> (resp :InferenceResponse);
+  complete @1 (req :InferenceRequest) -> (resp :InferenceResponse) $A.abortable;
   stream @2 (req :InferenceRequest) -> (stream :TokenStream);
 }
 
 interface TokenStream {
   # Lives as long as its response.
-  next @0 () -> (chunk :StreamChunk, done :Bool);
+  next @0 () -> (chunk :StreamChunk, done :Bool) $A.abortable;
+  # Cancelling the call stops the work on it; the response can be read on, or cancelled.
   cancel @1 () -> ();
+  # Ends the response; the read that is under way answers with the end.
 }
 
 struct Vector {
@@ -156,7 +159,7 @@ struct Vector {
 
 interface TextEmbedder {
   info @0 () -> (info :ModelInfo);
-  embed @1 (texts :List(Text)) -> (vectors :List(Vector));
+  embed @1 (texts :List(Text)) -> (vectors :List(Vector)) $A.abortable;
 }
 
 struct BackendPolicy {

@@ -106,6 +106,7 @@ struct ProgramResult {
 
 interface Launcher {
   # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there.
+  # A program ends with the call that runs it: when nobody waits for its result any more, it is killed.
 
   run @0 (program :Text, arguments :List(Text) = []) -> (result :ProgramResult)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;

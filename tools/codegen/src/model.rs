@@ -218,6 +218,11 @@ impl Method {
     pub fn annotation(&self, name: &str) -> Option<&Value> {
         self.annotations.iter().find(|annotation| annotation.name == name).map(|annotation| &annotation.value)
     }
+
+    /// Whether an annotation without a value is there.
+    pub fn has(&self, name: &str) -> bool {
+        matches!(self.annotation(name), Some(Value::Void | Value::Bool(true)))
+    }
 }
 
 impl Struct {

@@ -47,12 +47,12 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("doc: {:?},", method.doc.trim()));
     code.line(&format!("tool: {},", text(method, "tool")));
     code.line(&format!("category: {},", category(method)));
-    code.line(&format!("abortable: {},", flag(method, "abortable")));
+    code.line(&format!("abortable: {},", method.has("abortable")));
     code.line(&format!("timeout_ms: {},", number(method, "timeoutMs")));
     code.line(&format!("max_result: {},", number(method, "maxResult")));
-    code.line(&format!("untrusted: {},", flag(method, "untrusted")));
+    code.line(&format!("untrusted: {},", method.has("untrusted")));
     code.line(&format!("label: {},", text(method, "label")));
-    code.line(&format!("redact: {},", flag(method, "redact")));
+    code.line(&format!("redact: {},", method.has("redact")));
     code.line(&format!("takes_capabilities: {},", schema.has_caps(&Kind::Group(params.id))));
     code.line(&format!("gives_capabilities: {},", schema.has_caps(&Kind::Group(results.id))));
     code.line(&format!("params_schema: {:?},", json_schema::of_struct(schema, params.id)?));
@@ -62,10 +62,6 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     }
     code.close("},");
     Ok(())
-}
-
-fn flag(method: &Method, name: &str) -> bool {
-    matches!(method.annotation(name), Some(Value::Void | Value::Bool(true)))
 }
 
 fn text(method: &Method, name: &str) -> String {

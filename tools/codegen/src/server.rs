@@ -56,6 +56,18 @@ fn server(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
         "fn implements(&self, interface: u64) -> bool {{ ::core::matches!(interface, {}) }}",
         ids.join(" | ")
     ));
+    let abortable: Vec<String> = lineage
+        .iter()
+        .flat_map(|ancestor| ancestor.methods.iter().map(|method| (ancestor.id, method)))
+        .filter(|(_, method)| method.has("abortable"))
+        .map(|(id, method)| format!("({id:#018x}, {})", method.ordinal))
+        .collect();
+    if !abortable.is_empty() {
+        code.line(&format!(
+            "fn is_abortable(&self, interface: u64, method: u16) -> bool {{ ::core::matches!((interface, method), {}) }}",
+            abortable.join(" | ")
+        ));
+    }
     code.open(&format!(
         "fn dispatch(self: ::alloc::rc::Rc<Self>, cx: {CAP}::CallContext, method: u16, message: {CAP}::IncomingMessage) -> {CAP}::LocalBoxFuture<'static, ::core::result::Result<{CAP}::Message, {CAP}::CallError>> {{"
     ));

@@ -57,6 +57,7 @@ mod server;
 #[cfg(not(capos_guest))]
 pub mod simulated;
 mod task;
+mod watch;
 
 pub use call::wait_for;
 pub use cancel::{CancelToken, Cancelled};
@@ -71,6 +72,7 @@ pub use program::exit;
 pub use program::{MainFuture, start};
 pub use server::{ServeOptions, Server, refuse_calls};
 pub use task::{Task, TaskGroup, spawn};
+pub use watch::cancelled;
 
 #[doc(hidden)]
 pub mod macro_support {

@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 
 use capos_abi::{Completion, Status, entry};
 
-use crate::reactor::{Key, Lent};
+use crate::reactor::{Class, Key, Lent};
 use crate::runtime;
 
 /// An operation in flight. Dropping it cancels the operation.
@@ -18,7 +18,16 @@ pub(crate) struct Pending {
 impl Pending {
     /// Queues an operation that borrows what `lent` holds.
     pub(crate) fn start(lent: Lent, operation: entry::Operation) -> Self {
-        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation)));
+        let class = Class::of(&operation);
+        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation, class)));
+        Self { key: key.flatten() }
+    }
+
+    /// Queues the wait for the end of a received call.
+    pub(crate) fn watch(reply: u64) -> Self {
+        let operation = entry::Operation::Wait { cap: reply };
+        let (lent, class) = (Lent::default(), Class::Watch);
+        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation, class)));
         Self { key: key.flatten() }
     }
 }

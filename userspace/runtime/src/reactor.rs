@@ -84,10 +84,29 @@ pub(crate) fn header(words: &[Word]) -> Option<MessageHeader> {
     Word::words_to_bytes(words).first_chunk().map(MessageHeader::decode)
 }
 
-/// Whether an operation may wait long for somebody else.
-fn is_slow(operation: &entry::Operation) -> bool {
-    matches!(operation, entry::Operation::Call { .. } | entry::Operation::Wait { .. })
+/// How long an operation may take, and what it may keep waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// It ends soon.
+    Prompt,
+    /// It may wait long for somebody else.
+    Slow,
+    /// It waits for the end of a received call, and so for what that call still has to wait for.
+    Watch,
 }
+
+impl Class {
+    /// The class of an operation that is no watch.
+    pub(crate) fn of(operation: &entry::Operation) -> Self {
+        match operation {
+            entry::Operation::Call { .. } | entry::Operation::Wait { .. } => Self::Slow,
+            _ => Self::Prompt,
+        }
+    }
+}
+
+/// The order in which the classes get room.
+const BY_URGENCY: [Class; 3] = [Class::Prompt, Class::Slow, Class::Watch];
 
 #[derive(Debug)]
 enum State {
@@ -102,8 +121,7 @@ struct Operation {
     lent: Lent,
     /// A RECV, whose completion holds a call to answer.
     receives: bool,
-    /// A call or a wait.
-    slow: bool,
+    class: Class,
 }
 
 #[derive(Debug)]
@@ -130,10 +148,15 @@ pub(crate) struct Reactor {
     /// ring to what ends soon. Else a process whose calls fill its ring could not answer the very
     /// calls that its own wait for.
     slow: VecDeque<Entry>,
+    /// Waits for the end of received calls that found no room yet. They have a small part of the ring to
+    /// themselves, so that they never keep back the calls that these calls wait for.
+    watches: VecDeque<Entry>,
     /// Everything else that found no room in the ring yet.
     prompt: VecDeque<Entry>,
     /// Calls and waits among `in_flight`.
     slow_in_flight: u32,
+    /// Waits for the end of received calls among `in_flight`.
+    watches_in_flight: u32,
     /// Entries queued in the ring or taken by the kernel whose completion was not read yet.
     in_flight: u32,
     /// Of these, the ones that nobody waits for. They complete as soon as they are taken.
@@ -148,7 +171,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     /// Starts an operation: `entry` makes it of the tag that it is to carry. `None` where four
     /// thousand million are in flight.
-    pub(crate) fn start(&mut self, ring: &Ring, lent: Lent, operation: entry::Operation) -> Option<Key> {
+    pub(crate) fn start(&mut self, ring: &Ring, lent: Lent, operation: entry::Operation, class: Class) -> Option<Key> {
         let receives = matches!(operation, entry::Operation::Recv { .. });
         let index = match self.free.pop() {
             Some(index) => index,
@@ -164,32 +187,52 @@ impl Reactor {
             slot.generation = 1;
         }
         let key = Key::new(index, slot.generation)?;
-        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives, slow: is_slow(&operation) });
+        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives, class });
         self.waited_for = self.waited_for.saturating_add(1);
-        self.queue(ring, Entry { user_data: key.0, operation });
+        self.queue(ring, Entry { user_data: key.0, operation }, class);
         Some(key)
     }
 
     /// Queues an entry whose completion nobody waits for. It must lend nothing.
     pub(crate) fn forget(&mut self, ring: &Ring, operation: entry::Operation) {
-        self.queue(ring, Entry { user_data: FORGOTTEN, operation });
+        self.queue(ring, Entry { user_data: FORGOTTEN, operation }, Class::Prompt);
     }
 
-    fn queue(&mut self, ring: &Ring, entry: Entry) {
-        let backlog = if is_slow(&entry.operation) { &mut self.slow } else { &mut self.prompt };
-        backlog.push_back(entry);
+    fn backlog(&mut self, class: Class) -> &mut VecDeque<Entry> {
+        match class {
+            Class::Prompt => &mut self.prompt,
+            Class::Slow => &mut self.slow,
+            Class::Watch => &mut self.watches,
+        }
+    }
+
+    fn queue(&mut self, ring: &Ring, entry: Entry, class: Class) {
+        self.backlog(class).push_back(entry);
         self.refill(ring);
     }
 
-    fn submit(&mut self, ring: &Ring, entry: &Entry) -> bool {
+    /// Whether the ring takes one more operation of a class.
+    fn has_room(&self, ring: &Ring, class: Class) -> bool {
         let room = ring.completion_entries().saturating_sub(RESERVED);
-        let slow = is_slow(&entry.operation);
-        if self.in_flight >= room || (slow && self.slow_in_flight >= room / 4 * 3) || !ring.push(entry) {
+        // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches: what
+        // ends at once always finds a place.
+        self.in_flight < room
+            && match class {
+                Class::Prompt => true,
+                Class::Slow => self.slow_in_flight < room / 4 * 3,
+                Class::Watch => self.watches_in_flight < room / 8,
+            }
+    }
+
+    fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
+        if !self.has_room(ring, class) || !ring.push(entry) {
             return false;
         }
         self.in_flight = self.in_flight.saturating_add(1);
-        if slow {
-            self.slow_in_flight = self.slow_in_flight.saturating_add(1);
+        match class {
+            Class::Prompt => {}
+            Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_add(1),
+            Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_add(1),
         }
         if entry.user_data == FORGOTTEN {
             self.forgotten = self.forgotten.saturating_add(1);
@@ -199,17 +242,13 @@ impl Reactor {
 
     /// Moves what waits for room into the ring.
     pub(crate) fn refill(&mut self, ring: &Ring) {
-        while let Some(entry) = self.prompt.front().copied() {
-            if !self.submit(ring, &entry) {
-                return;
+        for class in BY_URGENCY {
+            while let Some(entry) = self.backlog(class).front().copied() {
+                if !self.submit(ring, &entry, class) {
+                    break;
+                }
+                self.backlog(class).pop_front();
             }
-            self.prompt.pop_front();
-        }
-        while let Some(entry) = self.slow.front().copied() {
-            if !self.submit(ring, &entry) {
-                return;
-            }
-            self.slow.pop_front();
         }
     }
 
@@ -220,9 +259,9 @@ impl Reactor {
 
     /// Whether entries wait for room that the kernel makes by taking others.
     pub(crate) fn has_backlog(&self, ring: &Ring) -> bool {
-        let room = ring.completion_entries().saturating_sub(RESERVED);
-        self.in_flight < room
-            && (!self.prompt.is_empty() || (!self.slow.is_empty() && self.slow_in_flight < room / 4 * 3))
+        (!self.prompt.is_empty() && self.has_room(ring, Class::Prompt))
+            || (!self.slow.is_empty() && self.has_room(ring, Class::Slow))
+            || (!self.watches.is_empty() && self.has_room(ring, Class::Watch))
     }
 
     /// How many futures wait for a completion.
@@ -273,15 +312,12 @@ impl Reactor {
             let operation = self.remove(key)?;
             return Some((operation.lent, Some(completion), operation.receives));
         }
+        let class = operation.class;
         self.waited_for = self.waited_for.saturating_sub(1);
         let is_it = |entry: &Entry| entry.user_data == key.0;
-        if let Some(at) = self.slow.iter().position(is_it) {
-            self.slow.remove(at);
-            let operation = self.remove(key)?;
-            return Some((operation.lent, None, false));
-        }
-        if let Some(at) = self.prompt.iter().position(is_it) {
-            self.prompt.remove(at);
+        let backlog = self.backlog(class);
+        if let Some(at) = backlog.iter().position(is_it) {
+            backlog.remove(at);
             let operation = self.remove(key)?;
             return Some((operation.lent, None, false));
         }
@@ -303,8 +339,12 @@ impl Reactor {
             self.in_flight = self.in_flight.saturating_sub(1);
             if completion.user_data == FORGOTTEN {
                 self.forgotten = self.forgotten.saturating_sub(1);
-            } else if self.operation(Key(completion.user_data)).is_some_and(|operation| operation.slow) {
-                self.slow_in_flight = self.slow_in_flight.saturating_sub(1);
+            } else if let Some(class) = self.operation(Key(completion.user_data)).map(|operation| operation.class) {
+                match class {
+                    Class::Prompt => {}
+                    Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
+                    Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_sub(1),
+                }
             }
             self.complete(ring, &completion, &mut turned);
         }

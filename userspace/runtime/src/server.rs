@@ -29,6 +29,7 @@ use crate::operation::{Pending, transport};
 use crate::reactor::{Lent, address, cap_array, header, received_caps};
 use crate::runtime;
 use crate::task::TaskGroup;
+use crate::watch::{Watch, unless_cancelled};
 
 /// Set in badges that a service makes itself.
 const EXPORTED: u64 = 1 << 63;
@@ -310,10 +311,19 @@ impl Server {
 
     async fn answer(&self, received: Received) {
         let Received { header, message, reply } = received;
-        let cx = CallContext { badge: header.badge, interface: header.interface };
+        let cx = CallContext { badge: header.badge, interface: header.interface, reply: header.reply };
+        // Kept until the answer was sent, which ends the wait without a CANCEL.
+        let mut watch = Watch::new(header.reply);
         let result = match self.find(header.badge) {
             Ok(object) if !object.implements(header.interface) => {
                 Err(CallError::unimplemented(format!("the object does not offer interface {:#018x}", header.interface)))
+            }
+            Ok(object) if reply.is_some() && object.is_abortable(header.interface, header.method) => {
+                let work = object.dispatch(cx, header.method, message);
+                match unless_cancelled(&mut watch, work).await {
+                    Some(result) => result,
+                    None => return,
+                }
             }
             Ok(object) => object.dispatch(cx, header.method, message).await,
             Err(error) => Err(error),

@@ -2,7 +2,7 @@
 //! the test.
 //!
 //! It judges entries with the same validator as the kernel and follows the same rules for calls,
-//! replies, cancellation and capabilities. Time is virtual: it moves when everything waits. Objects:
+//! replies, cancellation, waits and capabilities. Time is virtual: it moves when everything waits. Objects:
 //! endpoints and capabilities minted on them, notifications, the timer, the capability table, the
 //! debug log. Whatever else a test needs, it serves itself at an endpoint.
 
@@ -107,9 +107,12 @@ struct Kernel {
     notifications: Vec<Notification>,
     /// Calls that a server has and has not answered; `None` where the caller has given up.
     delivered: BTreeMap<u64, Option<Call>>,
+    /// Waits for the end of these calls.
+    watches: BTreeMap<u64, u64>,
     sleeping: Vec<(u64, u64)>,
     log: Vec<String>,
     entered: u64,
+    taken: u64,
 }
 
 std::thread_local! {
@@ -138,9 +141,11 @@ pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnc
         endpoints: Vec::new(),
         notifications: Vec::new(),
         delivered: BTreeMap::new(),
+        watches: BTreeMap::new(),
         sleeping: Vec::new(),
         log: Vec::new(),
         entered: 0,
+        taken: 0,
     };
     kernel.index(SUBMISSION_ENTRIES).store(layout.submission_entries(), Ordering::Release);
     kernel.index(COMPLETION_ENTRIES).store(layout.completion_entries(), Ordering::Release);
@@ -188,6 +193,12 @@ pub fn capabilities() -> usize {
 #[must_use]
 pub fn entered() -> u64 {
     with(|kernel| kernel.entered).unwrap_or(0)
+}
+
+/// How many entries the kernel has taken.
+#[must_use]
+pub fn taken() -> u64 {
+    with(|kernel| kernel.taken).unwrap_or(0)
 }
 
 /// The lines that were written to the debug log.
@@ -282,6 +293,7 @@ impl Kernel {
         self.head = self.head.wrapping_add(1);
         self.index(SUBMISSION_HEAD).store(self.head, Ordering::Release);
         self.in_flight = self.in_flight.saturating_add(1);
+        self.taken = self.taken.saturating_add(1);
         match Entry::decode(&raw) {
             Ok(entry) => self.run(&entry),
             Err(error) => self.fail(error.user_data, error.status),
@@ -358,13 +370,18 @@ impl Kernel {
                 }
                 _ => self.fail(tag, Status::BadCapability),
             },
-            Operation::Wait { notification } => match self.caps.get(&notification).map(|held| held.kind) {
+            Operation::Wait { cap } => match self.caps.get(&cap).map(|held| held.kind) {
                 Some(Kind::Notification(index)) => {
                     if let Some(place) = self.notifications.get_mut(index) {
                         place.waiting.push_back(tag);
                     }
                     self.signal(index);
                 }
+                Some(Kind::Reply(call)) => match self.delivered.get(&call) {
+                    Some(Some(_)) if self.watches.contains_key(&call) => self.fail(tag, Status::Overloaded),
+                    Some(Some(_)) => drop(self.watches.insert(call, tag)),
+                    _ => self.fail(tag, Status::Ok),
+                },
                 _ => self.fail(tag, Status::BadCapability),
             },
         }
@@ -393,6 +410,9 @@ impl Kernel {
             let held = self.caps.get(&id).copied()?;
             let parent = if mode == TransferMode::Move {
                 self.caps.remove(&id);
+                if let Kind::Reply(number) = held.kind {
+                    self.end_watch(number, Status::StaleCapability);
+                }
                 held.parent
             } else {
                 id
@@ -448,7 +468,15 @@ impl Kernel {
         }
     }
 
+    /// The wait for the end of a call ends.
+    fn end_watch(&mut self, number: u64, status: Status) {
+        if let Some(tag) = self.watches.remove(&number) {
+            self.fail(tag, status);
+        }
+    }
+
     fn answer(&mut self, number: u64, exception: u8, results: Buffer, caps: CapArray) -> Status {
+        self.end_watch(number, Status::StaleCapability);
         let Some(Some(call)) = self.delivered.remove(&number) else { return Status::Ok };
         if results.length > call.results.length || caps.sent > call.caps.accepted {
             self.fail(call.user_data, Status::TooLarge);
@@ -477,6 +505,7 @@ impl Kernel {
         if let Kind::Reply(number) = held.kind
             && let Some(Some(call)) = self.delivered.remove(&number)
         {
+            self.end_watch(number, Status::StaleCapability);
             self.fail(call.user_data, Status::Disconnected);
         }
         Status::Ok
@@ -492,12 +521,19 @@ impl Kernel {
                 return Status::Ok;
             }
         }
-        for call in self.delivered.values_mut() {
-            if call.is_some_and(|call| call.user_data == target) {
-                *call = None;
-                self.fail(target, Status::Cancelled);
-                return Status::Ok;
-            }
+        let delivered = self.delivered.iter_mut();
+        let is_it = |call: &Option<Call>| call.is_some_and(|call| call.user_data == target);
+        if let Some((number, call)) = delivered.map(|(number, call)| (*number, call)).find(|(_, call)| is_it(call)) {
+            *call = None;
+            self.fail(target, Status::Cancelled);
+            self.end_watch(number, Status::Ok);
+            return Status::Ok;
+        }
+        let watches = self.watches.len();
+        self.watches.retain(|_, tag| *tag != target);
+        if self.watches.len() != watches {
+            self.fail(target, Status::Cancelled);
+            return Status::Ok;
         }
         let sleeping = self.sleeping.len();
         self.sleeping.retain(|(_, tag)| *tag != target);

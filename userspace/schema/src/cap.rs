@@ -339,6 +339,8 @@ pub struct CallContext {
     pub badge: u64,
     /// The interface that the caller named.
     pub interface: u64,
+    /// Names the call to the runtime that received it; 0 for a call inside the process.
+    pub reply: u64,
 }
 
 /// An object that answers calls.
@@ -348,6 +350,13 @@ pub trait Dispatch {
 
     /// Whether it answers calls of this interface: its own and those that it extends.
     fn implements(&self, interface: u64) -> bool;
+
+    /// Whether a call of this method is dropped where it stands once nobody waits for its answer any
+    /// more: what the schema marks `$abortable`.
+    fn is_abortable(&self, interface: u64, method: u16) -> bool {
+        let _ = (interface, method);
+        false
+    }
 
     /// Answers one call. Dropping the future abandons it.
     fn dispatch(

@@ -44,7 +44,7 @@ impl CapTransport for LocalCap {
             if !object.implements(interface) {
                 return Err(CallError::Transport(capos_abi::Status::WrongInterface));
             }
-            let cx = CallContext { badge, interface };
+            let cx = CallContext { badge, interface, reply: 0 };
             match object.dispatch(cx, method, deliver(params)).await {
                 Ok(results) => Ok(deliver(results)),
                 Err(error) => Err(CallError::Exception(error.into_exception())),

@@ -54,3 +54,63 @@ fn every_tool_says_what_it_does_and_has_a_category() {
     assert_eq!(names.len(), count, "tool names are unique");
     assert!(count >= 10);
 }
+
+/// Methods that change something and may be dropped where they stand all the same, and why that does no harm.
+const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
+    ("Launcher", "run", "the program is killed, and what it did until then it did by its own grants"),
+    ("LanguageModel", "complete", "a response is data that nobody reads; the worker keeps nothing of a request"),
+    ("TextEmbedder", "embed", "the same"),
+    ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
+];
+
+#[test]
+fn only_what_does_no_harm_is_abortable() {
+    let excused = |info: &str, method: &str| ABORTABLE_ALL_THE_SAME.iter().any(|(i, m, _)| (*i, *m) == (info, method));
+    for info in INTERFACES {
+        for method in info.methods.iter().filter(|method| method.abortable) {
+            assert!(
+                method.category == Some(Category::ReadOnly) || excused(info.name, method.name),
+                "{}.{} is abortable and not readOnly: say in ABORTABLE_ALL_THE_SAME why that does no harm",
+                info.name,
+                method.name
+            );
+        }
+    }
+    for (info, method, _) in ABORTABLE_ALL_THE_SAME {
+        let found = INTERFACES.iter().find(|i| i.name == *info).and_then(|i| i.method(method));
+        let found = found.unwrap_or_else(|| panic!("there is no {info}.{method}"));
+        assert!(found.abortable && found.category != Some(Category::ReadOnly), "{info}.{method} needs no excuse");
+    }
+}
+
+/// What the tables say and what the generated servers do come from one place and say the same.
+#[test]
+fn generated_servers_know_what_is_abortable() {
+    use capos_schema::cap::Dispatch;
+    use capos_schema::system::{LauncherClient, LauncherService};
+
+    struct NoLauncher;
+    impl capos_schema::system::LauncherServer for NoLauncher {
+        async fn run(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+            _program: String,
+            _arguments: Vec<String>,
+        ) -> Result<capos_schema::system::ProgramResult, capos_schema::cap::CallError> {
+            Err(capos_schema::cap::CallError::failed("this is a test"))
+        }
+
+        async fn programs(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+        ) -> Result<Vec<String>, capos_schema::cap::CallError> {
+            Ok(Vec::new())
+        }
+    }
+    let service = LauncherService(std::rc::Rc::new(NoLauncher));
+    let id = LauncherClient::INTERFACE_ID;
+    for method in interface(id).expect("Launcher").methods {
+        assert_eq!(service.is_abortable(id, method.ordinal), method.abortable, "{}", method.name);
+    }
+    assert!(!service.is_abortable(id, 99) && !service.is_abortable(DirectoryClient::INTERFACE_ID, 0));
+}

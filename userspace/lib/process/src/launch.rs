@@ -101,6 +101,26 @@ impl Maker<'_> {
     }
 }
 
+/// A process that is being made. Who gives up its start, by dropping the future, never learns whether
+/// its first thread ran already: it is ended.
+struct Unfinished(Option<ProcessClient>);
+
+impl Unfinished {
+    /// The start came to its end; the process is its starter's.
+    fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(process) = self.0.take() {
+            // Where it cannot be ended it has ended.
+            drop(capos_rt::spawn(async move { drop(process.kill("its start was given up").await) }));
+        }
+    }
+}
+
 impl Launch<'_> {
     /// Makes the process and starts its first thread.
     ///
@@ -113,9 +133,14 @@ impl Launch<'_> {
             .create_process(name, &self.limits)
             .await
             .with_context(|| format!("making process `{name}`"))?;
+        let unfinished = Unfinished(Some(process.clone()));
         match self.fill(&process).await {
-            Ok(account) => Ok(Started { process, account }),
+            Ok(account) => {
+                unfinished.finish();
+                Ok(Started { process, account })
+            }
             Err(error) => {
+                unfinished.finish();
                 // The reason is the error's; that a half-made process cannot be ended changes nothing.
                 let _ = process.kill("it could not be started").await;
                 Err(Error::new(format!("starting `{name}`: {error}")))

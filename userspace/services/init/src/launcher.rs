@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_process::{Granted, Image, Launch};
-use capos_rt::{Either, select};
+use capos_rt::{Either, Server, select};
 use capos_schema::cap::{AsCap, CallContext, CallError};
 use capos_schema::kernel::ProcessClient;
 use capos_schema::system::{LauncherServer, ProgramResult, StandardClient, StandardServer};
@@ -41,14 +41,19 @@ impl StandardServer for Output {
     }
 }
 
-/// Ends a program that is still running when nobody waits for it any more.
-struct EndWithMe(ProcessClient);
+/// A program that runs. It ends with this value, and where it writes with it.
+struct Running<'a> {
+    server: &'a Server,
+    process: ProcessClient,
+    out: StandardClient,
+}
 
-impl Drop for EndWithMe {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let process = self.0.clone();
+        self.server.unexport(self.out.as_cap());
+        let process = self.process.clone();
         // That it has ended already is as good.
-        drop(capos_rt::spawn(async move { drop(process.kill("the launcher no longer waits for it").await) }));
+        drop(capos_rt::spawn(async move { drop(process.kill("nobody waits for its result any more").await) }));
     }
 }
 
@@ -87,10 +92,9 @@ impl LauncherServer for ProgramLauncher {
         }
         .start()
         .await?;
-        let ended = EndWithMe(started.process.clone());
-        let result = select(started.process.wait(), system.clock.sleep(MAX_TIME)).await;
-        drop(ended);
-        system.server.unexport(out.as_cap());
+        let running = Running { server: &system.server, process: started.process, out };
+        let result = select(running.process.wait(), system.clock.sleep(MAX_TIME)).await;
+        drop(running);
         let (code, report) = match result {
             Either::First(Ok(exit)) => (exit.code, describe_exit(&exit)),
             Either::First(Err(error)) => return Err(error),

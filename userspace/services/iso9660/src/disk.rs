@@ -3,6 +3,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 use capos_iso9660::{ReadSectors, SECTOR};
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Error};
@@ -19,14 +21,51 @@ const CACHED: usize = 512;
 
 /// The medium.
 pub struct Disk {
+    blocks: Blocks,
+    sectors: u64,
+    bounce: Rc<Bounce>,
+    cache: RefCell<Cache>,
+}
+
+/// The device, by sectors.
+#[derive(Clone)]
+struct Blocks {
     device: BlockDeviceClient,
     block_bytes: u32,
-    sectors: u64,
-    bounce: MemoryObjectClient,
+}
+
+/// Memory that the device fills for one reader at a time.
+struct Bounce {
+    memory: MemoryObjectClient,
     mapping: Mapping,
     busy: Cell<bool>,
-    waiting: RefCell<VecDeque<Waker>>,
-    cache: RefCell<Cache>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// The right to use the bounce buffer, given back when dropped.
+struct Turn(Rc<Bounce>);
+
+impl Bounce {
+    async fn turn(self: &Rc<Self>) -> Turn {
+        core::future::poll_fn(|context| {
+            if self.busy.replace(true) {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Turn(self.clone()))
+        })
+        .await
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.busy.set(false);
+        // All of them: any one may have been cancelled meanwhile.
+        for waker in self.0.waiting.take() {
+            waker.wake();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -66,16 +105,13 @@ impl Disk {
             )));
         }
         let sectors = info.blocks / u64::from(sector / info.block_bytes);
-        let bounce = account.create_memory(BOUNCE as u64).await?;
-        let mapping = memory::map(&bounce, 0, BOUNCE as u64, Access::Read)?;
+        let memory = account.create_memory(BOUNCE as u64).await?;
+        let mapping = memory::map(&memory, 0, BOUNCE as u64, Access::Read)?;
+        let bounce = Bounce { memory, mapping, busy: Cell::new(false), waiting: RefCell::default() };
         Ok(Self {
-            device,
-            block_bytes: info.block_bytes,
+            blocks: Blocks { device, block_bytes: info.block_bytes },
             sectors,
-            bounce,
-            mapping,
-            busy: Cell::new(false),
-            waiting: RefCell::default(),
+            bounce: Rc::new(bounce),
             cache: RefCell::default(),
         })
     }
@@ -85,8 +121,7 @@ impl Disk {
         self.sectors
     }
 
-    /// Lets the device fill memory with whole sectors. Where its driver dies meanwhile, the next one is
-    /// asked: reading changes nothing.
+    /// Lets the device fill memory with whole sectors.
     ///
     /// # Errors
     /// The device's.
@@ -97,6 +132,28 @@ impl Disk {
         memory: &MemoryObjectClient,
         offset: u64,
     ) -> Result<(), CallError> {
+        self.blocks.fill(lba, sectors, memory, offset).await
+    }
+
+    async fn bounce(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
+        let sectors = u32::try_from(buffer.len() / SECTOR).unwrap_or(u32::MAX);
+        let turn = self.bounce.turn().await;
+        let blocks = self.blocks.clone();
+        // A task of its own: where this reader is cancelled, the device still writes into the buffer, and
+        // nobody else may use it before it has done.
+        let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &turn.0.memory, 0).await, turn) });
+        let Some((filled, turn)) = filling.await else {
+            return Err(CallError::failed("the read was ended before the device was done"));
+        };
+        filled?;
+        turn.0.mapping.read(0, buffer)
+    }
+}
+
+impl Blocks {
+    /// Lets the device fill memory with whole sectors. Where its driver dies meanwhile, the next one is
+    /// asked: reading changes nothing.
+    async fn fill(&self, lba: u32, sectors: u32, memory: &MemoryObjectClient, offset: u64) -> Result<(), CallError> {
         let factor = u32::try_from(SECTOR).unwrap_or(u32::MAX).checked_div(self.block_bytes).unwrap_or(1);
         let block = u64::from(lba).saturating_mul(u64::from(factor));
         let count = sectors.saturating_mul(factor);
@@ -107,35 +164,6 @@ impl Disk {
                 result => return result,
             }
         }
-    }
-
-    async fn lock(&self) {
-        core::future::poll_fn(|context| {
-            if self.busy.replace(true) {
-                self.waiting.borrow_mut().push_back(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    fn unlock(&self) {
-        self.busy.set(false);
-        if let Some(next) = self.waiting.borrow_mut().pop_front() {
-            next.wake();
-        }
-    }
-
-    async fn bounce(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
-        let sectors = u32::try_from(buffer.len() / SECTOR).unwrap_or(u32::MAX);
-        self.lock().await;
-        let mut filled = self.fill(lba, sectors, &self.bounce, 0).await;
-        if filled.is_ok() {
-            filled = self.mapping.read(0, buffer);
-        }
-        self.unlock();
-        filled
     }
 }
 

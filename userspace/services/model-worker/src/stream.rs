@@ -35,6 +35,15 @@ pub struct Stream {
     reading: Cell<bool>,
 }
 
+/// A read that is under way, until it has ended or was dropped.
+struct Reading<'a>(&'a Cell<bool>);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 impl Stream {
     /// The stream of a response.
     pub fn new(response: Response, weights: Rc<Weights>, held: Rc<str>) -> Rc<Self> {
@@ -55,9 +64,8 @@ impl Stream {
         if self.reading.replace(true) {
             return Err(CallError::overloaded("the stream is being read by another call"));
         }
-        let said = self.advance().await;
-        self.reading.set(false);
-        said
+        let _reading = Reading(&self.reading);
+        self.advance().await
     }
 
     async fn advance(&self) -> Result<Message, CallError> {
@@ -162,6 +170,10 @@ impl Dispatch for Stream {
 
     fn implements(&self, interface: u64) -> bool {
         interface == TokenStreamClient::INTERFACE_ID
+    }
+
+    fn is_abortable(&self, _interface: u64, method: u16) -> bool {
+        method == NEXT
     }
 
     fn dispatch(

@@ -18,6 +18,7 @@ mod pager;
 mod pointers;
 mod privilege;
 mod random;
+mod waits;
 
 use alloc::format;
 use alloc::string::String;
@@ -82,6 +83,8 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "cancel-all" => calls::cancel_all(kit).await,
         "end-in-flight" => calls::end_in_flight(kit).await,
         "send-itself" => calls::send_itself(kit).await,
+        "wait-on-replies" => waits::on_replies(kit).await,
+        "wait-on-many-replies" => waits::on_many_replies(kit).await,
         "derive-deep" => calls::derive_deep(kit).await,
         "exhaust-frames" => exhaust::frames(kit).await,
         "exhaust-page-tables" => exhaust::page_tables(kit).await,

@@ -141,6 +141,8 @@ pub const PLANS: &[Plan] = &[
     plan("cancel-all", "", Returns),
     plan("end-in-flight", "", Returns),
     plan("send-itself", "", Returns),
+    plan("wait-on-replies", "", Returns),
+    plan("wait-on-many-replies", "", Returns),
     // Exhaustion.
     plan("exhaust-frames", "", Returns),
     plan("exhaust-page-tables", "", Returns),

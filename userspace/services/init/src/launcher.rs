@@ -46,14 +46,16 @@ struct Running<'a> {
     server: &'a Server,
     process: ProcessClient,
     out: StandardClient,
+    /// Why it is ended, where it has not ended by itself.
+    reason: &'static str,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.server.unexport(self.out.as_cap());
-        let process = self.process.clone();
+        let (process, reason) = (self.process.clone(), self.reason);
         // That it has ended already is as good.
-        drop(capos_rt::spawn(async move { drop(process.kill("nobody waits for its result any more").await) }));
+        drop(capos_rt::spawn(async move { drop(process.kill(reason).await) }));
     }
 }
 
@@ -92,8 +94,10 @@ impl LauncherServer for ProgramLauncher {
         }
         .start()
         .await?;
-        let running = Running { server: &system.server, process: started.process, out };
+        let reason = "nobody waits for its result any more";
+        let mut running = Running { server: &system.server, process: started.process, out, reason };
         let result = select(running.process.wait(), system.clock.sleep(MAX_TIME)).await;
+        running.reason = "its time was over";
         drop(running);
         let (code, report) = match result {
             Either::First(Ok(exit)) => (exit.code, describe_exit(&exit)),

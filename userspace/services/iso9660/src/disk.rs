@@ -4,15 +4,15 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use capos_iso9660::{ReadSectors, SECTOR};
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::BlockDeviceClient;
-use core::cell::{Cell, RefCell};
-use core::task::{Poll, Waker};
+use core::cell::RefCell;
+
+use crate::turns::Turns;
 
 /// Bytes of the bounce buffer.
 const BOUNCE: usize = 64 * 1024;
@@ -38,34 +38,7 @@ struct Blocks {
 struct Bounce {
     memory: MemoryObjectClient,
     mapping: Mapping,
-    busy: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-/// The right to use the bounce buffer, given back when dropped.
-struct Turn(Rc<Bounce>);
-
-impl Bounce {
-    async fn turn(self: &Rc<Self>) -> Turn {
-        core::future::poll_fn(|context| {
-            if self.busy.replace(true) {
-                self.waiting.borrow_mut().push(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(Turn(self.clone()))
-        })
-        .await
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.busy.set(false);
-        // All of them: any one may have been cancelled meanwhile.
-        for waker in self.0.waiting.take() {
-            waker.wake();
-        }
-    }
+    turns: Rc<Turns>,
 }
 
 #[derive(Default)]
@@ -107,7 +80,7 @@ impl Disk {
         let sectors = info.blocks / u64::from(sector / info.block_bytes);
         let memory = account.create_memory(BOUNCE as u64).await?;
         let mapping = memory::map(&memory, 0, BOUNCE as u64, Access::Read)?;
-        let bounce = Bounce { memory, mapping, busy: Cell::new(false), waiting: RefCell::default() };
+        let bounce = Bounce { memory, mapping, turns: Rc::default() };
         Ok(Self {
             blocks: Blocks { device, block_bytes: info.block_bytes },
             sectors,
@@ -137,16 +110,16 @@ impl Disk {
 
     async fn bounce(&self, lba: u32, buffer: &mut [u8]) -> Result<(), CallError> {
         let sectors = u32::try_from(buffer.len() / SECTOR).unwrap_or(u32::MAX);
-        let turn = self.bounce.turn().await;
-        let blocks = self.blocks.clone();
+        let turn = self.bounce.turns.next().await;
+        let (blocks, into) = (self.blocks.clone(), self.bounce.clone());
         // A task of its own: where this reader is cancelled, the device still writes into the buffer, and
         // nobody else may use it before it has done.
-        let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &turn.0.memory, 0).await, turn) });
-        let Some((filled, turn)) = filling.await else {
+        let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &into.memory, 0).await, turn) });
+        let Some((filled, _turn)) = filling.await else {
             return Err(CallError::failed("the read was ended before the device was done"));
         };
         filled?;
-        turn.0.mapping.read(0, buffer)
+        self.bounce.mapping.read(0, buffer)
     }
 }
 

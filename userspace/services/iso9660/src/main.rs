@@ -7,6 +7,7 @@ extern crate alloc;
 
 mod disk;
 mod server;
+mod turns;
 
 use alloc::rc::Rc;
 use capos_iso9660::Volume;

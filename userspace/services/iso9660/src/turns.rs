@@ -1,0 +1,79 @@
+//! One at a time.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+
+/// Lets one at a time through.
+#[derive(Default)]
+pub struct Turns {
+    taken: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Being the one, until dropped.
+pub struct Turn(Rc<Turns>);
+
+impl Turns {
+    /// Waits for a turn.
+    pub async fn next(self: &Rc<Self>) -> Turn {
+        poll_fn(|context| {
+            if self.taken.replace(true) {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Turn(self.clone()))
+        })
+        .await
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        // All who wait, not the first alone: that one may have been cancelled meanwhile.
+        for waker in self.0.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
+    use core::future::Future;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::task::Context;
+
+    use super::*;
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_is_cancelled_keeps_nobody_back() {
+        let turns: Rc<Turns> = Rc::default();
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let (quiet, loud) = (Waker::noop(), Waker::from(woken.clone()));
+        let first = match Box::pin(turns.next()).as_mut().poll(&mut Context::from_waker(quiet)) {
+            Poll::Ready(turn) => turn,
+            Poll::Pending => panic!("nobody has the turn"),
+        };
+        let (mut second, mut third) = (Box::pin(turns.next()), Box::pin(turns.next()));
+        assert!(second.as_mut().poll(&mut Context::from_waker(quiet)).is_pending());
+        assert!(third.as_mut().poll(&mut Context::from_waker(&loud)).is_pending());
+        drop(second);
+        drop(first);
+        assert!(woken.0.load(Ordering::Relaxed), "the one behind the cancelled one is woken");
+        assert!(third.as_mut().poll(&mut Context::from_waker(&loud)).is_ready());
+    }
+}

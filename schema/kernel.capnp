@@ -62,7 +62,7 @@ interface ResourceAccount {
   # An empty process: no memory, no capabilities, no threads; its account is carved from this one.
 
   carve @5 (limits :Limits) -> (account :ResourceAccount);
-  # A child account.
+  # A child account. It is an object of this one's, beside its limits.
 
   usage @6 () -> (usage :Usage, limits :Limits);
   # What is held now, and what may be held.

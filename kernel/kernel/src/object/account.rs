@@ -33,6 +33,9 @@ pub type Amounts = [u64; RESOURCES];
 pub struct Account {
     parent: Option<Arc<Account>>,
     limits: Amounts,
+    /// What the parent has paid for it: its limits and, where nothing else bounds how many accounts there
+    /// are, itself.
+    cost: Amounts,
     used: [AtomicU64; RESOURCES],
     /// Processor time used by this account's threads, nanoseconds.
     pub cpu_nanoseconds: AtomicU64,
@@ -41,24 +44,42 @@ pub struct Account {
 impl Account {
     /// The account that everything is carved from.
     pub fn root(limits: Amounts) -> Arc<Self> {
-        Arc::new(Self { parent: None, limits, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) })
+        Self::with(None, limits, [0; RESOURCES])
     }
 
-    /// A child with these limits, which count as used here from now on.
+    fn with(parent: Option<Arc<Account>>, limits: Amounts, cost: Amounts) -> Arc<Self> {
+        Arc::new(Self { parent, limits, cost, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) })
+    }
+
+    /// A child with these limits, which count as used here from now on. Something else that is paid for
+    /// must hold it: a process.
     ///
     /// # Errors
     /// [`Status::QuotaExceeded`] where this account cannot cover them.
     pub fn carve(self: &Arc<Self>, limits: Amounts) -> Result<Arc<Self>, Status> {
-        for (done, (resource, amount)) in ALL.into_iter().zip(limits).enumerate() {
+        self.carve_at(limits, limits)
+    }
+
+    /// A child with these limits that is an object of its own. Since an account keeps its parent, a chain of
+    /// them that cost nothing could take all of the kernel's heap.
+    ///
+    /// # Errors
+    /// As [`Account::carve`].
+    pub fn carve_object(self: &Arc<Self>, limits: Amounts) -> Result<Arc<Self>, Status> {
+        let [frames, capabilities, threads, processes, objects] = limits;
+        self.carve_at(limits, [frames, capabilities, threads, processes, objects.saturating_add(1)])
+    }
+
+    fn carve_at(self: &Arc<Self>, limits: Amounts, cost: Amounts) -> Result<Arc<Self>, Status> {
+        for (done, (resource, amount)) in ALL.into_iter().zip(cost).enumerate() {
             if let Err(status) = self.charge(resource, amount) {
-                for (resource, amount) in ALL.into_iter().zip(limits).take(done) {
+                for (resource, amount) in ALL.into_iter().zip(cost).take(done) {
                     self.refund(resource, amount);
                 }
                 return Err(status);
             }
         }
-        let parent = Some(Arc::clone(self));
-        Ok(Arc::new(Self { parent, limits, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) }))
+        Ok(Self::with(Some(Arc::clone(self)), limits, cost))
     }
 
     fn counter(&self, resource: Resource) -> (&AtomicU64, u64) {
@@ -126,11 +147,18 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if let Some(parent) = &self.parent {
-            for (resource, amount) in ALL.into_iter().zip(self.limits) {
-                parent.refund(resource, amount);
+        let (mut parent, mut cost) = (self.parent.take(), self.cost);
+        let mut used = *self.cpu_nanoseconds.get_mut();
+        // Where this was the last use of the parent, that ends as well: in this loop, since the kernel's
+        // stack has no room for a long chain of ends in each other.
+        while let Some(account) = parent {
+            for (resource, amount) in ALL.into_iter().zip(cost) {
+                account.refund(resource, amount);
             }
-            parent.cpu_nanoseconds.fetch_add(self.cpu_nanoseconds.load(Ordering::Relaxed), Ordering::Relaxed);
+            account.cpu_nanoseconds.fetch_add(used, Ordering::Relaxed);
+            let Some(mut last) = Arc::into_inner(account) else { return };
+            (parent, cost) = (last.parent.take(), last.cost);
+            used = *last.cpu_nanoseconds.get_mut();
         }
     }
 }

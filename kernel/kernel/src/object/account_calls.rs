@@ -121,7 +121,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         params: m::carve_params::Reader<'_>,
         mut results: m::carve_results::Builder<'_>,
     ) -> Answer {
-        let account = Account::carve(self, amounts(params.get_limits()?)).map_err(refused)?;
+        let account = self.carve_object(amounts(params.get_limits()?)).map_err(refused)?;
         cx.give(Object::Account(account), Rights::ALL, None);
         results.set_account(capability());
         Ok(Completion::Done)

@@ -135,3 +135,18 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
     assert!(moved.iter().all(|id| pair.client.process.get(*id).err() == Some(Status::StaleCapability)));
     assert!(received.iter().all(|id| pair.server.process.get(*id).is_ok_and(|held| held.node.is_some())));
 }
+
+/// A chain of accounts, each carved from the one before, is paid for, and its end needs no more of the
+/// kernel's stack than the end of one.
+pub fn chains_of_accounts_end(account: &Arc<Account>) {
+    const LENGTH: u64 = 10_000;
+    let before = account.usage();
+    let mut last = account.carve_object([1, 0, 0, 0, LENGTH]).unwrap();
+    for left in (0..LENGTH).rev() {
+        last = last.carve_object([1, 0, 0, 0, left]).unwrap();
+    }
+    assert_eq!(last.carve_object([0; 5]).err(), Some(Status::QuotaExceeded));
+    assert_eq!(account.usage()[4] - before[4], LENGTH + 1);
+    drop(last);
+    assert_eq!(account.usage(), before);
+}

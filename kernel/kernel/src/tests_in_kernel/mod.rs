@@ -22,7 +22,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 32] = [
+const OBJECTS: [(&str, Test); 33] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -39,6 +39,7 @@ const OBJECTS: [(&str, Test); 32] = [
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
+    ("chains-of-accounts-end", exhaustion::chains_of_accounts_end),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),
     ("deaths-give-everything-back", processes::deaths_give_everything_back),

@@ -228,6 +228,28 @@ pub async fn bad_threads(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
+/// Carves each account from the one before, and keeps none but the last: the chain must have an end, and
+/// must come down again.
+pub async fn account_chain(kit: &Kit) -> Result<(), Error> {
+    let mut last = kit.account.clone();
+    let mut length = 0_u32;
+    loop {
+        let usage = last.usage().await?;
+        let objects = usage.limits.objects.saturating_sub(usage.usage.objects);
+        let limits =
+            Limits { frames: 0, capabilities: 0, threads: 0, processes: 0, objects: objects.saturating_sub(1) };
+        match last.carve(&limits).await {
+            Ok(account) => last = account,
+            Err(_) => break,
+        }
+        length += 1;
+        kit::ensure(length < 10_000, || "the chain of accounts has no end".into())?;
+    }
+    kit::ensure(length > 50, || format!("only {length} accounts"))?;
+    drop(last);
+    kit.still_served()
+}
+
 /// Uses everything of a process that is dead.
 pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
     let process = idle_process(kit).await?;

@@ -156,6 +156,7 @@ pub const PLANS: &[Plan] = &[
     sized("exhaust-machine", Size::Everything, Returns),
     plan("bad-threads", "", Returns),
     plan("orphans", "", Returns),
+    plan("account-chain", "", Returns),
     plan("dead-process", "", Returns),
     plan("devices", "", Returns),
     // Memory.

@@ -24,7 +24,9 @@ struct ToolEvent {
   runner @9 :Text;                 # `capos-side` or `browser-agent-ui`.
   gatewaySession @10 :Text;
   descriptor @11 :Models.ToolDescriptor;
-  arguments @12 :Text;             # Exact.
+  arguments @12 :Text;
+  # Of a call that ran, exact and whole. Of one that did not, at most its first 2,048 bytes: a model can propose as much
+  # as it likes. `argumentsBytes` and `argumentsHash` then stand for the rest.
   decision @13 :Authority.Decision;
   outcome @14 :Models.Outcome;     # Meaningful in phases after and refused.
   resultHash @15 :Data;            # SHA-256 of the result as it was fed back.
@@ -36,6 +38,8 @@ struct ToolEvent {
   reason @20 :Text;                # Why it was decided so, in words.
   advertised @21 :List(Text);      # Names of all tools that the model saw when it made the call.
   late @22 :Bool;                  # The log took no records when this happened; it was kept and is written now.
+  argumentsBytes @23 :UInt64;      # Where `arguments` is a beginning: how long the whole was.
+  argumentsHash @24 :Data;         # SHA-256 of the whole then; empty where `arguments` is the whole.
 }
 
 struct GeneralEvent {

@@ -16,6 +16,7 @@ use capos_schema::models::{
 
 use crate::backlog::Backlog;
 use crate::call::{Checked, Context, Proposal, cancelled, flaw};
+use crate::evidence::Allowance;
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
@@ -60,6 +61,8 @@ pub enum TurnEnd {
     Interrupted,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
+    /// The calls of the turn have left as many bytes in the audit log as they may without the person's word.
+    Evidence(usize),
     /// The session's tokens are used up.
     Tokens(String),
     /// The session's time is over.
@@ -148,9 +151,13 @@ impl<W: World> Agent<W> {
         let _ = self.pay().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
+        let allowance = Rc::new(Allowance::new(self.bounds.evidence));
         for _ in 0..self.session.limits.max_iterations {
             if let Some(end) = self.over() {
                 return end;
+            }
+            if allowance.is_spent() {
+                return TurnEnd::Evidence(self.bounds.evidence);
             }
             self.world.show(Show::State(State::Assembling)).await;
             let model = self.world.info();
@@ -198,6 +205,7 @@ impl<W: World> Agent<W> {
                 untrusted,
                 cancel: Signal::default(),
                 backlog: self.backlog.clone(),
+                allowance: allowance.clone(),
             });
             let (results, interrupted) = execute(&context, snapshot, &proposals, &mut interrupt).await;
             for result in results {
@@ -334,7 +342,7 @@ impl<W: World> Agent<W> {
                 arguments: draft.arguments.clone(),
                 handle: draft.handle.clone(),
             };
-            proposals.push(Proposal { call, flaw });
+            proposals.push(Proposal { call, flaw, whole: draft.whole() });
         }
         proposals
     }
@@ -394,7 +402,7 @@ async fn execute<W: World>(
     let mut interrupted = false;
     for proposal in proposals {
         if interrupted {
-            lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
+            lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
             continue;
         }
         let checking = async {
@@ -417,7 +425,7 @@ async fn execute<W: World>(
             }
         };
         let Some(checked) = checked else {
-            lanes.push_done(context.refuse(cancelled(snapshot, &proposal.call)).await);
+            lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
             continue;
         };
         match checked {

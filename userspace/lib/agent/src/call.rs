@@ -13,6 +13,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
+use crate::evidence::{Allowance, Whole, excerpt, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{MAX_ERROR, answered, ended, hash, text, truncate};
@@ -39,6 +40,8 @@ pub struct Context<W: World> {
     pub cancel: Signal,
     /// What the audit log has not got yet, and calls that still run although their turn is over.
     pub backlog: Rc<Backlog>,
+    /// What the calls of this turn may still leave in the audit log without the person's word.
+    pub allowance: Rc<Allowance>,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -46,6 +49,8 @@ pub struct Proposal {
     pub call: ToolCall,
     /// Why it is no valid call at all.
     pub flaw: Option<(Outcome, String)>,
+    /// What its arguments were in full, where `call` has only their beginning.
+    pub whole: Option<Whole>,
 }
 
 /// What came of checking a call.
@@ -66,6 +71,8 @@ pub struct Refusal {
     pub decision: Option<Decision>,
     pub reason: String,
     pub result: ToolResult,
+    /// What its arguments were in full, where `call` has only their beginning.
+    pub whole: Option<Whole>,
 }
 
 /// A call that may run.
@@ -111,7 +118,8 @@ impl<W: World> Context<W> {
         let found = snapshot.find(&call.name, &call.handle);
         if let Some((outcome, why)) = &proposal.flaw {
             let descriptor = found.map_or_else(|_| unknown(), |tool| tool.descriptor.clone());
-            return Checked::Refused(refusal(descriptor, call, None, "not a valid call", *outcome, why));
+            let refusal = refusal(descriptor, call, None, "not a valid call", *outcome, why);
+            return Checked::Refused(Refusal { whole: proposal.whole, ..refusal });
         }
         let tool = match found {
             Ok(tool) => tool,
@@ -128,6 +136,12 @@ impl<W: World> Context<W> {
                 return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, &why));
             }
         };
+        if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
+            let why = "what the calls of this turn leave in the audit log without the person's word has come to its \
+                       limit; the person may ask again";
+            let descriptor = tool.descriptor.clone();
+            return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, why));
+        }
         let question = ToolQuestion {
             interface_id: tool.descriptor.interface_id,
             method_name: tool.descriptor.method_name.clone(),
@@ -152,6 +166,11 @@ impl<W: World> Context<W> {
                 Checked::Interrupted(refusal(descriptor, call, decision, why, Outcome::Cancelled, why))
             }
         }
+    }
+
+    /// Bytes of the two records of a call that runs.
+    fn cost(&self, tool: &Tool, call: &ToolCall) -> usize {
+        size(&self.event(Phase::Before, &tool.descriptor, call)).saturating_mul(2)
     }
 
     fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
@@ -205,12 +224,14 @@ impl<W: World> Context<W> {
 
     /// Records a call that does not run, and shows it.
     pub async fn refuse(&self, refusal: Refusal) -> ToolResult {
-        let Refusal { descriptor, call, decision, reason, result } = refusal;
+        let Refusal { descriptor, call, decision, reason, result, whole } = refusal;
         let mut event = self.event(Phase::Refused, &descriptor, &call);
         event.decided = decision.is_some();
         event.decision = decision.unwrap_or_default();
         event.reason = reason;
         close(&mut event, &result);
+        excerpt(&mut event, whole);
+        self.allowance.count(size(&event));
         self.write(&event).await;
         self.show_end(&call, &result).await;
         result
@@ -436,7 +457,7 @@ fn refusal(
     why: &str,
 ) -> Refusal {
     let result = answered(&call.id, outcome, why);
-    Refusal { descriptor, call, decision, reason: truncate(reason, MAX_ERROR), result }
+    Refusal { descriptor, call, decision, reason: truncate(reason, MAX_ERROR), result, whole: None }
 }
 
 pub fn close(event: &mut ToolEvent, result: &ToolResult) {
@@ -447,13 +468,15 @@ pub fn close(event: &mut ToolEvent, result: &ToolResult) {
 }
 
 /// A call that is answered as cancelled because the turn ends.
-pub fn cancelled(snapshot: &Snapshot, call: &ToolCall) -> Refusal {
+pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
+    let call = &proposal.call;
     let descriptor = snapshot.find(&call.name, &call.handle).map_or_else(
         |_| ToolDescriptor { name: call.name.clone(), handle: call.handle.clone(), ..ToolDescriptor::default() },
         |tool| tool.descriptor.clone(),
     );
     let why = "cancelled by the person before it was looked at";
-    refusal(descriptor, call.clone(), None, why, Outcome::Cancelled, why)
+    let refusal = refusal(descriptor, call.clone(), None, why, Outcome::Cancelled, why);
+    Refusal { whole: proposal.whole, ..refusal }
 }
 
 /// What is wrong with a call before anybody looks at its tool.
@@ -462,8 +485,11 @@ pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> O
         let why = format!("another call of this response has the id {}; ids are unique", quote(&draft.id));
         return Some((Outcome::UnknownTool, why));
     }
-    if draft.dropped > 0 && draft.arguments.len().saturating_add(4) > bounds.arguments {
-        let why = format!("the arguments are longer than {} bytes", bounds.arguments);
+    if draft.is_cut() {
+        let why = format!(
+            "the arguments are longer than {} bytes, or those of all calls of this answer than {}",
+            bounds.arguments, bounds.all_arguments
+        );
         return Some((Outcome::InvalidArguments, why));
     }
     (draft.dropped > 0)

@@ -22,6 +22,7 @@ extern crate alloc;
 mod agent;
 mod backlog;
 mod call;
+mod evidence;
 mod handle;
 mod lanes;
 mod limits;

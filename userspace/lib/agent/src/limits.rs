@@ -9,13 +9,18 @@ pub struct Bounds {
     pub calls: usize,
     /// Bytes of one call's arguments.
     pub arguments: usize,
+    /// Bytes of the arguments of all calls together: the conversation that they join must fit into a request.
+    pub all_arguments: usize,
     /// Bytes of one call's id, name or handle.
     pub name: usize,
+    /// Bytes that the calls of one turn may leave in the audit log without a person's word. The response that exceeds
+    /// them is the turn's last.
+    pub evidence: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { text: 1 << 20, calls: 64, arguments: 64 << 10, name: 256 }
+        Self { text: 1 << 20, calls: 64, arguments: 64 << 10, all_arguments: 512 << 10, name: 256, evidence: 1 << 20 }
     }
 }
 

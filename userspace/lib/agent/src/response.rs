@@ -6,10 +6,13 @@ use alloc::vec::Vec;
 
 use capos_schema::models::{FinishReason, StreamChunk, TokenUsage, ToolCallDelta};
 
+use sha2::{Digest, Sha256};
+
+use crate::evidence::Whole;
 use crate::limits::{Bounds, least_tokens};
 
 /// A proposed call as it came, pieces joined.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// Index within the response.
     pub index: u32,
@@ -23,6 +26,23 @@ pub struct Draft {
     pub arguments: String,
     /// Bytes of arguments, name, id and handle that were over the bounds and dropped.
     pub dropped: u64,
+    /// How many bytes of that were arguments.
+    cut: u64,
+    /// Hash of all arguments that came, dropped or not.
+    hash: Sha256,
+}
+
+impl Draft {
+    /// Whether some of the arguments were dropped.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut > 0
+    }
+
+    /// What the arguments were in full, where they were longer than what is kept.
+    pub(crate) fn whole(&self) -> Option<Whole> {
+        let bytes = (self.arguments.len() as u64).saturating_add(self.cut);
+        (self.cut > 0).then(|| Whole { bytes, hash: self.hash.clone().finalize().into() })
+    }
 }
 
 /// A model's answer.
@@ -40,13 +60,15 @@ pub struct Response {
     /// How it ended, where it said so.
     pub finish: Option<FinishReason>,
     received: u64,
+    /// Bytes of arguments that the calls may still bring.
+    room: usize,
 }
 
 impl Response {
     /// An empty answer.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, ..Self::default() }
+        Self { bounds, room: bounds.all_arguments, ..Self::default() }
     }
 
     /// Takes the next piece in.
@@ -94,8 +116,13 @@ impl Response {
         dropped += append(&mut call.id, &delta.id, self.bounds.name);
         dropped += append(&mut call.name, &delta.name, self.bounds.name);
         dropped += append(&mut call.handle, &delta.handle, self.bounds.name);
-        dropped += append(&mut call.arguments, &delta.arguments, self.bounds.arguments);
-        call.dropped = call.dropped.saturating_add(dropped);
+        let most = self.bounds.arguments.min(call.arguments.len().saturating_add(self.room));
+        let before = call.arguments.len();
+        let cut = append(&mut call.arguments, &delta.arguments, most);
+        self.room = self.room.saturating_sub(call.arguments.len().saturating_sub(before));
+        call.hash.update(delta.arguments.as_bytes());
+        call.cut = call.cut.saturating_add(cut);
+        call.dropped = call.dropped.saturating_add(dropped).saturating_add(cut);
     }
 
     /// Tokens to charge: what the worker reports, but at least what was received can have been.
@@ -138,7 +165,7 @@ mod tests {
 
     #[test]
     fn everything_is_bounded() {
-        let bounds = Bounds { text: 10, calls: 2, arguments: 4, name: 3 };
+        let bounds = Bounds { text: 10, calls: 2, arguments: 4, name: 3, ..Bounds::default() };
         let mut response = Response::new(bounds);
         for index in 0..1000 {
             response.push(delta(index, "ééé", "12345")).unwrap();
@@ -146,8 +173,20 @@ mod tests {
         assert_eq!((response.calls.len(), response.surplus), (2, 998));
         assert_eq!((response.calls[0].name.as_str(), response.calls[0].arguments.as_str()), ("é", "1234"));
         assert_eq!(response.calls[0].dropped, 5);
+        let hash = Sha256::digest(b"12345").into();
+        assert_eq!(response.calls[0].whole(), Some(Whole { bytes: 5, hash }));
         assert!(response.push(StreamChunk::TextDelta("0123456789".into())).is_ok());
         assert!(response.push(StreamChunk::TextDelta("0".into())).is_err());
+    }
+
+    #[test]
+    fn the_arguments_of_all_calls_are_bounded_together() {
+        let mut response = Response::new(Bounds { arguments: 4, all_arguments: 6, ..Bounds::default() });
+        for chunk in [delta(0, "a", "123"), delta(1, "b", "1234"), delta(0, "", "4")] {
+            response.push(chunk).unwrap();
+        }
+        let kept: Vec<_> = response.calls.iter().map(|call| (call.arguments.as_str(), call.cut)).collect();
+        assert_eq!(kept, [("123", 1), ("123", 1)]);
     }
 
     #[test]

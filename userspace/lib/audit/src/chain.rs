@@ -60,6 +60,10 @@ pub const ERROR_LIMIT: usize = 2048;
 /// The most that the classes of a record's label may come to, in bytes of their names, each counted with 4 more.
 pub const LABEL_LIMIT: usize = 1024;
 
+/// The most bytes of arguments that the record of a call that never ran holds. Of longer ones it holds the beginning,
+/// the length and the hash, so that what a model merely proposes cannot fill the log.
+pub const ARGUMENTS_LIMIT: usize = 2048;
+
 /// What a record after an effect may have in bytes more than the one before it: outcome, hash, link, a longer label,
 /// and longer `reason` and `error`. A character may need six bytes in JSON.
 const GROWTH: usize = 1024 + 6 * (2 * ERROR_LIMIT + LABEL_LIMIT);
@@ -88,7 +92,8 @@ impl Chain {
     /// # Errors
     /// `Full` where it, and the ends of all effects that have begun, do not fit. `Invalid` for an end without its
     /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, an error or
-    /// reason longer than [`ERROR_LIMIT`], or a label longer than [`LABEL_LIMIT`]. A late end may come without its
+    /// reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
+    /// than [`ARGUMENTS_LIMIT`], or a part only of the arguments of one that did. A late end may come without its
     /// beginning, which was lost with an earlier chain; it says 0 in the place of the record before.
     pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {
         if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
@@ -100,6 +105,7 @@ impl Chain {
             let what = format!("its label is longer than {LABEL_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
         }
+        arguments(&event).map_err(AppendError::Invalid)?;
         match event.phase {
             Phase::Before => {
                 if !event.decided {
@@ -258,4 +264,22 @@ impl Chain {
             Err(AppendError::Invalid(format!("it is not the call that began with record {}", after.before)))
         }
     }
+}
+
+/// Whether a record may hold these arguments: the whole of a call that ran, a bounded part of one that did not.
+fn arguments(event: &ToolEvent) -> Result<(), String> {
+    let cut = !event.arguments_hash.is_empty() || event.arguments_bytes != 0;
+    let there = event.arguments.len();
+    if event.phase != Phase::Refused {
+        return if cut { Err("of a call that runs the arguments are recorded whole".to_string()) } else { Ok(()) };
+    }
+    if there > ARGUMENTS_LIMIT {
+        let what = format!("of a call that never ran at most {ARGUMENTS_LIMIT} bytes of arguments are recorded");
+        return Err(format!("{what}, and their length and hash"));
+    }
+    let longer = usize::try_from(event.arguments_bytes).is_ok_and(|whole| whole > there);
+    if cut && !(longer && event.arguments_hash.len() == 32) {
+        return Err("arguments that are cut have the length and the SHA-256 hash of the whole".to_string());
+    }
+    Ok(())
 }

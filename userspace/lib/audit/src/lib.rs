@@ -20,7 +20,7 @@ mod record;
 mod story;
 mod verify;
 
-pub use chain::{AppendError, Chain, ERROR_LIMIT, LABEL_LIMIT};
+pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT, LABEL_LIMIT};
 pub use general::{Kind, message};
 pub use query::Filter;
 pub use record::{Event, Head, Record};

@@ -122,6 +122,10 @@ fn tool(event: &ToolEvent) -> Map<String, Value> {
     if event.late {
         add("late", json!(true));
     }
+    if !event.arguments_hash.is_empty() {
+        add("argumentsBytes", json!(event.arguments_bytes));
+        add("argumentsHash", json!(hex::encode(&event.arguments_hash)));
+    }
     if event.phase != Phase::Before {
         add("outcome", json!(event.outcome.name()));
         add("error", json!(event.error));

@@ -57,7 +57,10 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
                     .and_then(Value::as_str)
                     .unwrap_or_default()
                     .into(),
-                arguments: text("arguments").unwrap_or_default(),
+                arguments: match (text("arguments").unwrap_or_default(), number("argumentsBytes")) {
+                    (whole, None) => whole,
+                    (beginning, Some(bytes)) => alloc::format!("{beginning}… ({bytes} bytes in all)"),
+                },
                 model: text("modelId").unwrap_or_default(),
                 decision: text("decision"),
                 effect: text("phase").as_deref() != Some("refused"),

@@ -45,16 +45,19 @@ impl core::error::Error for Broken {}
 /// Checks whole chains, line by line without newlines, oldest first. With `head` the end is checked too; without it a
 /// chain that was cut off cannot be told from a shorter one.
 ///
+/// A line is dropped before the next is asked for, and of an effect that is open only hashes are kept: lines that are
+/// made one by one are checked in the memory that the longest of them takes, however long the chain is.
+///
 /// # Errors
 /// The first place at which something is wrong.
-pub fn verify_lines<'a>(lines: impl IntoIterator<Item = &'a [u8]>, head: Option<Head>) -> Result<Summary, Broken> {
+pub fn verify_lines<L: AsRef<[u8]>>(lines: impl IntoIterator<Item = L>, head: Option<Head>) -> Result<Summary, Broken> {
     let mut summary = Summary::default();
     let mut time = 0;
     let mut open = BTreeMap::new();
     for line in lines {
         let at = summary.records.saturating_add(1);
         let broken = |why: String| Broken { at, why };
-        let value = record(line, at, &summary.head).map_err(broken)?;
+        let value = record(line.as_ref(), at, &summary.head).map_err(broken)?;
         let now = number(&value, "time").ok_or_else(|| broken("it has no time".to_string()))?;
         if now < time {
             return Err(broken("it is older than the one before it".to_string()));
@@ -112,10 +115,22 @@ const SAME: [&str; 14] = [
     "advertised",
 ];
 
-fn tool(value: &Value, sequence: u64, open: &mut BTreeMap<u64, Value>, summary: &mut Summary) -> Result<(), String> {
+/// The hashes of the members in [`SAME`], in its order.
+type Beginning = [[u8; 32]; SAME.len()];
+
+fn beginning(value: &Value) -> Beginning {
+    SAME.map(|member| canonical::sha256(canonical::text(value.get(member).unwrap_or(&Value::Null)).as_bytes()))
+}
+
+fn tool(
+    value: &Value,
+    sequence: u64,
+    open: &mut BTreeMap<u64, Beginning>,
+    summary: &mut Summary,
+) -> Result<(), String> {
     match value.get("phase").and_then(Value::as_str) {
         Some("before") => {
-            open.insert(sequence, value.clone());
+            open.insert(sequence, beginning(value));
         }
         Some("after") => {
             let before = number(value, "before").unwrap_or(0);
@@ -124,10 +139,11 @@ fn tool(value: &Value, sequence: u64, open: &mut BTreeMap<u64, Value>, summary: 
                 summary.effects = summary.effects.saturating_add(1);
                 return Ok(());
             }
-            let Some(beginning) = open.remove(&before) else {
+            let Some(began) = open.remove(&before) else {
                 return Err(format!("no effect that is still open began with record {before}"));
             };
-            if let Some(other) = SAME.iter().find(|member| beginning.get(**member) != value.get(**member)) {
+            let differs = began.iter().zip(beginning(value)).position(|(one, other)| *one != other);
+            if let Some(other) = differs.and_then(|at| SAME.get(at)) {
                 return Err(format!("its {other} is not that of record {before}"));
             }
             summary.effects = summary.effects.saturating_add(1);

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
 
-use capos_audit::{AppendError, Chain, Event, Filter, Head, Kind, message, story, verify_lines};
+use std::cell::Cell;
+
+use capos_audit::{ARGUMENTS_LIMIT, AppendError, Chain, Event, Filter, Head, Kind, message, story, verify_lines};
 use capos_schema::audit::{GeneralEvent, Phase, Query, ToolEvent};
 use capos_schema::authority::{Decision, Label};
 use capos_schema::models::{Outcome, PermissionMode, ToolDescriptor};
@@ -44,6 +46,8 @@ fn call(phase: Phase, turn: u32, tool: &str, decision: Decision, outcome: Outcom
         reason: String::new(),
         advertised: vec!["write_file".into(), "read_file".into()],
         late: false,
+        arguments_bytes: 0,
+        arguments_hash: vec![],
     }
 }
 
@@ -442,4 +446,66 @@ fn a_late_end_closes_its_effect_or_stands_alone() {
     let deeds = story(texts.iter().map(String::as_str));
     assert_eq!(deeds.len(), 4);
     assert!(deeds[0].to_string().ends_with("done (recorded later)") && deeds[3].effect, "{deeds:#?}");
+}
+
+/// A line that counts how many of its kind there are.
+struct Counted<'a> {
+    line: String,
+    alive: &'a Cell<usize>,
+}
+
+impl AsRef<[u8]> for Counted<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.line.as_bytes()
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.alive.set(self.alive.get() - 1);
+    }
+}
+
+#[test]
+fn a_chain_is_checked_one_line_at_a_time() {
+    let (chain, alive, most) = (sample(), Cell::new(0), Cell::new(0));
+    let lines = chain.records().iter().map(|record| {
+        alive.set(alive.get() + 1);
+        most.set(most.get().max(alive.get()));
+        Counted { line: record.line(), alive: &alive }
+    });
+    assert_eq!(verify_lines(lines, Some(chain.head())).unwrap().records, chain.head().sequence);
+    assert_eq!((most.get(), alive.get()), (1, 0));
+}
+
+#[test]
+fn what_never_ran_is_recorded_in_part_and_what_ran_is_recorded_whole() {
+    let cut = |phase, arguments: usize, bytes: u64, hash: usize| ToolEvent {
+        arguments: "x".repeat(arguments),
+        arguments_bytes: bytes,
+        arguments_hash: vec![0xcd; hash],
+        ..call(phase, 1, "write_file", Decision::Denied, Outcome::DeniedByUser)
+    };
+    let takes = |event| Chain::new(1 << 20).append_tool(1, event).map(drop);
+    takes(cut(Phase::Refused, ARGUMENTS_LIMIT, 0, 0)).unwrap();
+    takes(cut(Phase::Refused, ARGUMENTS_LIMIT, 65_536, 32)).unwrap();
+    takes(cut(Phase::Before, 65_536, 0, 0)).unwrap();
+    let refused = [
+        cut(Phase::Refused, ARGUMENTS_LIMIT + 1, 0, 0),
+        cut(Phase::Refused, ARGUMENTS_LIMIT + 1, 65_536, 32),
+        cut(Phase::Refused, 10, 65_536, 31),
+        cut(Phase::Refused, 10, 65_536, 0),
+        cut(Phase::Refused, 10, 10, 32),
+        cut(Phase::Before, 10, 65_536, 32),
+        cut(Phase::Before, 10, 0, 32),
+    ];
+    for event in refused {
+        assert!(matches!(takes(event.clone()), Err(AppendError::Invalid(_))), "{event:?}");
+    }
+    let mut chain = Chain::new(1 << 20);
+    chain.append_tool(1, cut(Phase::Refused, 10, 65_536, 32)).unwrap();
+    let line = chain.records()[0].line();
+    assert!(line.contains("\"argumentsBytes\":65536,\"argumentsHash\":\"cdcd"), "{line}");
+    assert!(story([line.as_str()])[0].to_string().contains("xxxxxxxxxx… (65536 bytes in all): "));
+    assert_eq!(verify(&lines(&chain), Some(chain.head())).unwrap().refused, 1);
 }

@@ -5,12 +5,39 @@
 use alloc::string::String;
 use core::fmt::Write;
 
-use unicode_width::UnicodeWidthChar;
+use crate::sanitise::push_visible;
 
-use crate::sanitise::{is_hidden, push_visible};
+/// Whether a character can stand for itself where a person decides: printable ASCII, and Latin letters with a mark of
+/// their own that are drawn as no other. Everything else could be invisible, move what stands beside it, or pass for
+/// another: letters of other scripts (many are drawn as Latin ones, some run from right to left), combining marks,
+/// variation selectors, tags, spaces and dashes of other widths. What is not known to be clear is written out.
+#[must_use]
+pub fn is_clear(character: char) -> bool {
+    match character {
+        ' '..='~' => true,
+        // Signs, ligatures and letters that are drawn as ASCII ones.
+        '\u{d7}' | '\u{f7}' | '\u{131}'..='\u{133}' | '\u{138}' | '\u{149}' => false,
+        '\u{c0}'..='\u{17e}' => true,
+        _ => false,
+    }
+}
 
-/// A text as it is shown where a person decides about it, such as the arguments of a tool call: on one line, whole,
-/// every character visible. Letters of all scripts stay as they are; different texts are shown differently.
+/// JSON as it is shown where a person decides about it: on one line, whole, every character that is not
+/// [clear](is_clear) as `\u{...}`. Backslashes stay as they are: none of JSON's own escapes looks like that.
+#[must_use]
+pub fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\\' => out.push(character),
+            _ => push_escaped(character, &mut out),
+        }
+    }
+    out
+}
+
+/// A text as it is shown where a person decides about it: on one line, whole, every character that is not
+/// [clear](is_clear) written out; different texts are shown differently.
 #[must_use]
 pub fn escape_for_prompt(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -69,11 +96,8 @@ fn push_escaped(character: char, out: &mut String) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        ' '..='~' => out.push(character),
-        _ if is_hidden(character) || character.is_whitespace() || character.width().unwrap_or(0) == 0 => {
-            push_visible(character, out);
-        }
-        _ => out.push(character),
+        _ if is_clear(character) => out.push(character),
+        _ => push_visible(character, out),
     }
 }
 
@@ -91,6 +115,57 @@ mod tests {
         assert_eq!(escape_bytes_for_prompt(b"ok\xff\x9b\xc3"), "ok\\xff\\x9b\\xc3");
         assert_eq!(quote(" \"a\" "), "\" \\\"a\\\" \"");
         assert_eq!(quote_ascii("re\u{430}dFile"), "\"re\\u{430}dFile\"");
+    }
+
+    #[test]
+    fn nothing_unclear_stands_for_itself() {
+        assert_eq!(escape_json("{\"path\":\"a b/é\\n\"}"), "{\"path\":\"a b/é\\n\"}");
+        let unclear = [
+            '\u{430}',
+            '\u{3bf}',
+            '\u{5d0}',
+            '\u{627}',
+            '\u{7c0}',
+            '\u{301}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{115f}',
+            '\u{3164}',
+            '\u{ffa0}',
+            '\u{fe0f}',
+            '\u{e0041}',
+            '\u{e0101}',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{2010}',
+            '\u{2215}',
+            '\u{ff41}',
+            '\u{1d41a}',
+            '\u{131}',
+            '\u{17f}',
+            '\u{2800}',
+            '\u{1f600}',
+            '\u{7f}',
+            '\u{85}',
+        ];
+        for character in unclear {
+            let written = format!("a\\u{{{:x}}}b", u32::from(character));
+            assert_eq!(escape_json(&format!("a{character}b")), written);
+            assert_eq!(escape_for_prompt(&format!("a{character}b")), written);
+        }
+    }
+
+    #[test]
+    fn what_is_clear_takes_one_column_and_runs_from_left_to_right() {
+        use unicode_width::UnicodeWidthChar;
+        for character in (0..=0x10_ffff).filter_map(char::from_u32).filter(|character| is_clear(*character)) {
+            assert_eq!(character.width(), Some(1), "{character:?}");
+            assert!(character.is_ascii() || character.is_alphabetic(), "{character:?}");
+        }
     }
 
     proptest! {

@@ -21,7 +21,7 @@ mod style;
 mod utf8;
 
 pub use console::{Console, Echo, Event, Read, Settings};
-pub use escape::{escape_bytes_for_prompt, escape_for_prompt, quote, quote_ascii};
+pub use escape::{escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
 pub use history::History;
 pub use keys::{Key, KeyDecoder};
 pub use sanitise::{Clean, Sanitiser, sanitise};

@@ -1,4 +1,5 @@
-//! Exports the audit log and the home directory when a scenario's session ends, then turns the machine off.
+//! Exports the audit log and the home directory when a scenario's session ends, or the one that the scenario's file
+//! `sessions` counts, then turns the machine off.
 //!
 //! Provides: `SessionObserver` (0). Where the medium holds no scenario it does nothing.
 #![cfg_attr(capos_guest, no_std, no_main)]
@@ -10,7 +11,7 @@ mod wire;
 
 use alloc::rc::Rc;
 use alloc::string::String;
-use capos_rt::{Env, Error, log};
+use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::AuditReaderClient;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::IoPortsClient;
@@ -23,6 +24,11 @@ use wire::Wire;
 /// The file that makes a run a scenario.
 const SCENARIO: &str = "scenario/config.toml";
 
+/// How many sessions end before the run is over, as a number in a text; one where there is no such file.
+const SESSIONS: &str = "scenario/sessions";
+/// The longest such number.
+const DIGITS: u32 = 16;
+
 struct Exporter {
     wire: Option<Wire>,
     audit: AuditReaderClient,
@@ -30,6 +36,8 @@ struct Exporter {
     power: PowerClient,
     /// A run is exported once, whoever else tells that a session has ended.
     exported: Cell<bool>,
+    /// How many sessions are still to end.
+    left: Cell<u32>,
 }
 
 impl Exporter {
@@ -44,7 +52,8 @@ impl Exporter {
 impl SessionObserverServer for Exporter {
     async fn ended(&self, _cx: &CallContext, session: String) -> Result<(), CallError> {
         let Some(wire) = &self.wire else { return Ok(()) };
-        if self.exported.replace(true) {
+        self.left.set(self.left.get().saturating_sub(1));
+        if self.left.get() > 0 || self.exported.replace(true) {
             return Ok(());
         }
         log::info!("session {session} ended: exporting");
@@ -53,6 +62,16 @@ impl SessionObserverServer for Exporter {
         }
         self.power.power_off().await
     }
+}
+
+/// How many sessions the scenario has.
+async fn sessions(medium: &DirectoryClient) -> Result<u32, Error> {
+    if medium.stat(SESSIONS).await.is_err() {
+        return Ok(1);
+    }
+    let data = medium.open(SESSIONS).await?.read(0, DIGITS).await?;
+    let number = core::str::from_utf8(&data).ok().and_then(|text| text.trim().parse().ok());
+    number.context("the scenario's file `sessions` holds no number of sessions")
 }
 
 async fn run(env: Env) -> Result<(), Error> {
@@ -67,6 +86,7 @@ async fn run(env: Env) -> Result<(), Error> {
         home: env.cap::<DirectoryClient>("home")?,
         power: env.cap::<PowerClient>("power")?,
         exported: Cell::new(false),
+        left: Cell::new(sessions(&medium).await?),
     };
     env.serve(0, Rc::new(SessionObserverService(Rc::new(exporter))));
     env.run().await

@@ -5,35 +5,86 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
-use capos_schema::terminal::{LineEnd, Span, Style};
+use capos_schema::terminal::{LineEnd, Style};
+use capos_terminal::escape_json;
 
-use crate::escape::escape;
-use crate::screen::span;
 use crate::session::Runner;
 
-/// What is asked about, whole: the tool, what it does, and every argument.
-fn details(ask: &Ask<'_>, what: &str) -> Vec<Span> {
-    let tool = &ask.tool.descriptor;
-    let mut spans = Vec::from([
-        span(Style::Question, &format!("The model wants to run {} ", tool.name)),
-        span(Style::Plain, &format!("({}; {what})\n", tool.category)),
-        span(Style::Dim, &format!("  {}\n", tool.description.replace('\n', " "))),
-        span(Style::Bold, &format!("  {}\n", escape(ask.arguments))),
-    ]);
-    if ask.untrusted {
-        let note = "  It has read text in this conversation that neither you nor the system wrote.\n";
-        spans.push(span(Style::Warning, note));
+/// Rows of a screen that what stands around a page of arguments takes.
+const AROUND: usize = 8;
+
+/// Whether the person has seen all that they decide about.
+enum Told {
+    Whole,
+    /// They did not want to see the rest.
+    Declined,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// A text in pieces of at most so many characters.
+fn pages(text: &str, most: usize) -> Vec<&str> {
+    let mut pages = Vec::new();
+    let mut rest = text;
+    while let Some((end, _)) = rest.char_indices().nth(most) {
+        let (page, after) = rest.split_at(end);
+        pages.push(page);
+        rest = after;
     }
-    if !ask.label.classes.is_empty() {
-        spans.push(span(Style::Warning, &format!("  It has seen data labelled {}.\n", ask.label.classes.join(", "))));
+    pages.push(rest);
+    pages
+}
+
+impl Runner {
+    /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
+    /// screen come page by page, so that none scrolls away unseen.
+    async fn tell(&self, ask: &Ask<'_>, what: &str) -> Told {
+        let (tool, screen) = (&ask.tool.descriptor, &self.screen);
+        screen.fresh_line().await;
+        screen.write(Style::Question, &format!("The model wants to run {} ", tool.name)).await;
+        screen.write(Style::Plain, &format!("({}; {what})\n", tool.category)).await;
+        screen.write(Style::Dim, &format!("  {}\n", tool.description.replace('\n', " "))).await;
+        let arguments = escape_json(ask.arguments);
+        let (columns, rows) = screen.size().await;
+        let pages = pages(&arguments, columns.saturating_mul(rows.saturating_sub(AROUND)));
+        let count = pages.len();
+        for (number, page) in (1_usize..).zip(pages) {
+            screen.write(Style::Bold, &format!("  {page}\n")).await;
+            if number == count {
+                break;
+            }
+            let question = format!("page {number} of {count} of its arguments; Enter shows the next, n refuses: ");
+            match screen.ask(&question, &[]).await {
+                Ok((line, LineEnd::Entered)) if line.is_empty() => {}
+                Ok((_, LineEnd::Interrupted)) => return Told::Interrupted,
+                _ => return Told::Declined,
+            }
+        }
+        if count > 1 {
+            let length = arguments.chars().count();
+            let text = format!("  That is all of the arguments of {}: {length} characters.\n", tool.name);
+            screen.write(Style::Plain, &text).await;
+        }
+        if ask.untrusted {
+            let note = "  It has read text in this conversation that neither you nor the system wrote.\n";
+            screen.write(Style::Warning, note).await;
+        }
+        if !ask.label.classes.is_empty() {
+            let note = format!("  It has seen data labelled {}.\n", ask.label.classes.join(", "));
+            screen.write(Style::Warning, &note).await;
+        }
+        Told::Whole
     }
-    spans
 }
 
 impl Approver for Runner {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        let details = details(ask, "asks for your consent");
-        match self.screen.ask("Allow it this once? [y/N] ", &details).await {
+        match self.tell(ask, "asks for your consent").await {
+            Told::Whole => {}
+            Told::Declined => return Answer::No,
+            Told::Interrupted => return Answer::Interrupted,
+        }
+        match self.screen.ask("Allow it this once? [y/N] ", &[]).await {
             Ok((_, LineEnd::Interrupted)) => Answer::Interrupted,
             Ok((line, LineEnd::Entered)) if says_yes(&line) => Answer::Yes,
             // Enter alone, end of input and a terminal that is gone are all a no.
@@ -42,9 +93,10 @@ impl Approver for Runner {
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        self.screen.fresh_line().await;
-        for span in details(ask, "needs your passphrase") {
-            self.screen.write(span.style, &span.text).await;
+        match self.tell(ask, "needs your passphrase").await {
+            Told::Whole => {}
+            Told::Declined => return Secret::Declined,
+            Told::Interrupted => return Secret::Interrupted,
         }
         match self.screen.secret("Passphrase to allow it this once (Enter: no): ").await {
             Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
@@ -62,6 +114,15 @@ fn says_yes(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_leave_nothing_out() {
+        for text in ["", "a", "äbc", "äbcd", "äbcdefgh", "äbcdefghi"] {
+            let pages = pages(text, 4);
+            assert_eq!(pages.concat(), text);
+            assert_eq!(pages.len(), text.chars().count().saturating_sub(1) / 4 + 1);
+        }
+    }
 
     #[test]
     fn only_yes_is_yes() {

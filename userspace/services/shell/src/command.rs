@@ -9,6 +9,7 @@ use capos_schema::authority::ApprovalClientClient;
 use capos_schema::reflection;
 use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::Style;
+use capos_terminal::escape_json;
 
 use crate::escape::{escape, first_line};
 use crate::session::Session;
@@ -278,7 +279,7 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     }
     for deed in &deeds {
         let style = if deed.effect { Style::Plain } else { Style::Dim };
-        screen.line(style, &format!("  {}", escape(&deed.to_string()))).await;
+        screen.line(style, &format!("  {}", escape_json(&deed.to_string()))).await;
     }
     let mut models: Vec<&str> = deeds.iter().map(|deed| deed.model.as_str()).collect();
     models.sort_unstable();
@@ -313,7 +314,7 @@ async fn approvals(session: &Session) -> Done {
     let text: Vec<(String, String)> = list
         .iter()
         .map(|found| {
-            let what = format!("{} {}: {} ({})", found.tool, escape(&found.arguments), found.state, found.risk);
+            let what = format!("{} {}: {} ({})", found.tool, escape_json(&found.arguments), found.state, found.risk);
             (found.id.clone(), what)
         })
         .collect();

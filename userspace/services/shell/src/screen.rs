@@ -114,6 +114,12 @@ impl Screen {
         Ok((answer.line, answer.end))
     }
 
+    /// Columns and rows; what most screens have where the terminal does not say.
+    pub async fn size(&self) -> (usize, usize) {
+        let size = self.link.call(|terminal| async move { terminal.size().await }).await;
+        size.map_or((80, 24), |size| (size.columns.max(20).into(), size.rows.max(12).into()))
+    }
+
     /// Ctrl-C presses that no prompt took.
     pub fn interrupts(&self) -> &Rc<Interrupts> {
         &self.interrupts

@@ -339,6 +339,14 @@ impl Session {
             TurnEnd::Iterations(most) => {
                 (Style::Warning, format!("stopped: the model was asked {most} times in this turn, which is the limit"))
             }
+            TurnEnd::Evidence(bytes) => (
+                Style::Warning,
+                format!(
+                    "stopped: the calls of this turn have left {} KiB in the audit log without your word, which is the \
+                     limit; ask again to go on",
+                    bytes / 1024
+                ),
+            ),
             TurnEnd::Tokens(why) => (Style::Warning, format!("stopped: {why}")),
             TurnEnd::Time(seconds) => {
                 (Style::Warning, format!("stopped: the session's time of {seconds} s is over; /exit and log in again"))

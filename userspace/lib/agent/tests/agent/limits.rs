@@ -94,3 +94,53 @@ fn a_ruling_that_does_not_fit_lets_nothing_through() {
     assert!(world.effects().is_empty());
     assert_eq!(world.0.events.borrow()[0].decision, Decision::Denied);
 }
+
+fn raw(name: &str, arguments: String) -> Piece {
+    Piece::Call { id: String::new(), name: name.into(), handle: handle("read"), arguments }
+}
+
+/// Bytes that the records of a run hold of arguments.
+fn kept(world: &World) -> usize {
+    world.0.events.borrow().iter().map(|event| event.arguments.len()).sum()
+}
+
+#[test]
+fn what_a_model_only_proposes_leaves_a_bounded_record_with_the_hash_of_the_whole() {
+    let long = "x".repeat(100_000);
+    let script = vec![vec![raw("no such tool", long.clone()), raw("read", long.clone())], vec![]];
+    let world = World::new(script);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    let events = world.0.events.borrow();
+    assert_eq!(events.len(), 2);
+    for event in events.iter() {
+        assert_eq!((event.arguments.as_str(), event.arguments_bytes), (&long[..2048], 100_000));
+        assert_eq!(event.arguments_hash, capos_agent::hash(&long));
+    }
+}
+
+#[test]
+fn a_model_that_proposes_nonsense_for_ever_is_stopped_before_it_fills_the_log() {
+    let nonsense = || (0..64).map(|_| raw("read", "\u{1}".repeat(60_000))).collect::<Vec<_>>();
+    let world = World::new((0..1000).map(|_| nonsense()).collect());
+    world.0.budget.set(u64::MAX);
+    let limits = SessionLimits { max_iterations: 1000, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits), TurnEnd::Evidence(1 << 20));
+    assert!(world.effects().is_empty());
+    assert!(world.0.requests.borrow().len() < 10, "{}", world.0.requests.borrow().len());
+    assert!(kept(&world) < 512 << 10);
+}
+
+#[test]
+fn calls_that_run_without_asking_share_one_allowance_and_consent_is_not_counted() {
+    let large = |n: u32| format!("{{\"n\":{n},\"pad\":\"{}\"}}", "x".repeat(60_000));
+    let auto = |from: u32| (from..from + 5).map(|n| raw("read", large(n))).collect::<Vec<_>>();
+    let world = World::new(vec![auto(0), auto(5), vec![call("w", "write", &large(99))], vec![]]);
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    let ran = |outcome| world.outcomes().iter().filter(|found| **found == outcome).count();
+    // Two records of 60 KB each, out of 1 MiB.
+    assert_eq!((ran(Outcome::Ok), ran(Outcome::RefusedByPolicy)), (8 + 1, 2));
+    let events = world.0.events.borrow();
+    let last = events.last().unwrap();
+    assert_eq!((last.decision, last.arguments.as_str()), (Decision::Consented, large(99).as_str()));
+}

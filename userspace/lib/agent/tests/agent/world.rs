@@ -337,6 +337,7 @@ impl Tools for World {
         for (key, value) in value.as_object().ok_or("not an object")? {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}
+                "pad" if value.is_string() => {}
                 _ => return Err(format!("`{key}` is not a parameter")),
             }
         }

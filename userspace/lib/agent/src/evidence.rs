@@ -1,0 +1,146 @@
+//! What a model can make the audit log keep.
+//!
+//! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
+//! recorded whole; what a model merely proposed is recorded by its beginning, its length and its hash, and all that the
+//! calls of one turn leave behind without a person's word is bounded.
+
+use alloc::string::ToString;
+use core::cell::Cell;
+
+use capos_schema::audit::{Phase, ToolEvent};
+use sha2::{Digest, Sha256};
+
+/// Bytes of arguments in the record of a call that does not run; the audit log takes no more.
+const EXCERPT: usize = 2048;
+/// What a record has besides its texts: member names, numbers, hashes, punctuation.
+const FRAME: usize = 1024;
+
+/// The length and the hash of arguments that were longer than what is kept of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    pub bytes: u64,
+    pub hash: [u8; 32],
+}
+
+/// Cuts the arguments of a record down to an excerpt. `received` tells of the whole where the event itself holds only
+/// its beginning.
+pub fn excerpt(event: &mut ToolEvent, received: Option<Whole>) {
+    if event.phase != Phase::Refused || (event.arguments.len() <= EXCERPT && received.is_none()) {
+        return;
+    }
+    let whole = received.unwrap_or_else(|| Whole {
+        bytes: event.arguments.len() as u64,
+        hash: Sha256::digest(event.arguments.as_bytes()).into(),
+    });
+    let mut end = EXCERPT.min(event.arguments.len());
+    while !event.arguments.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    event.arguments = event.arguments.get(..end).unwrap_or_default().to_string();
+    event.arguments_bytes = whole.bytes;
+    event.arguments_hash = whole.hash.to_vec();
+}
+
+/// Bytes of the record's line, or a little more.
+pub fn size(event: &ToolEvent) -> usize {
+    let descriptor = &event.descriptor;
+    let texts = [
+        &event.session,
+        &event.principal,
+        &event.conversation,
+        &event.call_id,
+        &event.model_id,
+        &event.backend,
+        &event.arguments,
+        &event.error,
+        &event.reason,
+        &descriptor.name,
+        &descriptor.description,
+        &descriptor.method_name,
+        &descriptor.param_schema,
+        &descriptor.category,
+        &descriptor.handle,
+    ];
+    let lists = event.label.classes.iter().chain(&event.advertised);
+    let all = texts.into_iter().chain(lists).map(|text| written(text).saturating_add(3));
+    all.fold(FRAME, usize::saturating_add)
+}
+
+/// Bytes of a text inside a JSON string.
+fn written(text: &str) -> usize {
+    let letter = |letter: char| match letter {
+        '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => letter.len_utf8(),
+    };
+    text.chars().map(letter).sum()
+}
+
+/// What the calls of one turn may still leave in the log without a person's word.
+#[derive(Debug)]
+pub struct Allowance {
+    left: Cell<usize>,
+}
+
+impl Allowance {
+    /// This many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self { left: Cell::new(bytes) }
+    }
+
+    /// Takes so many bytes where they are there.
+    pub fn take(&self, bytes: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(left.unwrap_or(self.left.get()));
+        left.is_some()
+    }
+
+    /// Counts a record that is written in any case.
+    pub fn count(&self, bytes: usize) {
+        self.left.set(self.left.get().saturating_sub(bytes));
+    }
+
+    /// Whether nothing is left.
+    pub fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn a_cut_falls_between_characters_and_tells_of_the_whole() {
+        let arguments: String = "é".repeat(3000);
+        let hash: [u8; 32] = Sha256::digest(arguments.as_bytes()).into();
+        let mut event =
+            ToolEvent { phase: Phase::Refused, arguments: alloc::format!("x{arguments}"), ..Default::default() };
+        excerpt(&mut event, Some(Whole { bytes: 9000, hash }));
+        assert_eq!((event.arguments.len(), event.arguments_bytes), (2047, 9000));
+        let mut event = ToolEvent { phase: Phase::Refused, arguments: arguments.clone(), ..Default::default() };
+        excerpt(&mut event, None);
+        assert_eq!((event.arguments.len(), event.arguments_bytes), (2048, 6000));
+        assert_eq!(event.arguments_hash, hash);
+        let ran = ToolEvent { phase: Phase::Before, arguments, ..Default::default() };
+        let mut same = ran.clone();
+        excerpt(&mut same, None);
+        assert_eq!(same, ran);
+    }
+
+    #[test]
+    fn a_text_counts_as_it_is_written() {
+        for text in ["", "plain", "\"\\\n\u{1}\u{1f}\u{7f}é\u{2028}"] {
+            assert_eq!(written(text) + 2, serde_json::Value::from(text).to_string().len());
+        }
+    }
+
+    #[test]
+    fn an_allowance_is_used_up_and_not_exceeded() {
+        let allowance = Allowance::new(10);
+        assert!(allowance.take(6) && !allowance.take(5) && !allowance.is_spent());
+        allowance.count(9);
+        assert!(allowance.is_spent() && !allowance.take(1));
+    }
+}

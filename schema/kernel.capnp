@@ -9,7 +9,8 @@ struct Limits {
   capabilities @1 :UInt32;  # Capability slots.
   threads @2 :UInt32;       # Threads.
   processes @3 :UInt32;     # Processes.
-  objects @4 :UInt32;       # Other kernel objects.
+  objects @4 :UInt32;       # Other kernel objects, ended threads that are still designated among them.
+  priority @5 :Int8;        # The highest priority of its threads: see Thread.setPriority. Never above the parent's.
 }
 
 struct Usage {
@@ -69,10 +70,10 @@ interface ResourceAccount {
 }
 
 struct ExitInfo {
-  # How a process ended.
+  # How a process or a thread ended. A thread also ends by the end of its process.
   enum Cause {
     exited @0;   # By EXIT; `code` is its code.
-    killed @1;   # By a holder of its Process capability.
+    killed @1;   # By a holder of its capability.
     fault @2;    # By what it did; `report` says what.
   }
   cause @0 :Cause;
@@ -96,7 +97,7 @@ interface Process {
                    ring :UInt64, submissionEntries :UInt32, completionEntries :UInt32,
                    threadPointer :UInt64) -> (thread :Thread);
   # Starts a thread at `entry` with rdi, rsi = arguments, rdx = `ring`, rsp = `stack`, FS base =
-  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free).
+  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free). Needs the execute right.
 
   kill @5 (reason :Text) -> ();
   # Ends the process; everything it held is returned.
@@ -105,11 +106,30 @@ interface Process {
   # Answers when the process has ended.
 
   info @7 () -> (name :Text, id :UInt64, threads :UInt32, alive :Bool);
+
+  currentThread @8 () -> (thread :Thread);
+  # The thread that calls, where it belongs to this process. Needs the execute right.
 }
 
 interface Thread {
-  info @0 () -> (id :UInt64, cpuNanoseconds :UInt64, alive :Bool);
+  # One thread of a process. The capability outlives the thread, and keeps nothing of it but how it
+  # ended.
+
+  info @0 () -> (id :UInt64, cpuNanoseconds :UInt64, alive :Bool, name :Text, priority :Int8);
+
   kill @1 () -> ();
+  # Ends the thread; what it had in flight is dropped. The last thread's end ends the process.
+
+  wait @2 () -> (exit :ExitInfo);
+  # Answers when the thread has ended. A thread cannot wait for itself.
+
+  setName @3 (name :Text) -> ();
+  # For reports and `info`: 1 to 32 bytes, no control characters. Needs the manage right.
+
+  setPriority @4 (priority :Int8) -> ();
+  # -1 background, 0 ordinary (where a thread begins), 1 high, 2 highest. A thread runs only while no
+  # thread with a higher priority can; those with the same take turns. Its process's limits set
+  # the most. Needs the manage right.
 }
 
 interface AddressSpace {

@@ -5,7 +5,7 @@
 //! | 0 (u64) | user data of the entry |
 //! | 8 (i32) | 0, a negative [`crate::Status`], or a positive [`crate::ExceptionKind`] |
 //! | 12 (u32) | length of what was written to the buffer, in bytes |
-//! | 16 (u64) | value: notification bits of a WAIT, otherwise 0 |
+//! | 16 (u64) | value: notification bits of a WAIT, how many a WAKE_WORD woke, otherwise 0 |
 //! | 24 (u8) | how many capabilities were received |
 //! | 25 (u8) | [`CompletionKind`] |
 //! | 26.. | 0 |
@@ -31,7 +31,7 @@ pub struct Completion {
     pub status: i32,
     /// Bytes written to the entry's buffer (for RECV with the [`crate::MessageHeader`]).
     pub length: u32,
-    /// Bits taken by a WAIT.
+    /// Bits taken by a WAIT; waits ended by a WAKE_WORD.
     pub value: u64,
     /// Capabilities written to the entry's array.
     pub caps: u8,

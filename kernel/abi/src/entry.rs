@@ -17,7 +17,18 @@
 //! | 61 (u8) | caps accepted | caps accepted | 0 | 0 | 0 | 0 | 0 | 0 |
 //! | 62 (u16) | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
 //!
-//! Lengths are in bytes. Addresses are 8-byte aligned, or 0 where the length or count is 0.
+//! The rest of the opcodes work on words of the process's own memory and on the thread itself:
+//!
+//! | offset | WAIT_WORD | WAKE_WORD | THREAD_POINTER |
+//! |---|---|---|---|
+//! | 0 (u8) | opcode | opcode | opcode |
+//! | 4 (u32) | expected value | how many to wake | 0 |
+//! | 8 (u64) | user data | user data | user data |
+//! | 32 (u64) | word's address | word's address | thread pointer |
+//!
+//! All their other fields are zero. A word's address is 4-byte aligned and not 0.
+//!
+//! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 where the length or count is 0.
 //! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long
 //! as the larger of the two counts: what is sent is read from it, what is received is written to it.
 
@@ -52,6 +63,12 @@ pub enum Opcode {
     /// Wait until a notification (or interrupt) has bits set, and take and clear them; or, through
     /// the reply to a received call, until nobody waits for the answer any more.
     Wait = 7,
+    /// Wait until a word of memory is woken, if it holds an expected value.
+    WaitWord = 8,
+    /// Wake who waits for a word of memory.
+    WakeWord = 9,
+    /// Set the thread's own thread pointer (FS base).
+    ThreadPointer = 10,
 }
 
 /// An entry as it lies in the ring: bytes, nothing believed.
@@ -96,6 +113,14 @@ pub enum Operation {
     Notify { notification: u64, bits: u64 },
     /// See [`Opcode::Wait`].
     Wait { cap: u64 },
+    /// See [`Opcode::WaitWord`]. Ends at once with [`crate::Status::Changed`] where the 32-bit word at
+    /// `address` does not hold `expected`; comparing and beginning to wait are one step for every wake.
+    WaitWord { address: u64, expected: u32 },
+    /// See [`Opcode::WakeWord`]. The oldest waits of the process for this word end, `count` at most; the
+    /// completion's value says how many.
+    WakeWord { address: u64, count: u32 },
+    /// See [`Opcode::ThreadPointer`].
+    ThreadPointer { address: u64 },
 }
 
 /// An entry: the operation and the caller's tag, which its completion repeats.
@@ -163,6 +188,11 @@ fn aligned(address: u64, empty: bool) -> Result<(), crate::Status> {
         return Err(crate::Status::BadAddress);
     }
     Ok(())
+}
+
+/// The address of a 32-bit word.
+fn word(address: u64) -> Result<u64, crate::Status> {
+    if address == 0 || address & 3 != 0 { Err(crate::Status::BadAddress) } else { Ok(address) }
 }
 
 impl Fields {
@@ -272,6 +302,21 @@ impl Fields {
                 Self::zero(&[capacity, sent, accepted])?;
                 Ok(Operation::Wait { cap: self.word2 })
             }
+            8 | 9 => {
+                Self::zero(&[byte1, m, self.word2, self.word3, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                let address = word(self.word4)?;
+                Ok(if opcode == 8 {
+                    Operation::WaitWord { address, expected: self.length }
+                } else {
+                    Operation::WakeWord { address, count: self.length }
+                })
+            }
+            10 => {
+                Self::zero(&[byte1, m, len, self.word2, self.word3, self.word5, self.word6])?;
+                Self::zero(&[capacity, sent, accepted])?;
+                Ok(Operation::ThreadPointer { address: self.word4 })
+            }
             _ => Err(crate::Status::BadOpcode),
         }
     }
@@ -347,6 +392,20 @@ impl Entry {
                 put(0, &[Opcode::Wait as u8]);
                 put(16, &cap.to_le_bytes());
             }
+            Operation::WaitWord { address, expected } => {
+                put(0, &[Opcode::WaitWord as u8]);
+                put(4, &expected.to_le_bytes());
+                put(32, &address.to_le_bytes());
+            }
+            Operation::WakeWord { address, count } => {
+                put(0, &[Opcode::WakeWord as u8]);
+                put(4, &count.to_le_bytes());
+                put(32, &address.to_le_bytes());
+            }
+            Operation::ThreadPointer { address } => {
+                put(0, &[Opcode::ThreadPointer as u8]);
+                put(32, &address.to_le_bytes());
+            }
         }
         raw
     }
@@ -357,7 +416,7 @@ mod tests {
     use super::*;
     use crate::Status;
 
-    fn samples() -> [Entry; 8] {
+    fn samples() -> [Entry; 11] {
         let buffer = Buffer { address: 0x1000, length: 64 };
         let empty = Buffer::default();
         let both = CapArray { address: 0x2000, sent: 1, accepted: 2 };
@@ -370,6 +429,9 @@ mod tests {
             Operation::Cancel { target: 77 },
             Operation::Notify { notification: 3, bits: 1 << 40 },
             Operation::Wait { cap: 3 },
+            Operation::WaitWord { address: 0x1004, expected: 5 },
+            Operation::WakeWord { address: 0x1004, count: 2 },
+            Operation::ThreadPointer { address: 0x7001 },
         ]
         .map(|operation| Entry { user_data: 42, operation })
     }
@@ -406,6 +468,12 @@ mod tests {
         let mut raw = samples()[1].encode();
         raw[7] = 0xff;
         assert_eq!(Entry::decode(&raw).map_err(|e| e.status), Err(Status::TooLarge));
+        for address in [0, 1, 2, 6, u64::MAX] {
+            for operation in [Operation::WaitWord { address, expected: 0 }, Operation::WakeWord { address, count: 1 }] {
+                let refused = Entry::decode(&Entry { user_data: 1, operation }.encode());
+                assert_eq!(refused.map_err(|e| e.status), Err(Status::BadAddress), "{operation:?}");
+            }
+        }
         let mut raw = samples()[0].encode();
         raw[62] = 1;
         assert_eq!(Entry::decode(&raw).map_err(|e| e.status), Err(Status::ReservedField));

@@ -14,7 +14,7 @@ impl Rights {
     pub const READ: Rights = Rights(1 << 0);
     /// MemoryObject: map writable. IoPorts: output.
     pub const WRITE: Rights = Rights(1 << 1);
-    /// MemoryObject: map executable.
+    /// MemoryObject: map executable. Process: start threads in it.
     pub const EXECUTE: Rights = Rights(1 << 2);
     /// The capability may be passed on: in a message or a grant.
     pub const GRANT: Rights = Rights(1 << 3);

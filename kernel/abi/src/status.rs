@@ -69,6 +69,8 @@ statuses! {
     OutOfMemory = -14 => "the machine is out of memory",
     /// No operation in flight has this user data.
     NotFound = -15 => "no operation in flight matches",
+    /// The word does not hold the value that the wait expects: there is nothing to wait for.
+    Changed = -16 => "the word does not hold the expected value",
 }
 
 impl core::fmt::Display for Status {

@@ -15,8 +15,17 @@
 /// no room for their answers: read completions and enter again; nothing is lost.
 pub const ENTER: u64 = 0;
 
-/// `EXIT(code: i32) -> !`. Ends the calling process with an exit code.
+/// `EXIT(code: i32, scope: u64) -> !`. Ends the calling process, or only the calling thread, with an
+/// exit code: [`EXIT_PROCESS`] or [`EXIT_THREAD`]. Any other scope kills the process with a report.
+///
+/// A thread that ends drops what it has in flight and gives back its rings. The end of a process's
+/// last thread ends the process with that thread's code.
 pub const EXIT: u64 = 1;
+
+/// `EXIT`'s scope: every thread of the process.
+pub const EXIT_PROCESS: u64 = 0;
+/// `EXIT`'s scope: the calling thread alone.
+pub const EXIT_THREAD: u64 = 1;
 
 /// `ENTER`'s deadline that never comes.
 pub const NO_DEADLINE: u64 = u64::MAX;

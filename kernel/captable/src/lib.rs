@@ -3,7 +3,8 @@
 //! [`Table`] maps identifiers with generations to capabilities: one per process. [`Forest`] records
 //! which capability derives from which, over all processes, so that revoking one finds all that
 //! derive from it. [`KeyedList`] is the queue of an endpoint: first in first out, with removal from
-//! the middle. [`Pool`] stores what comes and goes. Every operation on one element costs the same however many there are.
+//! the middle. [`Pool`] stores what comes and goes. Every operation on one element costs the same however many there are;
+//! only [`Queues`], which keeps queues by key, costs the logarithm of their number.
 //!
 //! Nothing here knows what a capability designates; the kernel supplies the types.
 #![cfg_attr(not(test), no_std)]
@@ -14,9 +15,11 @@ extern crate alloc;
 mod forest;
 mod list;
 mod pool;
+mod queues;
 mod table;
 
 pub use forest::{Forest, ForestError, NodeId, Round};
 pub use list::{Held, KeyedList, ListKey};
 pub use pool::Pool;
+pub use queues::{QueueKey, Queues};
 pub use table::{Full, Table};

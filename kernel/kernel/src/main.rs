@@ -49,6 +49,8 @@ mod report;
 #[cfg(target_os = "none")]
 mod ring;
 #[cfg(target_os = "none")]
+mod run_queue;
+#[cfg(target_os = "none")]
 mod scheduler;
 #[cfg(target_os = "none")]
 mod start;
@@ -62,6 +64,8 @@ mod time;
 mod transfer;
 #[cfg(target_os = "none")]
 mod user_memory;
+#[cfg(target_os = "none")]
+mod word;
 
 /// Built for a host, as tools that look at the whole workspace do, there is nothing to run.
 #[cfg(not(target_os = "none"))]

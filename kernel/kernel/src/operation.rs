@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, Completion, CompletionKind, Status};
-use capos_captable::{ListKey, NodeId};
+use capos_captable::{ListKey, NodeId, QueueKey};
 
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::notification::Notification;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
+use crate::object::thread_handle::ThreadHandle;
 
 /// Names an operation of a thread as long as it is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +62,8 @@ pub enum Kind {
     Sleep { call: Call, deadline: (u64, u64) },
     /// Waits for the end of a process.
     Exit { call: Call, process: Arc<Process>, key: ListKey },
+    /// Waits for the end of a thread.
+    Join { call: Call, thread: Arc<ThreadHandle>, key: ListKey },
     /// Waits for a line in the kernel's log.
     Log { call: Call, position: u64, key: ListKey },
     /// A buffer offered to an endpoint.
@@ -69,6 +72,8 @@ pub enum Kind {
     Wait { notification: Arc<Notification>, key: ListKey },
     /// Waits until nobody waits for the answer to a received call any more.
     Watch { call: OperationRef },
+    /// Waits for a word of its process's memory to be woken; the key is known once it is queued.
+    Word { address: u64, key: Option<QueueKey> },
 }
 
 /// What is kept of a CALL entry.
@@ -194,6 +199,14 @@ impl Operations {
         Some(operation)
     }
 
+    /// Ends them all.
+    pub fn into_all(self) -> impl Iterator<Item = (Ticket, Operation)> {
+        (0_u32..).zip(self.places).filter_map(|(index, place)| {
+            let ticket = Ticket { place: index, generation: place.generation };
+            place.operation.map(|operation| (ticket, operation))
+        })
+    }
+
     /// Operations through a capability that goes: `attach` gives each its own place in the derivation
     /// forest. Where it cannot, the operation has none, and `false` is given in the end. With `calls`,
     /// there are only calls through it.
@@ -233,22 +246,6 @@ impl Operations {
         }
         None
     }
-
-    /// Ends any one operation. `from` is where to look, and is advanced; start with 0, and begin nothing
-    /// meanwhile.
-    pub fn pop(&mut self, from: &mut u32) -> Option<(Ticket, Operation)> {
-        if self.length == 0 {
-            return None;
-        }
-        while let Some(place) = self.places.get(*from as usize) {
-            let ticket = Ticket { place: *from, generation: place.generation };
-            *from += 1;
-            if place.operation.is_some() {
-                return self.end(ticket).map(|operation| (ticket, operation));
-            }
-        }
-        None
-    }
 }
 
 impl Kind {
@@ -259,8 +256,9 @@ impl Kind {
             | Self::Delivered { call }
             | Self::Sleep { call, .. }
             | Self::Exit { call, .. }
+            | Self::Join { call, .. }
             | Self::Log { call, .. } => Some(*call),
-            Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } => None,
+            Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => None,
         }
     }
 }

@@ -111,6 +111,23 @@ impl PageIn {
         Some(waiters)
     }
 
+    /// A thread waits for the pages. False where the request has ended: then it tries again.
+    fn join(self: &Arc<Self>, thread: &Arc<Thread>) -> bool {
+        let mut state = self.state.lock();
+        if state.ended {
+            return false;
+        }
+        thread.change(State::Running, State::Blocked);
+        thread.await_page(self);
+        state.waiters.push(Arc::clone(thread));
+        true
+    }
+
+    /// A thread that waited has ended.
+    pub fn forget_waiter(&self, thread: &Arc<Thread>) {
+        self.state.lock().waiters.retain(|waiter| !Arc::ptr_eq(waiter, thread));
+    }
+
     fn forget_request(&self, absent: bool) {
         let Some(content) = self.memory.paged_content() else { return };
         let mut state = content.state.lock();
@@ -175,9 +192,9 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
         Some(PageState::Loading(first)) => {
             let request = state.requests.get(&first).cloned();
             drop(state);
+            // Where the request has just ended, the thread touches the page again.
             if let Some(request) = request {
-                thread.change(State::Running, State::Blocked);
-                request.state.lock().waiters.push(Arc::clone(thread));
+                request.join(thread);
             }
         }
         None if state.abandoned => {
@@ -242,14 +259,20 @@ fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u
     })
     .map_err(|_| Status::OutOfMemory)?
     .words;
-    let state = Mutex::new(PageInState { waiters: alloc::vec![Arc::clone(thread)], ..PageInState::default() });
+    let state = Mutex::default();
     let request = Arc::new(PageIn { memory: Arc::clone(memory), first, count, window, node, params, state });
     {
         let mut pages = content.state.lock();
+        if pages.pages.run_of_absent(first, count) < count {
+            // Another thread's fault was faster: this one touches the page again and finds what that began.
+            drop(pages);
+            derivation::forget(node);
+            return Ok(());
+        }
         pages.pages.begin(first, count, first);
         pages.requests.insert(first, Arc::clone(&request));
     }
-    thread.change(State::Running, State::Blocked);
+    request.join(thread);
     ipc::send_page_in(&request, &content.pager);
     Ok(())
 }

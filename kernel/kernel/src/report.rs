@@ -6,6 +6,7 @@ use alloc::string::String;
 use capos_abi::Status;
 
 use crate::object::address_space::{Backing, Mapping};
+use crate::object::process::Process;
 use crate::object::thread::Thread;
 use crate::ring::Corrupt;
 
@@ -23,7 +24,7 @@ pub fn mapped(mapping: &Mapping, offset: u64) -> String {
 
 fn place(thread: &Thread) -> String {
     let (rip, rsp) = thread.with_context(|context| (context.rip, context.rsp));
-    format!("instruction {rip:#x}, stack {rsp:#x}, thread {}", thread.id)
+    format!("instruction {rip:#x}, stack {rsp:#x}, {:?}", thread.handle)
 }
 
 fn verb(write: bool, execute: bool) -> &'static str {
@@ -66,17 +67,27 @@ pub fn corrupt_ring(thread: &Thread, corrupt: Corrupt) -> String {
     match corrupt {
         Corrupt::SubmissionTail(tail) => {
             format!(
-                "corrupted its rings: submission tail {tail} is further ahead than the ring is long; thread {}",
-                thread.id
+                "corrupted its rings: submission tail {tail} is further ahead than the ring is long; {:?}",
+                thread.handle
             )
         }
         Corrupt::CompletionHead(head) => {
             format!(
-                "corrupted its rings: completion head {head} is not among the completions written; thread {}",
-                thread.id
+                "corrupted its rings: completion head {head} is not among the completions written; {:?}",
+                thread.handle
             )
         }
     }
+}
+
+/// It asked to end something that is neither its process nor itself.
+pub fn bad_exit_scope(thread: &Thread, scope: u64) -> String {
+    format!("made system call EXIT with scope {scope:#x}, which does not exist; {}", place(thread))
+}
+
+/// A thread was ended by a holder of its capability.
+pub fn thread_killed(thread: &Thread, killer: &Process) -> String {
+    format!("{:?} was ended by `{}`", thread.handle, killer.name)
 }
 
 /// It made a system call that does not exist.
@@ -88,15 +99,15 @@ pub fn bad_system_call(thread: &Thread, number: u64) -> String {
 pub fn page_in_failed(thread: &Thread, memory: u64, offset: u64, reason: &str) -> String {
     let reason: String = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     format!(
-        "touched paged memory object {memory} at offset {offset:#x}, whose pager failed: {reason}; thread {}",
-        thread.id
+        "touched paged memory object {memory} at offset {offset:#x}, whose pager failed: {reason}; {:?}",
+        thread.handle
     )
 }
 
 /// There was no page table for a page that it touched.
 pub fn no_page_table(thread: &Thread, memory: u64, offset: u64, status: Status) -> String {
     format!(
-        "touched paged memory object {memory} at offset {offset:#x}, but its page table could not grow: {status}; thread {}",
-        thread.id
+        "touched paged memory object {memory} at offset {offset:#x}, but its page table could not grow: {status}; {:?}",
+        thread.handle
     )
 }

@@ -3,13 +3,14 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
+use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{ENTRY_SIZE, Operation as Request};
 use capos_abi::{CapId, Entry, RawEntry, Status, syscall as number};
 
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
 use crate::pager::{self, Brought};
-use crate::{ipc, kernel_call, report, scheduler, time};
+use crate::{ipc, kernel_call, report, scheduler, time, word};
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,16 @@ pub fn handle(thread: &Arc<Thread>) {
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
             let code = (first as u32).cast_signed();
-            thread.process.doom(End { cause: Cause::Exited, code, report: String::new() });
+            match second {
+                number::EXIT_PROCESS => {
+                    thread.process.doom(End { cause: Cause::Exited, code, report: String::new() });
+                }
+                number::EXIT_THREAD => thread.exit(code),
+                scope => {
+                    let report = report::bad_exit_scope(thread, scope);
+                    thread.process.doom(End { cause: Cause::Fault, code: 0, report });
+                }
+            }
         }
         other => {
             let report = report::bad_system_call(thread, other);
@@ -132,6 +142,15 @@ fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
             thread.post(tag, status);
         }
         Request::Wait { cap } => ipc::wait(thread, tag, CapId(cap)),
+        Request::WaitWord { address, expected } => return word::wait(thread, tag, address, expected),
+        Request::WakeWord { address, count } => word::wake(thread, tag, address, count),
+        Request::ThreadPointer { address } => {
+            let status = if address < USER_END { Status::Ok } else { Status::BadAddress };
+            if status == Status::Ok {
+                thread.with_context(|context| context.set_thread_pointer(address));
+            }
+            thread.post(tag, status);
+        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! The kernel never uses a user address as a pointer, so a bad one is an answer and never a fault.
 //! This module holds all unsafe code that touches what a process can see, except the rings.
 
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use capos_paging::PAGE;
 
@@ -101,6 +101,23 @@ impl AddressSpace {
                 // most the length of `into`.
                 unsafe { copy_bytes(pointer(physical), target.add(at), count) }
             })
+        })
+        .unwrap_or(Err(Unreachable::Forbidden))
+    }
+
+    /// Reads an aligned word of user memory, in one piece.
+    ///
+    /// # Errors
+    /// It is not readable user memory, or not resident.
+    pub fn read_word(&self, address: u64) -> Result<u32, Unreachable> {
+        if !address.is_multiple_of(4) {
+            return Err(Unreachable::Forbidden);
+        }
+        self.with_table(|table, is_paged| {
+            let physical = translate(table, is_paged, address, false)?;
+            // SAFETY: an aligned word in a user frame, which the space's lock keeps mapped; atomics
+            // tolerate what the process's threads do meanwhile.
+            Ok(unsafe { AtomicU32::from_ptr(pointer(physical).cast()) }.load(Ordering::SeqCst))
         })
         .unwrap_or(Err(Unreachable::Forbidden))
     }

@@ -34,7 +34,7 @@ pub struct Context {
     pub rsp: u64,
     pub rflags: u64,
     /// Base of FS: the thread pointer.
-    pub fs_base: u64,
+    fs_base: u64,
     /// Different for every context that ever was, so that the processor's segment state is known
     /// to belong to this one.
     identity: u64,
@@ -77,6 +77,18 @@ impl Context {
             fs_base: thread_pointer,
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// The base of FS.
+    pub fn thread_pointer(&self) -> u64 {
+        self.fs_base
+    }
+
+    /// Changes the base of FS. A processor that holds the old one loads the new one: it belongs to
+    /// another identity.
+    pub fn set_thread_pointer(&mut self, address: u64) {
+        self.fs_base = address;
+        self.identity = IDENTITIES.fetch_add(1, Ordering::Relaxed);
     }
 }
 

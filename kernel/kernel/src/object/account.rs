@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::Status;
 
+use crate::run_queue;
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
@@ -37,6 +39,8 @@ pub struct Account {
     /// are, itself.
     cost: Amounts,
     used: [AtomicU64; RESOURCES],
+    /// The highest priority that its threads may have.
+    priority: i8,
     /// Processor time used by this account's threads, nanoseconds.
     pub cpu_nanoseconds: AtomicU64,
 }
@@ -44,20 +48,21 @@ pub struct Account {
 impl Account {
     /// The account that everything is carved from.
     pub fn root(limits: Amounts) -> Arc<Self> {
-        Self::with(None, limits, [0; RESOURCES])
+        Self::with(None, limits, [0; RESOURCES], run_queue::HIGHEST)
     }
 
-    fn with(parent: Option<Arc<Account>>, limits: Amounts, cost: Amounts) -> Arc<Self> {
-        Arc::new(Self { parent, limits, cost, used: Default::default(), cpu_nanoseconds: AtomicU64::new(0) })
+    fn with(parent: Option<Arc<Account>>, limits: Amounts, cost: Amounts, priority: i8) -> Arc<Self> {
+        Arc::new(Self { parent, limits, cost, used: Default::default(), priority, cpu_nanoseconds: AtomicU64::new(0) })
     }
 
     /// A child with these limits, which count as used here from now on. Something else that is paid for
-    /// must hold it: a process.
+    /// must hold it: a process. Its threads' priorities are `priority` at most, and never above what this
+    /// account's may be.
     ///
     /// # Errors
     /// [`Status::QuotaExceeded`] where this account cannot cover them.
-    pub fn carve(self: &Arc<Self>, limits: Amounts) -> Result<Arc<Self>, Status> {
-        self.carve_at(limits, limits)
+    pub fn carve(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
+        self.carve_at(limits, limits, priority)
     }
 
     /// A child with these limits that is an object of its own. Since an account keeps its parent, a chain of
@@ -65,12 +70,12 @@ impl Account {
     ///
     /// # Errors
     /// As [`Account::carve`].
-    pub fn carve_object(self: &Arc<Self>, limits: Amounts) -> Result<Arc<Self>, Status> {
+    pub fn carve_object(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
         let [frames, capabilities, threads, processes, objects] = limits;
-        self.carve_at(limits, [frames, capabilities, threads, processes, objects.saturating_add(1)])
+        self.carve_at(limits, [frames, capabilities, threads, processes, objects.saturating_add(1)], priority)
     }
 
-    fn carve_at(self: &Arc<Self>, limits: Amounts, cost: Amounts) -> Result<Arc<Self>, Status> {
+    fn carve_at(self: &Arc<Self>, limits: Amounts, cost: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
         for (done, (resource, amount)) in ALL.into_iter().zip(cost).enumerate() {
             if let Err(status) = self.charge(resource, amount) {
                 for (resource, amount) in ALL.into_iter().zip(cost).take(done) {
@@ -79,7 +84,8 @@ impl Account {
                 return Err(status);
             }
         }
-        Ok(Self::with(Some(Arc::clone(self)), limits, cost))
+        let priority = priority.clamp(run_queue::LOWEST, self.priority);
+        Ok(Self::with(Some(Arc::clone(self)), limits, cost, priority))
     }
 
     fn counter(&self, resource: Resource) -> (&AtomicU64, u64) {
@@ -137,6 +143,11 @@ impl Account {
     /// What is held now, children's limits included.
     pub fn usage(&self) -> Amounts {
         ALL.map(|resource| self.counter(resource).0.load(Ordering::Relaxed))
+    }
+
+    /// The highest priority that its threads may have.
+    pub fn priority(&self) -> i8 {
+        self.priority
     }
 
     /// What may be held.

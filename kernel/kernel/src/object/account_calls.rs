@@ -108,7 +108,8 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
     ) -> Answer {
         let name = name(params.get_name()?)?;
         let charge = self.hold(Resource::Processes, 1).map_err(refused)?;
-        let account = self.carve(amounts(params.get_limits()?)).map_err(refused)?;
+        let limits = params.get_limits()?;
+        let account = self.carve(amounts(limits), limits.get_priority()).map_err(refused)?;
         let process = Process::new(name, account, Some(charge)).map_err(refused)?;
         cx.give(Object::Process(process), Rights::ALL, None);
         results.set_process(capability());
@@ -121,7 +122,8 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         params: m::carve_params::Reader<'_>,
         mut results: m::carve_results::Builder<'_>,
     ) -> Answer {
-        let account = self.carve_object(amounts(params.get_limits()?)).map_err(refused)?;
+        let limits = params.get_limits()?;
+        let account = self.carve_object(amounts(limits), limits.get_priority()).map_err(refused)?;
         cx.give(Object::Account(account), Rights::ALL, None);
         results.set_account(capability());
         Ok(Completion::Done)
@@ -148,6 +150,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         limits.set_threads(small(threads));
         limits.set_processes(small(processes));
         limits.set_objects(small(objects));
+        limits.set_priority(self.priority());
         Ok(Completion::Done)
     }
 }

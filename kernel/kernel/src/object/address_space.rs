@@ -299,6 +299,33 @@ impl AddressSpace {
         }
     }
 
+    /// Removes from a range what shows a memory object, and nothing else.
+    pub fn unmap_object(&self, start: u64, length: u64, object: &Arc<MemoryObject>) {
+        let mut removed = alloc::vec::Vec::new();
+        if let Some(inner) = self.inner.lock().as_mut() {
+            let end = start.saturating_add(length);
+            let mut at = start;
+            // A region at a time: a range of pages holds no more regions than pages.
+            while at < end {
+                let region = inner.regions.find(at).map(|region| {
+                    let shows =
+                        matches!(&region.content.backing, Backing::Memory(memory) if Arc::ptr_eq(memory, object));
+                    (region.end().min(end), shows)
+                });
+                let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
+                if shows {
+                    unmap_pages(&mut inner.table, at, next - at);
+                    if let Ok(regions) = inner.regions.remove(at, next - at) {
+                        removed.extend(regions);
+                    }
+                }
+                at = next;
+            }
+            inner.settle(&self.account);
+        }
+        drop(removed);
+    }
+
     /// What to make of a fault at an address.
     pub fn judge(&self, address: u64, write: bool, execute: bool) -> Fault {
         let guard = self.inner.lock();

@@ -17,7 +17,7 @@ use super::notification::Notification;
 use super::ports::IoPorts;
 use super::process::Process;
 use super::reply::Caller;
-use super::thread::Thread;
+use super::thread_handle::ThreadHandle;
 use crate::deadline::{self, Due};
 use crate::time;
 
@@ -29,7 +29,7 @@ const LINGER: u64 = 1_000_000_000;
 pub enum Object {
     Account(Arc<Account>),
     Process(Arc<Process>),
-    Thread(Arc<Thread>),
+    Thread(Arc<ThreadHandle>),
     Space(Arc<AddressSpace>),
     Memory(Arc<MemoryObject>),
     /// The receiving side of an endpoint.

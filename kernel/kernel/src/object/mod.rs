@@ -23,7 +23,9 @@ pub mod reply;
 mod table;
 pub mod thread;
 mod thread_calls;
+pub mod thread_handle;
 mod timer;
+pub mod words;
 
 use capos_schema::kernel_dispatch as to;
 use capos_schema::sync::{Completion, Exception};

@@ -14,6 +14,7 @@ use super::account::{Account, Charge, Resource};
 use super::address_space::AddressSpace;
 use super::capability::{Capability, Object};
 use super::thread::Thread;
+use super::words::Words;
 use crate::derivation::{self, Holder};
 use crate::log;
 use crate::operation::OperationRef;
@@ -56,6 +57,17 @@ pub struct End {
     pub report: String,
 }
 
+/// What is left of a process when a thread leaves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// Other threads.
+    Others,
+    /// It was the last one, and stays until the process ends.
+    Nobody,
+    /// It had left before.
+    Before,
+}
+
 #[derive(Default)]
 struct Life {
     threads: Vec<Arc<Thread>>,
@@ -70,6 +82,8 @@ pub struct Process {
     pub name: String,
     pub account: Arc<Account>,
     pub space: Arc<AddressSpace>,
+    /// Who waits for a word of its memory.
+    pub words: Words,
     table: Mutex<Table<Capability>>,
     life: Mutex<Life>,
     /// Capability slots that designate it.
@@ -101,6 +115,7 @@ impl Process {
             name,
             account,
             space,
+            words: Words::new(),
             table: Mutex::new(Table::new()),
             life: Mutex::default(),
             holders: AtomicU32::new(0),
@@ -299,16 +314,22 @@ impl Process {
         Ok(())
     }
 
-    /// A thread has ended; with the last one ends the process.
-    pub fn remove_thread(&self, thread: &Arc<Thread>) {
-        let last = {
-            let mut life = self.life.lock();
-            life.threads.retain(|other| !Arc::ptr_eq(other, thread));
-            life.threads.is_empty() && life.end.is_none()
+    /// A thread ends, and is no thread of the process any more unless it is the last.
+    pub fn leave(&self, thread: &Arc<Thread>) -> Left {
+        let mut life = self.life.lock();
+        let Some(place) = life.threads.iter().position(|other| Arc::ptr_eq(other, thread)) else {
+            return Left::Before;
         };
-        if last {
-            self.doom(End { cause: Cause::Exited, code: 0, report: String::from("its last thread ended") });
+        if life.threads.len() == 1 {
+            return Left::Nobody;
         }
+        life.threads.swap_remove(place);
+        // Many threads that are gone leave no memory behind.
+        let enough = life.threads.len().next_power_of_two().max(FEW);
+        if life.threads.capacity() > enough {
+            life.threads.shrink_to(enough);
+        }
+        Left::Others
     }
 
     /// How many threads it has.
@@ -343,8 +364,7 @@ impl Process {
     /// Notes that the process must end. It runs no more; [`bury`] does the rest.
     pub fn doom(&self, end: End) {
         let Some(process) = self.itself.upgrade() else { return };
-        let threads = self.life.lock().threads.clone();
-        for thread in &threads {
+        for thread in &self.life.lock().threads {
             thread.halt();
         }
         DOOMED.lock().push((process, end));
@@ -364,9 +384,13 @@ impl Process {
         if end.cause != Cause::Exited {
             log!("{self:?} died: {}", end.report);
         }
-        for thread in threads {
+        for thread in &threads {
             thread.stop();
         }
+        for thread in &threads {
+            thread.handle.end(&end);
+        }
+        drop(threads);
         self.doom_children();
         let mut hint = 0;
         loop {

@@ -20,7 +20,8 @@ use crate::scheduler;
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
 
-fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
+/// Writes how something ended.
+pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
     exit.set_cause(match end.cause {
         Cause::Exited => exit_info::Cause::Exited,
         Cause::Killed => exit_info::Cause::Killed,
@@ -98,7 +99,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         params: m::create_thread_params::Reader<'_>,
         mut results: m::create_thread_results::Builder<'_>,
     ) -> Answer {
-        cx.need(Rights::MANAGE)?;
+        cx.need(Rights::EXECUTE)?;
         let layout =
             RingLayout::new(params.get_submission_entries(), params.get_completion_entries()).map_err(|_| {
                 Exception::invalid_argument(
@@ -115,7 +116,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         };
         let thread = Thread::new(self, start).map_err(refused)?;
         scheduler::wake(&thread);
-        cx.give(Object::Thread(thread), Rights::ALL, None);
+        cx.give(Object::Thread(Arc::clone(&thread.handle)), Rights::ALL, None);
         results.set_thread(capability());
         Ok(Completion::Done)
     }
@@ -172,6 +173,21 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         results.set_id(self.id);
         results.set_threads(u32::try_from(self.thread_count()).unwrap_or(u32::MAX));
         results.set_alive(self.ended().is_none());
+        Ok(Completion::Done)
+    }
+
+    fn current_thread(
+        &self,
+        cx: &mut Invocation<'_>,
+        _params: m::current_thread_params::Reader<'_>,
+        mut results: m::current_thread_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::EXECUTE)?;
+        if !Arc::ptr_eq(self, cx.process()) {
+            return Err(Exception::failed("the calling thread is one of another process"));
+        }
+        cx.give(Object::Thread(Arc::clone(&cx.thread.handle)), Rights::ALL, None);
+        results.set_thread(capability());
         Ok(Completion::Done)
     }
 }

@@ -1,6 +1,7 @@
 //! Thread: registers, rings, and what it waits for.
 
-use alloc::sync::Arc;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -13,18 +14,18 @@ use spin::Mutex;
 use super::account::{Charge, Resource};
 use super::address_space::Backing;
 use super::memory::MemoryObject;
-use super::process::{Cause, End, Process};
+use super::process::{Cause, End, Left, Process};
+use super::thread_handle::ThreadHandle;
 use crate::arch::context::{Context, Fpu};
 use crate::deadline;
 use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
 use crate::operation::{Call, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
-use crate::report;
+use crate::pager::PageIn;
 use crate::ring::{Corrupt, Ring};
-use crate::scheduler;
 use crate::syscall::Enter;
+use crate::{report, run_queue, scheduler};
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
 
@@ -62,9 +63,19 @@ struct Registers {
     fpu: Fpu,
 }
 
-struct Inner {
+/// What a thread has only while it lives.
+struct Body {
     ring: Ring,
+    ring_memory: Arc<MemoryObject>,
     operations: Operations,
+    _charge: Charge,
+    _bookkeeping: Charge,
+}
+
+struct Inner {
+    body: Option<Body>,
+    /// The request for a page that it waits for, or waited for last.
+    page: Weak<PageIn>,
     /// Unread completions that the thread waits for; 0 where it does not wait for any.
     wanted: u32,
     /// When it stops waiting for them.
@@ -75,16 +86,14 @@ struct Inner {
 
 /// A thread.
 pub struct Thread {
-    pub id: u64,
+    pub handle: Arc<ThreadHandle>,
     pub process: Arc<Process>,
     state: AtomicU8,
     registers: UnsafeCell<Registers>,
     inner: Mutex<Inner>,
     ring_address: u64,
     ring_bytes: u64,
-    pub cpu_nanoseconds: AtomicU64,
-    _charge: Charge,
-    _bookkeeping: Charge,
+    _registers_charge: Charge,
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
@@ -95,7 +104,7 @@ unsafe impl Send for Thread {}
 
 impl core::fmt::Debug for Thread {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "thread {} of {:?}", self.id, self.process)
+        write!(f, "{:?} of {:?}", self.handle, self.process)
     }
 }
 
@@ -108,9 +117,12 @@ impl Thread {
         let charge = process.account.hold(Resource::Threads, 1)?;
         let bytes = start.layout.bytes() as u64;
         let places = start.layout.completion_entries();
-        let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places) + KERNEL_FRAMES)?;
+        let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places))?;
+        let registers_charge = process.account.hold(Resource::Frames, KERNEL_FRAMES)?;
+        let handle_charge = process.account.hold(Resource::Objects, 1)?;
         let memory = MemoryObject::anonymous(&process.account, bytes)?;
         let ring = Ring::new(Arc::clone(&memory), start.layout)?;
+        let ring_memory = Arc::clone(&memory);
         let operations = Operations::new(places)?;
         let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
         let access = Access { read: true, write: true, ..Access::default() };
@@ -120,23 +132,33 @@ impl Thread {
             .map_err(|_| Status::InvalidArgument)?;
         let [first, second] = start.arguments;
         let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
-        let thread = Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+        let body = Body { ring, ring_memory, operations, _charge: charge, _bookkeeping: bookkeeping };
+        let inner = Inner { body: Some(body), page: Weak::new(), wanted: 0, deadline: None, resume: None };
+        let priority = process.account.priority().min(run_queue::ORDINARY);
+        let thread = Arc::new_cyclic(|itself| Self {
+            handle: ThreadHandle::new(itself.clone(), priority, handle_charge),
             process: Arc::clone(process),
             state: AtomicU8::new(State::Blocked as u8),
             registers: UnsafeCell::new(Registers { context, fpu }),
-            inner: Mutex::new(Inner { ring, operations, wanted: 0, deadline: None, resume: None }),
+            inner: Mutex::new(inner),
             ring_address: start.ring,
             ring_bytes: bytes,
-            cpu_nanoseconds: AtomicU64::new(0),
-            _charge: charge,
-            _bookkeeping: bookkeeping,
+            _registers_charge: registers_charge,
         });
         if let Err(status) = process.add_thread(Arc::clone(&thread)) {
-            return process.space.unmap(start.ring, bytes).and(Err(status));
+            let body = thread.inner.lock().body.take();
+            if let Some(Body { ring_memory, .. }) = &body {
+                thread.unmap_ring(ring_memory);
+            }
+            return Err(status);
         }
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Ok(thread)
+    }
+
+    /// Which threads it goes before.
+    pub fn priority(&self) -> i8 {
+        self.handle.priority()
     }
 
     /// Where its registers are saved.
@@ -190,22 +212,25 @@ impl Thread {
     /// An index is corrupt.
     pub fn take_entry(&self, into: &mut RawEntry) -> Result<bool, Corrupt> {
         let mut inner = self.inner.lock();
-        if inner.ring.pending()? == 0 {
+        let Some(Body { ring, operations, .. }) = &mut inner.body else { return Ok(false) };
+        if ring.pending()? == 0 {
             return Ok(false);
         }
-        let reserved = inner.operations.len().saturating_add(inner.ring.unread()?);
-        if reserved >= inner.ring.completion_entries() {
+        let reserved = operations.len().saturating_add(ring.unread()?);
+        if reserved >= ring.completion_entries() {
             return Ok(false);
         }
-        *into = inner.ring.entry();
-        inner.ring.advance();
+        *into = ring.entry();
+        ring.advance();
         Ok(true)
     }
 
     /// Answers an entry at once.
     pub fn post(&self, user_data: u64, outcome: impl Into<Outcome>) {
         let completion = outcome.into().completion(user_data);
-        self.inner.lock().ring.post(&completion);
+        if let Some(body) = &mut self.inner.lock().body {
+            body.ring.post(&completion);
+        }
     }
 
     /// Starts to wait for `minimum` unread completions until `deadline`. False where they are there.
@@ -214,8 +239,9 @@ impl Thread {
     /// An index is corrupt.
     pub fn wait(self: &Arc<Self>, minimum: u32, until: u64) -> Result<bool, Corrupt> {
         let mut inner = self.inner.lock();
-        let wanted = minimum.min(inner.ring.completion_entries());
-        if inner.ring.unread()? >= wanted {
+        let Some(body) = &inner.body else { return Ok(false) };
+        let wanted = minimum.min(body.ring.completion_entries());
+        if body.ring.unread()? >= wanted {
             return Ok(false);
         }
         inner.wanted = wanted;
@@ -245,7 +271,7 @@ impl Thread {
 
     /// How many operations it has in flight.
     pub fn in_flight(&self) -> u32 {
-        self.inner.lock().operations.len()
+        self.with_operations(|operations| operations.len()).unwrap_or(0)
     }
 
     /// Whether there is one.
@@ -260,37 +286,45 @@ impl Thread {
 
     /// Notes an operation in flight. There is a place, since each entry taken has one reserved.
     pub fn begin(&self, operation: Operation) -> Option<Ticket> {
-        self.inner.lock().operations.begin(operation)
+        self.with_operations(|operations| operations.begin(operation)).flatten()
+    }
+
+    fn with_operations<R>(&self, act: impl FnOnce(&mut Operations) -> R) -> Option<R> {
+        self.inner.lock().body.as_mut().map(|body| act(&mut body.operations))
     }
 
     /// A copy of an operation in flight.
     pub fn peek(&self, ticket: Ticket) -> Option<Operation> {
-        self.inner.lock().operations.get_mut(ticket).cloned()
+        self.with_operations(|operations| operations.get_mut(ticket).cloned()).flatten()
     }
 
     /// The call that an operation is, while it is in flight.
     pub fn peek_call(&self, ticket: Ticket) -> Option<Call> {
-        self.inner.lock().operations.get_mut(ticket).and_then(|operation| operation.kind.call())
+        self.with_operations(|operations| operations.get_mut(ticket).and_then(|operation| operation.kind.call()))
+            .flatten()
     }
 
     /// The buffer that an operation offers to an endpoint, while it is in flight.
     pub fn peek_receive(&self, ticket: Ticket) -> Option<(Buffer, CapArray)> {
-        match self.inner.lock().operations.get_mut(ticket)?.kind {
+        self.with_operations(|operations| match operations.get_mut(ticket)?.kind {
             Kind::Receive { buffer, caps, .. } => Some((buffer, caps)),
             _ => None,
-        }
+        })
+        .flatten()
     }
 
     /// Changes what an operation waits for.
     pub fn update(&self, ticket: Ticket, change: impl FnOnce(&mut Kind)) {
-        if let Some(operation) = self.inner.lock().operations.get_mut(ticket) {
-            change(&mut operation.kind);
-        }
+        self.with_operations(|operations| {
+            if let Some(operation) = operations.get_mut(ticket) {
+                change(&mut operation.kind);
+            }
+        });
     }
 
     /// Ends an operation without an answer.
     pub fn drop_operation(&self, ticket: Ticket) -> Option<Operation> {
-        self.inner.lock().operations.end(ticket)
+        self.with_operations(|operations| operations.end(ticket)).flatten()
     }
 
     /// Ends an operation with an answer. False where it had ended before.
@@ -308,8 +342,9 @@ impl Thread {
     fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Operation> {
         let (operation, awake) = {
             let mut inner = self.inner.lock();
-            let operation = inner.operations.end(ticket)?;
-            inner.ring.post(&outcome.completion(operation.user_data));
+            let body = inner.body.as_mut()?;
+            let operation = body.operations.end(ticket)?;
+            body.ring.post(&outcome.completion(operation.user_data));
             (operation, self.enough(&mut inner))
         };
         if let Some(node) = operation.attachment {
@@ -328,7 +363,8 @@ impl Thread {
     /// the call has ended, or somebody waits for that already.
     pub fn watch(&self, ticket: Ticket, watcher: OperationRef) -> Option<Status> {
         let mut inner = self.inner.lock();
-        let Some(call) = inner.operations.get_mut(ticket) else { return Some(Status::Ok) };
+        let call = inner.body.as_mut().and_then(|body| body.operations.get_mut(ticket));
+        let Some(call) = call else { return Some(Status::Ok) };
         if call.watcher.is_some() {
             return Some(Status::Overloaded);
         }
@@ -338,7 +374,8 @@ impl Thread {
 
     /// Takes the wait for the end of a call away from the call, where it is the one that is meant.
     pub fn take_watcher(&self, ticket: Ticket, is_meant: impl FnOnce(&OperationRef) -> bool) -> Option<OperationRef> {
-        self.inner.lock().operations.get_mut(ticket)?.watcher.take_if(|watcher| is_meant(watcher))
+        let mut inner = self.inner.lock();
+        inner.body.as_mut()?.operations.get_mut(ticket)?.watcher.take_if(|watcher| is_meant(watcher))
     }
 
     /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
@@ -347,7 +384,7 @@ impl Thread {
         if inner.wanted == 0 {
             return None;
         }
-        match inner.ring.unread() {
+        match inner.body.as_ref()?.ring.unread() {
             Ok(unread) if unread < inner.wanted => None,
             Ok(_) => {
                 inner.wanted = 0;
@@ -367,11 +404,15 @@ impl Thread {
 
     /// Cancels the operation with this tag.
     pub fn cancel(self: &Arc<Self>, user_data: u64) -> Status {
-        let ticket = self.inner.lock().operations.find(|operation| operation.user_data == user_data);
+        let ticket = self.find(|operation| operation.user_data == user_data);
         match ticket {
             Some(ticket) if self.cancel_ticket(ticket) => Status::Ok,
             _ => Status::NotFound,
         }
+    }
+
+    fn find(&self, matches: impl FnMut(&Operation) -> bool) -> Option<Ticket> {
+        self.with_operations(|operations| operations.find(matches)).flatten()
     }
 
     /// Cancels an operation. False where it had ended before.
@@ -390,6 +431,8 @@ impl Thread {
             Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
             Kind::Sleep { deadline, .. } => deadline::remove(deadline),
             Kind::Exit { process, key, .. } => process.forget_waiter(key),
+            Kind::Join { thread, key, .. } => thread.forget_waiter(key),
+            Kind::Word { address, key: Some(key) } => self.process.words.forget(address, key),
             Kind::Log { key, .. } => super::log::forget_reader(key),
             Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
             Kind::Wait { notification, key } => notification.forget(key),
@@ -397,24 +440,22 @@ impl Thread {
                 let own = |watcher: &OperationRef| watcher.ticket == ticket && Arc::ptr_eq(&watcher.thread, self);
                 drop(call.thread.take_watcher(call.ticket, own));
             }
-            Kind::Delivered { .. } | Kind::Receive { key: None, .. } => {}
+            Kind::Delivered { .. } | Kind::Receive { key: None, .. } | Kind::Word { key: None, .. } => {}
         }
     }
 
     /// Keeps revocable what is in flight through a capability that goes from the table; with `calls`, that
     /// can only be calls. False where some could not be kept so: they are to be cancelled.
     pub fn detach(self: &Arc<Self>, cap: CapId, calls: bool, node: NodeId) -> bool {
-        self.inner
-            .lock()
-            .operations
-            .detach(cap, calls, |ticket| derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok())
+        let attach = |ticket| derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok();
+        self.with_operations(|operations| operations.detach(cap, calls, attach)).unwrap_or(true)
     }
 
     /// Cancels every operation that goes through a capability and is not kept revocable by a place of
     /// its own.
     pub fn cancel_through(self: &Arc<Self>, cap: CapId) {
         loop {
-            let ticket = self.inner.lock().operations.through(cap);
+            let ticket = self.with_operations(|operations| operations.through(cap)).flatten();
             match ticket {
                 Some(ticket) if self.cancel_ticket(ticket) => {}
                 _ => return,
@@ -422,33 +463,64 @@ impl Thread {
         }
     }
 
-    /// Ends everything that it has in flight. The thread is dead already.
+    /// It waits for the pages that a request is for.
+    pub fn await_page(&self, request: &Arc<PageIn>) {
+        self.inner.lock().page = Arc::downgrade(request);
+    }
+
+    /// Ends everything that it has in flight and gives back what it had. It never runs again.
     pub fn stop(self: &Arc<Self>) {
         self.halt();
-        let deadline = self.inner.lock().deadline.take();
+        let (body, deadline, page) = {
+            let mut inner = self.inner.lock();
+            inner.wanted = 0;
+            inner.resume = None;
+            (inner.body.take(), inner.deadline.take(), core::mem::take(&mut inner.page))
+        };
+        let Some(Body { ring, ring_memory, operations, _charge, _bookkeeping }) = body else { return };
         if let Some(key) = deadline {
             deadline::remove(key);
         }
-        let mut from = 0;
-        loop {
-            let found = self.inner.lock().operations.pop(&mut from);
-            let Some((ticket, operation)) = found else { break };
+        if let Some(request) = page.upgrade() {
+            request.forget_waiter(self);
+        }
+        for (ticket, operation) in operations.into_all() {
             if let Some(node) = operation.attachment {
                 derivation::forget(node);
             }
             self.withdraw(ticket, operation);
         }
-        // Fails where the process unmapped or replaced it, or is gone: then there is nothing to do.
-        let _ = self.process.space.unmap(self.ring_address, self.ring_bytes);
+        self.unmap_ring(&ring_memory);
+        drop(ring);
         ALIVE.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Ends this thread alone.
-    pub fn kill(self: &Arc<Self>) {
-        if self.state() != State::Dead {
-            self.stop();
-            self.process.remove_thread(self);
-            scheduler::forget_dead();
+    /// Unmaps its rings where they are still mapped. What the process put in their place stays.
+    fn unmap_ring(&self, memory: &Arc<MemoryObject>) {
+        self.process.space.unmap_object(self.ring_address, self.ring_bytes, memory);
+    }
+
+    /// Ends this thread alone. The last thread's end is that of its process.
+    fn finish(self: &Arc<Self>, end: End) {
+        match self.process.leave(self) {
+            Left::Others => {
+                self.stop();
+                self.handle.end(&Arc::new(end));
+                scheduler::forget(self);
+            }
+            Left::Nobody => self.process.doom(end),
+            Left::Before => {}
         }
+    }
+
+    /// It has made the system call EXIT for itself.
+    pub fn exit(self: &Arc<Self>, code: i32) {
+        self.finish(End { cause: Cause::Exited, code, report: String::new() });
+    }
+
+    /// Ends this thread alone, in the name of a process.
+    pub fn kill(self: &Arc<Self>, killer: &Process) {
+        let report = report::thread_killed(self, killer);
+        self.finish(End { cause: Cause::Killed, code: 0, report });
     }
 }

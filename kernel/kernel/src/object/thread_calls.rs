@@ -1,18 +1,34 @@
 //! The methods of Thread.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use capos_abi::Rights;
+use capos_abi::{ExceptionKind, Rights};
 use capos_schema::kernel_capnp::thread as m;
 use capos_schema::kernel_dispatch::ThreadKernel;
-use capos_schema::sync::Completion;
+use capos_schema::sync::{Completion, Exception};
 
 use super::Answer;
-use super::thread::{State, Thread};
-use crate::kernel_call::Invocation;
+use super::process::End;
+use super::process_calls::write_exit;
+use super::thread_handle::ThreadHandle;
+use crate::kernel_call::{self, Invocation};
+use crate::operation::{Kind, OperationRef};
+use crate::run_queue::{HIGHEST, LOWEST};
 
-impl ThreadKernel<Invocation<'_>> for Arc<Thread> {
+/// The longest name, in bytes.
+const MAX_NAME: usize = 32;
+
+/// Answers a call of `wait`.
+pub fn answer_wait(waiter: &OperationRef, end: &End) {
+    kernel_call::answer_later(waiter, |mut results| {
+        write_exit(end, results.reborrow().init_as::<m::wait_results::Builder<'_>>().init_exit());
+        Ok(Completion::Done)
+    });
+}
+
+impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     fn info(
         &self,
         _cx: &mut Invocation<'_>,
@@ -21,7 +37,9 @@ impl ThreadKernel<Invocation<'_>> for Arc<Thread> {
     ) -> Answer {
         results.set_id(self.id);
         results.set_cpu_nanoseconds(self.cpu_nanoseconds.load(Ordering::Relaxed));
-        results.set_alive(self.state() != State::Dead);
+        results.set_alive(self.ended().is_none());
+        results.set_name(self.name().as_str());
+        results.set_priority(self.priority());
         Ok(Completion::Done)
     }
 
@@ -32,7 +50,79 @@ impl ThreadKernel<Invocation<'_>> for Arc<Thread> {
         _results: m::kill_results::Builder<'_>,
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
-        Thread::kill(self);
+        if let Some(thread) = self.living() {
+            thread.kill(cx.process());
+        }
+        Ok(Completion::Done)
+    }
+
+    fn wait(
+        &self,
+        cx: &mut Invocation<'_>,
+        _params: m::wait_params::Reader<'_>,
+        results: m::wait_results::Builder<'_>,
+    ) -> Answer {
+        if Arc::ptr_eq(self, &cx.thread.handle) {
+            return Err(Exception::invalid_argument("a thread cannot wait for its own end"));
+        }
+        if let Some(end) = self.ended() {
+            write_exit(&end, results.init_exit());
+            return Ok(Completion::Done);
+        }
+        let operation = cx.defer(|call| Kind::Delivered { call })?;
+        let call = operation.peek().and_then(|operation| operation.kind.call());
+        let (waiting, thread) = (operation.clone(), Arc::clone(self));
+        let ended = ThreadHandle::wait(self, operation, |key| {
+            if let Some(call) = call {
+                waiting.thread.update(waiting.ticket, |kind| *kind = Kind::Join { call, thread, key });
+            }
+        });
+        match ended {
+            Ok(None) => Ok(Completion::Pending),
+            Ok(Some(end)) => {
+                write_exit(&end, results.init_exit());
+                Ok(Completion::Done)
+            }
+            Err(status) => Err(Exception::new(ExceptionKind::Overloaded, status.words())),
+        }
+    }
+
+    fn set_name(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::set_name_params::Reader<'_>,
+        _results: m::set_name_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        let text = params.get_name()?.to_str().unwrap_or_default();
+        if text.is_empty() || text.len() > MAX_NAME || text.chars().any(char::is_control) {
+            return Err(Exception::invalid_argument(
+                "a thread's name is UTF-8 of 1 to 32 bytes without control characters",
+            ));
+        }
+        let mut name = String::new();
+        name.try_reserve_exact(text.len()).map_err(|_| Exception::overloaded("no memory for the name"))?;
+        name.push_str(text);
+        ThreadHandle::set_name(self, name);
+        Ok(Completion::Done)
+    }
+
+    fn set_priority(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::set_priority_params::Reader<'_>,
+        _results: m::set_priority_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        let priority = params.get_priority();
+        if !(LOWEST..=HIGHEST).contains(&priority) {
+            return Err(Exception::invalid_argument("priorities are -1, 0, 1 and 2"));
+        }
+        let Some(thread) = self.living() else { return Err(Exception::failed("the thread has ended")) };
+        if priority > thread.process.account.priority() {
+            return Err(Exception::failed("the limits of its process do not allow this priority"));
+        }
+        ThreadHandle::set_priority(self, priority);
         Ok(Completion::Done)
     }
 }

@@ -26,13 +26,19 @@ pub const SCRATCH: u64 = 0x10_0000;
 /// Its length in bytes.
 pub const SCRATCH_BYTES: u64 = 0x1_0000;
 const RING: u64 = 0x20_0000;
+/// Bytes between the rings of one process's threads.
+const RING_STEP: u64 = 0x1_0000;
 /// Frames that a process of the tests may use.
-const LIMITS: [u64; 5] = [256, 64, 4, 4, 32];
+const LIMITS: [u64; 5] = [256, 64, 8, 4, 32];
 
 /// A process with one thread, scratch memory and rings of 8 and 16 entries.
 pub struct Actor {
     pub process: Arc<Process>,
     pub thread: Arc<Thread>,
+    /// Where its rings are.
+    pub ring: u64,
+    /// The process ends with this value.
+    owner: bool,
     layout: RingLayout,
     submitted: u32,
     read: u32,
@@ -46,15 +52,23 @@ impl Actor {
 
     /// One with rings of these sizes.
     pub fn with_rings(account: &Arc<Account>, name: &str, submission: u32, completion: u32) -> Self {
-        let own = account.carve(LIMITS).unwrap();
+        let own = account.carve(LIMITS, 0).unwrap();
         let process = Process::new(String::from(name), own, None).unwrap();
         let scratch = MemoryObject::anonymous(&process.account, SCRATCH_BYTES).unwrap();
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
-        let layout = RingLayout::new(submission, completion).unwrap();
-        let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring: RING, layout, thread_pointer: 0 };
+        Self::begin(process, RING, true, RingLayout::new(submission, completion).unwrap())
+    }
+
+    /// One more thread of the process, with rings of its own; it ends before the process does.
+    pub fn sibling(&self, number: u64) -> Self {
+        Self::begin(Arc::clone(&self.process), RING + number * RING_STEP, false, RingLayout::new(8, 16).unwrap())
+    }
+
+    fn begin(process: Arc<Process>, ring: u64, owner: bool, layout: RingLayout) -> Self {
+        let start = Start { entry: SCRATCH, stack: SCRATCH, arguments: [0, 0], ring, layout, thread_pointer: 0 };
         let thread = Thread::new(&process, start).unwrap();
-        Self { process, thread, layout, submitted: 0, read: 0 }
+        Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 
     /// Writes into its memory as the process itself would.
@@ -71,12 +85,12 @@ impl Actor {
 
     /// Writes an index of its rings.
     pub fn set_index(&self, offset: usize, value: u32) {
-        self.write(RING + offset as u64, &value.to_le_bytes());
+        self.write(self.ring + offset as u64, &value.to_le_bytes());
     }
 
     /// Puts an entry into its ring.
     pub fn push_raw(&mut self, raw: &[u8]) {
-        self.write(RING + self.layout.submission_offset(self.submitted) as u64, raw);
+        self.write(self.ring + self.layout.submission_offset(self.submitted) as u64, raw);
         self.submitted = self.submitted.wrapping_add(1);
         self.set_index(ring::SUBMISSION_TAIL, self.submitted);
     }
@@ -106,11 +120,11 @@ impl Actor {
 
     /// Takes the completions that lie unread.
     pub fn completions(&mut self) -> Vec<Completion> {
-        let tail = self.read(RING + ring::COMPLETION_TAIL as u64, 4);
+        let tail = self.read(self.ring + ring::COMPLETION_TAIL as u64, 4);
         let tail = u32::from_le_bytes(tail.as_slice().try_into().unwrap());
         let mut found = Vec::new();
         while self.read != tail {
-            let raw = self.read(RING + self.layout.completion_offset(self.read) as u64, 32);
+            let raw = self.read(self.ring + self.layout.completion_offset(self.read) as u64, 32);
             found.push(Completion::decode(raw.as_slice().try_into().unwrap()));
             self.read = self.read.wrapping_add(1);
         }
@@ -199,6 +213,9 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
+        if !self.owner {
+            return;
+        }
         self.process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
         settle();
     }

@@ -141,11 +141,11 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
 pub fn chains_of_accounts_end(account: &Arc<Account>) {
     const LENGTH: u64 = 10_000;
     let before = account.usage();
-    let mut last = account.carve_object([1, 0, 0, 0, LENGTH]).unwrap();
+    let mut last = account.carve_object([1, 0, 0, 0, LENGTH], 0).unwrap();
     for left in (0..LENGTH).rev() {
-        last = last.carve_object([1, 0, 0, 0, left]).unwrap();
+        last = last.carve_object([1, 0, 0, 0, left], 0).unwrap();
     }
-    assert_eq!(last.carve_object([0; 5]).err(), Some(Status::QuotaExceeded));
+    assert_eq!(last.carve_object([0; 5], 0).err(), Some(Status::QuotaExceeded));
     assert_eq!(account.usage()[4] - before[4], LENGTH + 1);
     drop(last);
     assert_eq!(account.usage(), before);

@@ -9,6 +9,8 @@ mod exhaustion;
 mod machine;
 mod processes;
 mod revocation;
+mod threads;
+mod words;
 
 use alloc::sync::Arc;
 
@@ -22,7 +24,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 33] = [
+const OBJECTS: [(&str, Test); 44] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -55,6 +57,17 @@ const OBJECTS: [(&str, Test); 33] = [
     ("dead-pagers-are-told", processes::dead_pagers_are_told),
     ("revoked-pagers-are-told", processes::revoked_pagers_are_told),
     ("the-cache-gives-way", processes::the_cache_gives_way),
+    ("threads-end-alone", threads::threads_end_alone),
+    ("threads-give-everything-back", threads::threads_give_everything_back),
+    ("threads-are-waited-for", threads::threads_are_waited_for),
+    ("threads-wait-in-every-way", threads::threads_wait_in_every_way),
+    ("priorities-are-bounded", threads::priorities_are_bounded),
+    ("higher-priorities-go-first", threads::higher_priorities_go_first),
+    ("threads-share-pages", threads::threads_share_pages),
+    ("words-are-woken", words::words_are_woken),
+    ("words-are-checked", words::words_are_checked),
+    ("waits-for-words-end", words::waits_for_words_end),
+    ("thread-pointers-are-set", threads::thread_pointers_are_set),
     ("nothing-is-left", nothing_is_left),
 ];
 

@@ -138,7 +138,7 @@ pub fn accounts_limit(account: &Arc<Account>) {
     let [_, capabilities, .., objects] = actor.process.account.usage();
     let [_, most_capabilities, .., most_objects] = actor.process.account.limits();
     assert!(capabilities == most_capabilities || objects == most_objects);
-    let child = actor.process.account.carve([1, 0, 0, 0, 0]).unwrap();
+    let child = actor.process.account.carve([1, 0, 0, 0, 0], 0).unwrap();
     assert_eq!(child.charge(Resource::Frames, 2), Err(Status::QuotaExceeded));
     child.charge(Resource::Frames, 1).unwrap();
 }

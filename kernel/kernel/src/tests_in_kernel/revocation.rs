@@ -22,7 +22,7 @@ const BASE: u64 = 0x100_0000;
 /// Instructions that revoking `count` mappings of one object takes, where a mapping that is not revoked
 /// lies between each two.
 fn revoke_mappings(account: &Arc<Account>, count: u64) -> u64 {
-    let own = account.carve(LIMITS).unwrap();
+    let own = account.carve(LIMITS, 0).unwrap();
     let process = Process::new(String::from("mapper"), own, None).unwrap();
     let object = memory(&process.account, 1, 1);
     let access = Access { read: true, ..Access::default() };
@@ -61,7 +61,7 @@ pub fn many_mappings_cost_as_few(account: &Arc<Account>) {
 /// Telling a process its capabilities costs not much more for each of many that derive from each other.
 pub fn long_chains_are_listed(account: &Arc<Account>) {
     let cost = |count: u64| {
-        let own = account.carve([2048, 8192, 4, 4, 32]).unwrap();
+        let own = account.carve([2048, 8192, 4, 4, 32], 0).unwrap();
         let process = Process::new(String::from("deriver"), own, None).unwrap();
         let mut node = None;
         for _ in 0..count {
@@ -90,7 +90,7 @@ pub fn long_chains_are_listed(account: &Arc<Account>) {
 /// One process's operations in many threads' large rings end without looking at every place for each.
 pub fn large_rings_end(account: &Arc<Account>) {
     let cost = |places: u32| {
-        let own = account.carve([2048, 64, 4, 4, 32]).unwrap();
+        let own = account.carve([2048, 64, 4, 4, 32], 0).unwrap();
         let process = Process::new(String::from("waiter"), own, None).unwrap();
         let layout = RingLayout::new(2, places).unwrap();
         let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring: BASE, layout, thread_pointer: 0 };

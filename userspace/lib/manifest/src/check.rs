@@ -184,6 +184,7 @@ impl Checker<'_> {
             threads: limits.threads,
             processes: limits.processes,
             objects: limits.objects,
+            priority: 0,
         })
     }
 

@@ -53,7 +53,8 @@ pub struct Launch<'a> {
     pub arguments: Vec<String>,
     /// `KEY=VALUE` lines.
     pub environment: Vec<String>,
-    /// All that it gets, besides its own `account`, `space` and `table`.
+    /// All that it gets, besides its own `account`, `space` and `table`, and, where `limits` allow it
+    /// more than one thread, `process`: itself, to start threads and no more.
     pub grants: Vec<Granted>,
     /// What it may hold at most, carved from `account`.
     pub limits: Limits,
@@ -161,7 +162,17 @@ impl Launch<'_> {
 
         let mut capabilities = Vec::new();
         let table: CapabilityTableClient = process.table().await?;
-        let own = [Granted::new("account", &account), Granted::new("space", &space), Granted::new("table", &table)];
+        let mut own = Vec::from([
+            Granted::new("account", &account),
+            Granted::new("space", &space),
+            Granted::new("table", &table),
+        ]);
+        if self.limits.threads > 1 {
+            // Not MANAGE, which would let it grant and end itself, nor GRANT: nobody else is to start
+            // threads in it.
+            let rights = Rights::CALL.union(Rights::EXECUTE);
+            own.push(Granted { rights, ..Granted::new("process", process) });
+        }
         for granted in own.iter().chain(&self.grants) {
             let id = process
                 .grant(&granted.cap, granted.rights.0)

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use capos_abi::syscall::{ENTER, EXIT};
+use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS};
 
 /// Gives the kernel up to `to_submit` entries of the ring and waits for `min_complete` unread
 /// completions or the deadline (nanoseconds, [`capos_abi::syscall::NO_DEADLINE`] for none). Says
@@ -39,6 +39,7 @@ pub(crate) fn exit(code: i32) -> ! {
             "ud2",
             in("rax") EXIT,
             in("rdi") i64::from(code),
+            in("rsi") EXIT_PROCESS,
             options(noreturn, nostack),
         );
     }

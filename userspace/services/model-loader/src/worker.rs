@@ -24,7 +24,7 @@ const MAX_RESTARTS: usize = 5;
 /// The time in which restarts are counted, in nanoseconds.
 const WINDOW: u64 = 60_000_000_000;
 /// What a worker may use: 64 MiB beside the shared weights.
-const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64 };
+const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64, priority: 0 };
 
 /// What it takes to start workers.
 pub struct Forge {

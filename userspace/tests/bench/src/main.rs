@@ -58,7 +58,7 @@ impl Bench {
             arguments: vec![part.to_string()],
             environment: Vec::new(),
             grants: vec![Granted::new("serve", &endpoint)],
-            limits: Limits { frames: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64 },
+            limits: Limits { frames: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, priority: 0 },
             account: &self.account,
         };
         // It runs until the machine ends.

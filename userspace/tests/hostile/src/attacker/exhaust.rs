@@ -106,7 +106,7 @@ pub async fn objects(kit: &Kit) -> Result<(), Error> {
 
 /// Accounts and processes, and processes without room for their capability in the answer.
 pub async fn processes(kit: &Kit) -> Result<(), Error> {
-    let small = Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1 };
+    let small = Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1, priority: 0 };
     let got = until_refused("processes", || kit.account.create_process("many", &small)).await?;
     drop(got);
     settle(kit).await?;
@@ -114,8 +114,14 @@ pub async fn processes(kit: &Kit) -> Result<(), Error> {
     kit::ensure(kit.account.create_process("none", &none).await.is_err(), || {
         "a process without a frame was made".into()
     })?;
-    let most =
-        Limits { frames: u64::MAX, capabilities: u32::MAX, threads: u32::MAX, processes: u32::MAX, objects: u32::MAX };
+    let most = Limits {
+        frames: u64::MAX,
+        capabilities: u32::MAX,
+        threads: u32::MAX,
+        processes: u32::MAX,
+        objects: u32::MAX,
+        priority: 0,
+    };
     kit::ensure(kit.account.carve(&most).await.is_err(), || "more was carved than there is".into())?;
     for name in ["", "a\nb", "\u{1b}[2J", &"x".repeat(65)] {
         let result = kit.account.create_process(name, &small).await;
@@ -157,7 +163,7 @@ fn no_room_for_the_answer(kit: &Kit, limits: &Limits) -> Result<(), Error> {
 
 /// A page of code that loops for ever, mapped in a process.
 async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
-    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 12 };
+    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 12, priority: 0 };
     let process = kit.account.create_process("looper", &limits).await.context("a process")?;
     let code: MemoryObjectClient = memory::create(PAGE)?;
     // jmp to itself.

@@ -29,7 +29,7 @@ pub enum Size {
 impl Size {
     /// The account's limits, where this many frames are left.
     pub fn limits(self, frames: u64) -> Limits {
-        let ordinary = Limits { frames: 2048, capabilities: 256, threads: 64, processes: 8, objects: 128 };
+        let ordinary = Limits { frames: 2048, capabilities: 256, threads: 64, processes: 8, objects: 128, priority: 0 };
         match self {
             Self::Ordinary => ordinary,
             Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },

@@ -1,0 +1,121 @@
+//! What a Thread capability designates: it outlives the thread, so that everybody can learn how
+//! that ended, and keeps nothing of it.
+
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
+
+use capos_abi::Status;
+use capos_captable::{KeyedList, ListKey};
+use spin::Mutex;
+
+use super::account::Charge;
+use super::process::End;
+use super::thread::Thread;
+use crate::operation::OperationRef;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+struct Life {
+    /// The thread itself, while it lives.
+    thread: Weak<Thread>,
+    name: String,
+    end: Option<Arc<End>>,
+    waiters: KeyedList<OperationRef>,
+}
+
+/// A thread as others know it.
+pub struct ThreadHandle {
+    pub id: u64,
+    pub cpu_nanoseconds: AtomicU64,
+    priority: AtomicI8,
+    life: Mutex<Life>,
+    _charge: Charge,
+}
+
+impl core::fmt::Debug for ThreadHandle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "thread {}", self.id)?;
+        let name = &self.life.lock().name;
+        if name.is_empty() { Ok(()) } else { write!(f, " `{name}`") }
+    }
+}
+
+impl ThreadHandle {
+    /// That of a thread which is being made; `charge` pays for it for as long as anybody holds it.
+    pub fn new(thread: Weak<Thread>, priority: i8, charge: Charge) -> Arc<Self> {
+        let life = Life { thread, name: String::new(), end: None, waiters: KeyedList::default() };
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            cpu_nanoseconds: AtomicU64::new(0),
+            priority: AtomicI8::new(priority),
+            life: Mutex::new(life),
+            _charge: charge,
+        })
+    }
+
+    /// The thread, while it lives.
+    pub fn living(&self) -> Option<Arc<Thread>> {
+        self.life.lock().thread.upgrade()
+    }
+
+    /// Which threads it goes before.
+    pub fn priority(&self) -> i8 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Says which threads it goes before, from the next time on that it must wait for a processor.
+    pub fn set_priority(&self, priority: i8) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// Its name; empty where it has none.
+    pub fn name(&self) -> String {
+        self.life.lock().name.clone()
+    }
+
+    /// Gives it a name.
+    pub fn set_name(&self, name: String) {
+        let old = core::mem::replace(&mut self.life.lock().name, name);
+        drop(old);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Arc<End>> {
+        self.life.lock().end.clone()
+    }
+
+    /// Waits for the end. `began` notes the place in the list; the end is given where it has come.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn wait(&self, waiter: OperationRef, began: impl FnOnce(ListKey)) -> Result<Option<Arc<End>>, Status> {
+        let mut life = self.life.lock();
+        if let Some(end) = &life.end {
+            return Ok(Some(Arc::clone(end)));
+        }
+        began(life.waiters.push(waiter).ok_or(Status::OutOfMemory)?);
+        Ok(None)
+    }
+
+    /// Takes a waiter out of the list.
+    pub fn forget_waiter(&self, key: ListKey) {
+        let waiter = self.life.lock().waiters.remove(key);
+        drop(waiter);
+    }
+
+    /// Tells everybody who waits that it has ended. The first end counts.
+    pub fn end(&self, end: &Arc<End>) {
+        let thread = {
+            let mut life = self.life.lock();
+            life.end.get_or_insert_with(|| Arc::clone(end));
+            core::mem::take(&mut life.thread)
+        };
+        drop(thread);
+        loop {
+            let waiter = self.life.lock().waiters.pop();
+            let Some(waiter) = waiter else { return };
+            super::thread_calls::answer_wait(&waiter, end);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Tests of threads that share a process: ends, waits for ends, priorities, pages.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::syscall::{EXIT, EXIT_PROCESS, EXIT_THREAD};
+use capos_abi::{CapId, Rights, Status};
+use capos_schema::kernel_capnp as schema;
+use capos_schema::kernel_dispatch as interface;
+
+use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::words::{wait, wake};
+use crate::memory::page_table::Access;
+use crate::memory::{frames, heap};
+use crate::object::account::{Account, Resource};
+use crate::object::address_space::Backing;
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::MemoryObject;
+use crate::object::notification::Notification;
+use crate::object::process::Cause;
+use crate::object::thread::State;
+use crate::run_queue::RunQueue;
+use crate::{derivation, fault};
+
+/// Where calls here put their results.
+const RESULTS: u64 = 0x1000;
+/// Zeros: parameters of methods that have none.
+const NOTHING: u64 = 0x3800;
+
+fn handle(actor: &Actor, of: &Actor) -> CapId {
+    actor.give(Object::Thread(Arc::clone(&of.thread.handle)))
+}
+
+fn wait_for(cap: CapId) -> Operation {
+    Operation::Call {
+        cap: cap.0,
+        interface: interface::THREAD,
+        method: 2,
+        params: buffer(NOTHING, 8),
+        results: buffer(RESULTS, 512),
+        caps: CapArray::default(),
+    }
+}
+
+/// Cause and code of the ExitInfo that lies among the results.
+fn exit_info(actor: &Actor) -> (u16, i32) {
+    let raw = actor.read(SCRATCH + RESULTS + 16, 8);
+    (u16::from_le_bytes(raw[..2].try_into().unwrap()), i32::from_le_bytes(raw[4..].try_into().unwrap()))
+}
+
+/// A thread's EXIT ends it alone; the last one's ends the process with its code; a scope that there
+/// is not ends the process with a sentence.
+pub fn threads_end_alone(account: &Arc<Account>) {
+    let mut first = Actor::new(account, "threads");
+    let second = first.sibling(1);
+    let ring = second.ring;
+    assert_eq!(first.process.thread_count(), 2);
+    assert!(first.process.space.check(ring, 16, true).is_ok());
+    second.system_call(EXIT, [5, EXIT_THREAD, 0]);
+    assert_eq!((first.process.thread_count(), second.thread.state()), (1, State::Dead));
+    assert!(first.process.space.check(ring, 16, true).is_err(), "its rings are unmapped");
+    assert_eq!(first.once(Operation::Nop).status, 0);
+    assert_eq!(second.enter(1), second.enter(0), "a thread that has ended takes no entries");
+
+    // What was put in the place of its rings stays.
+    let third = first.sibling(2);
+    let other = memory(&first.process.account, 1, 9);
+    first.process.space.unmap(third.ring, 0x1000).unwrap();
+    let access = Access { read: true, ..Access::default() };
+    first.process.space.map(Backing::Memory(other), (third.ring, 0x1000), 0, access, None).unwrap();
+    third.system_call(EXIT, [0, EXIT_THREAD, 0]);
+    assert_eq!(first.read(third.ring, 4), [9; 4]);
+    assert!(first.process.space.check(third.ring + 0x1000, 16, true).is_err(), "the rest of them is gone");
+
+    first.system_call(EXIT, [-7_i64 as u64, EXIT_THREAD, 0]);
+    let end = first.process.ended().unwrap();
+    assert_eq!((end.cause, end.code), (Cause::Exited, -7));
+
+    let first = Actor::new(account, "whole");
+    let second = first.sibling(1);
+    second.system_call(EXIT, [3, EXIT_PROCESS, 0]);
+    assert_eq!((first.thread.state(), first.process.ended().unwrap().code), (State::Dead, 3));
+
+    let actor = Actor::new(account, "scope");
+    actor.thread.handle.set_name(String::from("the culprit"));
+    actor.system_call(EXIT, [0, 2, 0]);
+    let report = actor.report().unwrap();
+    assert!(report.contains("scope 0x2") && report.contains("`the culprit`"), "{report}");
+}
+
+/// A thread that has ended gives back all it had at once, also while others designate it, a server
+/// still has its call, and its entries were in flight.
+pub fn threads_give_everything_back(account: &Arc<Account>) {
+    let mut server = Actor::new(account, "server");
+    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+    let endpoint = server.give(Object::Endpoint(Arc::clone(&object)));
+    let first = Actor::new(account, "spawner");
+    let client = first.give(Object::Client(Client { endpoint: object, badge: 0, interface: 7 }));
+    let mut live = |held: bool| {
+        let before = first.process.account.usage();
+        let mut second = first.sibling(1);
+        let cap = held.then(|| handle(&first, &second));
+        let receive = Operation::Recv { endpoint: endpoint.0, buffer: buffer(0, 256), caps: CapArray::default() };
+        assert!(server.run(1, receive).is_empty());
+        let call = Operation::Call {
+            cap: client.0,
+            interface: 7,
+            method: 0,
+            params: buffer(0, 16),
+            results: buffer(0x100, 64),
+            caps: CapArray::default(),
+        };
+        for tag in 0..3 {
+            assert!(second.run(tag, call).is_empty());
+        }
+        assert!(second.run(9, wait(SCRATCH + 0x40, 0)).is_empty());
+        assert_eq!(server.completions().len(), 1);
+        second.system_call(EXIT, [0, EXIT_THREAD, 0]);
+        drop(second);
+        let [frames, _, threads, processes, _] = first.process.account.usage();
+        let [was_frames, was_capabilities, was_threads, was_processes, was_objects] = before;
+        assert_eq!((threads, processes), (was_threads, was_processes));
+        assert!(frames <= was_frames + 3, "only the registers stay until the server lets go of the call");
+        let reply = u64::from_le_bytes(server.read(SCRATCH + 16, 8).try_into().unwrap());
+        assert_eq!(server.once(Operation::Release { cap: reply }).status, 0);
+        let [frames, capabilities, _, _, objects] = first.process.account.usage();
+        assert_eq!(frames, was_frames);
+        let held = u64::from(held);
+        assert_eq!((capabilities, objects), (was_capabilities + held, was_objects + held));
+        if let Some(cap) = cap {
+            first.process.release(cap).unwrap();
+        }
+        assert_eq!(first.process.account.usage(), before);
+    };
+    live(true);
+    live(false);
+    let before = (frames::free_count(), heap::used(), derivation::count());
+    for held in [true, false, true, false] {
+        live(held);
+    }
+    assert_eq!(before, (frames::free_count(), heap::used(), derivation::count()));
+}
+
+/// A wait answers when the thread ends, however it does, and at once where it has ended.
+pub fn threads_are_waited_for(account: &Arc<Account>) {
+    let mut first = Actor::new(account, "joiner");
+    let own = handle(&first, &first);
+    assert_eq!(first.once(wait_for(own)).status, 5, "nobody waits for itself");
+
+    let second = first.sibling(1);
+    let cap = handle(&first, &second);
+    assert!(first.run(1, wait_for(cap)).is_empty());
+    second.system_call(EXIT, [41, EXIT_THREAD, 0]);
+    assert_eq!(first.completions()[0].status, 0);
+    assert_eq!(exit_info(&first), (0, 41));
+    assert_eq!(first.once(wait_for(cap)).status, 0, "and again");
+    assert_eq!(exit_info(&first), (0, 41));
+
+    // Killed, by a holder with the right to.
+    let second = first.sibling(2);
+    let cap = handle(&first, &second);
+    let weak = first.process.insert(Object::Thread(Arc::clone(&second.thread.handle)), Rights::CALL, None).unwrap();
+    let kill = |cap: CapId| Operation::Call {
+        cap: cap.0,
+        interface: interface::THREAD,
+        method: 1,
+        params: buffer(NOTHING, 8),
+        results: buffer(0x2000, 256),
+        caps: CapArray::default(),
+    };
+    assert_eq!(first.once(kill(weak)).status, 1);
+    assert!(first.run(1, wait_for(cap)).is_empty());
+    let done = first.run(2, kill(cap));
+    assert_eq!((done[0].user_data, done[0].status, done[1].status), (1, 0, 0));
+    assert_eq!((exit_info(&first), second.thread.state()), ((1, 0), State::Dead));
+    assert_eq!(first.once(kill(cap)).status, 0, "once more changes nothing");
+
+    // A wait that is cancelled, and one from outside that the process's end answers.
+    let second = first.sibling(3);
+    let cap = handle(&first, &second);
+    assert!(first.run(1, wait_for(cap)).is_empty());
+    let cancelled = first.run(2, Operation::Cancel { target: 1 });
+    assert_eq!(cancelled[0].status, status(Status::Cancelled));
+    let mut outside = Actor::new(account, "outside");
+    let cap = handle(&outside, &second);
+    assert!(outside.run(1, wait_for(cap)).is_empty());
+    fault::page_fault(&second.thread, 0, false, false);
+    settle();
+    assert_eq!(outside.completions()[0].status, 0);
+    assert_eq!(exit_info(&outside).0, 2);
+    assert!(first.report().unwrap().contains("null pointer"));
+
+    // Itself: the rest of its entries stay where they are.
+    let mut first = Actor::new(account, "suicide");
+    let second = first.sibling(1);
+    let own = handle(&first, &first);
+    first.push(1, kill(own));
+    first.push(2, Operation::Nop);
+    first.enter(2);
+    assert_eq!((first.thread.state(), second.process.ended().is_none()), (State::Dead, true));
+}
+
+/// A process whose threads wait in as many ways as there are ends, and everything comes back.
+pub fn threads_wait_in_every_way(account: &Arc<Account>) {
+    let live = |cause: usize| {
+        let first = Actor::new(account, "many");
+        let mut others: Vec<Actor> = (1..7).map(|number| first.sibling(number)).collect();
+        let endpoint =
+            first.give(Object::Endpoint(Endpoint::new(first.process.account.hold(Resource::Objects, 1).unwrap())));
+        let notification = first.give(Object::Notification(Notification::new(None)));
+        let timer = first.give(Object::Timer);
+        let process = first.give(Object::Process(Arc::clone(&first.process)));
+        let thread = handle(&first, &first);
+        // A struct of one word: the end of time, for who sleeps.
+        first.write(SCRATCH + 0x3000, &[(1_u64 << 32).to_le_bytes(), u64::MAX.to_le_bytes()].concat());
+        let call = |cap: CapId, interface, method| Operation::Call {
+            cap: cap.0,
+            interface,
+            method,
+            params: buffer(0x3000, 16),
+            results: buffer(RESULTS, 512),
+            caps: CapArray::default(),
+        };
+        let ways = [
+            wait(SCRATCH + 0x40, 0),
+            Operation::Recv { endpoint: endpoint.0, buffer: buffer(0, 256), caps: CapArray::default() },
+            Operation::Wait { cap: notification.0 },
+            call(timer, interface::TIMER, 1),
+            call(process, interface::PROCESS, 6),
+            wait_for(thread),
+        ];
+        for (actor, way) in others.iter_mut().zip(ways) {
+            actor.push(1, way);
+            actor.enter(1);
+            assert_eq!(actor.thread.state(), State::Blocked, "{way:?}");
+        }
+        match cause {
+            0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
+            1 => fault::page_fault(&others[0].thread, 0, true, false),
+            _ => others[1].thread.kill(&first.process),
+        }
+        settle();
+        assert_eq!(first.process.ended().is_none(), cause == 2);
+    };
+    (0..3).for_each(&live);
+    let before = (frames::free_count(), heap::used(), derivation::count(), account.usage());
+    (0..3).for_each(&live);
+    assert_eq!(before, (frames::free_count(), heap::used(), derivation::count(), account.usage()));
+}
+
+/// A thread's priority is at most what its account allows; an account allows at most what its parent
+/// does.
+pub fn priorities_are_bounded(account: &Arc<Account>) {
+    assert_eq!(account.carve([0; 5], 99).unwrap().priority(), 2);
+    let high = account.carve([0; 5], 1).unwrap();
+    assert_eq!((high.priority(), high.carve([0; 5], 2).unwrap().priority()), (1, 1));
+    assert_eq!(high.carve([0; 5], -100).unwrap().priority(), -1);
+    let mut actor = Actor::new(account, "eager");
+    let own = handle(&actor, &actor);
+    let mut set = |priority: i8| {
+        let (status, _) = actor.call_kernel(own, interface::THREAD, 4, &[], |params| {
+            let mut params: schema::thread::set_priority_params::Builder<'_> = params.init_as();
+            params.set_priority(priority);
+        });
+        (status, actor.thread.priority())
+    };
+    assert_eq!(set(1), (1, 0));
+    assert_eq!(set(2), (1, 0));
+    assert_eq!(set(3), (5, 0));
+    assert_eq!(set(-2), (5, 0));
+    assert_eq!(set(-1), (0, -1));
+    assert_eq!(set(0), (0, 0));
+    let mut name = |name: &str| {
+        let (status, _) = actor.call_kernel(own, interface::THREAD, 3, &[], |params| {
+            let mut params: schema::thread::set_name_params::Builder<'_> = params.init_as();
+            params.set_name(name);
+        });
+        (status, actor.thread.handle.name())
+    };
+    assert_eq!(name("worker 1"), (0, String::from("worker 1")));
+    for bad in ["", "a\nb", "a name that is longer than a name may be"] {
+        assert_eq!(name(bad), (5, String::from("worker 1")));
+    }
+}
+
+/// The order of those who wait for a processor.
+pub fn higher_priorities_go_first(account: &Arc<Account>) {
+    let actors: Vec<Actor> = (0..6).map(|_| Actor::new(account, "runner")).collect();
+    let mut queue = RunQueue::default();
+    for (actor, priority) in actors.iter().zip([0, 2, -1, 0, 1, 2]) {
+        actor.thread.handle.set_priority(priority);
+        queue.push(Arc::clone(&actor.thread));
+    }
+    assert_eq!(queue.highest(), Some(2));
+    assert!(!queue.is_free_for(2));
+    let place = |thread: &Arc<_>| actors.iter().position(|actor| Arc::ptr_eq(&actor.thread, thread)).unwrap();
+    let (first, slice) = queue.pop().unwrap();
+    assert_eq!((place(&first), slice), (1, None));
+    queue.push_front(first, 77);
+    assert_eq!(queue.pop().map(|(thread, slice)| (place(&thread), slice)), Some((1, Some(77))));
+    actors[3].thread.halt();
+    let mut dead = Vec::new();
+    queue.take_dead(&mut dead);
+    assert_eq!(dead.iter().map(place).collect::<Vec<_>>(), [3]);
+    let order: Vec<usize> = core::iter::from_fn(|| queue.pop()).map(|(thread, _)| place(&thread)).collect();
+    assert_eq!(order, [5, 4, 0, 2]);
+    assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));
+}
+
+/// Two threads that touch the same page wait for one request; one that ends meanwhile leaves nothing.
+pub fn threads_share_pages(account: &Arc<Account>) {
+    const PAGED: u64 = 0x100_0000;
+    let mut pager = Actor::new(account, "pager");
+    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());
+    let endpoint = pager.give(Object::Endpoint(Arc::clone(&object)));
+    let first = Actor::new(account, "sharing");
+    let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
+    let paged = MemoryObject::paged(&first.process.account, 4 * 4096, client, None).unwrap();
+    let access = Access { read: true, ..Access::default() };
+    first.process.space.map(Backing::Memory(Arc::clone(&paged)), (PAGED, 4 * 4096), 0, access, None).unwrap();
+    let touch = |actor: &Actor, page: u64| {
+        actor.thread.change(State::Blocked, State::Running);
+        actor.thread.change(State::Ready, State::Running);
+        fault::page_fault(&actor.thread, PAGED + page * 4096, false, false);
+        settle();
+        actor.thread.state()
+    };
+    let second = first.sibling(1);
+    let third = first.sibling(2);
+    let used = first.process.account.usage()[2];
+    assert_eq!([touch(&first, 1), touch(&second, 1), touch(&third, 2)], [State::Blocked; 3]);
+    let caps = CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 1 };
+    let receive = Operation::Recv { endpoint: endpoint.0, buffer: buffer(0, 256), caps };
+    assert_eq!(pager.once(receive).status, 0);
+    assert!(pager.run(7, receive).is_empty(), "one request serves all three");
+    pager.run(8, Operation::Cancel { target: 7 });
+    let weak = Arc::downgrade(&third.thread);
+    third.thread.kill(&first.process);
+    settle();
+    drop(third);
+    assert!(weak.upgrade().is_none(), "nobody keeps a thread that has ended");
+    assert_eq!(first.process.account.usage()[2], used - 1);
+    let reply = u64::from_le_bytes(pager.read(SCRATCH + 16, 8).try_into().unwrap());
+    let answer = Operation::Return { reply, exception: 0, results: Buffer::default(), caps: CapArray::default() };
+    assert_eq!(pager.once(answer).status, 0);
+    settle();
+    assert_eq!((first.thread.state(), second.thread.state()), (State::Ready, State::Ready));
+    assert_eq!([touch(&first, 1), touch(&second, 1)], [State::Running; 2]);
+    // A word of paged memory is waited for once it is in.
+    let mut second = second;
+    assert_eq!(crate::cache::evict_object(&paged), 3);
+    second.push(1, wait(PAGED + 4096, 1));
+    second.enter(0);
+    assert_eq!(second.thread.state(), State::Blocked, "the page comes in first");
+    assert_eq!(pager.once(receive).status, 0);
+    let reply = u64::from_le_bytes(pager.read(SCRATCH + 16, 8).try_into().unwrap());
+    let answer = Operation::Return { reply, exception: 0, results: Buffer::default(), caps: CapArray::default() };
+    assert_eq!(pager.once(answer).status, 0);
+    second.thread.change(State::Ready, State::Running);
+    crate::syscall::resume(&second.thread);
+    assert_eq!(second.completions()[0].status, status(Status::Changed));
+    assert_eq!(second.once(wake(PAGED + 4096, 1)).value, 0);
+}
+
+/// FS base is what a thread says, unless that is no user address.
+pub fn thread_pointers_are_set(account: &Arc<Account>) {
+    let mut actor = Actor::new(account, "local");
+    let pointer = |actor: &Actor| actor.thread.with_context(|context| context.thread_pointer());
+    assert_eq!(actor.once(Operation::ThreadPointer { address: 0x1234_5679 }).status, 0);
+    assert_eq!(pointer(&actor), 0x1234_5679);
+    for address in [0x8000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+        assert_eq!(actor.once(Operation::ThreadPointer { address }).status, status(Status::BadAddress));
+    }
+    assert_eq!(pointer(&actor), 0x1234_5679);
+    assert_eq!(actor.once(Operation::ThreadPointer { address: 0 }).status, 0);
+    assert_eq!(pointer(&actor), 0);
+}

@@ -163,7 +163,7 @@ fn no_room_for_the_answer(kit: &Kit, limits: &Limits) -> Result<(), Error> {
 
 /// A page of code that loops for ever, mapped in a process.
 async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
-    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 12, priority: 0 };
+    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 24, priority: 0 };
     let process = kit.account.create_process("looper", &limits).await.context("a process")?;
     let code: MemoryObjectClient = memory::create(PAGE)?;
     // jmp to itself.

@@ -55,7 +55,7 @@ pub async fn reserved(kit: &Kit) -> Result<(), Error> {
 
 /// Opcodes that do not exist.
 pub async fn opcodes(kit: &Kit) -> Result<(), Error> {
-    for opcode in 8..=u8::MAX {
+    for opcode in 11..=u8::MAX {
         for mut raw in [kit.usage(TAG), kit::encode(TAG, Operation::Nop)] {
             if let Some(slot) = raw.get_mut(0) {
                 *slot = opcode;

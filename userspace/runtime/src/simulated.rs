@@ -384,6 +384,10 @@ impl Kernel {
                 },
                 _ => self.fail(tag, Status::BadCapability),
             },
+            // There is one thread here, and no processor's registers.
+            Operation::WaitWord { .. } | Operation::WakeWord { .. } | Operation::ThreadPointer { .. } => {
+                self.fail(tag, Status::BadOpcode);
+            }
         }
     }
 

@@ -242,8 +242,14 @@ pub async fn account_chain(kit: &Kit) -> Result<(), Error> {
     loop {
         let usage = last.usage().await?;
         let objects = usage.limits.objects.saturating_sub(usage.usage.objects);
-        let limits =
-            Limits { frames: 0, capabilities: 0, threads: 0, processes: 0, objects: objects.saturating_sub(1) };
+        let limits = Limits {
+            frames: 0,
+            capabilities: 0,
+            threads: 0,
+            processes: 0,
+            objects: objects.saturating_sub(1),
+            priority: 0,
+        };
         match last.carve(&limits).await {
             Ok(account) => last = account,
             Err(_) => break,

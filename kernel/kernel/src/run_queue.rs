@@ -14,12 +14,20 @@ pub const ORDINARY: i8 = 0;
 pub const HIGHEST: i8 = 2;
 const LEVELS: usize = 4;
 
+/// Threads that a level has room for in any case, so that using it for the first time takes no memory.
+const KEPT: usize = 4;
+
 /// Threads of one priority.
-#[derive(Default)]
 struct Level {
     threads: VecDeque<Arc<Thread>>,
     /// What is left of the slice of the first, where it was interrupted.
     front_slice: Option<u64>,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self { threads: VecDeque::with_capacity(KEPT), front_slice: None }
+    }
 }
 
 /// A processor's queue.
@@ -98,7 +106,7 @@ impl RunQueue {
     /// Gives back the memory of queues that were long.
     pub fn shrink(&mut self) {
         for level in &mut self.levels {
-            let enough = level.threads.len().next_power_of_two().max(4);
+            let enough = level.threads.len().next_power_of_two().max(KEPT);
             if level.threads.capacity() > enough {
                 level.threads.shrink_to(enough);
             }

@@ -72,8 +72,10 @@ fn a01_the_kernel_knows_no_model_agent_or_tool() {
     }
     // Two system calls, and ring entries that move capabilities and messages about.
     let calls = text("kernel/abi/src/syscall.rs");
-    let numbers: Vec<&str> =
-        calls.lines().filter(|line| line.starts_with("pub const ") && !line.contains("DEADLINE") && !line.contains("EXIT_")).collect();
+    let numbers: Vec<&str> = calls
+        .lines()
+        .filter(|line| line.starts_with("pub const ") && !line.contains("DEADLINE") && !line.contains("EXIT_"))
+        .collect();
     assert_eq!(numbers, ["pub const ENTER: u64 = 0;", "pub const EXIT: u64 = 1;"]);
 }
 

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS};
+use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD};
 
 /// Gives the kernel up to `to_submit` entries of the ring and waits for `min_complete` unread
 /// completions or the deadline (nanoseconds, [`capos_abi::syscall::NO_DEADLINE`] for none). Says
@@ -32,14 +32,24 @@ pub(crate) fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
 
 /// Ends the process.
 pub(crate) fn exit(code: i32) -> ! {
-    // SAFETY: EXIT does not return and touches no memory of the process.
+    leave(code, EXIT_PROCESS)
+}
+
+/// Ends the calling thread.
+pub(crate) fn exit_thread(code: i32) -> ! {
+    leave(code, EXIT_THREAD)
+}
+
+fn leave(code: i32, scope: u64) -> ! {
+    // SAFETY: EXIT does not return and touches no memory of the process but the calling thread's rings,
+    // which nobody uses any more.
     unsafe {
         asm!(
             "syscall",
             "ud2",
             in("rax") EXIT,
             in("rdi") i64::from(code),
-            in("rsi") EXIT_PROCESS,
+            in("rsi") scope,
             options(noreturn, nostack),
         );
     }

@@ -18,6 +18,7 @@ mod pager;
 mod pointers;
 mod privilege;
 mod random;
+mod threads;
 mod waits;
 
 use alloc::format;
@@ -39,6 +40,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "read" | "write" | "jump" => return memory::access(name, hexadecimal(argument)?),
         "instruction" => return privilege::instruction(argument),
         "system-call" => return privilege::system_call(hexadecimal(argument)?),
+        "exit-scope" => return threads::exit_scope(hexadecimal(argument)?),
         "gs-base" => return privilege::gs_base(),
         "descriptor-tables" => return privilege::tables(),
         "write-constants" => return memory::write_constants(),
@@ -74,6 +76,10 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "receive-into-rings" => random::receive_into(kit).await,
         "corrupt-tail" => random::tail(kit, seed()?).await,
         "corrupt-head" => random::head(kit, seed()?).await,
+        "word-waiters" => threads::waiters(kit).await,
+        "thread-storm" => threads::storm(kit).await,
+        "own-thread" => threads::own(kit).await,
+        "unmapped-rings" => threads::unmapped_rings(kit).await,
         "answer-twice" => calls::answer_twice(kit).await,
         "drop-reply" => calls::drop_reply(kit).await,
         "pass-reply" => calls::pass_reply(kit).await,

@@ -111,6 +111,13 @@ pub const PLANS: &[Plan] = &[
     plan("random-kernel-words", "1", Returns),
     plan("random-kernel-words", "2", Returns),
     plan("receive-into-rings", "", Returns),
+    // Threads.
+    plan("word-waiters", "", Returns),
+    plan("thread-storm", "", Returns),
+    plan("own-thread", "", Returns),
+    plan("unmapped-rings", "", Dies(&["where nothing is mapped", "`victim`"])),
+    plan("exit-scope", "2", Dies(&["EXIT with scope 0x2"])),
+    plan("exit-scope", "ffffffffffffffff", Dies(&["EXIT with scope 0xffffffffffffffff"])),
     plan("corrupt-tail", "0", Dies(&["corrupted its rings", "submission tail"])),
     plan("corrupt-tail", "1", Dies(&["corrupted its rings", "submission tail"])),
     plan("corrupt-tail", "3", Dies(&["corrupted its rings", "submission tail"])),

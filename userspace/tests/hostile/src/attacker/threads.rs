@@ -1,0 +1,239 @@
+//! Attacks by and on threads of one process.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use capos_abi::Entry;
+use capos_abi::Status;
+use capos_abi::entry::Operation;
+use capos_abi::syscall::NO_DEADLINE;
+use capos_rt::memory::PAGE;
+use capos_rt::raw::{self, ThreadRing};
+use capos_rt::{Context, Error};
+use capos_schema::kernel::{ProcessClient, ThreadClient};
+
+use crate::kit::{self, Kit};
+
+/// Where the rings of the first started thread are.
+const RINGS: u64 = 0x5200_0000_0000;
+const RING_STEP: u64 = 0x100_0000;
+const STACK: usize = 16 << 10;
+/// Waits that a thread has in flight at once.
+const WAITS: u32 = 1024;
+
+/// What a started thread does.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+enum Part {
+    /// Ends with code 7.
+    Leave,
+    /// Waits for words until all are woken; ends with how many those were.
+    Wait,
+    /// Ends while it waits for words.
+    Abandon,
+    /// Waits for the word to change, then looks at its rings.
+    Look,
+}
+
+fn counter(address: u64) -> &'static AtomicU32 {
+    // SAFETY: attacks pass addresses inside their own leaked pages, 4-byte aligned.
+    unsafe { AtomicU32::from_ptr(kit::pointer(address).cast()) }
+}
+
+/// The word that wait number `at` is for: every other wait has one of its own.
+fn address(word: u64, at: u32) -> u64 {
+    if at.is_multiple_of(2) { word } else { word + 64 + u64::from(at / 2 * 4) }
+}
+
+fn push(ring: &ThreadRing, user_data: u64, operation: Operation) -> bool {
+    // SAFETY: the operations here name no memory that the kernel writes.
+    unsafe { ring.push(&Entry { user_data, operation }) }
+}
+
+/// The first function of a started thread. It uses nothing of the runtime but its own rings.
+extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
+    // SAFETY: the rings that this thread was started with.
+    let Some(ring) = (unsafe { ThreadRing::new(rings) }) else { raw::exit_thread(-1) };
+    if part == Part::Leave as u64 {
+        raw::exit_thread(7);
+    }
+    if part == Part::Look as u64 {
+        while counter(word).load(Ordering::Acquire) == 0 {
+            core::hint::spin_loop();
+        }
+        let _ = ring.pop();
+        raw::exit_thread(0);
+    }
+    for at in 0..WAITS {
+        push(&ring, at.into(), Operation::WaitWord { address: address(word, at), expected: 0 });
+    }
+    ring.enter(0, 0);
+    counter(word + 8).fetch_add(1, Ordering::Release);
+    push(&ring, WAITS.into(), Operation::WakeWord { address: word + 8, count: 1 });
+    ring.enter(0, 0);
+    let mut woken = 0;
+    while part == Part::Wait as u64 && woken < WAITS {
+        ring.enter(1, NO_DEADLINE);
+        while let Some(done) = ring.pop() {
+            woken += u32::from(done.status == 0 && done.user_data < WAITS.into());
+        }
+    }
+    raw::exit_thread(woken.cast_signed())
+}
+
+struct Crew<'a> {
+    kit: &'a Kit,
+    process: ProcessClient,
+    word: u64,
+    stacks: Vec<u64>,
+}
+
+impl<'a> Crew<'a> {
+    fn new(kit: &'a Kit) -> Result<Self, Error> {
+        let process = kit.env.cap("process").context("the own process")?;
+        Ok(Self { kit, process, word: kit.message, stacks: Vec::new() })
+    }
+
+    /// Starts thread number `at`.
+    async fn start(&mut self, at: usize, part: Part) -> Result<ThreadClient, Error> {
+        while self.stacks.len() <= at {
+            let stack = alloc::vec![0_u128; STACK / 16].leak();
+            // As after a call: the stack is aligned but for a return address.
+            self.stacks.push(stack.as_mut_ptr_range().end.expose_provenance() as u64 - 8);
+        }
+        let stack = self.stacks.get(at).copied().unwrap_or(0);
+        let code = work as extern "C" fn(u64, u64, u64) -> ! as usize as u64;
+        let ring = RINGS + at as u64 * RING_STEP;
+        let entries = if matches!(part, Part::Wait | Part::Abandon) { WAITS } else { 2 };
+        let thread =
+            self.process.create_thread(code, stack, part as u64, self.word, ring, entries, 2 * entries, 0).await;
+        thread.with_context(|| format!("thread {at}"))
+    }
+
+    async fn code(&self, thread: &ThreadClient) -> Result<i32, Error> {
+        Ok(thread.wait().await.context("waiting for a thread")?.code)
+    }
+
+    /// Waits until so many threads wait for words.
+    fn gather(&self, count: u32) -> Result<(), Error> {
+        loop {
+            let here = counter(self.word + 8).load(Ordering::Acquire);
+            if here == count {
+                return Ok(());
+            }
+            let status =
+                kit::status_of(&kit::encode(1, Operation::WaitWord { address: self.word + 8, expected: here }))?;
+            kit::ensure(status == 0 || status == Status::Changed as i32, || kit::words(status))?;
+        }
+    }
+
+    fn wake(&self, address: u64) -> Result<u64, Error> {
+        let mut answers = kit::Answers::new();
+        answers.send(&[kit::encode(2, Operation::WakeWord { address, count: u32::MAX })]);
+        Ok(answers.expect(2, Status::Ok)?.value)
+    }
+}
+
+/// Thousands of waits for words: all are woken, or end with their threads.
+pub async fn waiters(kit: &Kit) -> Result<(), Error> {
+    const THREADS: usize = 5;
+    let mut crew = Crew::new(kit)?;
+    for part in [Part::Wait, Part::Abandon, Part::Wait] {
+        counter(crew.word + 8).store(0, Ordering::Release);
+        let mut threads = Vec::new();
+        for at in 0..THREADS {
+            threads.push(crew.start(at, part).await?);
+        }
+        crew.gather(THREADS as u32)?;
+        if matches!(part, Part::Abandon) {
+            for thread in &threads {
+                crew.code(thread).await?;
+            }
+        }
+        let each = if matches!(part, Part::Abandon) { 0 } else { THREADS as u64 };
+        let woken = crew.wake(crew.word)?;
+        kit::ensure(woken == each * u64::from(WAITS / 2), || format!("{woken} waits for the same word"))?;
+        for at in (0..WAITS / 2).rev() {
+            let woken = crew.wake(address(crew.word, 2 * at + 1))?;
+            kit::ensure(woken == each, || format!("{woken} waits for word {at}"))?;
+        }
+        for thread in &threads {
+            let code = crew.code(thread).await?;
+            kit::ensure(each == 0 || code == WAITS.cast_signed(), || format!("a thread saw {code} wakes"))?;
+        }
+    }
+    crew.kit.still_served()
+}
+
+/// Threads that come and go, and many at once. How many there may be is `exhaust-threads`' question.
+pub async fn storm(kit: &Kit) -> Result<(), Error> {
+    let mut crew = Crew::new(kit)?;
+    for _ in 0..200 {
+        let thread = crew.start(0, Part::Leave).await?;
+        let code = crew.code(&thread).await?;
+        kit::ensure(code == 7, || format!("a thread ended with {code}"))?;
+    }
+    let mut threads = Vec::new();
+    for at in 0..24 {
+        threads.push(crew.start(at, Part::Look).await?);
+    }
+    counter(crew.word).store(1, Ordering::Release);
+    for thread in &threads {
+        kit::ensure(crew.code(thread).await? == 0, || "a thread was lost".into())?;
+    }
+    crew.kit.still_served()
+}
+
+/// What a thread must not do to itself or get from its process's capability.
+pub async fn own(kit: &Kit) -> Result<(), Error> {
+    let mut crew = Crew::new(kit)?;
+    let own = crew.process.current_thread().await?;
+    kit::ensure(own.wait().await.is_err(), || "a thread waits for itself".into())?;
+    for priority in [-128, -2, 1, 2, 3, 127] {
+        let set = own.set_priority(priority).await;
+        kit::ensure(set.is_err(), || format!("priority {priority} was given"))?;
+    }
+    own.set_priority(-1).await?;
+    own.set_priority(0).await?;
+    kit::ensure(crew.process.kill("myself").await.is_err(), || "its capability ends it".into())?;
+    kit::ensure(crew.process.table().await.is_err(), || "its capability gives its table".into())?;
+    kit::ensure(crew.process.account().await.is_err(), || "its capability gives its account".into())?;
+    kit::ensure(crew.process.address_space().await.is_err(), || "its capability gives its space".into())?;
+    kit::ensure(crew.process.grant(&kit.notification, u32::MAX).await.is_err(), || "it grants".into())?;
+    for address in [0x8000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+        kit::expect(&kit::encode(3, Operation::ThreadPointer { address }), Status::BadAddress)?;
+        for operation in [Operation::WaitWord { address, expected: 0 }, Operation::WakeWord { address, count: 1 }] {
+            kit::expect(&kit::encode(3, operation), Status::BadAddress)?;
+        }
+    }
+    for name in ["", "\u{1b}[2J", "a\nb", "a name that is longer than any name may be"] {
+        kit::ensure(own.set_name(name).await.is_err(), || format!("a thread is named {name:?}"))?;
+    }
+    // A thread whose rings are gone, and with something else in their place.
+    let thread = crew.start(0, Part::Look).await?;
+    kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;
+    thread.kill().await?;
+    thread.kill().await?;
+    kit::ensure(crew.code(&thread).await? == 0, || "it was not ended".into())?;
+    crew.kit.still_served()
+}
+
+/// A thread whose rings another one unmaps: its next look at them ends the process, in its name.
+pub async fn unmapped_rings(kit: &Kit) -> Result<(), Error> {
+    let mut crew = Crew::new(kit)?;
+    let thread = crew.start(0, Part::Look).await?;
+    thread.set_name("victim").await?;
+    kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;
+    counter(crew.word).store(1, Ordering::Release);
+    crew.code(&thread).await.map(drop)
+}
+
+/// EXIT with a scope that there is not.
+pub fn exit_scope(scope: u64) -> Result<(), Error> {
+    // SAFETY: the kernel ends the process.
+    unsafe {
+        core::arch::asm!("syscall", inout("rax") 1_u64 => _, in("rdi") 0_u64, in("rsi") scope, lateout("rcx") _, lateout("r11") _);
+    }
+    Err(Error::new(format!("EXIT with scope {scope:#x} did no harm")))
+}

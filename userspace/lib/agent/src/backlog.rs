@@ -9,6 +9,7 @@ use core::cell::{Cell, RefCell};
 
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 
+use crate::evidence::excerpt;
 use crate::signal::Signal;
 use crate::world::{Audit, AuditError, field};
 
@@ -16,16 +17,23 @@ use crate::world::{Audit, AuditError, field};
 /// while any record waits, so there are no more of them than calls that run at one time.
 const MOST: usize = 256;
 
-enum Waiting {
+#[derive(Clone)]
+enum Record {
     Tool(Box<ToolEvent>),
     General(GeneralEvent),
+}
+
+struct Waiting {
+    record: Record,
+    /// Whether the log may have it already, from a time when its answer did not come.
+    sent: bool,
 }
 
 /// What a session still owes the audit log. All conversations of a session share one: whichever goes on first pays.
 #[derive(Default)]
 pub struct Backlog {
     waiting: RefCell<VecDeque<Waiting>>,
-    /// Records that there was no room for.
+    /// Records that there was no room for, and those that the log will never take.
     lost: Cell<u64>,
     /// Set while somebody writes: records are written in their order, and each once.
     writing: RefCell<Option<Signal>>,
@@ -70,10 +78,14 @@ impl Backlog {
         Hold(self.clone())
     }
 
-    /// Keeps a record of a call, which will be marked as late.
-    pub(crate) fn add(&self, event: &ToolEvent) {
+    /// Keeps a record of a call, which will be marked as late. `sent` says that the log may have one of the call already,
+    /// in whose place this one would be.
+    pub(crate) fn add(&self, event: &ToolEvent, sent: bool) {
         if event.phase == Phase::After || self.waiting() < MOST {
-            self.waiting.borrow_mut().push_back(Waiting::Tool(Box::new(ToolEvent { late: true, ..event.clone() })));
+            let mut event = ToolEvent { late: true, ..event.clone() };
+            // A call that was about to run has its arguments whole; now it has not run.
+            excerpt(&mut event, None);
+            self.waiting.borrow_mut().push_back(Waiting { record: Record::Tool(Box::new(event)), sent });
         } else {
             self.lost.set(self.lost.get().saturating_add(1));
         }
@@ -83,7 +95,7 @@ impl Backlog {
     pub(crate) fn add_general(&self, mut event: GeneralEvent) {
         if self.waiting() < MOST {
             event.fields.push(field("late", "true"));
-            self.waiting.borrow_mut().push_back(Waiting::General(event));
+            self.waiting.borrow_mut().push_back(Waiting { record: Record::General(event), sent: false });
         } else {
             self.lost.set(self.lost.get().saturating_add(1));
         }
@@ -99,15 +111,17 @@ impl Backlog {
             return Err(AuditError::Unavailable(why));
         }
         let _turn = self.turn().await;
-        while let Some(next) = self.next() {
-            let written = match &next {
-                Waiting::Tool(event) => audit.tool(event).await,
-                Waiting::General(event) => audit.general(event).await,
+        while let Some((record, sent)) = self.next() {
+            let (written, once) = match &record {
+                Record::Tool(event) => (audit.tool(event).await, true),
+                Record::General(event) => (audit.general(event).await, false),
             };
             match written {
                 Ok(_) => {}
-                // The log has it already, from a time when its answer did not come; it will never take it again.
-                Err(AuditError::Refused(_)) => {}
+                // The log has it already and takes no second one.
+                Err(AuditError::Refused(_)) if sent && once => {}
+                // It will never take it; at least it shall say that there was one.
+                Err(AuditError::Refused(_)) => self.lost.set(self.lost.get().saturating_add(1)),
                 Err(gone) => return Err(gone),
             }
             self.waiting.borrow_mut().pop_front();
@@ -121,12 +135,12 @@ impl Backlog {
         Ok(())
     }
 
-    /// The oldest record. It stays until it is written, whatever becomes of who writes it.
-    fn next(&self) -> Option<Waiting> {
-        self.waiting.borrow().front().map(|waiting| match waiting {
-            Waiting::Tool(event) => Waiting::Tool(event.clone()),
-            Waiting::General(event) => Waiting::General(event.clone()),
-        })
+    /// The oldest record, which is sent now, and whether it may have been before. It stays until it is written, whatever
+    /// becomes of who writes it.
+    fn next(&self) -> Option<(Record, bool)> {
+        let mut waiting = self.waiting.borrow_mut();
+        let oldest = waiting.front_mut()?;
+        Some((oldest.record.clone(), core::mem::replace(&mut oldest.sent, true)))
     }
 
     /// Waits until nobody else writes.

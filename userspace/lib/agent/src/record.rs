@@ -44,15 +44,15 @@ impl<W: World> Context<W> {
 
     /// Records what became of a call, now or, where the log does not take it, later.
     pub async fn write(&self, event: &ToolEvent) {
-        let written = match self.pay().await {
+        let (written, sent) = match self.pay().await {
             Ok(()) => match race(self.world.tool(event), self.patience()).await {
-                Either::Left(written) => written.map(drop),
-                Either::Right(()) => Err(AuditError::Unavailable(NO_ANSWER.to_string())),
+                Either::Left(written) => (written.map(drop), true),
+                Either::Right(()) => (Err(AuditError::Unavailable(NO_ANSWER.to_string())), true),
             },
-            Err(why) => Err(why),
+            Err(why) => (Err(why), false),
         };
         let Err(error) = written else { return };
-        self.backlog.add(event);
+        self.backlog.add(event, sent && is_silent(&error));
         // A log that was restarted knows nothing of the beginning, and takes the end as a late one.
         let left = match error {
             AuditError::Refused(_) => self.pay().await,
@@ -72,9 +72,9 @@ impl<W: World> Context<W> {
         };
         let (world, record) = (self.world.clone(), event.clone());
         let mut writing: LocalBoxFuture<'static, _> = Box::pin(async move { world.tool(&record).await });
-        let written = match self.pay().await {
-            Ok(()) => race(writing.as_mut(), self.patience()).await,
-            Err(why) => Either::Left(Err(why)),
+        let (written, sent) = match self.pay().await {
+            Ok(()) => (race(writing.as_mut(), self.patience()).await, true),
+            Err(why) => (Either::Left(Err(why)), false),
         };
         match written {
             Either::Left(Ok(sequence)) => Ok(sequence),
@@ -82,7 +82,7 @@ impl<W: World> Context<W> {
                 let result = refused(&why.to_string());
                 let mut event = ToolEvent { phase: Phase::Refused, ..event.clone() };
                 close(&mut event, &result);
-                self.backlog.add(&event);
+                self.backlog.add(&event, sent && is_silent(&why));
                 Err(result)
             }
             Either::Right(()) => {
@@ -105,22 +105,29 @@ impl<W: World> Context<W> {
         self.backlog.begin();
         let unsettled = self.backlog.hold();
         world.spawn(Box::pin(async move {
-            match writing.await {
+            let sent = match writing.await {
                 Ok(sequence) => {
                     (event.phase, event.before) = (Phase::After, sequence);
                     close(&mut event, &result);
                     event.error = format!("it was not begun: the record that it begins came too late ({NO_ANSWER})");
+                    false
                 }
-                Err(_) => {
+                Err(why) => {
                     event.phase = Phase::Refused;
                     close(&mut event, &result);
+                    is_silent(&why)
                 }
-            }
-            self.backlog.add(&event);
+            };
+            self.backlog.add(&event, sent);
             drop(unsettled);
             // Where the log takes it not even now, whoever goes on first does it.
             let _ = self.pay().await;
             self.backlog.end();
         }));
     }
+}
+
+/// Whether the log may have taken a record that was sent: it did not say that it did not.
+fn is_silent(error: &AuditError) -> bool {
+    matches!(error, AuditError::Unavailable(_))
 }

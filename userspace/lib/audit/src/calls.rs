@@ -2,7 +2,7 @@
 //!
 //! The broker and the runner write to the log independently, and a runner that is interrupted stops waiting for a
 //! decision that may be recorded all the same. Whoever comes first here settles it: a decision that was recorded is that
-//! of the call, whatever its runner knew; a call that was told of cannot be decided on any more, and the broker, whose
+//! of the call, whatever its runner knew or says; a call that was told of cannot be decided on any more, and the broker, whose
 //! record is refused, does not let its decision hold.
 
 use alloc::collections::BTreeMap;
@@ -32,12 +32,17 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The call of an event that tells what became of it.
+    /// The call of an event that tells what became of it, and that names no other decision than the recorded one.
     pub(crate) fn tell(&self, event: &ToolEvent) -> Result<Key, AppendError> {
         let key = key(&event.session, &event.conversation, &event.call_id);
-        match self.states.get(&key).and_then(|state| state.told) {
-            Some(sequence) => Err(told_already(&event.call_id, sequence)),
-            None => Ok(key),
+        let state = self.states.get(&key).copied().unwrap_or_default();
+        match (state.told, state.decision) {
+            (Some(sequence), _) => Err(told_already(&event.call_id, sequence)),
+            (None, Some(made)) if event.decided && event.decision != made => {
+                let (id, told) = (&event.call_id, event.decision.name());
+                Err(AppendError::Invalid(format!("the call {id:?} was decided on as {}, not as {told}", made.name())))
+            }
+            (None, _) => Ok(key),
         }
     }
 

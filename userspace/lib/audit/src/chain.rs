@@ -91,8 +91,8 @@ impl Chain {
     ///
     /// # Errors
     /// `Full` where it, and the ends of all effects that have begun, do not fit. `Invalid` for an end without its
-    /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, an error or
-    /// reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
+    /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, another decision
+    /// than the one that is recorded of it, an error or reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
     /// than [`ARGUMENTS_LIMIT`], or a part only of the arguments of one that did. A late end may come without its
     /// beginning, which was lost with an earlier chain; it says 0 in the place of the record before.
     pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {

@@ -415,6 +415,14 @@ fn a_decision_and_what_became_of_the_call_agree() {
     chain.append_tool(6, before(3, Decision::Auto)).unwrap();
     assert!(chain.append_tool(7, before(3, Decision::Auto)).is_err());
     assert!(chain.append_tool(7, undecided(3)).is_err());
+    // Another decision than the recorded one is not believed, whoever tells of it.
+    chain.append_general(7, decided(4, "denied")).unwrap();
+    let other = chain.append_tool(7, before(4, Decision::Auto)).unwrap_err().to_string();
+    assert!(other.contains("\"call-4\" was decided on as denied, not as auto"), "{other}");
+    let refused = |decision| call(Phase::Refused, 4, "write_file", decision, Outcome::RefusedByPolicy);
+    assert!(chain.append_tool(7, refused(Decision::Forbidden)).is_err());
+    assert!(chain.append_tool(7, ToolEvent { late: true, ..after(4, Decision::Auto, Outcome::Ok, 0) }).is_err());
+    chain.append_tool(7, refused(Decision::Denied)).unwrap();
     // The same id in another conversation is another call.
     chain.append_tool(8, ToolEvent { conversation: "c2".into(), ..undecided(3) }).unwrap();
     assert!(verify(&lines(&chain), Some(chain.head())).is_ok());

@@ -209,3 +209,55 @@ fn the_backlog_is_bounded_and_says_what_it_lost() {
     let lost = messages.iter().find(|event| event.kind == "records.lost").unwrap();
     assert_eq!(lost.fields[0].value, "104");
 }
+
+/// A call with long arguments that could not begin has not run: of these the log takes the beginning, and takes it.
+#[test]
+fn a_long_call_that_could_not_begin_is_told_of() {
+    let long = format!(r#"{{"n":1,"pad":"{}"}}"#, "x".repeat(3000));
+    let (mut refused, mut closed) = (0, 0);
+    for (at, hangs) in (50..100).flat_map(|at| [(at, false), (at, true)]) {
+        let world = World::new(vec![]);
+        say(&world, vec![call("1", "write", &long)]);
+        world.0.answers.borrow_mut().push_back(Answer::Yes);
+        world.0.thinks.set(50 * MS);
+        world.at(at, move |sim| if hangs { sim.audit_hangs.set(15_000 * MS) } else { sim.audit_down.set(true) });
+        let mut agent = agent(&world, SessionLimits::default());
+        world.run(agent.turn("go", &snapshot()));
+        world.drain();
+        let ran = world.effects().len();
+        world.0.audit_down.set(false);
+        say(&world, vec![]);
+        world.run(agent.turn("again", &snapshot()));
+        world.check_audit();
+        let told = tools(&world);
+        let records = if told[0].phase == Phase::Before { 2 } else { 1 };
+        assert_eq!((told.len(), world.0.backlog.waiting()), (records, 0), "{at} {hangs}: {told:#?}");
+        let late = ran == 0 && told[0].late && told[0].decision == Decision::Consented;
+        refused += usize::from(late && told[0].arguments_bytes == long.len() as u64);
+        closed += usize::from(ran == 0 && told.len() == 2);
+    }
+    assert!(refused > 0 && closed > 0, "{refused} refused, {closed} closed");
+}
+
+/// What the log will never take is counted. That it turned away what it may have already is no loss.
+#[test]
+fn a_record_that_the_log_refuses_for_good_is_counted() {
+    let world = World::new(vec![]);
+    say(&world, vec![call("1", "read", r#"{"n":1}"#), call("2", "read", r#"{"n":2}"#)]);
+    let mut agent = agent(&world, SessionLimits::default());
+    world.0.audit_down.set(true);
+    world.run(agent.turn("go", &snapshot()));
+    assert_eq!(world.0.backlog.waiting(), 2);
+    // The log has both; only of the first its answer may have been lost.
+    for id in ["1", "2"] {
+        let told =
+            ToolEvent { phase: Phase::Refused, session: "s1".into(), conversation: "c1".into(), ..Default::default() };
+        world.0.chain.borrow_mut().append_tool(1, ToolEvent { call_id: id.into(), ..told }).unwrap();
+    }
+    world.0.audit_down.set(false);
+    say(&world, vec![]);
+    world.run(agent.turn("again", &snapshot()));
+    let messages = world.0.messages.borrow();
+    let lost = messages.iter().find(|event| event.kind == "records.lost").unwrap();
+    assert_eq!((lost.fields[0].value.as_str(), world.0.backlog.waiting()), ("1", 0));
+}

@@ -151,7 +151,7 @@ interface MemoryObject {
   info @0 () -> (bytes :UInt64, residentPages :UInt64, paged :Bool);
 
   evict @1 () -> (pages :UInt64);
-  # Drops the pages of paged memory that no operation pins; says how many. For tests and tuning. Needs the manage right.
+  # Drops the pages of paged memory that are in; says how many. For tests and tuning. Needs the manage right.
 
   frames @2 (offset :UInt64, count :UInt32) -> (ids :List(UInt64));
   # Identifiers of resident frames (0 where absent), equal where memory is shared. Needs the manage right.
@@ -250,7 +250,7 @@ interface Entropy {
 
 interface DebugLog {
   write @0 (text :Text) -> ();
-  # One line to the kernel's log, with the process's name before it.
+  # Lines to the kernel's log, each with the process's name before it: as many as fit into one call.
   read @1 (position :UInt64) -> (data :Data, next :UInt64, lost :UInt64);
   # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. A position behind the
   # end counts as the end. Needs the receive right.

@@ -152,13 +152,14 @@ mod place {
     use core::cell::UnsafeCell;
 
     use super::Runtime;
+    use crate::arch;
 
     /// Holds the runtime.
     struct OneThread(UnsafeCell<Option<Runtime>>);
 
-    // SAFETY: a program has one thread that runs Rust code of this crate. A second thread needs the
-    // process's own Process capability, which no process is given for itself, and an address to
-    // start at: whoever does that takes care to stay out of this crate.
+    // SAFETY: only the first thread gets to what is inside. A process that may have more threads can start
+    // them, but each needs a stack of its own: one on the first thread's stack would destroy what both of them
+    // keep there, whatever they do with this crate.
     unsafe impl Sync for OneThread {}
 
     static PLACE: OneThread = OneThread(UnsafeCell::new(None));
@@ -169,9 +170,12 @@ mod place {
         unsafe { *PLACE.0.get() = Some(runtime) };
     }
 
-    /// The runtime, where it is in place.
+    /// The runtime, where it is in place: for the process's first thread. Any other has none.
     pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
-        // SAFETY: written only by `install`, before the first call; shared references only.
+        if !arch::is_first_thread() {
+            return None;
+        }
+        // SAFETY: written only by `install`, before the first call; shared references only, of one thread.
         unsafe { (*PLACE.0.get()).as_ref() }.map(act)
     }
 }

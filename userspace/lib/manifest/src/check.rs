@@ -12,8 +12,8 @@ use crate::error::ManifestError;
 use crate::source::{INIT, KERNEL, RIGHTS};
 use crate::text::{self, Document, Process};
 
-/// Names that every process holds, so that no grant may take them.
-const RESERVED: &[&str] = &["account", "space", "table", "serve", "out"];
+/// Names that a process holds whatever it is granted, so that no grant may take them.
+const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "out"];
 /// Name of the first process.
 const FIRST: &str = "init";
 

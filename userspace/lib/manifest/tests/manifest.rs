@@ -78,6 +78,7 @@ fn refusals_name_place_and_reason() {
         ("count = 8", "count = 0x10000", "the ports must be some of 0 to 0xffff"),
         ("\"home\"", "\"logger\"", "each grant of a process needs a name of its own"),
         ("\"home\"", "\"account\"", "every process has this capability of its own"),
+        ("\"home\"", "\"process\"", "every process has this capability of its own"),
         ("name = \"shell\"", "nam = \"shell\"", "line 9, column 1: unknown field `nam`"),
         ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { threads = 0 }", "needs a thread"),
     ] {

@@ -8,7 +8,7 @@ mod memory_functions;
 mod syscall;
 
 #[cfg(capos_guest)]
-pub(crate) use syscall::{enter, exit, exit_thread};
+pub(crate) use syscall::{enter, exit, exit_thread, is_first_thread};
 
 #[cfg(not(capos_guest))]
 pub(crate) use crate::simulated::enter;

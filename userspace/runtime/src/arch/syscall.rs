@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 
+use capos_abi::bootstrap::{FIRST_STACK_BYTES, FIRST_STACK_TOP};
 use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD};
 
 /// Gives the kernel up to `to_submit` entries of the ring and waits for `min_complete` unread
@@ -28,6 +29,15 @@ pub(crate) fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
         );
     }
     taken
+}
+
+/// Whether this is the process's first thread, which alone runs on the first stack.
+#[inline]
+pub(crate) fn is_first_thread() -> bool {
+    let stack: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
+    FIRST_STACK_TOP.wrapping_sub(stack) <= FIRST_STACK_BYTES
 }
 
 /// Ends the process.

@@ -34,6 +34,8 @@ enum Part {
     Abandon,
     /// Waits for the word to change, then looks at its rings.
     Look,
+    /// Uses the first thread's rings through the runtime. Ends with what came of it.
+    Meddle,
 }
 
 fn counter(address: u64) -> &'static AtomicU32 {
@@ -51,12 +53,17 @@ fn push(ring: &ThreadRing, user_data: u64, operation: Operation) -> bool {
     unsafe { ring.push(&Entry { user_data, operation }) }
 }
 
-/// The first function of a started thread. It uses nothing of the runtime but its own rings.
+/// The first function of a started thread. It gets nothing of the runtime but its own rings.
 extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
     // SAFETY: the rings that this thread was started with.
     let Some(ring) = (unsafe { ThreadRing::new(rings) }) else { raw::exit_thread(-1) };
     if part == Part::Leave as u64 {
         raw::exit_thread(7);
+    }
+    if part == Part::Meddle as u64 {
+        // SAFETY: NOP names no memory.
+        let pushed = unsafe { raw::push(&kit::encode(1, Operation::Nop)) };
+        raw::exit_thread(i32::from(pushed) + i32::from(raw::pop().is_some()));
     }
     if part == Part::Look as u64 {
         while counter(word).load(Ordering::Acquire) == 0 {
@@ -210,6 +217,8 @@ pub async fn own(kit: &Kit) -> Result<(), Error> {
     for name in ["", "\u{1b}[2J", "a\nb", "a name that is longer than any name may be"] {
         kit::ensure(own.set_name(name).await.is_err(), || format!("a thread is named {name:?}"))?;
     }
+    let thread = crew.start(0, Part::Meddle).await?;
+    kit::ensure(crew.code(&thread).await? == 0, || "a thread has the first one's runtime".into())?;
     // A thread whose rings are gone, and with something else in their place.
     let thread = crew.start(0, Part::Look).await?;
     kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;

@@ -1,4 +1,4 @@
-//! What of the broker needs no capability, tested on the host.
+//! What of the broker holds no capability, tested on the host.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -6,3 +6,4 @@ extern crate alloc;
 
 pub mod config;
 pub mod kept;
+pub mod model;

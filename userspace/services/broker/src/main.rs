@@ -12,7 +12,6 @@ mod blocks;
 mod broker;
 mod decision;
 mod lease;
-mod model;
 mod session;
 
 use alloc::format;

@@ -12,7 +12,7 @@ use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 /// # Errors
 /// The catalog is gone.
 pub async fn allowed(catalog: &ModelCatalogClient, rules: &ProfileRules) -> Result<Vec<ModelInfo>, CallError> {
-    let mut models = catalog.list().await?;
+    let mut models = catalog.list().await.map_err(of_catalog)?;
     // Nobody has opted in to remote models or stepped up for one: there is no remote backend yet to opt in to.
     models.retain(|model| rules.may_use(&model.backend, false, false).is_ok());
     Ok(models)
@@ -28,7 +28,7 @@ pub async fn open(
     rules: &ProfileRules,
     wanted: &str,
 ) -> Result<(LanguageModelClient, ModelInfo), CallError> {
-    let models = catalog.list().await?;
+    let models = catalog.list().await.map_err(of_catalog)?;
     let mut fitting: Vec<&ModelInfo> = models.iter().filter(|model| model.id == wanted).collect();
     if fitting.is_empty() {
         let begins = |model: &&ModelInfo| model.id.starts_with(wanted) || model.display_name.starts_with(wanted);
@@ -47,6 +47,36 @@ pub async fn open(
         }
     };
     rules.may_use(&found.backend, false, false).map_err(CallError::invalid_argument)?;
-    let model = catalog.open_language_model(&found.id).await?;
+    let model = catalog.open_language_model(&found.id).await.map_err(of_catalog)?;
     Ok((model, found.clone()))
+}
+
+/// An error of the catalog, as a session hears of it. That the catalog is gone must not look as if the broker were: its
+/// holder would take the session for lost.
+pub fn of_catalog(error: CallError) -> CallError {
+    if error.is_disconnected() {
+        CallError::failed(format!("the model service does not answer: {error}"))
+    } else {
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_schema::cap::Status;
+
+    #[test]
+    fn a_catalog_that_is_gone_is_not_a_broker_that_is_gone() {
+        for gone in [CallError::disconnected("the server ended"), CallError::Transport(Status::Disconnected)] {
+            assert!(gone.is_disconnected());
+            let told = of_catalog(gone);
+            assert!(
+                !told.is_disconnected() && told.to_string().contains("the model service does not answer"),
+                "{told}"
+            );
+        }
+        let other = of_catalog(CallError::invalid_argument("no such model")).to_string();
+        assert!(!other.contains("model service"), "{other}");
+    }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
+use capos_broker::model;
 use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
@@ -23,7 +24,6 @@ use crate::blocks::Part;
 use crate::broker::Broker;
 use crate::decision::Subject;
 use crate::lease::LeaseObject;
-use crate::model;
 
 /// A session.
 pub struct Session {
@@ -38,7 +38,8 @@ pub struct Session {
     approvals: ApprovalClientClient,
     /// The model in use; revoked when another is opened or the session ends.
     model: RefCell<Option<LanguageModelClient>>,
-    ended: Cell<bool>,
+    /// Shared with the leases, which end with the session.
+    ended: Rc<Cell<bool>>,
 }
 
 impl Session {
@@ -74,7 +75,7 @@ impl Session {
             asked,
             approvals,
             model: RefCell::default(),
-            ended: Cell::new(false),
+            ended: Rc::default(),
         }))
     }
 
@@ -217,7 +218,7 @@ impl UserSessionServer for Session {
         };
         self.settle(&question, mode, decision, &reason).await?;
         let lease = if decision == Decision::StepUpSucceeded {
-            let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone());
+            let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
             Some(LeaseClient::serve(&self.broker.server, Rc::new(lease))?)
         } else {
             None
@@ -237,7 +238,8 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
-        let derived: LanguageModelClient = Client::from_cap(derive(&self.broker, model.as_cap(), Rights::ALL).await?);
+        let derived = derive(&self.broker, model.as_cap(), Rights::ALL).await.map_err(model::of_catalog)?;
+        let derived: LanguageModelClient = Client::from_cap(derived);
         let before = self.model.replace(Some(derived.clone()));
         if let Some(before) = before {
             self.revoke(before.as_cap()).await;

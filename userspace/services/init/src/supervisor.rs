@@ -80,6 +80,10 @@ impl System {
             Err(error) => return (format!("{error}"), true),
         };
         service.set_state(ServiceState::Running);
+        if service.wish.get() == Wish::Stop {
+            // Whoever stopped it while it was started had nothing to end.
+            end(service, "stopped on request").await;
+        }
         let end = match process.wait().await {
             Ok(exit) => describe_exit(&exit),
             Err(error) => format!("its end could not be learned: {error}"),
@@ -194,18 +198,23 @@ impl ServiceSupervisorServer for Supervisor {
         let service = self.find_untrusted(&name)?;
         service.forgive();
         let before = service.starts();
+        // A start that is under way is as good as a new one: there is nothing to end.
+        let starting = service.state() == ServiceState::Starting;
         service.wish.set(Wish::Run);
         service.expected.set(service.running.borrow().is_some());
         service.changed.notify();
         end(&service, "restarted on request").await;
         let settled = || match service.state() {
-            ServiceState::Running => service.starts() > before,
-            // A failure of before was forgiven; a new one takes the wish away again.
-            ServiceState::Failed => service.wish.get() == Wish::Stop,
+            ServiceState::Running => starting || service.starts() > before,
+            // What was before was forgiven; a new failure, or somebody who stops it, takes the wish away again.
+            ServiceState::Failed | ServiceState::Stopped => service.wish.get() == Wish::Stop,
             _ => false,
         };
         service.changed.until(settled).await;
         let info = service.info().await;
+        if info.state == ServiceState::Stopped {
+            return Err(CallError::failed(format!("service `{name}` was stopped meanwhile; start it again")));
+        }
         if info.state == ServiceState::Failed {
             return Err(CallError::failed(format!("service `{name}` does not start: {}", info.last_exit)));
         }

@@ -55,6 +55,13 @@ impl Checker<'_> {
                     return Err(self.error(there, "each grant of a session needs a name of its own"));
                 }
                 let found = self.session_grant(&there, grant)?;
+                if let Some(other) = grants.iter().find(|other| other.interface == found.interface) {
+                    let reason = format!(
+                        "`{}` has the same interface; the tools of a session are named by it, so each is there once",
+                        other.name
+                    );
+                    return Err(self.error(format!("{there}.from"), reason));
+                }
                 held.entry(found.held.clone()).or_insert(there);
                 grants.push(found);
             }

@@ -248,6 +248,11 @@ fn mistakes_in_profiles_name_place_and_reason() {
             "each grant of a session needs a name of its own",
         ),
         (
+            home,
+            "{ name = \"a\", from = \"disk.Directory\" }, { name = \"b\", from = \"disk.Directory\" }",
+            "profile.guest.grants[1] `b`.from: `a` has the same interface",
+        ),
+        (
             "[profile.guest]",
             "[profile.gast]",
             "m.toml: profile.gast: there is no such profile; there are operator, guest",

@@ -1,6 +1,5 @@
 //! The tool table: what the session's capabilities can do, by reflection over their interfaces.
 
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -18,13 +17,8 @@ pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
     for (at, grant) in grants.iter().enumerate() {
         let Some(interface) = reflection::interface(grant.interface) else { continue };
         for method in interface.methods {
-            if let Some(mut tool) = offer(at as u64, interface.id, method) {
-                // Two capabilities of one interface: the second one's tools carry its name.
-                if tools.iter().any(|other| other.descriptor.name == tool.descriptor.name) {
-                    tool.descriptor.name = format!("{}_of_{}", tool.descriptor.name, grant.name);
-                }
-                tools.push(tool);
-            }
+            // No session holds two capabilities of one interface: the manifest refuses that.
+            tools.extend(offer(at as u64, interface.id, method));
         }
     }
     tools

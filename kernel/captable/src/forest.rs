@@ -111,20 +111,6 @@ impl<H> Forest<H> {
         self.add(parent, Kind::Attachment, holder)
     }
 
-    /// Adds an attachment beside another one, to the same capability: a mapping was split.
-    ///
-    /// # Errors
-    /// [`ForestError`]; nothing was added.
-    pub fn attach_beside(&mut self, attachment: NodeId, holder: H) -> Result<NodeId, ForestError> {
-        let parent = self.checked(attachment).map(|node| node.parent).ok_or(ForestError::Gone)?;
-        if self.node(parent).is_none() {
-            return Err(ForestError::Gone);
-        }
-        let index = self.allocate(Kind::Attachment, holder)?;
-        self.link(parent, index);
-        Ok(self.id(index))
-    }
-
     fn add(&mut self, parent: NodeId, kind: Kind, holder: H) -> Result<NodeId, ForestError> {
         match self.checked(parent) {
             Some(node) if node.kind == Kind::Capability => {}

@@ -104,6 +104,13 @@ impl<T: Clone + Keyed> Regions<T> {
         self.by_start.range(..=address).next_back().map(|(_, region)| region).filter(|region| address < region.end())
     }
 
+    /// Whether removing a range leaves two pieces of a region, so that there is one region more.
+    #[must_use]
+    pub fn is_split(&self, start: u64, length: u64) -> bool {
+        let end = start.saturating_add(length);
+        self.find(start).is_some_and(|region| region.start < start && end < region.end())
+    }
+
     /// Removes a range from all regions, cutting those that stick out; the pieces that went away.
     ///
     /// # Errors
@@ -182,11 +189,6 @@ impl<T: Clone + Keyed> Regions<T> {
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
-
-    /// Every region, by rising address.
-    pub fn iter(&self) -> impl Iterator<Item = &Region<T>> {
-        self.by_start.values()
-    }
 }
 
 #[cfg(test)]
@@ -253,7 +255,11 @@ mod tests {
                         model.extend((0..count).map(|i| (page + i, (step, i * PAGE))));
                     }
                 } else {
+                    let more = usize::from(regions.is_split(start, length));
+                    let before = regions.len();
                     let removed = regions.remove(start, length).unwrap();
+                    prop_assert!(regions.len() <= before + more, "a piece more that was not foretold");
+                    prop_assert!(more == 0 || regions.len() == before + 1, "a piece was foretold that is not there");
                     let pages: u64 = removed.iter().map(|r| r.length / PAGE).sum();
                     let gone = (page..page + count).filter(|p| model.remove(p).is_some()).count();
                     prop_assert_eq!(pages, gone as u64);

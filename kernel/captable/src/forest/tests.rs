@@ -108,7 +108,7 @@ fn a_released_middle_still_dies_with_its_root() {
     let root = forest.insert_root("root").unwrap();
     let middle = forest.insert_child(root, "middle").unwrap();
     let mapping = forest.attach(middle, "mapping").unwrap();
-    let beside = forest.attach_beside(mapping, "other half").unwrap();
+    let beside = forest.attach(middle, "other half").unwrap();
     assert_eq!(forest.pop_descendant(middle), None, "what was made through itself stays");
     assert_eq!(forest.remove(middle), Some("middle"));
     assert_eq!(forest.holder(mapping), Some(&"mapping"));

@@ -261,17 +261,20 @@ impl AddressSpace {
         }
     }
 
-    /// Removes what is mapped in a range.
+    /// Removes what is mapped in a range. Only a hole in one mapping costs anything, so memory can be given
+    /// back where nothing can be paid any more.
     ///
     /// # Errors
-    /// Not a range of whole pages of user memory; the space is gone.
+    /// Not a range of whole pages of user memory; the space is gone; quota, where the range lies inside of one
+    /// mapping, which it would leave in two pieces. Nothing is removed then.
     pub fn unmap(&self, start: u64, length: u64) -> Result<(), Status> {
         // Objects whose last mapping this was are dropped after the lock is.
         let removed = {
             let mut guard = self.inner.lock();
             let inner = guard.as_mut().ok_or(Status::Disconnected)?;
-            // A hole in the middle of a region leaves one more.
-            inner.budget(&self.account, inner.regions.len() + 1)?;
+            if inner.regions.is_split(start, length) {
+                inner.budget(&self.account, inner.regions.len() + 1)?;
+            }
             let removed = inner.regions.remove(start, length);
             inner.settle(&self.account);
             let removed = removed.map_err(|_| Status::InvalidArgument)?;

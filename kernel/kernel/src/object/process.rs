@@ -71,7 +71,6 @@ pub enum Left {
 #[derive(Default)]
 struct Life {
     threads: Vec<Arc<Thread>>,
-    started: bool,
     end: Option<Arc<End>>,
     waiters: KeyedList<OperationRef>,
 }
@@ -285,7 +284,8 @@ impl Process {
         self.holders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less does. A process that was never started and that nobody can start any more ends.
+    /// One less does. A process that was never started and that nobody can start any more ends. Slots of its
+    /// own count too: where it was given itself before it was started, it ends with who pays for it.
     pub fn let_go(&self) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             let idle = self.life.lock().threads.is_empty();
@@ -310,7 +310,6 @@ impl Process {
         }
         life.threads.try_reserve(1).map_err(|_| Status::OutOfMemory)?;
         life.threads.push(thread);
-        life.started = true;
         Ok(())
     }
 

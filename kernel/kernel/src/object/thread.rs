@@ -345,16 +345,20 @@ impl Thread {
             let body = inner.body.as_mut()?;
             let operation = body.operations.end(ticket)?;
             body.ring.post(&outcome.completion(operation.user_data));
-            (operation, self.enough(&mut inner))
+            (operation, Self::enough(&mut inner))
         };
         if let Some(node) = operation.attachment {
             derivation::forget(node);
         }
-        if let Some(deadline) = awake {
-            if let Some(key) = deadline {
-                deadline::remove(key);
+        match awake {
+            Ok(Some(deadline)) => {
+                if let Some(key) = deadline {
+                    deadline::remove(key);
+                }
+                scheduler::wake(self);
             }
-            scheduler::wake(self);
+            Ok(None) => {}
+            Err(corrupt) => self.die_of(corrupt),
         }
         Some(operation)
     }
@@ -380,24 +384,23 @@ impl Thread {
 
     /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
     /// of its wait is given.
-    fn enough(&self, inner: &mut Inner) -> Option<Option<(u64, u64)>> {
+    ///
+    /// # Errors
+    /// Its rings are corrupt: it is to die of that, once nothing of it is locked.
+    fn enough(inner: &mut Inner) -> Result<Option<Option<(u64, u64)>>, Corrupt> {
         if inner.wanted == 0 {
-            return None;
+            return Ok(None);
         }
-        match inner.body.as_ref()?.ring.unread() {
-            Ok(unread) if unread < inner.wanted => None,
-            Ok(_) => {
-                inner.wanted = 0;
-                Some(inner.deadline.take())
-            }
-            Err(corrupt) => {
-                self.die_of(corrupt);
-                None
-            }
+        let Some(body) = inner.body.as_ref() else { return Ok(None) };
+        if body.ring.unread()? < inner.wanted {
+            return Ok(None);
         }
+        inner.wanted = 0;
+        Ok(Some(inner.deadline.take()))
     }
 
-    /// Ends the process, whose rings are corrupt.
+    /// Ends the process, whose rings are corrupt. It looks at the process and at the thread's handle, whose
+    /// locks come before the thread's own.
     pub fn die_of(&self, corrupt: Corrupt) {
         self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }

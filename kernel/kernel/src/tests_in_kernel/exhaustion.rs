@@ -1,6 +1,7 @@
 //! Tests of what happens where memory or an account is exhausted: everything is answered, and nothing
 //! is lost on the way.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,8 +10,11 @@ use capos_abi::{CapId, Rights, Status, TransferMode};
 
 use super::bench::{Actor, SCRATCH, buffer, memory, starved, status};
 use super::calls::{self, Pair, call, header, receive};
-use crate::object::account::Account;
+use crate::memory::page_table::Access;
+use crate::object::account::{Account, Resource};
+use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::process::{Cause, End, Process};
 
 /// Calls that find no memory for a place in the queue are refused; those in it are all answered.
 pub fn calls_are_not_lost(account: &Arc<Account>) {
@@ -134,6 +138,30 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
     let received = pair.server.received_caps(SCRATCH + 0x200, 2);
     assert!(moved.iter().all(|id| pair.client.process.get(*id).err() == Some(Status::StaleCapability)));
     assert!(received.iter().all(|id| pair.server.process.get(*id).is_ok_and(|held| held.node.is_some())));
+}
+
+/// Memory can be given back where the account can pay for nothing more. Only a hole in a mapping, which
+/// makes two of it, must be paid for.
+pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
+    const FRAMES: u64 = 64;
+    const BASE: u64 = 0x100_0000;
+    let process = Process::new(String::from("mapper"), account.carve([FRAMES, 4, 4, 4, 4], 0).unwrap(), None).unwrap();
+    let object = memory(&process.account, 3, 1);
+    let access = Access { read: true, ..Access::default() };
+    // As many as one frame pays for, far enough apart to stay apart.
+    for place in 0..12 {
+        let range = (BASE + place * 0x4000, 0x3000);
+        process.space.map(Backing::Memory(Arc::clone(&object)), range, 0, access, None).unwrap();
+    }
+    let rest = process.account.hold(Resource::Frames, FRAMES - process.account.usage()[0]).unwrap();
+    assert_eq!(process.space.unmap(BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
+    assert!(process.space.check(BASE, 0x3000, false).is_ok(), "nothing is unmapped then");
+    assert_eq!(process.space.unmap(BASE, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap(BASE + 0x2000, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap(BASE + 0x4000, 0x3000), Ok(()));
+    assert_eq!(process.space.unmap(BASE + 0x9000, 0x1000), Ok(()), "eleven become twelve, which are paid for");
+    drop(rest);
+    process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
 }
 
 /// A chain of accounts, each carved from the one before, is paid for, and its end needs no more of the

@@ -24,7 +24,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 44] = [
+const OBJECTS: [(&str, Test); 45] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -41,6 +41,7 @@ const OBJECTS: [(&str, Test); 44] = [
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
+    ("memory-is-given-back-at-the-limit", exhaustion::memory_is_given_back_at_the_limit),
     ("chains-of-accounts-end", exhaustion::chains_of_accounts_end),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),

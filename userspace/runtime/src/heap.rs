@@ -1,22 +1,16 @@
-//! The heap. It begins with an arena inside the program and grows by memory objects that the
+//! A heap's memory. It begins with an arena inside the program and grows by memory objects that the
 //! process's account pays for.
 //!
 //! Growing calls the kernel while the allocator is locked, so it allocates nothing: its messages
-//! are made by [`crate::raw_calls`] on the stack, and its completions are taken out of the ring
+//! are made by `raw_calls` on the stack, and its completions are taken out of the ring
 //! from between those of others, for which the reactor leaves room.
 
-use core::alloc::{GlobalAlloc, Layout};
+use core::alloc::Layout;
 
 use capos_abi::bootstrap::{HEAP_START, MAP_START};
-use capos_schema::cap::AsCap;
-use spin::Mutex;
-use talc::TalcLock;
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
-
-use crate::raw_calls;
-use crate::runtime::{Facts, Runtime};
 
 /// Bytes of the arena that the heap begins with.
 const ARENA: usize = 48 << 10;
@@ -27,17 +21,40 @@ const LARGEST_GROWTH: u64 = 1 << 20;
 /// Room for the allocator's own accounts of an allocation, in bytes.
 const OVERHEAD: u64 = 128;
 
-/// Where the heap gets memory from.
+/// Makes memory and maps it at an address, readable and writable: `(account, space, start, bytes)`. It must not
+/// allocate.
+pub type Grow = fn(u64, u64, u64, u64) -> bool;
+
+/// Where a heap gets memory from.
 #[derive(Debug)]
-struct Growth {
+pub struct Growth {
     /// Whether the arena was claimed.
     begun: bool,
     /// Where the last claimed range ends.
     end: u64,
     /// Its end as the allocator names it.
     heap_end: Option<core::ptr::NonNull<u8>>,
-    /// The process's account and address space.
-    caps: Option<(u64, u64)>,
+    /// The process's account and address space, and who calls the kernel.
+    means: Option<(u64, u64, Grow)>,
+}
+
+impl Growth {
+    /// The memory of a process's one heap.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { begun: false, end: HEAP_START, heap_end: None, means: None }
+    }
+
+    /// Lets the heap grow at the expense of the process's account.
+    pub fn use_kernel_memory(&mut self, account: u64, space: u64, grow: Grow) {
+        self.means = Some((account, space, grow));
+    }
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 // SAFETY: `heap_end` is an address inside memory that only the allocator uses, under its lock.
@@ -60,17 +77,17 @@ unsafe impl Source for Growth {
             unsafe { talc.claim(START.0.get().cast(), ARENA) };
             return Ok(());
         }
-        let (account, space) = talc.source.caps.ok_or(())?;
+        let (account, space, grow) = talc.source.means.ok_or(())?;
         let wanted = u64::try_from(layout.size().saturating_add(layout.align())).map_err(|_| ())?;
         let so_far = talc.source.end.saturating_sub(HEAP_START);
         let least = wanted.saturating_add(OVERHEAD).checked_next_multiple_of(crate::memory::PAGE).ok_or(())?;
         let mut bytes = least.max((so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH) & !(crate::memory::PAGE - 1));
         let start = talc.source.end;
         start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
-        if !raw_calls::grow(account, space, start, bytes) {
+        if !grow(account, space, start, bytes) {
             // Near the account's limit, only as much as is needed.
             bytes = least;
-            if !raw_calls::grow(account, space, start, bytes) {
+            if !grow(account, space, start, bytes) {
                 return Err(());
             }
         }
@@ -85,35 +102,5 @@ unsafe impl Source for Growth {
             None => unsafe { talc.claim(pointer(start), usize::try_from(bytes).map_err(|_| ())?) },
         };
         if talc.source.heap_end.is_some() { Ok(()) } else { Err(()) }
-    }
-}
-
-struct Heap(TalcLock<Mutex<()>, Growth>);
-
-// SAFETY: all of it is the inner allocator's.
-unsafe impl GlobalAlloc for Heap {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout.
-        unsafe { self.0.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's allocation.
-        unsafe { self.0.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's allocation.
-        unsafe { self.0.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Heap = Heap(TalcLock::new(Growth { begun: false, end: HEAP_START, heap_end: None, caps: None }));
-
-/// Lets the heap grow at the expense of the process's account.
-pub(crate) fn use_kernel_memory(_runtime: &Runtime, facts: &Facts) {
-    if let (Some(account), Some(space)) = (&facts.account, &facts.space) {
-        HEAP.0.lock().source.caps = Some((account.as_cap().id(), space.as_cap().id()));
     }
 }

@@ -23,12 +23,16 @@
 //! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: system calls go to
 //! a simulated kernel (`simulated`) that the test installs.
 #![no_std]
+// A C library uses the blocking calls alone.
+#![cfg_attr(all(capos_guest, not(feature = "program"), not(feature = "std")), allow(dead_code))]
 
 extern crate alloc;
-#[cfg(not(capos_guest))]
+#[cfg(any(not(capos_guest), feature = "std"))]
 extern crate std;
 
 mod arch;
+#[cfg(capos_guest)]
+pub mod blocking;
 mod call;
 mod cancel;
 mod capability;
@@ -37,13 +41,15 @@ mod env;
 mod error;
 mod executor;
 mod future;
+#[cfg(all(capos_guest, feature = "program"))]
+mod global_heap;
 #[cfg(capos_guest)]
-mod heap;
+pub mod heap;
 pub mod log;
 pub mod memory;
 mod notification;
 mod operation;
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 mod panic;
 mod pool;
 mod program;

@@ -8,10 +8,10 @@ use crate::env::Env;
 use crate::error::Error;
 
 /// Exit code of a program whose `main` failed.
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 const FAILURE_CODE: i32 = 1;
 /// Exit code of a program that panicked.
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 pub(crate) const PANIC_CODE: i32 = 101;
 
 /// A program's `main`, begun.
@@ -57,10 +57,10 @@ pub fn exit(code: i32) -> ! {
     std::process::exit(code)
 }
 
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 pub(crate) use guest::enter_process;
 
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 mod guest {
     use alloc::format;
     use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
@@ -118,7 +118,7 @@ mod guest {
             facts.timer = env.raw("timer").map(Client::from_cap);
             facts.log.logger = env.optional("logger").ok().flatten();
             facts.log.debug = env.optional("log").ok().flatten();
-            crate::heap::use_kernel_memory(rt, &facts);
+            crate::global_heap::use_kernel_memory(&facts);
         });
         let main = capos_program_main(env);
         match runtime::with(|rt| rt.block_on(main)) {

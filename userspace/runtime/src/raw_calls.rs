@@ -40,6 +40,8 @@ fn write_text(text: &str, words: &mut [u64; TEXT_WORDS + 2]) -> usize {
 }
 
 #[cfg(capos_guest)]
+pub(crate) use guest::grow_with;
+#[cfg(all(capos_guest, feature = "program"))]
 pub(crate) use guest::{grow, last_words};
 
 #[cfg(capos_guest)]
@@ -47,12 +49,17 @@ mod guest {
     use capos_abi::entry::{Buffer, CapArray, Operation};
     use capos_abi::syscall::NO_DEADLINE;
     use capos_abi::{CapSlot, Completion, Entry, Rights, TransferMode};
-    use capos_schema::kernel::{AddressSpaceClient, DebugLogClient, ResourceAccountClient};
+    #[cfg(feature = "program")]
+    use capos_schema::kernel::DebugLogClient;
+    use capos_schema::kernel::{AddressSpaceClient, ResourceAccountClient};
+    #[cfg(feature = "program")]
     use capos_schema::system::LoggerClient;
 
+    #[cfg(feature = "program")]
     use super::TEXT_WORDS;
     use crate::arch;
     use crate::ring::Ring;
+    #[cfg(feature = "program")]
     use crate::runtime;
 
     /// Tag of the one such call that is in flight. The reactor's tags never have the highest bit.
@@ -125,11 +132,13 @@ mod guest {
     }
 
     /// Makes memory and maps it at `start`, readable and writable.
+    #[cfg(feature = "program")]
     pub(crate) fn grow(account: u64, space: u64, start: u64, bytes: u64) -> bool {
         runtime::with(|rt| grow_with(rt.ring(), account, space, start, bytes)).unwrap_or(false)
     }
 
-    fn grow_with(ring: &Ring, account: u64, space: u64, start: u64, bytes: u64) -> bool {
+    /// The same through a given ring.
+    pub(crate) fn grow_with(ring: &Ring, account: u64, space: u64, start: u64, bytes: u64) -> bool {
         let mut slots = Slots([[0; CapSlot::SIZE]]);
         let mut results = [0_u64; 8];
         let created = run(
@@ -176,6 +185,7 @@ mod guest {
 
     /// Writes a line to the kernel's log, or else to the log service, without allocating. Waits for
     /// the latter until `deadline`.
+    #[cfg(feature = "program")]
     pub(crate) fn last_words(ring: &Ring, debug: Option<u64>, logger: Option<u64>, text: &str, deadline: u64) {
         let mut words = [0_u64; TEXT_WORDS + 2];
         let mut results = [0_u64; 64];

@@ -1,9 +1,9 @@
 //! The thread's rings, as the process sees them.
 //!
 //! All methods take `&self` and none allocates: the allocator itself grows through the ring, also
-//! while the reactor is at work above it.
+//! while the reactor is at work above it. The indices live in the ring alone, so that two users of one
+//! thread's ring, such as a C library and a program's own runtime, can take turns.
 
-use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,10 +20,6 @@ use capos_abi::{Completion, Entry, RingLayout, Status};
 pub(crate) struct Ring {
     base: NonNull<u8>,
     layout: RingLayout,
-    /// Next entry to fill.
-    tail: Cell<u32>,
-    /// Next completion to read.
-    head: Cell<u32>,
 }
 
 impl Ring {
@@ -34,19 +30,29 @@ impl Ring {
     ///
     /// # Safety
     /// `base` is a ring region that the kernel made for this thread, mapped for as long as the
-    /// value lives, and no other `Ring` uses it.
+    /// value lives. Whatever else uses it does so on the same thread, between calls of this one's methods.
     pub(crate) unsafe fn new(base: NonNull<u8>) -> Result<Self, Status> {
         let word = |offset: usize| -> u32 {
             // SAFETY: the header page of the region is mapped and aligned; the kernel may write it.
             unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
         };
         let layout = RingLayout::new(word(SUBMISSION_ENTRIES), word(COMPLETION_ENTRIES))?;
-        Ok(Self { base, layout, tail: Cell::new(word(SUBMISSION_TAIL)), head: Cell::new(word(COMPLETION_HEAD)) })
+        Ok(Self { base, layout })
     }
 
     fn index(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: an aligned word of the header page, which stays mapped (see `new`).
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Next entry to fill.
+    fn tail(&self) -> u32 {
+        self.index(SUBMISSION_TAIL).load(Ordering::Relaxed)
+    }
+
+    /// Next completion to read.
+    fn head(&self) -> u32 {
+        self.index(COMPLETION_HEAD).load(Ordering::Relaxed)
     }
 
     /// Entries of the completion ring.
@@ -56,7 +62,7 @@ impl Ring {
 
     /// Entries that are queued and not yet taken by the kernel.
     pub(crate) fn queued(&self) -> u32 {
-        self.tail.get().wrapping_sub(self.index(SUBMISSION_HEAD).load(Ordering::Acquire))
+        self.tail().wrapping_sub(self.index(SUBMISSION_HEAD).load(Ordering::Acquire))
     }
 
     /// Queues an entry; `false` where the submission ring is full.
@@ -66,7 +72,7 @@ impl Ring {
 
     /// The same with an entry as it lies in the ring.
     pub(crate) fn push_raw(&self, raw: &RawEntry) -> bool {
-        let tail = self.tail.get();
+        let tail = self.tail();
         if self.queued() >= self.layout.submission_entries() {
             return false;
         }
@@ -74,7 +80,6 @@ impl Ring {
         // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
         unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
         let tail = tail.wrapping_add(1);
-        self.tail.set(tail);
         self.index(SUBMISSION_TAIL).store(tail, Ordering::Release);
         true
     }
@@ -82,7 +87,7 @@ impl Ring {
     /// Completions that lie unread.
     pub(crate) fn unread(&self) -> u32 {
         let tail = self.index(COMPLETION_TAIL).load(Ordering::Acquire);
-        distance(self.head.get(), tail, self.layout.completion_entries()).unwrap_or(0)
+        distance(self.head(), tail, self.layout.completion_entries()).unwrap_or(0)
     }
 
     fn completion_at(&self, index: u32) -> NonNull<[u8; COMPLETION_SIZE]> {
@@ -92,8 +97,7 @@ impl Ring {
     }
 
     fn advance(&self) {
-        let head = self.head.get().wrapping_add(1);
-        self.head.set(head);
+        let head = self.head().wrapping_add(1);
         self.index(COMPLETION_HEAD).store(head, Ordering::Release);
     }
 
@@ -104,7 +108,7 @@ impl Ring {
         }
         // SAFETY: the completion is unread, so the kernel has written it and will not write it
         // again before the head has passed it.
-        let raw = unsafe { self.completion_at(self.head.get()).read() };
+        let raw = unsafe { self.completion_at(self.head()).read() };
         let completion = Completion::decode(&raw);
         self.advance();
         Some(completion)
@@ -113,7 +117,7 @@ impl Ring {
     /// Takes the completion with this tag, wherever it lies; the others keep their order.
     #[cfg(any(capos_guest, test))]
     pub(crate) fn take(&self, user_data: u64) -> Option<Completion> {
-        let head = self.head.get();
+        let head = self.head();
         let found = (0..self.unread()).map(|step| head.wrapping_add(step)).find_map(|index| {
             // SAFETY: unread, as in `pop`.
             let completion = Completion::decode(&unsafe { self.completion_at(index).read() });

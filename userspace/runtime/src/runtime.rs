@@ -147,7 +147,7 @@ impl Runtime {
     }
 }
 
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 mod place {
     use core::cell::UnsafeCell;
 
@@ -180,7 +180,7 @@ mod place {
     }
 }
 
-#[cfg(not(capos_guest))]
+#[cfg(any(not(capos_guest), feature = "std"))]
 mod place {
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -203,4 +203,16 @@ mod place {
     }
 }
 
-pub(crate) use place::{install, with};
+#[cfg(all(capos_guest, not(feature = "program"), not(feature = "std")))]
+mod place {
+    use super::Runtime;
+
+    /// None: the crate is part of a library whose threads only make blocking calls.
+    pub(crate) fn with<R>(_act: impl FnOnce(&Runtime) -> R) -> Option<R> {
+        None
+    }
+}
+
+#[cfg(any(not(capos_guest), feature = "program", feature = "std"))]
+pub(crate) use place::install;
+pub(crate) use place::with;

@@ -262,12 +262,12 @@ unsafe extern "C" fn strlen(text: *const u8) -> usize {
 }
 
 /// Named by the prebuilt `core`, never called: a panic ends the process without unwinding.
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
 /// As [`rust_eh_personality`].
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     super::exit(crate::program::PANIC_CODE)

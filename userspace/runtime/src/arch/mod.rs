@@ -1,8 +1,8 @@
 //! What only the processor's instructions can do: system calls, the entry, memory functions.
 
-#[cfg(capos_guest)]
+#[cfg(all(capos_guest, feature = "program"))]
 mod entry;
-#[cfg(any(capos_guest, test))]
+#[cfg(any(all(capos_guest, not(feature = "std")), test))]
 mod memory_functions;
 #[cfg(capos_guest)]
 mod syscall;

@@ -1,0 +1,101 @@
+//! `mmap` and its kin: memory of the process's own.
+
+use alloc::vec::Vec;
+use core::ffi::{c_int, c_void};
+
+use capos_abi::bootstrap::{MAP_START, USER_END};
+use capos_schema::cap::AsCap;
+use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
+use spin::Mutex;
+
+use crate::errno::{self, Errno, Result, answer};
+use crate::grants::{cap, wait};
+
+/// A page, in bytes.
+pub const PAGE: u64 = 4096;
+
+/// Addresses for mappings: a range is free, or was never used.
+struct Addresses {
+    next: u64,
+    free: Vec<(u64, u64)>,
+}
+
+static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses { next: MAP_START, free: Vec::new() });
+
+/// Takes a range of addresses, in whole pages, with an unused page on both sides.
+pub fn take(length: u64) -> Result<u64> {
+    let span = length.checked_add(PAGE).ok_or(Errno(libc::ENOMEM))?;
+    let mut addresses = ADDRESSES.lock();
+    if let Some(at) = addresses.free.iter().position(|(_, free)| *free == span) {
+        return Ok(addresses.free.swap_remove(at).0.saturating_add(PAGE));
+    }
+    let start = addresses.next;
+    addresses.next = start.checked_add(span).filter(|end| *end < USER_END).ok_or(Errno(libc::ENOMEM))?;
+    Ok(start.saturating_add(PAGE))
+}
+
+/// Gives a range back.
+pub fn give(start: u64, length: u64) {
+    ADDRESSES.lock().free.push((start.saturating_sub(PAGE), length.saturating_add(PAGE)));
+}
+
+/// New zeroed memory at a fresh address. `length` in whole pages.
+pub fn map_new(length: u64) -> Result<u64> {
+    let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
+    let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
+    let memory = wait(account.create_memory(length))?;
+    let start = take(length)?;
+    let access = AddressSpaceAccess { read: true, write: true, execute: false };
+    // The mapping keeps the memory.
+    if let Err(error) = wait(space.map(memory.as_cap(), start, 0, length, &access)) {
+        give(start, length);
+        return Err(error.into());
+    }
+    Ok(start)
+}
+
+/// Ends a mapping, or a part of it.
+pub fn unmap(start: u64, length: u64) -> Result<()> {
+    let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::EINVAL))?;
+    wait(space.unmap(start, length))?;
+    give(start, length);
+    Ok(())
+}
+
+fn map(length: usize, flags: c_int) -> Result<u64> {
+    if flags & libc::MAP_ANONYMOUS == 0 {
+        return Err(Errno(libc::ENODEV));
+    }
+    let length = u64::try_from(length).ok().filter(|length| *length > 0).ok_or(Errno(libc::EINVAL))?;
+    map_new(length.checked_next_multiple_of(PAGE).ok_or(Errno(libc::ENOMEM))?)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap64(
+    _address: *mut c_void,
+    length: usize,
+    _protection: c_int,
+    flags: c_int,
+    _descriptor: c_int,
+    _offset: i64,
+) -> *mut c_void {
+    match map(length, flags) {
+        Ok(start) => core::ptr::with_exposed_provenance_mut(usize::try_from(start).unwrap_or(0)),
+        Err(error) => {
+            errno::set(error);
+            libc::MAP_FAILED
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    let pages = u64::try_from(length).ok().and_then(|length| length.checked_next_multiple_of(PAGE));
+    answer(pages.ok_or(Errno(libc::EINVAL)).and_then(|pages| unmap(address.addr() as u64, pages)).map(|()| 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mprotect(_address: *mut c_void, _length: usize, _protection: c_int) -> c_int {
+    // Guard pages are ranges that were never mapped.
+    0
+}

@@ -12,7 +12,7 @@ mod error;
 mod program;
 
 pub use error::ElfError;
-pub use program::{MAX_SEGMENTS, PAGE, Program, Segment};
+pub use program::{MAX_SEGMENTS, MAX_THREAD_LOCAL, PAGE, Program, Segment, ThreadLocal};
 
 /// How much of a file's start holds all headers of a program that this crate accepts, in bytes.
 pub const HEADER_BYTES: usize = 4096;

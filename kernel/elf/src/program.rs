@@ -6,6 +6,8 @@ use crate::ElfError;
 pub const PAGE: u64 = 4096;
 /// Loadable segments of a program at most.
 pub const MAX_SEGMENTS: usize = 16;
+/// Thread-local storage of a program at most, in bytes.
+pub const MAX_THREAD_LOCAL: u64 = 1 << 20;
 
 /// User addresses, as in the kernel's binary interface.
 const USER_START: u64 = 0x1_0000;
@@ -14,6 +16,7 @@ const USER_END: u64 = 0x0000_7fff_ffff_f000;
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERPRETER: u32 = 3;
+const THREAD_LOCAL: u32 = 7;
 const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
@@ -59,11 +62,26 @@ impl Segment {
     }
 }
 
+/// The initial image of a program's thread-local storage, of which each thread has a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ThreadLocal {
+    /// Offset in the file of the image.
+    pub file_offset: u64,
+    /// Bytes of the image.
+    pub file_bytes: u64,
+    /// Bytes of a thread's storage: the image, then zeros.
+    pub memory_bytes: u64,
+    /// Alignment of the storage, a power of two and at most a page.
+    pub align: u64,
+}
+
 /// A program that can be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program {
     /// Where its first thread starts.
     pub entry: u64,
+    /// Its thread-local storage, where it has any.
+    pub thread_local: Option<ThreadLocal>,
     segments: [Segment; MAX_SEGMENTS],
     count: usize,
 }
@@ -92,6 +110,7 @@ struct Header {
     address: u64,
     file_bytes: u64,
     memory_bytes: u64,
+    align: u64,
 }
 
 impl Header {
@@ -104,6 +123,27 @@ impl Header {
             address: u64_at(file, field(16)?)?,
             file_bytes: u64_at(file, field(32)?)?,
             memory_bytes: u64_at(file, field(40)?)?,
+            align: u64_at(file, field(48)?)?,
+        })
+    }
+
+    fn thread_local(&self, index: usize, file_length: u64) -> Result<ThreadLocal, ElfError> {
+        let file_end = self.offset.checked_add(self.file_bytes).ok_or(ElfError::BadSize(index))?;
+        if self.file_bytes > self.memory_bytes || self.memory_bytes > MAX_THREAD_LOCAL {
+            return Err(ElfError::BadSize(index));
+        }
+        if file_end > file_length {
+            return Err(ElfError::OutsideFile(index));
+        }
+        let align = self.align.max(1);
+        if !align.is_power_of_two() || align > PAGE {
+            return Err(ElfError::Misaligned(index));
+        }
+        Ok(ThreadLocal {
+            file_offset: self.offset,
+            file_bytes: self.file_bytes,
+            memory_bytes: self.memory_bytes,
+            align,
         })
     }
 
@@ -172,7 +212,7 @@ impl Program {
         if u16_at(start, 54)? != ENTRY_BYTES || table >= crate::HEADER_BYTES as u64 {
             return Err(ElfError::BadHeaderTable);
         }
-        let mut program = Self { entry, segments: [Segment::default(); MAX_SEGMENTS], count: 0 };
+        let mut program = Self { entry, thread_local: None, segments: [Segment::default(); MAX_SEGMENTS], count: 0 };
         for index in 0..usize::from(count) {
             let at = (index as u64)
                 .checked_mul(u64::from(ENTRY_BYTES))
@@ -184,6 +224,8 @@ impl Program {
             let header = Header::read(start, at)?;
             match header.kind {
                 DYNAMIC | INTERPRETER => return Err(ElfError::Dynamic),
+                THREAD_LOCAL if program.thread_local.is_some() => return Err(ElfError::Overlap(index)),
+                THREAD_LOCAL => program.thread_local = Some(header.thread_local(index, file_length)?),
                 LOAD if header.memory_bytes != 0 => program.add(index, header.segment(index, file_length)?)?,
                 _ => {}
             }

@@ -4,6 +4,7 @@
 pub mod accel;
 pub mod bench;
 pub mod boot_package;
+pub mod c_library;
 pub mod checks;
 pub mod checks_audit;
 pub mod checks_home;

@@ -16,6 +16,8 @@ pub struct Program {
     pub package: String,
     /// Whether it is there to test the system: such programs go on the images of scenarios only.
     pub test: bool,
+    /// Whether it stands on `std` and the C library, or on the runtime alone.
+    pub std: bool,
 }
 
 #[derive(Deserialize)]
@@ -36,8 +38,20 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Folders of the guest's programs, and which of them holds tests.
-const FOLDERS: [(&str, bool); 3] = [("services", false), ("examples", false), ("tests", true)];
+/// A folder of the guest's programs.
+struct Folder {
+    name: &'static str,
+    test: bool,
+    std: bool,
+}
+
+const FOLDERS: [Folder; 5] = [
+    Folder { name: "services", test: false, std: false },
+    Folder { name: "examples", test: false, std: false },
+    Folder { name: "programs", test: false, std: true },
+    Folder { name: "tests", test: true, std: false },
+    Folder { name: "std-tests", test: true, std: true },
+];
 
 /// Every program of the guest in the workspace at `root`, by name.
 pub fn programs(root: &Path) -> Result<Vec<Program>> {
@@ -54,10 +68,10 @@ fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for package in metadata.packages {
         let place = Path::new(&package.manifest_path);
-        let folder = FOLDERS.iter().find(|(folder, _)| place.starts_with(root.join("userspace").join(folder)));
-        let Some(&(_, test)) = folder else { continue };
+        let folder = FOLDERS.iter().find(|folder| place.starts_with(root.join("userspace").join(folder.name)));
+        let Some(&Folder { test, std, .. }) = folder else { continue };
         let binaries = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
-        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone(), test }));
+        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone(), test, std }));
     }
     programs.sort();
     let twice = programs.windows(2).find(|pair| matches!(pair, [one, other] if one.name == other.name));
@@ -80,18 +94,20 @@ mod tests {
     }
 
     #[test]
-    fn binaries_of_the_three_folders_count() {
+    fn binaries_of_the_guests_folders_count() {
         let found = read(&[
             package("svc", "userspace/services/shell", "shell", "bin"),
             package("ex", "userspace/examples/hello", "hello", "bin"),
+            package("kv", "userspace/programs/kv", "kv", "bin"),
             package("bad", "userspace/tests/hostile", "hostile", "bin"),
             package("lib", "userspace/services/x", "x", "lib"),
             package("tools", "tools/capos", "capos", "bin"),
         ])
         .unwrap();
         let names: Vec<_> = found.iter().map(|program| program.name.as_str()).collect();
-        assert_eq!(names, ["hello", "hostile", "shell"]);
-        assert_eq!(found.iter().map(|program| program.test).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(names, ["hello", "hostile", "kv", "shell"]);
+        assert_eq!(found.iter().map(|program| program.test).collect::<Vec<_>>(), [false, true, false, false]);
+        assert_eq!(found.iter().map(|program| program.std).collect::<Vec<_>>(), [false, false, true, false]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
 use crate::weights::read_key;
-use crate::{boot_package, files, tool, toolchain, weights_gguf, weights_keygen, weights_sign};
+use crate::{boot_package, c_library, files, tool, toolchain, weights_gguf, weights_keygen, weights_sign};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
@@ -86,14 +86,20 @@ impl System {
         let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
         let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
-        let wanted = programs.iter().chain(test_programs.iter().filter(|_| tests));
-        let mut names: Vec<String> = wanted.map(|program| program.package.clone()).collect();
-        names.dedup();
-        let user = toolchain::build_programs(&self.root, &names)?;
+        let wanted = || programs.iter().chain(test_programs.iter().filter(|_| tests));
+        let names = |std: bool| {
+            let mut names: Vec<String> =
+                wanted().filter(|program| program.std == std).map(|program| program.package.clone()).collect();
+            names.dedup();
+            names
+        };
+        let user = toolchain::build_programs(&self.root, &names(false))?;
+        c_library::build(&self.root)?;
+        let std = toolchain::build_std_programs(&self.root, &names(true))?;
         let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
         let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
-        let stage = self.stage(&programs, &user)?;
-        let test_stage = if tests { Some(self.test_stage(&test_programs, &user)?) } else { None };
+        let stage = self.stage(&programs, &user, &std)?;
+        let test_stage = if tests { Some(self.test_stage(&test_programs, &user, &std)?) } else { None };
         let boot_package = self.boot_package(&user)?;
         let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
         let manifest = self.root.join("iso_root").join(MANIFEST);
@@ -137,25 +143,26 @@ impl System {
     }
 
     /// Where programs go on an image, and their files.
-    fn placed(&self, programs: &[Program], user: &Path) -> Result<Vec<(String, PathBuf)>> {
+    fn placed(&self, programs: &[Program], user: &Path, std: &Path) -> Result<Vec<(String, PathBuf)>> {
         let place = |program: &Program| {
-            let stripped = self.strip(&user.join(&program.name), &program.name)?;
+            let folder = if program.std { std } else { user };
+            let stripped = self.strip(&folder.join(&program.name), &program.name)?;
             Ok((format!("bin/{}", program.name), stripped))
         };
         programs.iter().map(place).collect()
     }
 
     /// The files that only the images of scenarios have.
-    fn test_stage(&self, programs: &[Program], user: &Path) -> Result<PathBuf> {
+    fn test_stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
         let stage = self.target().join("iso-tests");
-        files::mirror(&self.placed(programs, user)?, &stage)?;
+        files::mirror(&self.placed(programs, user, std)?, &stage)?;
         std::fs::create_dir_all(&stage)?;
         Ok(stage)
     }
 
     /// The image's files but for those that boot it.
-    fn stage(&self, programs: &[Program], user: &Path) -> Result<PathBuf> {
-        let mut wanted = self.placed(programs, user)?;
+    fn stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
+        let mut wanted = self.placed(programs, user, std)?;
         let (models, trust) = self.model()?;
         for ending in ["", ".verity", ".sig"] {
             wanted.push((format!("boot/models/{MODEL}{ending}"), models.join(format!("{MODEL}{ending}"))));

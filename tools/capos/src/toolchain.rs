@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::tool;
+use crate::{files, tool};
 
 /// The kernel's target.
 pub const BARE: &str = "x86_64-unknown-none";
@@ -97,6 +97,43 @@ pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     }
     build(command.current_dir(root), "the guest's programs")?;
     Ok(target.join(USER).join("guest"))
+}
+
+/// Builds a library of the guest on its own, so that no program's needs change it, and gives the folder it lies in.
+pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
+    build_programs(root, &[package.to_owned()])
+}
+
+/// Builds programs of the guest that stand on `std`, once [`c_library::build`](crate::c_library::build) has made what
+/// they are linked against, and gives the folder they lie in.
+pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/std");
+    relink(&target.join(USER).join("std"), &root.join("target/std-lib/libc.o"), packages)?;
+    let mut command = cargo();
+    command.args(["build", "--config", "userspace/libc/cargo-config.toml", "--profile", "std", "--target", USER]);
+    command.arg("--target-dir").arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    build(command.current_dir(root), "the guest's programs on std")?;
+    Ok(target.join(USER).join("std"))
+}
+
+/// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
+fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
+    let marks = folder.join(".fingerprint");
+    if !marks.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(&marks).with_context(|| format!("reading {}", marks.display()))? {
+        let mark = entry?.path();
+        let name = mark.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let package = name.rsplit_once('-').map_or("", |(package, _)| package);
+        if packages.iter().any(|wanted| wanted == package) && files::changed(&mark)? < files::changed(library)? {
+            std::fs::remove_dir_all(&mark).with_context(|| format!("removing {}", mark.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs cargo, its messages going where ours go.

@@ -23,7 +23,11 @@ mod environment;
 #[cfg(capos_guest)]
 mod errno;
 #[cfg(capos_guest)]
+mod futex;
+#[cfg(capos_guest)]
 mod grants;
+#[cfg(capos_guest)]
+mod lock;
 #[cfg(capos_guest)]
 mod malloc;
 #[cfg(capos_guest)]

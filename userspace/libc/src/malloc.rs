@@ -6,13 +6,13 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_int, c_void};
 
 use capos_rt::heap::Growth;
-use spin::Mutex;
 use talc::TalcLock;
 
 use crate::errno::{self, Errno};
+use crate::lock::Raw;
 use crate::thread_block;
 
-struct Heap(TalcLock<Mutex<()>, Growth>);
+struct Heap(TalcLock<Raw, Growth>);
 
 // SAFETY: all of it is the inner allocator's.
 unsafe impl GlobalAlloc for Heap {

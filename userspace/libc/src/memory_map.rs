@@ -6,10 +6,10 @@ use core::ffi::{c_int, c_void};
 use capos_abi::bootstrap::{MAP_START, USER_END};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
-use spin::Mutex;
 
 use crate::errno::{self, Errno, Result, answer};
 use crate::grants::{cap, wait};
+use crate::lock::Mutex;
 
 /// A page, in bytes.
 pub const PAGE: u64 = 4096;

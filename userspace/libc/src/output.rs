@@ -6,10 +6,10 @@ use core::fmt;
 
 use capos_schema::kernel::DebugLogClient;
 use capos_schema::system::{LogLevel, LoggerClient, StandardClient};
-use spin::Mutex;
 
 use crate::errno::{Errno, Result};
 use crate::grants::{cap, wait};
+use crate::lock::Mutex;
 
 /// Bytes of a line that are kept before it goes to the log without its end.
 const LONGEST_LINE: usize = 1024;

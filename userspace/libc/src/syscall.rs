@@ -1,21 +1,31 @@
 //! `syscall`: the numbers that `std` and its friends call directly.
 
-use core::ffi::{c_long, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use crate::entropy;
-use crate::errno::unsupported;
+use crate::errno::{self, unsupported};
+use crate::{entropy, futex};
 
 /// # Safety
 /// As the system call of that number on Linux. C declares it with as many arguments as each needs; on this processor
 /// they come in the same registers.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, _d: usize, _e: usize, _f: usize) -> c_long {
+unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, _e: usize, _f: usize) -> c_long {
     match number {
         libc::SYS_getrandom => {
             let buffer: *mut c_void = core::ptr::with_exposed_provenance_mut(a);
             // SAFETY: the caller's buffer.
             let done = unsafe { entropy::getrandom(buffer, b, c_uint::try_from(c).unwrap_or(0)) };
             c_long::try_from(done).unwrap_or(-1)
+        }
+        libc::SYS_futex => {
+            let operation = c_int::try_from(b).unwrap_or(-1);
+            // Of a longer word the lower half counts.
+            let value = u32::try_from(c & 0xffff_ffff).unwrap_or(0);
+            // SAFETY: the caller's word and time.
+            unsafe { futex::call(a, operation, value, core::ptr::with_exposed_provenance(d)) }.unwrap_or_else(|error| {
+                errno::set(error);
+                -1
+            })
         }
         libc::SYS_gettid => 1,
         _ => unsupported().into(),

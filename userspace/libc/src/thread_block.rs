@@ -12,7 +12,7 @@ pub const KEYS: usize = 64;
 #[repr(C, align(64))]
 pub struct ThreadBlock {
     /// Its own address, by which code finds it.
-    own: *mut ThreadBlock,
+    pub own: Cell<*const ThreadBlock>,
     reserved: [u64; 4],
     /// Where compiled code looks for a stack canary.
     canary: u64,
@@ -22,7 +22,11 @@ pub struct ThreadBlock {
     /// Lowest address of its stack, and the stack's bytes.
     pub stack: Cell<(u64, u64)>,
     pub values: [Cell<*mut core::ffi::c_void>; KEYS],
+    /// What others know of the thread; null for the first one.
+    pub thread: Cell<*const crate::thread::Thread>,
 }
+
+const _: () = assert!(size_of::<ThreadBlock>() as u64 <= capos_abi::bootstrap::THREAD_BLOCK_BYTES);
 
 /// The calling thread's block.
 pub fn current() -> &'static ThreadBlock {

@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use spin::Mutex;
 
+use crate::lock::Mutex;
 use crate::thread_block::{self, KEYS};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);

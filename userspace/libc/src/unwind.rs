@@ -13,15 +13,13 @@ type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int {
-    let start = &raw const __ehdr_start;
-    // SAFETY: the linker puts the headers where it says, and they are never written.
-    let (headers, count) = unsafe { (start.cast::<u8>().add((*start).e_phoff as usize), (*start).e_phnum) };
+    let headers = headers();
     let mut info = libc::dl_phdr_info {
         // Programs lie where they were linked.
         dlpi_addr: 0,
         dlpi_name: c"".as_ptr(),
-        dlpi_phdr: headers.cast(),
-        dlpi_phnum: count,
+        dlpi_phdr: headers.as_ptr(),
+        dlpi_phnum: u16::try_from(headers.len()).unwrap_or(0),
         dlpi_adds: 1,
         dlpi_subs: 0,
         dlpi_tls_modid: 1,
@@ -42,23 +40,27 @@ struct FoundObject {
     reserved: [u64; 7],
 }
 
-/// Bytes of the program in memory, from its first address on, and its index of frames.
-fn extent() -> (u64, u64, u64) {
+/// The program's headers.
+fn headers() -> &'static [libc::Elf64_Phdr] {
     let start = &raw const __ehdr_start;
-    let (mut end, mut frames) = (0, 0);
-    // SAFETY: as in `dl_iterate_phdr`.
+    // SAFETY: the linker puts the headers where it says, aligned, and they are never written.
     unsafe {
-        let headers = start.cast::<u8>().add((*start).e_phoff as usize).cast::<libc::Elf64_Phdr>();
-        for at in 0..usize::from((*start).e_phnum) {
-            let header = headers.add(at).read();
-            match header.p_type {
-                libc::PT_LOAD => end = header.p_vaddr.saturating_add(header.p_memsz).max(end),
-                libc::PT_GNU_EH_FRAME => frames = header.p_vaddr,
-                _ => {}
-            }
+        let headers = start.cast::<u8>().add((*start).e_phoff as usize).cast();
+        core::slice::from_raw_parts(headers, usize::from((*start).e_phnum))
+    }
+}
+
+/// First address and end of the program in memory, and where from its first address on, and its index of frames.
+fn extent() -> (u64, u64, u64) {
+    let (mut end, mut frames) = (0, 0);
+    for header in headers() {
+        match header.p_type {
+            libc::PT_LOAD => end = header.p_vaddr.saturating_add(header.p_memsz).max(end),
+            libc::PT_GNU_EH_FRAME => frames = header.p_vaddr,
+            _ => {}
         }
     }
-    (start.addr() as u64, end, frames)
+    ((&raw const __ehdr_start).addr() as u64, end, frames)
 }
 
 /// # Safety
@@ -81,6 +83,29 @@ unsafe extern "C" fn _dl_find_object(address: *const c_void, out: *mut FoundObje
     // SAFETY: the caller's place for the answer.
     unsafe { out.write(found) };
     0
+}
+
+/// The program's thread-local storage, as each thread has it at its start.
+pub struct ThreadLocal {
+    pub image: *const u8,
+    pub image_bytes: usize,
+    /// Bytes of a thread's storage: the image, then zeros.
+    pub bytes: u64,
+    pub align: u64,
+}
+
+/// What the program's headers say of it.
+pub fn thread_local() -> ThreadLocal {
+    let mut found = ThreadLocal { image: core::ptr::null(), image_bytes: 0, bytes: 0, align: 1 };
+    for header in headers() {
+        if header.p_type == libc::PT_TLS {
+            found.image = core::ptr::with_exposed_provenance(usize::try_from(header.p_vaddr).unwrap_or(0));
+            found.image_bytes = usize::try_from(header.p_filesz).unwrap_or(0);
+            found.bytes = header.p_memsz;
+            found.align = header.p_align.max(1);
+        }
+    }
+    found
 }
 
 #[unsafe(no_mangle)]

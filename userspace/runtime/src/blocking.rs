@@ -15,9 +15,7 @@ use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, Entry, ExceptionKind, Status, TransferMode};
-use capos_schema::cap::{
-    CallError, Cap, CapTransport, Client, Exception, IncomingMessage, LocalBoxFuture, Message,
-};
+use capos_schema::cap::{CallError, Cap, CapTransport, Client, Exception, IncomingMessage, LocalBoxFuture, Message};
 
 use crate::arch;
 use crate::capability::RESULTS;
@@ -143,8 +141,9 @@ impl ThreadRing {
                 cap.owned.set(false);
             }
         }
-        let caps: Vec<Cap> =
-            received_caps(&caps, completion.caps).map(|(id, interface)| BlockingCap::new(self.here, id, interface, true)).collect();
+        let caps: Vec<Cap> = received_caps(&caps, completion.caps)
+            .map(|(id, interface)| BlockingCap::new(self.here, id, interface, true))
+            .collect();
         let length = usize::try_from(completion.length).unwrap_or(0);
         if let Some(kind) = ExceptionKind::from_raw(completion.status) {
             let bytes = Word::words_to_bytes(&received);
@@ -154,6 +153,11 @@ impl ThreadRing {
         received.truncate(length.div_ceil(8));
         Ok(IncomingMessage { words: received, caps })
     }
+}
+
+/// Gives up a capability that no handle owns. One that is gone already is as good as released.
+pub fn release(ring: &ThreadRing, cap: u64) {
+    ring.run(Operation::Release { cap }, NO_DEADLINE);
 }
 
 /// A place in the process's capability table whose calls hold up the thread that makes them. Dropping an owned one
@@ -204,8 +208,7 @@ impl Drop for BlockingCap {
         if self.owned.get()
             && let Ok(ring) = self.ring()
         {
-            // One that is gone already is as good as released.
-            ring.run(Operation::Release { cap: self.id }, NO_DEADLINE);
+            release(&ring, self.id);
         }
     }
 }

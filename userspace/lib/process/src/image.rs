@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use capos_elf::{Program, Segment};
+use capos_abi::bootstrap::ThreadArea;
+use capos_elf::{Program, Segment, ThreadLocal};
 use capos_rt::{Context, Error};
 use capos_schema::kernel::MemoryObjectClient;
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
@@ -66,6 +67,11 @@ impl Image {
         self.program.segments()
     }
 
+    /// Its thread-local storage.
+    pub(crate) fn thread_local(&self) -> Option<&ThreadLocal> {
+        self.program.thread_local.as_ref()
+    }
+
     /// The memory that a segment can be mapped from without a copy.
     pub(crate) fn shared(&self, segment: &Segment) -> Option<&MemoryObjectClient> {
         match &self.source {
@@ -74,19 +80,19 @@ impl Image {
         }
     }
 
-    /// The bytes of a segment that come from the file.
-    pub(crate) async fn content(&self, segment: &Segment) -> Result<Vec<u8>, Error> {
+    /// Bytes of the file: of a segment, or of the image of thread-local storage.
+    pub(crate) async fn content(&self, offset: u64, count: u64) -> Result<Vec<u8>, Error> {
         match &self.source {
             Source::Bytes(bytes) => {
-                let range = usize::try_from(segment.file_offset)
+                let range = usize::try_from(offset)
                     .ok()
-                    .zip(usize::try_from(segment.file_bytes).ok())
+                    .zip(usize::try_from(count).ok())
                     .and_then(|(from, length)| bytes.get(from..from.checked_add(length)?));
                 Ok(range.context("the program's file is shorter than it says")?.to_vec())
             }
             Source::File { file, .. } => {
-                let content = read(file, segment.file_offset, segment.file_bytes).await?;
-                if content.len() as u64 != segment.file_bytes {
+                let content = read(file, offset, count).await?;
+                if content.len() as u64 != count {
                     return Err(Error::new("the program's file is shorter than it says"));
                 }
                 Ok(content)
@@ -98,7 +104,9 @@ impl Image {
     #[must_use]
     pub fn private_frames(&self) -> u64 {
         let private: Vec<&Segment> = self.segments().iter().filter(|segment| self.shared(segment).is_none()).collect();
-        private.iter().map(|segment| segment.memory_bytes / 4096).sum()
+        let own = self.thread_local().and_then(|own| ThreadArea::new(own.memory_bytes, own.align));
+        let area = own.map_or(0, |area| area.bytes.div_ceil(4096));
+        private.iter().map(|segment| segment.memory_bytes / 4096).sum::<u64>().saturating_add(area)
     }
 }
 

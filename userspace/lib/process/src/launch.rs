@@ -5,7 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_abi::Rights;
-use capos_abi::bootstrap::{FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, LAUNCH_RECORD};
+use capos_abi::bootstrap::{
+    FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, FIRST_THREAD_AREA, LAUNCH_RECORD, ThreadArea,
+};
 use capos_elf::Segment;
 use capos_rt::memory::{Access, PAGE, map};
 use capos_rt::{Context, Error};
@@ -77,12 +79,20 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Maps new memory at `address` with `content` at its start.
-    async fn place(&self, address: u64, bytes: u64, content: &[u8], access: &AddressSpaceAccess) -> Result<(), Error> {
+    /// Maps new memory at `address`, with pieces of content at these offsets.
+    async fn place(
+        &self,
+        address: u64,
+        bytes: u64,
+        content: &[(u64, &[u8])],
+        access: &AddressSpaceAccess,
+    ) -> Result<(), Error> {
         let memory: MemoryObjectClient = self.account.create_memory(bytes).await.context("its memory")?;
         if !content.is_empty() {
-            let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
-            map(&memory, 0, length, Access::ReadWrite)?.write(0, content)?;
+            let mapping = map(&memory, 0, bytes, Access::ReadWrite)?;
+            for (offset, piece) in content.iter().filter(|(_, piece)| !piece.is_empty()) {
+                mapping.write(*offset, piece)?;
+            }
         }
         self.space.map(&memory, address, 0, bytes, access).await.context("mapping its memory")?;
         Ok(())
@@ -97,8 +107,22 @@ impl Maker<'_> {
                 .context("mapping its file")?;
             return Ok(());
         }
-        let content = image.content(segment).await?;
-        self.place(segment.address, segment.memory_bytes, &content, &access).await
+        let content = image.content(segment.file_offset, segment.file_bytes).await?;
+        self.place(segment.address, segment.memory_bytes, &[(0, &content)], &access).await
+    }
+
+    /// Makes the first thread's own area and gives its thread pointer; 0 for a program without thread-local storage.
+    async fn thread_area(&self, image: &Image) -> Result<u64, Error> {
+        let Some(own) = image.thread_local() else { return Ok(0) };
+        let area = ThreadArea::new(own.memory_bytes, own.align).context("its thread-local storage is too large")?;
+        let pointer = FIRST_THREAD_AREA.saturating_add(area.pointer);
+        let content = image.content(own.file_offset, own.file_bytes).await?;
+        // The block begins with its own address.
+        let content: [(u64, &[u8]); 2] = [(area.image, &content), (area.pointer, &pointer.to_le_bytes())];
+        let bytes = area.bytes.next_multiple_of(PAGE);
+        let access = AddressSpaceAccess { read: true, write: true, execute: false };
+        self.place(FIRST_THREAD_AREA, bytes, &content, &access).await.context("its thread-local storage")?;
+        Ok(pointer)
     }
 }
 
@@ -160,6 +184,8 @@ impl Launch<'_> {
         let stack = FIRST_STACK_TOP.saturating_sub(FIRST_STACK_BYTES);
         maker.place(stack, FIRST_STACK_BYTES, &[], &read_write).await.context("its stack")?;
 
+        let thread_pointer = maker.thread_area(self.image).await?;
+
         let mut capabilities = Vec::new();
         let table: CapabilityTableClient = process.table().await?;
         let mut own = Vec::from([
@@ -190,7 +216,7 @@ impl Launch<'_> {
         let length = u64::try_from(record.len()).unwrap_or(u64::MAX);
         let read_only = AddressSpaceAccess { read: true, write: false, execute: false };
         maker
-            .place(LAUNCH_RECORD, length.next_multiple_of(PAGE), &record, &read_only)
+            .place(LAUNCH_RECORD, length.next_multiple_of(PAGE), &[(0, &record)], &read_only)
             .await
             .context("its launch record")?;
         process
@@ -202,7 +228,7 @@ impl Launch<'_> {
                 FIRST_RING,
                 SUBMISSION_ENTRIES,
                 COMPLETION_ENTRIES,
-                0,
+                thread_pointer,
             )
             .await
             .context("its first thread")?;

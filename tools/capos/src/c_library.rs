@@ -1,0 +1,94 @@
+//! What the guest's programs on `std` are linked against: the C library as one object whose only visible names are
+//! C's, the compiler's own unwinder, and nothing behind the other names that `std` links.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{files, tool, toolchain};
+
+/// Where it is made, below the source folder; `userspace/libc/cargo-config.toml` names it too.
+const FOLDER: &str = "target/std-lib";
+/// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
+const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
+/// Crates of the archive whose C functions are the library's.
+const CRATES: [&str; 2] = ["capos_libc-", "capos_rt-"];
+
+/// Builds it where anything has changed. Says whether it did.
+pub fn build(root: &Path) -> Result<bool> {
+    let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
+    let folder = root.join(FOLDER);
+    let object = folder.join("libc.o");
+    if files::up_to_date(&object, std::slice::from_ref(&archive))? {
+        return Ok(false);
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    for name in NAMES {
+        // An empty script for the linker: nothing to take from it.
+        files::write_if_changed(&folder.join(format!("lib{name}.a")), b"INPUT()\n")?;
+    }
+    std::fs::copy(unwinder()?, folder.join("libgcc_eh.a")).context("copying the compiler's unwinder")?;
+    link(&archive, &object)?;
+    Ok(true)
+}
+
+/// The unwinder that comes with the C compiler.
+fn unwinder() -> Result<PathBuf> {
+    let compiler = tool::find(&["cc", "gcc"], "gcc")?;
+    let output = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output().context("asking the compiler")?;
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    ensure!(path.is_absolute(), "the C compiler has no libgcc_eh.a; on Debian: apt-get install gcc libc6-dev");
+    Ok(path)
+}
+
+fn link(archive: &Path, object: &Path) -> Result<()> {
+    let nm = tool::find(&["nm", "llvm-nm"], "binutils")?;
+    let output = Command::new(nm).args(["-A", "-g", "--defined-only"]).arg(archive).output().context("starting nm")?;
+    let names = c_names(&String::from_utf8_lossy(&output.stdout));
+    ensure!(names.iter().any(|name| name == "_start"), "nm finds no `_start` in {}", archive.display());
+    let list = object.with_extension("names");
+    files::write_if_changed(&list, (names.join("\n") + "\n").as_bytes())?;
+    let whole = object.with_extension("whole.o");
+    let mut linker = Command::new(tool::find(&["ld", "ld.bfd"], "binutils")?);
+    linker.args(["-m", "elf_x86_64", "-r", "-S", "--gc-sections", "--entry=_start"]);
+    linker.args(names.iter().map(|name| format!("--undefined={name}")));
+    tool::run(linker.arg(archive).arg("-o").arg(&whole))?;
+    let mut hide = Command::new(tool::find(&["objcopy"], "binutils")?);
+    hide.arg(format!("--keep-global-symbols={}", list.display()));
+    // Nothing unwinds through it, so what says how is left out; and a table that the linker of the parts did not
+    // understand.
+    hide.args(["-R", ".eh_frame", "-R", ".gcc_except_table*", "-R", ".data.DW.ref*", "-R", ".llvm_addrsig"]);
+    let new = object.with_extension("new.o");
+    tool::run(hide.arg(&whole).arg(&new))?;
+    std::fs::remove_file(&whole).context("removing what is not needed any more")?;
+    std::fs::rename(&new, object).with_context(|| format!("writing {}", object.display()))
+}
+
+/// The names of C among what the library's own crates define, as `nm` lists it.
+fn c_names(listing: &str) -> Vec<String> {
+    let of_ours = |line: &&str| CRATES.iter().any(|own| line.contains(&format!(":{own}")));
+    let name = |line: &str| {
+        let name = line.rsplit(' ').next()?;
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let of_rust = ["_R", "_ZN", "rust_", "__rust", "__rdl", "__rg"].iter().any(|start| name.starts_with(start));
+        (plain && !of_rust).then(|| name.to_owned())
+    };
+    let mut names: Vec<String> = listing.lines().filter(of_ours).filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_c_are_found() {
+        let listing = "lib.a:capos_libc-1.o:0000 T malloc\nlib.a:capos_libc-1.o:0000 T _RNvCs1_4core3abc\n\
+                       lib.a:core-1.o:0000 T memchr\nlib.a:capos_rt-2.o:0000 W memcpy\n\
+                       lib.a:capos_libc-1.o:0000 R anon.1.2\nlib.a:capos_libc-2.o:0000 D environ\n";
+        assert_eq!(c_names(listing), ["environ", "malloc", "memcpy"]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The smallest program on `std`: it greets whom its arguments name.
+#![forbid(unsafe_code)]
+
+fn main() {
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    println!("Hello, {}, from std on capOS.", if names.is_empty() { "world".to_owned() } else { names.join(" and ") });
+}

@@ -25,7 +25,9 @@ pub fn wall() -> Result<u64> {
 fn read(clock: c_int) -> Result<u64> {
     match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => wall(),
-        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_BOOTTIME => now(),
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_BOOTTIME => {
+            now()
+        }
         _ => Err(Errno(libc::EINVAL)),
     }
 }

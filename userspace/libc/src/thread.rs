@@ -11,8 +11,8 @@ use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use capos_abi::bootstrap::ThreadArea;
 use capos_abi::RingLayout;
+use capos_abi::bootstrap::ThreadArea;
 use capos_rt::blocking::BlockingCap;
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{ProcessClient, ThreadClient};
@@ -121,7 +121,8 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
         state: AtomicU32::new(JOINABLE),
     }));
     let pointer = stack_top.saturating_add(area.pointer);
-    let at = |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
+    let at =
+        |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
     // SAFETY: the region was just mapped and is this function's alone; the area has room for storage and block, which
     // begin as zeros.
     unsafe {
@@ -133,16 +134,8 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
         (*block).thread.set(thread);
     }
     let entry = (first as *const ()).expose_provenance() as u64;
-    let started = wait(process.create_thread(
-        entry,
-        stack_top,
-        0,
-        0,
-        ring,
-        SUBMISSION_ENTRIES,
-        COMPLETION_ENTRIES,
-        pointer,
-    ));
+    let started =
+        wait(process.create_thread(entry, stack_top, 0, 0, ring, SUBMISSION_ENTRIES, COMPLETION_ENTRIES, pointer));
     match started {
         Ok(made) => {
             // SAFETY: no other thread reads this field before `pthread_create` has returned.
@@ -186,7 +179,8 @@ fn reap() {
     let mut alive = Vec::new();
     for thread in left {
         // SAFETY: nobody else has it: it was taken out of the list.
-        let ended = unsafe { thread.as_ref() }.is_none_or(|thread| !wait(client(thread).info()).is_ok_and(|info| info.alive));
+        let ended =
+            unsafe { thread.as_ref() }.is_none_or(|thread| !wait(client(thread).info()).is_ok_and(|info| info.alive));
         if ended {
             // SAFETY: it has ended.
             unsafe { bury(thread) };

@@ -3,7 +3,6 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-
 use crate::lock::Mutex;
 use crate::thread_block::{self, KEYS};
 

@@ -86,7 +86,7 @@ extern "C" fn body() -> ! {
         thread_key::run_destructors();
         thread.result.store(result, Ordering::Release);
     }
-    capos_rt::exit_thread(0)
+    capos_rt::blocking::exit_thread(0)
 }
 
 fn pages(bytes: u64) -> Result<u64> {
@@ -101,7 +101,7 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     let stack_bytes = pages(stack_bytes.max(LEAST_STACK))?;
     let region_bytes = stack_bytes.checked_add(pages(area.bytes)?).ok_or(Errno(libc::EINVAL))?;
     let layout = RingLayout::new(SUBMISSION_ENTRIES, COMPLETION_ENTRIES).map_err(|_| Errno(libc::EINVAL))?;
-    let ring_bytes = pages(layout.bytes())?;
+    let ring_bytes = pages(layout.bytes() as u64)?;
     let region = memory_map::map_new(region_bytes)?;
     let ring = match memory_map::take(ring_bytes) {
         Ok(ring) => ring,
@@ -168,7 +168,7 @@ unsafe fn bury(thread: *const Thread) -> *mut c_void {
     let thread = unsafe { Box::from_raw(thread.cast_mut()) };
     capos_rt::blocking::release(&thread_block::ring(), thread.cap.get());
     // What cannot be unmapped stays until the process ends.
-    drop(memory_map::unmap(thread.region.0, thread.region.1));
+    let _ = memory_map::unmap(thread.region.0, thread.region.1);
     memory_map::give(thread.ring.0, thread.ring.1);
     thread.result.load(Ordering::Acquire)
 }

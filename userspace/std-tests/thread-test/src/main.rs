@@ -1,0 +1,255 @@
+//! Threads, locks, panics and clocks of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex, Once, OnceLock, RwLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+type Outcome = Result<(), String>;
+
+fn check(holds: bool, what: &str) -> Outcome {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+fn joined<T>(handle: thread::JoinHandle<T>) -> Result<T, String> {
+    handle.join().map_err(|_| "a thread panicked".to_owned())
+}
+
+fn threads_return_values() -> Outcome {
+    let handles: Result<Vec<_>, _> =
+        (0..8_u64).map(|n| thread::Builder::new().name(format!("square {n}")).spawn(move || n * n)).collect();
+    let handles = handles.map_err(|error| error.to_string())?;
+    let values: Result<Vec<u64>, String> = handles.into_iter().map(joined).collect();
+    check(values? == [0, 1, 4, 9, 16, 25, 36, 49], "the squares differ")
+}
+
+fn threads_come_and_go() -> Outcome {
+    for n in 0..100_u32 {
+        check(joined(thread::spawn(move || n))? == n, "another value came back")?;
+    }
+    Ok(())
+}
+
+fn a_mutex_keeps_counts() -> Outcome {
+    let count = Arc::new(Mutex::new(0_u32));
+    let handles: Vec<_> = (0..4)
+        .map(|_| {
+            let count = Arc::clone(&count);
+            thread::spawn(move || {
+                for _ in 0..1000 {
+                    if let Ok(mut count) = count.lock() {
+                        *count += 1;
+                    }
+                }
+            })
+        })
+        .collect();
+    for handle in handles {
+        joined(handle)?;
+    }
+    let total = count.lock().map_err(|_| "poisoned")?;
+    check(*total == 4000, "counts were lost")
+}
+
+fn a_condition_variable_hands_over() -> Outcome {
+    let pair = Arc::new((Mutex::new(0_u32), Condvar::new()));
+    let other = Arc::clone(&pair);
+    let handle = thread::spawn(move || {
+        let (turn, changed) = &*other;
+        for round in 0..200 {
+            let Ok(guard) = turn.lock() else { return };
+            let Ok(mut guard) = changed.wait_while(guard, |turn| *turn != round * 2 + 1) else { return };
+            *guard += 1;
+            changed.notify_one();
+        }
+    });
+    let (turn, changed) = &*pair;
+    for round in 0..200 {
+        let guard = turn.lock().map_err(|_| "poisoned")?;
+        let mut guard = changed.wait_while(guard, |turn| *turn != round * 2).map_err(|_| "poisoned")?;
+        *guard += 1;
+        changed.notify_one();
+    }
+    joined(handle)?;
+    let last = *turn.lock().map_err(|_| "poisoned")?;
+    check(last == 400, "rounds were lost")
+}
+
+fn channels_deliver_in_order() -> Outcome {
+    let (send, receive) = mpsc::sync_channel(4);
+    let handle = thread::spawn(move || (0..1000).all(|n| send.send(n).is_ok()));
+    let received: Vec<u32> = receive.iter().collect();
+    check(joined(handle)? && received.iter().copied().eq(0..1000), "another order")
+}
+
+fn readers_share_and_writers_do_not() -> Outcome {
+    let lock = Arc::new(RwLock::new((0_u32, 0_u32)));
+    let torn = Arc::new(AtomicU32::new(0));
+    let handles: Vec<_> = (0..3)
+        .map(|n| {
+            let (lock, torn) = (Arc::clone(&lock), Arc::clone(&torn));
+            thread::spawn(move || {
+                for _ in 0..300 {
+                    if n == 0 {
+                        if let Ok(mut pair) = lock.write() {
+                            pair.0 += 1;
+                            thread::yield_now();
+                            pair.1 += 1;
+                        }
+                    } else if let Ok(pair) = lock.read()
+                        && pair.0 != pair.1
+                    {
+                        torn.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    for handle in handles {
+        joined(handle)?;
+    }
+    check(torn.load(Ordering::Relaxed) == 0, "a reader saw half of a write")
+}
+
+fn barriers_and_once() -> Outcome {
+    static ONCE: Once = Once::new();
+    static CELL: OnceLock<u32> = OnceLock::new();
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let barrier = Arc::new(Barrier::new(3));
+    let handles: Vec<_> = (0..3)
+        .map(|n| {
+            let barrier = Arc::clone(&barrier);
+            thread::spawn(move || {
+                let leads = barrier.wait().is_leader();
+                ONCE.call_once(|| {
+                    RUNS.fetch_add(1, Ordering::Relaxed);
+                });
+                (leads, *CELL.get_or_init(|| n))
+            })
+        })
+        .collect();
+    let results: Result<Vec<(bool, u32)>, String> = handles.into_iter().map(joined).collect();
+    let results = results?;
+    let first = results.first().map_or(0, |(_, value)| *value);
+    check(results.iter().filter(|(leads, _)| *leads).count() == 1, "not one leader")?;
+    check(results.iter().all(|(_, value)| *value == first), "two first values")?;
+    check(RUNS.load(Ordering::Relaxed) == 1, "once ran more than once")
+}
+
+struct Noted(&'static AtomicU32);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn thread_locals_are_dropped() -> Outcome {
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static OWN: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+    }
+    for _ in 0..3 {
+        joined(thread::spawn(|| OWN.with(|own| own.borrow_mut().push(Noted(&DROPS)))))?;
+    }
+    check(OWN.with(|own| own.borrow().is_empty()), "a thread's value is another's too")?;
+    check(DROPS.load(Ordering::Relaxed) == 3, "values were not dropped")
+}
+
+fn scoped_threads_borrow() -> Outcome {
+    let words = ["one", "two", "three"];
+    let lengths: Vec<usize> = thread::scope(|scope| {
+        let handles: Vec<_> = words.iter().map(|word| scope.spawn(|| word.len())).collect();
+        handles.into_iter().filter_map(|handle| handle.join().ok()).collect()
+    });
+    check(lengths == [3, 3, 5], "lengths differ")
+}
+
+fn panics_unwind_and_are_caught() -> Outcome {
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    std::panic::set_hook(Box::new(|_| {}));
+    let caught = catch_unwind(|| {
+        let _noted = Noted(&DROPS);
+        std::panic::panic_any(41_u32);
+    });
+    let in_thread = thread::spawn(|| std::panic::panic_any("words")).join();
+    drop(std::panic::take_hook());
+    check(caught.err().and_then(|why| why.downcast::<u32>().ok()).is_some_and(|why| *why == 41), "another payload")?;
+    check(DROPS.load(Ordering::Relaxed) == 1, "nothing was dropped on the way")?;
+    check(in_thread.is_err_and(|why| why.is::<&str>()), "a thread's panic is not told")
+}
+
+fn time_passes() -> Outcome {
+    let before = Instant::now();
+    thread::sleep(Duration::from_millis(5));
+    check(before.elapsed() >= Duration::from_millis(5), "a sleep was too short")?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|error| error.to_string())?;
+    check(since.as_secs() > 1_600_000_000, "the wall clock is wrong")
+}
+
+fn waits_time_out() -> Outcome {
+    let before = Instant::now();
+    thread::park_timeout(Duration::from_millis(3));
+    let (lock, changed) = (Mutex::new(()), Condvar::new());
+    let guard = lock.lock().map_err(|_| "poisoned")?;
+    let (_guard, result) = changed.wait_timeout(guard, Duration::from_millis(3)).map_err(|_| "poisoned")?;
+    check(result.timed_out(), "it did not time out")?;
+    let (_send, receive) = mpsc::channel::<()>();
+    check(receive.recv_timeout(Duration::from_millis(3)).is_err(), "something came")?;
+    check(before.elapsed() >= Duration::from_millis(6), "waits were too short")
+}
+
+fn parked_threads_are_woken() -> Outcome {
+    let handle = thread::spawn(thread::park);
+    handle.thread().unpark();
+    joined(handle)
+}
+
+fn deep_stacks_are_there() -> Outcome {
+    fn depth(n: u32) -> u32 {
+        let room = std::hint::black_box([n; 64]);
+        if n == 0 { 0 } else { depth(n - 1) + u32::from(room.first() == Some(&n)) }
+    }
+    let handle = thread::Builder::new().stack_size(4 << 20).spawn(|| depth(8000)).map_err(|error| error.to_string())?;
+    check(joined(handle)? == 8000, "the depth differs")
+}
+
+fn hashes_are_seeded() -> Outcome {
+    use std::hash::{BuildHasher, RandomState};
+    check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
+}
+
+fn main() {
+    let tests: &[(&str, fn() -> Outcome)] = &[
+        ("threads return values", threads_return_values),
+        ("threads come and go", threads_come_and_go),
+        ("a mutex keeps counts", a_mutex_keeps_counts),
+        ("a condition variable hands over", a_condition_variable_hands_over),
+        ("channels deliver in order", channels_deliver_in_order),
+        ("readers share and writers do not", readers_share_and_writers_do_not),
+        ("barriers and once", barriers_and_once),
+        ("thread locals are dropped", thread_locals_are_dropped),
+        ("scoped threads borrow", scoped_threads_borrow),
+        ("panics unwind and are caught", panics_unwind_and_are_caught),
+        ("time passes", time_passes),
+        ("waits time out", waits_time_out),
+        ("parked threads are woken", parked_threads_are_woken),
+        ("deep stacks are there", deep_stacks_are_there),
+        ("hashes are seeded", hashes_are_seeded),
+    ];
+    let mut failed = 0;
+    for (name, test) in tests {
+        match test() {
+            Ok(()) => println!("ok {name}"),
+            Err(why) => {
+                failed += 1;
+                println!("FAILED {name}: {why}");
+            }
+        }
+    }
+    println!("{} passed, {failed} failed", tests.len() - failed);
+    std::process::exit(i32::from(failed > 0));
+}

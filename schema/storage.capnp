@@ -28,6 +28,46 @@ struct EntryInfo {
   modifiedUnix @3 :Int64;  # Seconds since 1970, 0 where unknown.
 }
 
+enum FileError {
+  # Why a path was refused, told apart so that a program can act on it. What is wrong with the call itself, or with
+  # the server, is an exception as everywhere.
+  none @0;          # It was done.
+  notFound @1;      # Nothing of this name, or a folder on the way to it is missing.
+  exists @2;        # The name is taken.
+  isDirectory @3;   # A folder where a file is needed.
+  notDirectory @4;  # A file where a folder is needed.
+  notEmpty @5;      # The folder has entries.
+  readOnly @6;      # The tree, or this way into it, cannot be changed.
+  noSpace @7;       # The volume's budget does not cover it.
+  tooLarge @8;      # Past what a file can be.
+  badPath @9;       # The path holds what no path holds, or leads out of the directory.
+  tooLong @10;      # The path, or a name in it, is too long.
+  isLink @11;       # A link where none is to be followed, or too many on the way.
+  intoItself @12;   # A folder cannot be moved into itself.
+  notLink @13;      # Something else where a link is needed.
+}
+
+struct FileStatus {
+  # What a program asks of a file or folder.
+  kind @0 :EntryKind;
+  bytes @1 :UInt64;                # Length of a file.
+  modifiedMilliseconds @2 :Int64;  # Since 1970, 0 where unknown.
+  id @3 :UInt64;                   # Of all names and handles of one file while the server runs; 0 where it has none.
+}
+
+struct DirectoryEntry {
+  name @0 :Text;
+  status @1 :FileStatus;
+}
+
+struct OpenOptions {
+  write @0 :Bool;      # To write: the answer is a File, otherwise a ReadOnlyFile. Folders cannot be written.
+  create @1 :Bool;     # Make the file where it does not exist.
+  exclusive @2 :Bool;  # With `create`: refuse where the name is taken, by a link too.
+  truncate @3 :Bool;   # With `write`: begin empty.
+  noFollow @4 :Bool;   # Refuse a link as the path's last name.
+}
+
 interface ReadOnlyFile {
   # A file that can be read.
 
@@ -38,6 +78,7 @@ interface ReadOnlyFile {
   # The whole file as paged memory, read-only, shared by all who map it.
   readInto @3 (offset :UInt64, bytes :UInt64, memory :Kernel.MemoryObject, memoryOffset :UInt64) -> ();
   # Fills memory (whole blocks of 4,096 from multiples of 4,096); what lies past the end is zero.
+  status @4 () -> (status :FileStatus);
 }
 
 interface File {
@@ -46,7 +87,12 @@ interface File {
   info @0 () -> (info :EntryInfo);
   read @1 (offset :UInt64, count :UInt32) -> (data :Data) $A.results(270336);
   write @2 (offset :UInt64, data :Data) -> (written :UInt32);
+  # `overloaded` where the volume's budget does not cover it; nothing is written then. So do `truncate` and `append`.
   truncate @3 (bytes :UInt64) -> ();
+  status @4 () -> (status :FileStatus);
+  append @5 (data :Data) -> (offset :UInt64);
+  # Writes at the end, wherever that is by now; says where it was.
+  setModified @6 (milliseconds :Int64) -> ();
 }
 
 interface Directory {
@@ -88,4 +134,29 @@ interface Directory {
 
   readOnly @9 () -> (directory :Directory);
   # The same tree, its changing methods refused.
+
+  # For programs: what follows tells why a path was refused.
+
+  openWith @10 (path :Text, options :OpenOptions)
+      -> (error :FileError, status :FileStatus, file :File $A.optional, reader :ReadOnlyFile $A.optional,
+          directory :Directory $A.optional);
+  # Opens whatever the path names: one of the three. A file that was opened stays readable and writable by its
+  # holders when its name is removed.
+
+  status @11 (path :Text, follow :Bool = true) -> (error :FileError, status :FileStatus);
+  # Without `follow`, a link as the path's last name is what is asked about.
+
+  entries @12 (path :Text, after :Text) -> (error :FileError, entries :List(DirectoryEntry), more :Bool)
+      $A.results(270336);
+  # Entries of a folder whose names come after `after`, in the order of their bytes; `more` where not all of them.
+
+  createDirectory @13 (path :Text) -> (error :FileError);
+  removeFile @14 (path :Text) -> (error :FileError);
+  removeDirectory @15 (path :Text) -> (error :FileError);
+
+  rename @16 (from :Text, to :Text) -> (error :FileError);
+  # In one step; a file, or an empty folder, at `to` is replaced by one of its kind.
+
+  setModified @17 (path :Text, milliseconds :Int64) -> (error :FileError);
+  readLink @18 (path :Text) -> (error :FileError, target :Text);
 }

@@ -4,6 +4,7 @@ use crate::path::{self, PathError};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 /// What a node costs beside its content, in bytes.
 const NODE_COST: u64 = 128;
@@ -11,6 +12,14 @@ const NODE_COST: u64 = 128;
 /// Names a node for as long as it exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct NodeId(u64);
+
+impl NodeId {
+    /// Its number, which no other node of the tree ever has.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +60,8 @@ pub enum TreeError {
     NotEmpty(String),
     /// The node was removed.
     Gone,
+    /// A directory cannot be moved into itself.
+    IntoItself(String),
     /// The budget does not cover it.
     NoSpace {
         /// Bytes that it needs.
@@ -77,6 +88,7 @@ impl core::fmt::Display for TreeError {
             Self::NotDirectory(name) => write!(f, "`{name}` is a file, not a folder"),
             Self::Exists(name) => write!(f, "`{name}` exists already"),
             Self::NotEmpty(name) => write!(f, "the folder `{name}` is not empty"),
+            Self::IntoItself(name) => write!(f, "the folder `{name}` cannot be moved into itself"),
             Self::Gone => f.write_str("the file or folder was deleted meanwhile"),
             Self::NoSpace { needed, left } => {
                 write!(f, "no space: {needed} bytes are needed and {left} are left")
@@ -95,6 +107,25 @@ struct Node {
     name: String,
     content: Content,
     modified: i64,
+    /// Who reads or writes it without its name.
+    opens: u32,
+    /// It has no name any more and goes with its last holder.
+    unlinked: bool,
+}
+
+impl Node {
+    fn new(name: &str, content: Content, modified: i64) -> Self {
+        Self { name: name.to_string(), content, modified, opens: 0, unlinked: false }
+    }
+
+    /// What it is charged with.
+    fn cost(&self) -> u64 {
+        let bytes = match &self.content {
+            Content::File(bytes) => bytes.len() as u64,
+            Content::Directory(_) => 0,
+        };
+        NODE_COST.saturating_add(self.name.len() as u64).saturating_add(bytes)
+    }
 }
 
 /// A file tree.
@@ -112,7 +143,7 @@ impl Tree {
     /// An empty tree that may hold `budget` bytes, each node costing 128 beside its content.
     #[must_use]
     pub fn new(budget: u64) -> Self {
-        let root = Node { name: String::new(), content: Content::Directory(BTreeMap::new()), modified: 0 };
+        let root = Node::new("", Content::Directory(BTreeMap::new()), 0);
         Self { nodes: BTreeMap::from([(Self::ROOT, root)]), next: 1, used: NODE_COST, budget }
     }
 
@@ -179,6 +210,20 @@ impl Tree {
         Ok(Info { name: node.name.clone(), kind, bytes, modified: node.modified })
     }
 
+    /// Entries of a directory whose names come after `after`, by name.
+    ///
+    /// # Errors
+    /// Not a directory, or gone.
+    pub fn list_after<'a>(
+        &'a self,
+        id: NodeId,
+        after: &str,
+    ) -> Result<impl Iterator<Item = (NodeId, Info)> + use<'a>, TreeError> {
+        let after = (Bound::Excluded(after), Bound::Unbounded);
+        let after = self.entries(id)?.range::<str, _>(after);
+        Ok(after.filter_map(|(_, child)| Some((*child, self.info(*child).ok()?))))
+    }
+
     /// The entries of a directory, by name.
     ///
     /// # Errors
@@ -196,11 +241,8 @@ impl Tree {
         self.charge(NODE_COST.saturating_add(name.len() as u64), 0)?;
         let id = NodeId(self.next);
         self.next = self.next.saturating_add(1);
-        self.nodes.insert(id, Node { name: name.to_string(), content, modified: now });
-        if let Some(Node { content: Content::Directory(entries), modified, .. }) = self.nodes.get_mut(&parent) {
-            entries.insert(name.to_string(), id);
-            *modified = now;
-        }
+        self.nodes.insert(id, Node::new(name, content, now));
+        self.enter(parent, name, Some(id), now);
         Ok(id)
     }
 
@@ -304,19 +346,139 @@ impl Tree {
         let (parents, name) = path::parent_and_name(path)?;
         let parent = self.walk(base, &parents)?;
         let id = self.walk(parent, &[name])?;
-        let bytes = match &self.node(id)?.content {
-            Content::Directory(entries) if !entries.is_empty() => return Err(TreeError::NotEmpty(name.into())),
-            Content::Directory(_) => 0,
-            Content::File(bytes) => bytes.len() as u64,
-        };
-        self.nodes.remove(&id);
-        if let Some(Node { content: Content::Directory(entries), modified, .. }) = self.nodes.get_mut(&parent) {
-            entries.remove(name);
+        if !self.is_empty(id)? {
+            return Err(TreeError::NotEmpty(name.into()));
+        }
+        self.enter(parent, name, None, now);
+        self.unlink(id);
+        Ok(())
+    }
+
+    /// Removes a file, and nothing else.
+    ///
+    /// # Errors
+    /// It does not exist, or is a directory.
+    pub fn remove_file(&mut self, base: NodeId, path: &str, now: i64) -> Result<(), TreeError> {
+        self.bytes(self.find(base, path)?)?;
+        self.remove(base, path, now)
+    }
+
+    /// Removes an empty directory, and nothing else.
+    ///
+    /// # Errors
+    /// It does not exist, is a file, or has entries.
+    pub fn remove_directory(&mut self, base: NodeId, path: &str, now: i64) -> Result<(), TreeError> {
+        self.entries(self.find(base, path)?)?;
+        self.remove(base, path, now)
+    }
+
+    /// Gives a node another name, and perhaps another directory. What has that name is replaced: a file by a file, an
+    /// empty directory by a directory.
+    ///
+    /// # Errors
+    /// It does not exist, cannot be there, or the budget does not cover a longer name.
+    pub fn rename(&mut self, base: NodeId, from: &str, to: &str, now: i64) -> Result<(), TreeError> {
+        let (from_parents, from_name) = path::parent_and_name(from)?;
+        let (to_parents, to_name) = path::parent_and_name(to)?;
+        let from_parent = self.walk(base, &from_parents)?;
+        let id = self.walk(from_parent, &[from_name])?;
+        let moves_directory = matches!(self.node(id)?.content, Content::Directory(_));
+        // Names only: nothing but its own name leads to a directory.
+        let mut at = base;
+        for part in &to_parents {
+            at = self.walk(at, &[part])?;
+            if at == id {
+                return Err(TreeError::IntoItself(from_name.into()));
+            }
+        }
+        let to_parent = at;
+        let replaced = self.entries(to_parent)?.get(to_name).copied();
+        if replaced == Some(id) {
+            return Ok(());
+        }
+        if let Some(replaced) = replaced {
+            if moves_directory {
+                self.entries(replaced)?;
+            } else {
+                self.bytes(replaced)?;
+            }
+            if !self.is_empty(replaced)? {
+                return Err(TreeError::NotEmpty(to_name.into()));
+            }
+        }
+        self.charge(to_name.len() as u64, from_name.len() as u64)?;
+        self.enter(from_parent, from_name, None, now);
+        self.enter(to_parent, to_name, Some(id), now);
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.name = to_name.to_string();
+        }
+        if let Some(replaced) = replaced {
+            self.unlink(replaced);
+        }
+        Ok(())
+    }
+
+    /// Says when a node was last changed.
+    ///
+    /// # Errors
+    /// [`TreeError::Gone`].
+    pub fn set_modified(&mut self, id: NodeId, time: i64) -> Result<(), TreeError> {
+        self.nodes.get_mut(&id).ok_or(TreeError::Gone)?.modified = time;
+        Ok(())
+    }
+
+    /// Holds a file, so that it stays when its name is removed. Each is let go of by [`Tree::close`].
+    ///
+    /// # Errors
+    /// Not a file, or gone.
+    pub fn open(&mut self, id: NodeId) -> Result<(), TreeError> {
+        self.bytes(id)?;
+        let node = self.nodes.get_mut(&id).ok_or(TreeError::Gone)?;
+        node.opens = node.opens.saturating_add(1);
+        Ok(())
+    }
+
+    /// Lets go of a file.
+    pub fn close(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.opens = node.opens.saturating_sub(1);
+            if node.opens == 0 && node.unlinked {
+                self.forget(id);
+            }
+        }
+    }
+
+    /// Puts a name into a directory, or takes it out.
+    fn enter(&mut self, directory: NodeId, name: &str, id: Option<NodeId>, now: i64) {
+        if let Some(Node { content: Content::Directory(entries), modified, .. }) = self.nodes.get_mut(&directory) {
+            match id {
+                Some(id) => entries.insert(name.to_string(), id),
+                None => entries.remove(name),
+            };
             *modified = now;
         }
-        let cost = NODE_COST.saturating_add(name.len() as u64).saturating_add(bytes);
-        self.used = self.used.saturating_sub(cost);
-        Ok(())
+    }
+
+    /// A node whose name is gone goes too, or with its last holder.
+    fn unlink(&mut self, id: NodeId) {
+        match self.nodes.get_mut(&id) {
+            Some(node) if node.opens > 0 => node.unlinked = true,
+            _ => self.forget(id),
+        }
+    }
+
+    fn forget(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.remove(&id) {
+            self.used = self.used.saturating_sub(node.cost());
+        }
+    }
+
+    /// Whether nothing is lost below it: a file, or a directory without entries.
+    fn is_empty(&self, id: NodeId) -> Result<bool, TreeError> {
+        Ok(match &self.node(id)?.content {
+            Content::File(_) => true,
+            Content::Directory(entries) => entries.is_empty(),
+        })
     }
 }
 
@@ -377,12 +539,82 @@ mod tests {
         assert_eq!(tree.used(), empty);
     }
 
+    #[test]
+    fn a_file_stays_for_its_holders() {
+        let mut tree = tree();
+        let empty = tree.used();
+        tree.replace(Tree::ROOT, "f", b"kept", 0).unwrap();
+        let id = tree.find(Tree::ROOT, "f").unwrap();
+        tree.open(id).unwrap();
+        tree.open(id).unwrap();
+        tree.remove(Tree::ROOT, "f", 0).unwrap();
+        assert_eq!(tree.find(Tree::ROOT, "f"), Err(TreeError::NotFound("f".into())));
+        tree.close(id);
+        assert_eq!(tree.read(id, 0, 10).unwrap(), b"kept");
+        tree.write(id, 4, b"!", 0).unwrap();
+        tree.close(id);
+        assert_eq!(tree.read(id, 0, 1), Err(TreeError::Gone));
+        assert_eq!(tree.used(), empty);
+        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
+        let directory = tree.find(Tree::ROOT, "d").unwrap();
+        assert_eq!(tree.open(directory), Err(TreeError::IsDirectory("d".into())));
+    }
+
+    #[test]
+    fn names_change_in_one_step() {
+        let mut tree = tree();
+        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
+        tree.make_directory(Tree::ROOT, "d/e", 0).unwrap();
+        tree.replace(Tree::ROOT, "a", b"1", 0).unwrap();
+        tree.replace(Tree::ROOT, "b", b"22", 0).unwrap();
+        let used = tree.used();
+        let replaced = tree.find(Tree::ROOT, "b").unwrap();
+        tree.open(replaced).unwrap();
+        tree.rename(Tree::ROOT, "a", "b", 1).unwrap();
+        assert_eq!(tree.read(tree.find(Tree::ROOT, "b").unwrap(), 0, 9).unwrap(), b"1");
+        assert_eq!(tree.read(replaced, 0, 9).unwrap(), b"22");
+        tree.close(replaced);
+        tree.rename(Tree::ROOT, "b", "d/longer", 1).unwrap();
+        assert_eq!(tree.used(), used - NODE_COST - 1 - 2 + 5);
+        assert_eq!(tree.rename(Tree::ROOT, "d", "d/e/d", 1), Err(TreeError::IntoItself("d".into())));
+        assert_eq!(tree.rename(Tree::ROOT, "d", "d/d", 1), Err(TreeError::IntoItself("d".into())));
+        assert_eq!(tree.rename(Tree::ROOT, "d/longer", "d/e", 1), Err(TreeError::IsDirectory("e".into())));
+        assert_eq!(tree.rename(Tree::ROOT, "d/e", "d/longer", 1), Err(TreeError::NotDirectory("longer".into())));
+        assert_eq!(tree.rename(Tree::ROOT, "d/e", "d", 1), Err(TreeError::NotEmpty("d".into())));
+        assert_eq!(tree.rename(Tree::ROOT, "none", "x", 1), Err(TreeError::NotFound("none".into())));
+        tree.rename(Tree::ROOT, "d", "d", 1).unwrap();
+        tree.rename(Tree::ROOT, "d/e", "e", 1).unwrap();
+        tree.make_directory(Tree::ROOT, "f", 0).unwrap();
+        tree.rename(Tree::ROOT, "e", "f", 1).unwrap();
+        let names: Vec<_> = tree.list(Tree::ROOT).unwrap().into_iter().map(|info| info.name).collect();
+        assert_eq!(names, ["d", "f"]);
+    }
+
+    #[test]
+    fn removal_tells_files_from_directories() {
+        let mut tree = tree();
+        tree.make_directory(Tree::ROOT, "d", 0).unwrap();
+        tree.replace(Tree::ROOT, "f", b"", 0).unwrap();
+        assert_eq!(tree.remove_file(Tree::ROOT, "d", 0), Err(TreeError::IsDirectory("d".into())));
+        assert_eq!(tree.remove_directory(Tree::ROOT, "f", 0), Err(TreeError::NotDirectory("f".into())));
+        let after = |tree: &Tree, name: &str| -> Vec<String> {
+            tree.list_after(Tree::ROOT, name).unwrap().map(|(_, info)| info.name).collect()
+        };
+        assert_eq!(after(&tree, ""), ["d", "f"]);
+        assert_eq!(after(&tree, "d"), ["f"]);
+        assert_eq!(after(&tree, "e"), ["f"]);
+        tree.remove_file(Tree::ROOT, "f", 0).unwrap();
+        tree.remove_directory(Tree::ROOT, "d", 0).unwrap();
+        assert!(after(&tree, "").is_empty());
+    }
+
     proptest! {
         /// Whatever is done, the budget holds and removing everything gives every byte back.
         #[test]
-        fn the_budget_is_exact(steps in prop::collection::vec((0_u8..5, 0_u8..6, 0_usize..600), 0..80)) {
+        fn the_budget_is_exact(steps in prop::collection::vec((0_u8..8, 0_u8..6, 0_usize..600), 0..80)) {
             let mut tree = Tree::new(4_000);
             let empty = tree.used();
+            let mut held = Vec::new();
             for (what, which, size) in steps {
                 let name = format!("n{}", which % 3);
                 let path = if which < 3 { name.clone() } else { format!("dir/{name}") };
@@ -391,9 +623,18 @@ mod tests {
                     1 => tree.replace(Tree::ROOT, &path, &vec![1; size], 0),
                     2 => tree.remove(Tree::ROOT, &path, 0),
                     3 => tree.create(Tree::ROOT, &path, 0).and_then(|id| tree.write(id, size as u64, b"z", 0)),
-                    _ => tree.find(Tree::ROOT, &path).and_then(|id| tree.truncate(id, size as u64, 0)),
+                    4 => tree.find(Tree::ROOT, &path).and_then(|id| tree.truncate(id, size as u64, 0)),
+                    5 => tree.rename(Tree::ROOT, &path, if size % 2 == 0 { "dir/n1" } else { "n2" }, 0),
+                    6 => tree.find(Tree::ROOT, &path).and_then(|id| tree.open(id).map(|()| held.push(id))),
+                    _ => {
+                        held.pop().into_iter().for_each(|id| tree.close(id));
+                        Ok(())
+                    }
                 };
                 prop_assert!(tree.used() <= 4_000);
+            }
+            for id in held {
+                tree.close(id);
             }
             for path in ["dir/n0", "dir/n1", "dir/n2", "dir", "n0", "n1", "n2"] {
                 let _ = tree.remove(Tree::ROOT, path, 0);

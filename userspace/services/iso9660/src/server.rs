@@ -12,8 +12,9 @@ use capos_rt::memory::{self, Access};
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryServer, EntryInfo, EntryKind, FileClient, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
-    ReadOnlyFileServer,
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
+    DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileStatus, OpenOptions,
+    ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
 use core::cell::RefCell;
 
@@ -21,6 +22,10 @@ use core::cell::RefCell;
 const MAX_READ: usize = 256 * 1024;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
+/// The most that one list of entries takes, in bytes.
+const MAX_LIST: usize = 256 * 1024;
+/// What an entry of such a list takes beside its name, in bytes.
+const ENTRY_BYTES: usize = 80;
 /// Sectors that one request to the device carries at most.
 const MAX_SECTORS: u32 = 1024;
 
@@ -118,17 +123,26 @@ fn refused(error: Error<CallError>, path: &str) -> CallError {
     }
 }
 
-fn info(name: &str, node: &Node) -> EntryInfo {
-    EntryInfo {
-        name: name.to_string(),
-        kind: match node.kind() {
-            Kind::File => EntryKind::File,
-            Kind::Directory => EntryKind::Directory,
-            _ => EntryKind::Link,
-        },
-        bytes: node.size(),
-        modified_unix: node.modified(),
+fn kind(node: &Node) -> EntryKind {
+    match node.kind() {
+        Kind::File => EntryKind::File,
+        Kind::Directory => EntryKind::Directory,
+        _ => EntryKind::Link,
     }
+}
+
+fn status(node: &Node) -> FileStatus {
+    FileStatus {
+        kind: kind(node),
+        bytes: node.size(),
+        modified_milliseconds: node.modified().saturating_mul(1000),
+        // An empty file lies nowhere.
+        id: node.extents().first().map_or(0, |extent| u64::from(extent.lba)),
+    }
+}
+
+fn info(name: &str, node: &Node) -> EntryInfo {
+    EntryInfo { name: name.to_string(), kind: kind(node), bytes: node.size(), modified_unix: node.modified() }
 }
 
 fn read_only<T>() -> Result<T, CallError> {
@@ -149,6 +163,28 @@ impl DirectoryObject {
 
     async fn find(&self, path: &str) -> Result<Node, CallError> {
         self.medium.volume.resolve(&self.node, path).await.map_err(|error| refused(error, path))
+    }
+
+    /// What a path names, for those who are told why it does not.
+    async fn look(&self, path: &str, follow: bool) -> Result<Result<Node, FileError>, CallError> {
+        let volume = &self.medium.volume;
+        let found = match follow {
+            true => volume.resolve(&self.node, path).await,
+            false => volume.resolve_link(&self.node, path).await,
+        };
+        Ok(Err(match found {
+            Ok(node) => return Ok(Ok(node)),
+            Err(Error::NotFound { .. }) => FileError::NotFound,
+            Err(Error::NotADirectory { .. }) => FileError::NotDirectory,
+            Err(Error::TooManyLinks { .. }) => FileError::IsLink,
+            Err(Error::BadPath { .. }) => FileError::BadPath,
+            Err(other) => return Err(refused(other, path)),
+        }))
+    }
+
+    /// Nothing on the medium changes.
+    async fn refuse_change(&self, path: &str) -> Result<FileError, CallError> {
+        Ok(self.look(path, false).await?.map_or_else(|error| error, |_| FileError::ReadOnly))
     }
 
     async fn file(&self, path: &str) -> Result<Rc<FileObject>, CallError> {
@@ -214,6 +250,102 @@ impl DirectoryServer for DirectoryObject {
         let directory = Self { medium: self.medium.clone(), node: self.node.clone() };
         DirectoryClient::serve(&self.medium.server, Rc::new(directory))
     }
+
+    async fn open_with(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        options: OpenOptions,
+    ) -> Result<DirectoryOpenWithResults, CallError> {
+        let refuse = |error| Ok(DirectoryOpenWithResults { error, ..DirectoryOpenWithResults::default() });
+        let node = match self.look(&path, !options.no_follow).await? {
+            Ok(_) if options.create && options.exclusive => return refuse(FileError::Exists),
+            Ok(node) if node.is_directory() && options.write => return refuse(FileError::IsDirectory),
+            Ok(node) if options.write && node.is_file() => return refuse(FileError::ReadOnly),
+            Ok(node) => node,
+            Err(FileError::NotFound) if options.create => return refuse(FileError::ReadOnly),
+            Err(error) => return refuse(error),
+        };
+        let mut results = DirectoryOpenWithResults { status: status(&node), ..DirectoryOpenWithResults::default() };
+        let (medium, server) = (self.medium.clone(), &self.medium.server);
+        if node.is_directory() {
+            results.directory = Some(DirectoryClient::serve(server, Rc::new(Self { medium, node }))?);
+        } else if node.is_file() {
+            results.reader = Some(ReadOnlyFileClient::serve(server, Rc::new(FileObject { medium, node }))?);
+        } else {
+            return refuse(FileError::IsLink);
+        }
+        Ok(results)
+    }
+
+    async fn status(&self, _cx: &CallContext, path: String, follow: bool) -> Result<DirectoryStatusResults, CallError> {
+        Ok(match self.look(&path, follow).await? {
+            Ok(node) => DirectoryStatusResults { error: FileError::None, status: status(&node) },
+            Err(error) => DirectoryStatusResults { error, status: FileStatus::default() },
+        })
+    }
+
+    async fn entries(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        after: String,
+    ) -> Result<DirectoryEntriesResults, CallError> {
+        let mut results = DirectoryEntriesResults::default();
+        let node = match self.look(&path, true).await? {
+            Ok(node) if node.is_directory() => node,
+            Ok(_) => return Ok(DirectoryEntriesResults { error: FileError::NotDirectory, ..results }),
+            Err(error) => return Ok(DirectoryEntriesResults { error, ..results }),
+        };
+        let mut entries = self.medium.volume.list(&node).await.map_err(|error| refused(error, &path))?;
+        entries.retain(|entry| entry.name > after);
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut bytes = 0_usize;
+        for entry in entries {
+            bytes = bytes.saturating_add(entry.name.len()).saturating_add(ENTRY_BYTES);
+            if bytes > MAX_LIST {
+                results.more = true;
+                break;
+            }
+            results.entries.push(DirectoryEntry { status: status(&entry.node), name: entry.name });
+        }
+        Ok(results)
+    }
+
+    async fn create_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        Ok(match self.look(&path, false).await? {
+            Ok(_) => FileError::Exists,
+            Err(FileError::NotFound) => FileError::ReadOnly,
+            Err(error) => error,
+        })
+    }
+
+    async fn remove_file(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        self.refuse_change(&path).await
+    }
+
+    async fn remove_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        self.refuse_change(&path).await
+    }
+
+    async fn rename(&self, _cx: &CallContext, from: String, _to: String) -> Result<FileError, CallError> {
+        self.refuse_change(&from).await
+    }
+
+    async fn set_modified(&self, _cx: &CallContext, path: String, _milliseconds: i64) -> Result<FileError, CallError> {
+        self.refuse_change(&path).await
+    }
+
+    async fn read_link(&self, _cx: &CallContext, path: String) -> Result<DirectoryReadLinkResults, CallError> {
+        let (error, target) = match self.look(&path, false).await? {
+            Ok(node) => match node.kind() {
+                Kind::Link(target) => (FileError::None, target.clone()),
+                _ => (FileError::NotLink, String::new()),
+            },
+            Err(error) => (error, String::new()),
+        };
+        Ok(DirectoryReadLinkResults { error, target })
+    }
 }
 
 /// A file of the volume, served to readers.
@@ -256,6 +388,10 @@ impl ReadOnlyFileServer for FileObject {
         memory_offset: u64,
     ) -> Result<(), CallError> {
         self.medium.read_into(self.node.extents(), offset, bytes, &memory, memory_offset).await
+    }
+
+    async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
+        Ok(status(&self.node))
     }
 }
 

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
 use capos_schema::kernel::TimerClient;
-use capos_schema::storage::{DirectoryClient, DirectoryService, EntryKind};
+use capos_schema::storage::{DirectoryClient, DirectoryService, EntryInfo, EntryKind};
 use capos_tree::Tree;
 use server::{DirectoryObject, Volume};
 
@@ -22,6 +22,11 @@ use server::{DirectoryObject, Volume};
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 320 << 10, concurrent: 32 };
 /// Bytes of one read of the source.
 const PIECE: u32 = 32 * 1024;
+
+/// The tree's times are in milliseconds.
+fn milliseconds(entry: &EntryInfo) -> i64 {
+    entry.modified_unix.saturating_mul(1000)
+}
 
 /// Copies a directory of the boot medium into the volume.
 async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<usize, Error> {
@@ -34,7 +39,11 @@ async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<us
             let from = format!("{top}{path}");
             match entry.kind {
                 EntryKind::Directory => {
-                    volume.tree().borrow_mut().make_directory(Tree::ROOT, &path, entry.modified_unix).context(&path)?;
+                    volume
+                        .tree()
+                        .borrow_mut()
+                        .make_directory(Tree::ROOT, &path, milliseconds(&entry))
+                        .context(&path)?;
                     folders.push(path);
                 }
                 EntryKind::File => {
@@ -48,7 +57,11 @@ async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<us
                         }
                         data.extend_from_slice(&piece);
                     }
-                    volume.tree().borrow_mut().replace(Tree::ROOT, &path, &data, entry.modified_unix).context(&path)?;
+                    volume
+                        .tree()
+                        .borrow_mut()
+                        .replace(Tree::ROOT, &path, &data, milliseconds(&entry))
+                        .context(&path)?;
                     count = count.saturating_add(1);
                 }
                 EntryKind::Link => log::warning!("{from} is a link and is left out"),

@@ -4,28 +4,34 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_schema::cap::{CallContext, CallError, Export};
+use capos_rt::Server;
+use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{MemoryObjectClient, TimerClient};
 use capos_schema::storage::{
-    DirectoryClient, DirectoryServer, EntryInfo, EntryKind, FileClient, FileServer, ReadOnlyFileClient,
-    ReadOnlyFileMemoryResults, ReadOnlyFileServer,
+    DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
+    DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileServer, FileStatus,
+    OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Info, Kind, NodeId, Tree, TreeError};
+use capos_tree::{Info, Kind, NodeId, PathError, Tree, TreeError};
 use core::cell::RefCell;
 
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
+/// The most that one list of entries takes, in bytes.
+const MAX_LIST: usize = 256 * 1024;
+/// What an entry of such a list takes beside its name, in bytes.
+const ENTRY_BYTES: usize = 80;
 
 /// The tree, shared by all that is served.
 pub struct Volume {
     tree: RefCell<Tree>,
     timer: TimerClient,
-    exporter: Rc<dyn Export>,
+    exporter: Rc<Server>,
 }
 
 impl Volume {
     /// An empty volume with a budget in bytes.
-    pub fn new(budget: u64, timer: TimerClient, exporter: Rc<dyn Export>) -> Rc<Self> {
+    pub fn new(budget: u64, timer: TimerClient, exporter: Rc<Server>) -> Rc<Self> {
         Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter })
     }
 
@@ -34,8 +40,18 @@ impl Volume {
         &self.tree
     }
 
+    /// Milliseconds since 1970: the tree's times.
     async fn now(&self) -> i64 {
-        self.timer.wall_clock().await.ok().and_then(|time| i64::try_from(time / 1000).ok()).unwrap_or(0)
+        self.timer.wall_clock().await.ok().and_then(|time| i64::try_from(time).ok()).unwrap_or(0)
+    }
+
+    /// Changes the tree. Where there is no space, files that have lost their names and their holders go first.
+    fn change<T>(&self, change: impl Fn(&mut Tree) -> Result<T, TreeError>) -> Result<T, TreeError> {
+        let changed = change(&mut self.tree.borrow_mut());
+        match changed {
+            Err(TreeError::NoSpace { .. }) if self.exporter.sweep() > 0 => change(&mut self.tree.borrow_mut()),
+            other => other,
+        }
     }
 }
 
@@ -47,16 +63,40 @@ fn refused(error: TreeError) -> CallError {
     }
 }
 
-fn entry(info: Info) -> EntryInfo {
-    EntryInfo {
-        name: info.name,
-        kind: match info.kind {
-            Kind::File => EntryKind::File,
-            Kind::Directory => EntryKind::Directory,
-        },
-        bytes: info.bytes,
-        modified_unix: info.modified,
+fn kind(kind: Kind) -> EntryKind {
+    match kind {
+        Kind::File => EntryKind::File,
+        Kind::Directory => EntryKind::Directory,
     }
+}
+
+fn entry(info: Info) -> EntryInfo {
+    EntryInfo { name: info.name, kind: kind(info.kind), bytes: info.bytes, modified_unix: info.modified / 1000 }
+}
+
+fn status(node: NodeId, info: &Info) -> FileStatus {
+    FileStatus { kind: kind(info.kind), bytes: info.bytes, modified_milliseconds: info.modified, id: node.number() }
+}
+
+/// What a program is told.
+fn told(error: &TreeError) -> FileError {
+    match error {
+        TreeError::Path(PathError::TooLong | PathError::NameTooLong(_)) => FileError::TooLong,
+        TreeError::Path(PathError::NoName) => FileError::IsDirectory,
+        TreeError::Path(_) => FileError::BadPath,
+        TreeError::NotFound(_) | TreeError::Gone => FileError::NotFound,
+        TreeError::IsDirectory(_) => FileError::IsDirectory,
+        TreeError::NotDirectory(_) => FileError::NotDirectory,
+        TreeError::Exists(_) => FileError::Exists,
+        TreeError::NotEmpty(_) => FileError::NotEmpty,
+        TreeError::IntoItself(_) => FileError::IntoItself,
+        TreeError::NoSpace { .. } => FileError::NoSpace,
+        TreeError::TooLarge => FileError::TooLarge,
+    }
+}
+
+fn told_of<T>(result: Result<T, TreeError>) -> FileError {
+    result.map_or_else(|error| told(&error), |_| FileError::None)
 }
 
 /// A directory as a client holds it.
@@ -79,6 +119,85 @@ impl DirectoryObject {
     fn may_write(&self) -> Result<(), CallError> {
         if self.writable { Ok(()) } else { Err(CallError::invalid_argument("this directory is read-only")) }
     }
+
+    fn directory(&self, node: NodeId) -> Result<DirectoryClient, CallError> {
+        let directory = Self { volume: self.volume.clone(), node, writable: self.writable };
+        DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+    }
+
+    /// Changes the tree where this directory may, with the time; says what a program is told.
+    async fn change<T>(&self, change: impl Fn(&mut Tree, i64) -> Result<T, TreeError>) -> FileError {
+        if !self.writable {
+            return FileError::ReadOnly;
+        }
+        let now = self.volume.now().await;
+        told_of(self.volume.change(|tree| change(tree, now)))
+    }
+
+    /// The node that is opened, made or emptied as the options say.
+    fn prepare(&self, path: &str, options: &OpenOptions, now: i64) -> Result<NodeId, FileError> {
+        let found = self.volume.tree.borrow().find(self.node, path);
+        let changes = options.write && options.truncate;
+        let node = match found {
+            Ok(_) if options.create && options.exclusive => return Err(FileError::Exists),
+            Ok(node) => node,
+            Err(TreeError::NotFound(_)) if options.create => {
+                if !self.writable {
+                    return Err(FileError::ReadOnly);
+                }
+                return self.volume.change(|tree| tree.create(self.node, path, now)).map_err(|error| told(&error));
+            }
+            Err(error) => return Err(told(&error)),
+        };
+        if options.write && !self.writable {
+            return Err(FileError::ReadOnly);
+        }
+        if options.write {
+            self.volume.tree.borrow().read(node, 0, 0).map_err(|error| told(&error))?;
+        }
+        if changes {
+            self.volume.tree.borrow_mut().truncate(node, 0, now).map_err(|error| told(&error))?;
+        }
+        Ok(node)
+    }
+
+    fn opened(&self, node: NodeId, write: bool) -> Result<DirectoryOpenWithResults, CallError> {
+        let info = self.volume.tree.borrow().info(node).map_err(refused)?;
+        let status = status(node, &info);
+        let mut results = DirectoryOpenWithResults { status, ..DirectoryOpenWithResults::default() };
+        if info.kind == Kind::Directory {
+            results.directory = Some(self.directory(node)?);
+            return Ok(results);
+        }
+        let file = FileObject::open(&self.volume, node).map_err(refused)?;
+        if write {
+            results.file = Some(FileClient::serve(&self.volume.exporter, file)?);
+        } else {
+            results.reader = Some(ReadOnlyFileClient::serve(&self.volume.exporter, file)?);
+        }
+        Ok(results)
+    }
+
+    fn status_of(&self, path: &str) -> Result<FileStatus, TreeError> {
+        let tree = self.volume.tree.borrow();
+        let node = tree.find(self.node, path)?;
+        Ok(status(node, &tree.info(node)?))
+    }
+
+    fn entries_after(&self, path: &str, after: &str) -> Result<DirectoryEntriesResults, TreeError> {
+        let tree = self.volume.tree.borrow();
+        let mut results = DirectoryEntriesResults::default();
+        let mut bytes = 0_usize;
+        for (node, info) in tree.list_after(tree.find(self.node, path)?, after)? {
+            bytes = bytes.saturating_add(info.name.len()).saturating_add(ENTRY_BYTES);
+            if bytes > MAX_LIST {
+                results.more = true;
+                break;
+            }
+            results.entries.push(DirectoryEntry { status: status(node, &info), name: info.name });
+        }
+        Ok(results)
+    }
 }
 
 impl DirectoryServer for DirectoryObject {
@@ -95,23 +214,20 @@ impl DirectoryServer for DirectoryObject {
 
     async fn open(&self, _cx: &CallContext, path: String) -> Result<ReadOnlyFileClient, CallError> {
         let node = self.find(&path)?;
-        self.volume.tree.borrow().read(node, 0, 0).map_err(refused)?;
-        let file = Rc::new(FileObject { volume: self.volume.clone(), node });
-        ReadOnlyFileClient::serve(&self.volume.exporter, file)
+        ReadOnlyFileClient::serve(&self.volume.exporter, FileObject::open(&self.volume, node).map_err(refused)?)
     }
 
     async fn create(&self, _cx: &CallContext, path: String) -> Result<FileClient, CallError> {
         self.may_write()?;
         let now = self.volume.now().await;
-        let node = self.volume.tree.borrow_mut().create(self.node, &path, now).map_err(refused)?;
-        FileClient::serve(&self.volume.exporter, Rc::new(FileObject { volume: self.volume.clone(), node }))
+        let node = self.volume.change(|tree| tree.create(self.node, &path, now)).map_err(refused)?;
+        FileClient::serve(&self.volume.exporter, FileObject::open(&self.volume, node).map_err(refused)?)
     }
 
     async fn open_directory(&self, _cx: &CallContext, path: String) -> Result<DirectoryClient, CallError> {
         let node = self.find(&path)?;
         self.volume.tree.borrow().list(node).map_err(refused)?;
-        let directory = Self { volume: self.volume.clone(), node, writable: self.writable };
-        DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+        self.directory(node)
     }
 
     async fn read_text(&self, _cx: &CallContext, path: String) -> Result<String, CallError> {
@@ -131,7 +247,7 @@ impl DirectoryServer for DirectoryObject {
     async fn write_text(&self, _cx: &CallContext, path: String, text: String) -> Result<(), CallError> {
         self.may_write()?;
         let now = self.volume.now().await;
-        self.volume.tree.borrow_mut().replace(self.node, &path, text.as_bytes(), now).map_err(refused)
+        self.volume.change(|tree| tree.replace(self.node, &path, text.as_bytes(), now)).map_err(refused)
     }
 
     async fn remove(&self, _cx: &CallContext, path: String) -> Result<(), CallError> {
@@ -143,12 +259,84 @@ impl DirectoryServer for DirectoryObject {
     async fn make_directory(&self, _cx: &CallContext, path: String) -> Result<(), CallError> {
         self.may_write()?;
         let now = self.volume.now().await;
-        self.volume.tree.borrow_mut().make_directory(self.node, &path, now).map(|_| ()).map_err(refused)
+        self.volume.change(|tree| tree.make_directory(self.node, &path, now)).map(|_| ()).map_err(refused)
     }
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
         let directory = Self { volume: self.volume.clone(), node: self.node, writable: false };
         DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+    }
+
+    async fn open_with(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        options: OpenOptions,
+    ) -> Result<DirectoryOpenWithResults, CallError> {
+        let now = self.volume.now().await;
+        match self.prepare(&path, &options, now) {
+            Ok(node) => self.opened(node, options.write),
+            Err(error) => Ok(DirectoryOpenWithResults { error, ..DirectoryOpenWithResults::default() }),
+        }
+    }
+
+    async fn status(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        _follow: bool,
+    ) -> Result<DirectoryStatusResults, CallError> {
+        Ok(match self.status_of(&path) {
+            Ok(status) => DirectoryStatusResults { error: FileError::None, status },
+            Err(error) => DirectoryStatusResults { error: told(&error), status: FileStatus::default() },
+        })
+    }
+
+    async fn entries(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        after: String,
+    ) -> Result<DirectoryEntriesResults, CallError> {
+        Ok(self.entries_after(&path, &after).unwrap_or_else(|error| DirectoryEntriesResults {
+            error: told(&error),
+            ..DirectoryEntriesResults::default()
+        }))
+    }
+
+    async fn create_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        Ok(match self.change(|tree, now| tree.make_directory(self.node, &path, now)).await {
+            // The directory itself.
+            FileError::IsDirectory => FileError::Exists,
+            other => other,
+        })
+    }
+
+    async fn remove_file(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        Ok(self.change(|tree, now| tree.remove_file(self.node, &path, now)).await)
+    }
+
+    async fn remove_directory(&self, _cx: &CallContext, path: String) -> Result<FileError, CallError> {
+        Ok(self.change(|tree, now| tree.remove_directory(self.node, &path, now)).await)
+    }
+
+    async fn rename(&self, _cx: &CallContext, from: String, to: String) -> Result<FileError, CallError> {
+        Ok(self.change(|tree, now| tree.rename(self.node, &from, &to, now)).await)
+    }
+
+    async fn set_modified(&self, _cx: &CallContext, path: String, milliseconds: i64) -> Result<FileError, CallError> {
+        Ok(self
+            .change(|tree, _| {
+                let node = tree.find(self.node, &path)?;
+                tree.set_modified(node, milliseconds)
+            })
+            .await)
+    }
+
+    async fn read_link(&self, _cx: &CallContext, path: String) -> Result<DirectoryReadLinkResults, CallError> {
+        // There are no links here.
+        let error = self.status_of(&path).map_or_else(|error| told(&error), |_| FileError::NotLink);
+        Ok(DirectoryReadLinkResults { error, target: String::new() })
     }
 }
 
@@ -159,6 +347,15 @@ pub struct FileObject {
 }
 
 impl FileObject {
+    fn open(volume: &Rc<Volume>, node: NodeId) -> Result<Rc<Self>, TreeError> {
+        volume.tree.borrow_mut().open(node)?;
+        Ok(Rc::new(Self { volume: volume.clone(), node }))
+    }
+
+    fn status(&self) -> Result<FileStatus, CallError> {
+        self.volume.tree.borrow().info(self.node).map(|info| status(self.node, &info)).map_err(refused)
+    }
+
     fn info(&self) -> Result<EntryInfo, CallError> {
         self.volume.tree.borrow().info(self.node).map(entry).map_err(refused)
     }
@@ -166,6 +363,12 @@ impl FileObject {
     fn read(&self, offset: u64, count: u32) -> Result<Vec<u8>, CallError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_TRANSFER);
         self.volume.tree.borrow().read(self.node, offset, count).map(<[u8]>::to_vec).map_err(refused)
+    }
+}
+
+impl Drop for FileObject {
+    fn drop(&mut self) {
+        self.volume.tree.borrow_mut().close(self.node);
     }
 }
 
@@ -192,6 +395,10 @@ impl ReadOnlyFileServer for FileObject {
     ) -> Result<(), CallError> {
         Err(CallError::unimplemented("a scratch file is read by `read`"))
     }
+
+    async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
+        Self::status(self)
+    }
 }
 
 impl FileServer for FileObject {
@@ -208,12 +415,32 @@ impl FileServer for FileObject {
             return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
         }
         let now = self.volume.now().await;
-        self.volume.tree.borrow_mut().write(self.node, offset, &data, now).map_err(refused)?;
+        self.volume.change(|tree| tree.write(self.node, offset, &data, now)).map_err(refused)?;
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
     async fn truncate(&self, _cx: &CallContext, bytes: u64) -> Result<(), CallError> {
         let now = self.volume.now().await;
-        self.volume.tree.borrow_mut().truncate(self.node, bytes, now).map_err(refused)
+        self.volume.change(|tree| tree.truncate(self.node, bytes, now)).map_err(refused)
+    }
+
+    async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
+        Self::status(self)
+    }
+
+    async fn append(&self, _cx: &CallContext, data: Vec<u8>) -> Result<u64, CallError> {
+        if data.len() > MAX_TRANSFER {
+            return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
+        }
+        let now = self.volume.now().await;
+        let end = self.volume.change(|tree| {
+            let end = tree.info(self.node)?.bytes;
+            tree.write(self.node, end, &data, now).map(|()| end)
+        });
+        end.map_err(refused)
+    }
+
+    async fn set_modified(&self, _cx: &CallContext, milliseconds: i64) -> Result<(), CallError> {
+        self.volume.tree.borrow_mut().set_modified(self.node, milliseconds).map_err(refused)
     }
 }

@@ -16,6 +16,11 @@ pub fn wait(word: &AtomicU32, expected: u32) {
     wait_until(core::ptr::from_ref(word).expose_provenance() as u64, expected, NO_DEADLINE);
 }
 
+/// The same until a time, in nanoseconds since boot, at the latest.
+pub fn wait_before(word: &AtomicU32, expected: u32, deadline: u64) {
+    wait_until(core::ptr::from_ref(word).expose_provenance() as u64, expected, deadline);
+}
+
 /// Wakes those who wait for a word, at most `count`.
 pub fn wake(word: &AtomicU32, count: u32) {
     wake_at(core::ptr::from_ref(word).expose_provenance() as u64, count);

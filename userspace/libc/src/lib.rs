@@ -15,7 +15,13 @@ extern crate alloc;
 #[cfg(capos_guest)]
 mod clock;
 #[cfg(capos_guest)]
+mod description;
+#[cfg(capos_guest)]
 mod descriptor;
+#[cfg(any(capos_guest, test))]
+mod descriptor_table;
+#[cfg(capos_guest)]
+mod directory;
 #[cfg(capos_guest)]
 mod entropy;
 #[cfg(capos_guest)]
@@ -23,9 +29,13 @@ mod environment;
 #[cfg(capos_guest)]
 mod errno;
 #[cfg(capos_guest)]
+mod file;
+#[cfg(capos_guest)]
 mod futex;
 #[cfg(capos_guest)]
 mod grants;
+#[cfg(capos_guest)]
+mod handle;
 #[cfg(capos_guest)]
 mod lock;
 #[cfg(capos_guest)]
@@ -33,13 +43,27 @@ mod malloc;
 #[cfg(capos_guest)]
 mod memory_map;
 #[cfg(capos_guest)]
+mod metadata;
+#[cfg(capos_guest)]
+mod names;
+#[cfg(capos_guest)]
+mod namespace;
+#[cfg(capos_guest)]
 mod output;
 #[cfg(capos_guest)]
 mod panic;
+#[cfg(any(capos_guest, test))]
+mod path;
+#[cfg(capos_guest)]
+mod pipe;
+#[cfg(capos_guest)]
+mod poll;
 #[cfg(capos_guest)]
 mod process;
 #[cfg(capos_guest)]
 mod signal;
+#[cfg(capos_guest)]
+mod socket;
 #[cfg(capos_guest)]
 mod start;
 #[cfg(capos_guest)]

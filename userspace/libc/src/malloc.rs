@@ -78,7 +78,7 @@ fn allocate(size: usize, offset: usize) -> Option<*mut u8> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn malloc(size: usize) -> *mut c_void {
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
     allocate(size, HEADER).map_or_else(out_of_memory, <*mut u8>::cast)
 }
 

@@ -401,7 +401,7 @@ fn seek(open: &Description, distance: i64, from: c_int) -> Result<i64> {
     let base = match from {
         libc::SEEK_SET => 0,
         libc::SEEK_CUR => *position,
-        libc::SEEK_END => file.map_or(Ok(0), |file| Ok(file.status()?.bytes))?,
+        libc::SEEK_END => file.map_or(Ok(0), |file| file.status().map(|status| status.bytes))?,
         _ => return Err(Errno(libc::EINVAL)),
     };
     let to = base.checked_add_signed(distance).ok_or(Errno(libc::EINVAL))?;

@@ -90,7 +90,7 @@ impl EntryStream {
         let told_of = wait(directory.client::<DirectoryClient>().entries(".", &self.after)).map_err(failed)?;
         told(told_of.error)?;
         // A server that tells the same again would be asked for ever.
-        let mut names =
+        let names =
             core::iter::once(self.after.as_str()).chain(told_of.entries.iter().map(|entry| entry.name.as_str()));
         if !names.is_sorted_by(|one, next| one < next) || (told_of.more && told_of.entries.is_empty()) {
             return Err(Errno(libc::EIO));

@@ -13,6 +13,8 @@
 extern crate alloc;
 
 #[cfg(capos_guest)]
+mod aliases;
+#[cfg(capos_guest)]
 mod clock;
 #[cfg(capos_guest)]
 mod description;

@@ -1,4 +1,4 @@
-//! `mmap` and its kin: memory of the process's own.
+//! `mmap` and its kin: memory of the process's own, and files to read.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
@@ -7,6 +7,8 @@ use capos_abi::bootstrap::{MAP_START, USER_END};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
 
+use crate::description::Object;
+use crate::descriptor;
 use crate::errno::{self, Errno, Result, answer};
 use crate::grants::{cap, wait};
 use crate::lock::Mutex;
@@ -62,24 +64,68 @@ pub fn unmap(start: u64, length: u64) -> Result<()> {
     Ok(())
 }
 
-fn map(length: usize, flags: c_int) -> Result<u64> {
-    if flags & libc::MAP_ANONYMOUS == 0 {
+/// Maps a file to read: the pages of its server, where it has such, shared with all who map it. Elsewhere a mapping of
+/// the process's own is filled with what the file holds now; one that is to show others' changes is refused.
+fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
+    let open = descriptor::get(descriptor)?;
+    let Object::File(file) = &open.object else { return Err(Errno(libc::ENODEV)) };
+    open.may_read().map_err(|_| Errno(libc::EACCES))?;
+    let offset = u64::try_from(offset).ok().filter(|offset| offset.is_multiple_of(PAGE)).ok_or(Errno(libc::EINVAL))?;
+    let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    let writable = protection & libc::PROT_WRITE != 0;
+    if shared && writable {
         return Err(Errno(libc::ENODEV));
     }
+    if let (false, Some(paged)) = (writable, file.memory()?) {
+        // Only what the file has can be touched.
+        let has = paged.bytes.checked_next_multiple_of(PAGE).unwrap_or(0).saturating_sub(offset);
+        let (start, mapped) = (take(length)?, length.min(has));
+        let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
+        let access = AddressSpaceAccess { read: true, write: false, execute: false };
+        if mapped > 0
+            && let Err(error) = wait(space.map(paged.memory.as_cap(), start, offset, mapped, &access))
+        {
+            give(start, length);
+            return Err(error.into());
+        }
+        return Ok(start);
+    }
+    if shared {
+        return Err(Errno(libc::ENODEV));
+    }
+    let start = map_new(length)?;
+    let (pointer, count) = (usize::try_from(start).unwrap_or(0), usize::try_from(length).unwrap_or(0));
+    // SAFETY: the mapping was just made, and nobody else knows of it.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
+    if let Err(error) = file.read(offset, bytes) {
+        unmap(start, length)?;
+        return Err(error);
+    }
+    Ok(start)
+}
+
+fn map(length: usize, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
     let length = u64::try_from(length).ok().filter(|length| *length > 0).ok_or(Errno(libc::EINVAL))?;
-    map_new(length.checked_next_multiple_of(PAGE).ok_or(Errno(libc::ENOMEM))?)
+    let length = length.checked_next_multiple_of(PAGE).ok_or(Errno(libc::ENOMEM))?;
+    if flags & libc::MAP_FIXED != 0 {
+        return Err(Errno(libc::ENOSYS));
+    }
+    if flags & libc::MAP_ANONYMOUS == 0 {
+        return map_file(length, protection, flags, descriptor, offset);
+    }
+    map_new(length)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mmap64(
     _address: *mut c_void,
     length: usize,
-    _protection: c_int,
+    protection: c_int,
     flags: c_int,
-    _descriptor: c_int,
-    _offset: i64,
+    descriptor: c_int,
+    offset: i64,
 ) -> *mut c_void {
-    match map(length, flags) {
+    match map(length, protection, flags, descriptor, offset) {
         Ok(start) => core::ptr::with_exposed_provenance_mut(usize::try_from(start).unwrap_or(0)),
         Err(error) => {
             errno::set(error);

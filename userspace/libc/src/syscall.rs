@@ -3,13 +3,18 @@
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::errno::{self, unsupported};
-use crate::{entropy, futex};
+use crate::{entropy, futex, metadata};
+
+/// An `int` that came in a whole register.
+fn lower_half(register: usize) -> c_int {
+    u32::try_from(register & 0xffff_ffff).unwrap_or(0).cast_signed()
+}
 
 /// # Safety
 /// As the system call of that number on Linux. C declares it with as many arguments as each needs; on this processor
 /// they come in the same registers.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, _e: usize, _f: usize) -> c_long {
+unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, _f: usize) -> c_long {
     match number {
         libc::SYS_getrandom => {
             let buffer: *mut c_void = core::ptr::with_exposed_provenance_mut(a);
@@ -26,6 +31,11 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
                 errno::set(error);
                 -1
             })
+        }
+        libc::SYS_statx => {
+            let (path, out) = (core::ptr::with_exposed_provenance(b), core::ptr::with_exposed_provenance_mut(e));
+            // SAFETY: the caller's string and place for the answer.
+            unsafe { metadata::statx(lower_half(a), path, lower_half(c), 0, out) }.into()
         }
         libc::SYS_gettid => 1,
         _ => unsupported().into(),

@@ -79,6 +79,9 @@ interface ReadOnlyFile {
   readInto @3 (offset :UInt64, bytes :UInt64, memory :Kernel.MemoryObject, memoryOffset :UInt64) -> ();
   # Fills memory (whole blocks of 4,096 from multiples of 4,096); what lies past the end is zero.
   status @4 () -> (status :FileStatus);
+  lock @5 (exclusive :Bool, wait :Bool) -> (held :Bool);
+  # As of a File.
+  unlock @6 () -> ();
 }
 
 interface File {
@@ -93,6 +96,11 @@ interface File {
   append @5 (data :Data) -> (offset :UInt64);
   # Writes at the end, wherever that is by now; says where it was.
   setModified @6 (milliseconds :Int64) -> ();
+  lock @7 (exclusive :Bool, wait :Bool) -> (held :Bool);
+  # Keeps others who lock the same file away: all with `exclusive`, otherwise those who want it so. The lock is this
+  # opened file's, in place of the one that it had; it ends by `unlock` and when nobody holds the capability any more.
+  # Nobody who does not lock is kept from reading or writing. `overloaded` where too many wait already.
+  unlock @8 () -> ();
 }
 
 interface Directory {

@@ -429,6 +429,22 @@ extern "C" fn ftruncate64(number: c_int, length: i64) -> c_int {
     }))
 }
 
+/// Locks a whole file among all who have opened it, in other processes too: its server keeps the lock.
+#[unsafe(no_mangle)]
+extern "C" fn flock(number: c_int, operation: c_int) -> c_int {
+    answer(get(number).and_then(|open| {
+        let Object::File(file) = &open.object else { return Err(Errno(libc::EINVAL)) };
+        let wait = operation & libc::LOCK_NB == 0;
+        match operation & !libc::LOCK_NB {
+            libc::LOCK_EX => file.lock(true, wait)?,
+            libc::LOCK_SH => file.lock(false, wait)?,
+            libc::LOCK_UN => file.unlock()?,
+            _ => return Err(Errno(libc::EINVAL)),
+        }
+        Ok(0)
+    }))
+}
+
 /// A server has what was written when it answers, and keeps nothing back: there is nothing to wait for.
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {

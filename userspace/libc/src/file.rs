@@ -1,6 +1,7 @@
 //! Files: opening them, and their bytes.
 
 use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use capos_schema::storage::{
     DirectoryClient, FileClient, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
@@ -31,9 +32,36 @@ enum Open {
 pub struct OpenFile {
     open: Open,
     pub device: u64,
+    /// It may have a lock, which ends with it.
+    locked: AtomicBool,
 }
 
 impl OpenFile {
+    fn new(open: Open, device: u64) -> Self {
+        Self { open, device, locked: AtomicBool::new(false) }
+    }
+
+    /// Locks the file. `EWOULDBLOCK` where others have it and it is not to be waited for.
+    pub fn lock(&self, exclusive: bool, wait_for_it: bool) -> Result<()> {
+        self.locked.store(true, Ordering::Relaxed);
+        let held = match &self.open {
+            Open::ToRead(file) => wait(file.client::<ReadOnlyFileClient>().lock(exclusive, wait_for_it)),
+            Open::ToWrite(file) => wait(file.client::<FileClient>().lock(exclusive, wait_for_it)),
+        };
+        if held.map_err(failed)? { Ok(()) } else { Err(Errno(libc::EWOULDBLOCK)) }
+    }
+
+    pub fn unlock(&self) -> Result<()> {
+        if self.locked.swap(false, Ordering::Relaxed) {
+            match &self.open {
+                Open::ToRead(file) => wait(file.client::<ReadOnlyFileClient>().unlock()),
+                Open::ToWrite(file) => wait(file.client::<FileClient>().unlock()),
+            }
+            .map_err(failed)?;
+        }
+        Ok(())
+    }
+
     /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or where a
     /// call failed after others had given some.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -124,6 +152,13 @@ impl OpenFile {
     }
 }
 
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // A server that is gone has forgotten it.
+        let _ = self.unlock();
+    }
+}
+
 /// Opens what stands at a place.
 pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
     let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
@@ -146,7 +181,7 @@ pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
         _ if flags & libc::O_DIRECTORY != 0 || place.path.directory => return Err(Errno(libc::ENOTDIR)),
         Target::File(_) if write => return Err(Errno(libc::EROFS)),
         Target::File(id) => {
-            return Ok(Object::File(OpenFile { open: Open::ToRead(Handle::granted(id)), device: 1 }));
+            return Ok(Object::File(OpenFile::new(Open::ToRead(Handle::granted(id)), 1)));
         }
         Target::Null => return Ok(Object::Null),
         Target::Random => return Ok(Object::Random),
@@ -173,7 +208,7 @@ pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
     if flags & libc::O_DIRECTORY != 0 || place.path.directory {
         return Err(Errno(libc::ENOTDIR));
     }
-    Ok(Object::File(OpenFile { open, device }))
+    Ok(Object::File(OpenFile::new(open, device)))
 }
 
 fn open(place: Result<Place>, flags: c_int) -> Result<c_int> {

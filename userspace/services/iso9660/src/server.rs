@@ -393,6 +393,17 @@ impl ReadOnlyFileServer for FileObject {
     async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
         Ok(status(&self.node))
     }
+
+    async fn lock(&self, _cx: &CallContext, exclusive: bool, _wait: bool) -> Result<bool, CallError> {
+        if exclusive {
+            return Err(CallError::unimplemented("a file that never changes is locked by nobody alone"));
+        }
+        Ok(true)
+    }
+
+    async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Ok(())
+    }
 }
 
 /// The key of a file's pager, from which every instance of this service finds the file's content again:

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod locks;
 mod server;
 
 use alloc::format;

@@ -15,10 +15,16 @@ use capos_schema::storage::{
 use capos_tree::{Info, Kind, NodeId, PathError, Tree, TreeError};
 use core::cell::RefCell;
 
+use crate::locks::{Holder, Locks};
+
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
+/// While somebody waits for a lock: how often it is looked whether its holder has gone without a word.
+const HOLDERS_CHECKED: u64 = 1_000_000_000;
+/// Calls that may wait for locks: the service answers others meanwhile.
+const MAX_WAITING: usize = 8;
 /// What an entry of such a list takes beside its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 
@@ -27,12 +33,13 @@ pub struct Volume {
     tree: RefCell<Tree>,
     timer: TimerClient,
     exporter: Rc<Server>,
+    locks: Locks,
 }
 
 impl Volume {
     /// An empty volume with a budget in bytes.
     pub fn new(budget: u64, timer: TimerClient, exporter: Rc<Server>) -> Rc<Self> {
-        Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter })
+        Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter, locks: Locks::default() })
     }
 
     /// The tree, for filling it at start.
@@ -344,12 +351,41 @@ impl DirectoryServer for DirectoryObject {
 pub struct FileObject {
     volume: Rc<Volume>,
     node: NodeId,
+    holder: Holder,
 }
 
 impl FileObject {
     fn open(volume: &Rc<Volume>, node: NodeId) -> Result<Rc<Self>, TreeError> {
         volume.tree.borrow_mut().open(node)?;
-        Ok(Rc::new(Self { volume: volume.clone(), node }))
+        Ok(Rc::new(Self { volume: volume.clone(), node, holder: volume.locks.holder() }))
+    }
+
+    /// Whether the file is locked then.
+    async fn lock(&self, exclusive: bool, wait: bool) -> Result<bool, CallError> {
+        let Volume { locks, exporter, .. } = &*self.volume;
+        // A holder may have died, which nobody tells.
+        if locks.attempt(self.node, self.holder, exclusive)
+            || (exporter.sweep() > 0 && locks.attempt(self.node, self.holder, exclusive))
+        {
+            return Ok(true);
+        }
+        if !wait {
+            return Ok(false);
+        }
+        let _waiting = locks
+            .enter(MAX_WAITING)
+            .ok_or_else(|| CallError::overloaded(format!("{MAX_WAITING} calls wait for locks already")))?;
+        loop {
+            let locked = capos_rt::timeout(HOLDERS_CHECKED, locks.wait(self.node, self.holder, exclusive));
+            if locked.await.map_err(|error| CallError::failed(error.to_string()))?.is_ok() {
+                return Ok(true);
+            }
+            exporter.sweep();
+        }
+    }
+
+    fn unlock(&self) {
+        self.volume.locks.release(self.node, self.holder);
     }
 
     fn status(&self) -> Result<FileStatus, CallError> {
@@ -368,6 +404,7 @@ impl FileObject {
 
 impl Drop for FileObject {
     fn drop(&mut self) {
+        self.volume.locks.release(self.node, self.holder);
         self.volume.tree.borrow_mut().close(self.node);
     }
 }
@@ -398,6 +435,15 @@ impl ReadOnlyFileServer for FileObject {
 
     async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
         Self::status(self)
+    }
+
+    async fn lock(&self, _cx: &CallContext, exclusive: bool, wait: bool) -> Result<bool, CallError> {
+        Self::lock(self, exclusive, wait).await
+    }
+
+    async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Self::unlock(self);
+        Ok(())
     }
 }
 
@@ -442,5 +488,14 @@ impl FileServer for FileObject {
 
     async fn set_modified(&self, _cx: &CallContext, milliseconds: i64) -> Result<(), CallError> {
         self.volume.tree.borrow_mut().set_modified(self.node, milliseconds).map_err(refused)
+    }
+
+    async fn lock(&self, _cx: &CallContext, exclusive: bool, wait: bool) -> Result<bool, CallError> {
+        Self::lock(self, exclusive, wait).await
+    }
+
+    async fn unlock(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Self::unlock(self);
+        Ok(())
     }
 }

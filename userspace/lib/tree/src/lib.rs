@@ -8,8 +8,10 @@
 
 extern crate alloc;
 
+mod locks;
 pub mod path;
 mod tree;
 
+pub use locks::{Holder, Locks};
 pub use path::PathError;
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};

@@ -1,32 +1,21 @@
-//! Locks of whole files: held by many who share one, or by one alone.
+//! Waiting for locks of files.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use capos_tree::NodeId;
+use capos_tree::{Holder, Locks, NodeId};
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// Names an open file for as long as it is open.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Holder(u64);
-
-enum Lock {
-    Exclusive(Holder),
-    Shared(BTreeSet<Holder>),
-}
-
-/// All locks of a volume.
+/// All locks of a volume, and those who wait for them.
 #[derive(Default)]
-pub struct Locks {
-    held: RefCell<BTreeMap<NodeId, Lock>>,
+pub struct LockQueue {
+    locks: RefCell<Locks>,
     waiting: RefCell<Vec<Waker>>,
     waiters: Cell<usize>,
-    next: Cell<u64>,
 }
 
 /// A place among those who wait.
-pub struct Waiting<'a>(&'a Locks);
+pub struct Waiting<'a>(&'a LockQueue);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -34,39 +23,10 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Locks {
+impl LockQueue {
     /// A name for a file that is opened.
     pub fn holder(&self) -> Holder {
-        let holder = Holder(self.next.get());
-        self.next.set(holder.0.wrapping_add(1));
-        holder
-    }
-
-    /// Locks a file where nobody else's lock forbids it; replaces the holder's own.
-    pub fn attempt(&self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
-        let mut held = self.held.borrow_mut();
-        let free = match held.get(&node) {
-            None => true,
-            Some(Lock::Exclusive(other)) => *other == holder,
-            Some(Lock::Shared(others)) => !exclusive || others.iter().all(|other| *other == holder),
-        };
-        if !free {
-            return false;
-        }
-        match held.get_mut(&node) {
-            Some(Lock::Shared(others)) if !exclusive => {
-                others.insert(holder);
-            }
-            _ if exclusive => {
-                held.insert(node, Lock::Exclusive(holder));
-            }
-            _ => {
-                held.insert(node, Lock::Shared(BTreeSet::from([holder])));
-                // Others may share it now.
-                self.wake();
-            }
-        }
-        true
+        self.locks.borrow_mut().holder()
     }
 
     /// A place among those who wait, where there are fewer than `most`.
@@ -78,12 +38,19 @@ impl Locks {
         })
     }
 
+    /// Locks a file where nobody else's lock forbids it.
+    pub fn attempt(&self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
+        let locked = self.locks.borrow_mut().attempt(node, holder, exclusive);
+        if locked && !exclusive {
+            // It may have been one alone before, and others may share it now.
+            self.wake();
+        }
+        locked
+    }
+
     /// Locks a file when nobody else's lock forbids it any more. The holder's own is given up meanwhile, so that two
     /// who share a lock and want it alone do not wait for each other.
     pub async fn wait(&self, node: NodeId, holder: Holder, exclusive: bool) {
-        if self.attempt(node, holder, exclusive) {
-            return;
-        }
         self.release(node, holder);
         poll_fn(|context| {
             if self.attempt(node, holder, exclusive) {
@@ -97,19 +64,9 @@ impl Locks {
 
     /// Gives up the holder's lock, if it has one.
     pub fn release(&self, node: NodeId, holder: Holder) {
-        let mut held = self.held.borrow_mut();
-        let gone = match held.get_mut(&node) {
-            Some(Lock::Exclusive(other)) => *other == holder,
-            Some(Lock::Shared(others)) => {
-                others.remove(&holder);
-                others.is_empty()
-            }
-            None => return,
-        };
-        if gone {
-            held.remove(&node);
+        if self.locks.borrow_mut().release(node, holder) {
+            self.wake();
         }
-        self.wake();
     }
 
     fn wake(&self) {

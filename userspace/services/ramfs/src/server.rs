@@ -12,10 +12,10 @@ use capos_schema::storage::{
     DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileServer, FileStatus,
     OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Info, Kind, NodeId, PathError, Tree, TreeError};
+use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError};
 use core::cell::RefCell;
 
-use crate::locks::{Holder, Locks};
+use crate::locks::LockQueue;
 
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
@@ -33,13 +33,13 @@ pub struct Volume {
     tree: RefCell<Tree>,
     timer: TimerClient,
     exporter: Rc<Server>,
-    locks: Locks,
+    locks: LockQueue,
 }
 
 impl Volume {
     /// An empty volume with a budget in bytes.
     pub fn new(budget: u64, timer: TimerClient, exporter: Rc<Server>) -> Rc<Self> {
-        Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter, locks: Locks::default() })
+        Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter, locks: LockQueue::default() })
     }
 
     /// The tree, for filling it at start.

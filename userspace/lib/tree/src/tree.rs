@@ -280,6 +280,14 @@ impl Tree {
     fn resize(&mut self, id: NodeId, length: usize, now: i64) -> Result<&mut Vec<u8>, TreeError> {
         let old = self.bytes(id)?.len();
         self.charge(length as u64, old as u64)?;
+        if let Some(Node { content: Content::File(bytes), .. }) = self.nodes.get_mut(&id) {
+            let more = length.saturating_sub(old);
+            // What the budget covers the memory may not: least of all the double of it, which growing by steps takes.
+            if bytes.try_reserve(more).is_err() && bytes.try_reserve_exact(more).is_err() {
+                self.charge(old as u64, length as u64)?;
+                return Err(TreeError::NoSpace { needed: more as u64, left: 0 });
+            }
+        }
         match self.nodes.get_mut(&id) {
             Some(Node { content: Content::File(bytes), modified, .. }) => {
                 bytes.resize(length, 0);
@@ -519,6 +527,16 @@ mod tests {
         assert_eq!(tree.used(), used);
         let id = tree.find(Tree::ROOT, "a").unwrap();
         assert_eq!(tree.write(id, u64::MAX, b"x", 0), Err(TreeError::TooLarge));
+        assert_eq!(tree.read(id, 0, 10).unwrap(), b"x");
+    }
+
+    #[test]
+    fn what_memory_does_not_hold_is_refused() {
+        let mut tree = Tree::new(u64::MAX);
+        tree.replace(Tree::ROOT, "a", b"x", 0).unwrap();
+        let (id, used) = (tree.find(Tree::ROOT, "a").unwrap(), tree.used());
+        assert!(matches!(tree.truncate(id, u64::MAX / 2, 0), Err(TreeError::NoSpace { .. })));
+        assert_eq!(tree.used(), used);
         assert_eq!(tree.read(id, 0, 10).unwrap(), b"x");
     }
 

@@ -34,10 +34,7 @@ fn change(
 }
 
 fn make_directory(place: Result<Place>) -> Result<c_int> {
-    let place = match place {
-        Ok(place) => place,
-        Err(error) => return Err(error),
-    };
+    let place = place?;
     if place.is_granted_name() {
         return Err(Errno(libc::EEXIST));
     }

@@ -64,18 +64,3 @@ fn leave(code: i32, scope: u64) -> ! {
         );
     }
 }
-
-/// Ends the calling thread alone.
-pub(crate) fn exit_thread(code: i32) -> ! {
-    // SAFETY: EXIT does not return and touches no memory of the process.
-    unsafe {
-        asm!(
-            "syscall",
-            "ud2",
-            in("rax") EXIT,
-            in("rdi") i64::from(code),
-            in("rsi") capos_abi::syscall::EXIT_THREAD,
-            options(noreturn, nostack),
-        );
-    }
-}

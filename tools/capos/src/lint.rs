@@ -33,12 +33,23 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     } else {
         println!("lint: the kernel is left out: Debian's compiler for it has no clippy");
     }
-    let mut programs = toolchain::cargo();
-    programs.args(["clippy", "--config", "userspace/cargo-config.toml", "--profile", "guest"]);
-    programs.args(["--target", toolchain::USER, "--target-dir", "target/guest"]);
-    for program in packages::programs(system.root())? {
-        programs.args(["-p", &program.package]);
+    let programs = packages::programs(system.root())?;
+    let of = |std: bool| programs.iter().filter(move |program| program.std == std).map(|program| &program.package);
+    let library = String::from("capos-libc");
+    let guest = ["userspace/cargo-config.toml", "guest", "target/guest"];
+    let on_std = ["userspace/libc/cargo-config.toml", "std", "target/std"];
+    // The C library by itself: its runtime is without what a program of its own has.
+    let parts: [(&str, [&str; 3], Vec<&String>); 3] = [
+        ("programs", guest, of(false).collect()),
+        ("C library", guest, vec![&library]),
+        ("programs on std", on_std, of(true).collect()),
+    ];
+    for (what, [config, profile, target], packages) in parts {
+        let mut command = toolchain::cargo();
+        command.args(["clippy", "--config", config, "--profile", profile]);
+        command.args(["--target", toolchain::USER, "--target-dir", target]);
+        command.args(packages.into_iter().flat_map(|package| ["-p", package]));
+        step(what, command.args(deny))?;
     }
-    step("programs", programs.args(deny))?;
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

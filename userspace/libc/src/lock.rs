@@ -18,7 +18,6 @@ pub type Mutex<T> = lock_api::Mutex<Raw, T>;
 
 // SAFETY: whoever changes the word from free holds the lock until it makes it free.
 unsafe impl lock_api::RawMutex for Raw {
-    #[expect(clippy::declare_interior_mutable_const, reason = "as the trait has it")]
     const INIT: Self = Self(AtomicU32::new(FREE));
     type GuardMarker = lock_api::GuardSend;
 

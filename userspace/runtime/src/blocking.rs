@@ -142,7 +142,7 @@ impl ThreadRing {
             }
         }
         let caps: Vec<Cap> = received_caps(&caps, completion.caps)
-            .map(|(id, interface)| BlockingCap::new(self.here, id, interface, true))
+            .map(|(id, interface)| BlockingCap::handle(self.here, id, interface, true))
             .collect();
         let length = usize::try_from(completion.length).unwrap_or(0);
         if let Some(kind) = ExceptionKind::from_raw(completion.status) {
@@ -176,7 +176,7 @@ pub struct BlockingCap {
 }
 
 impl BlockingCap {
-    fn new(here: Here, id: u64, interface: u64, owned: bool) -> Cap {
+    fn handle(here: Here, id: u64, interface: u64, owned: bool) -> Cap {
         Cap::new(Self { id, interface, owned: Cell::new(owned), here })
     }
 
@@ -185,7 +185,7 @@ impl BlockingCap {
     /// # Safety
     /// As [`ThreadRing::of_thread`].
     pub unsafe fn borrowed<C: Client>(here: Here, id: u64) -> C {
-        C::from_cap(Self::new(here, id, C::INTERFACE_ID, false))
+        C::from_cap(Self::handle(here, id, C::INTERFACE_ID, false))
     }
 
     /// Gives up the handle of a capability and leaves the capability in the table: its identifier, for another handle.

@@ -97,7 +97,8 @@ interface Process {
                    ring :UInt64, submissionEntries :UInt32, completionEntries :UInt32,
                    threadPointer :UInt64) -> (thread :Thread);
   # Starts a thread at `entry` with rdi, rsi = arguments, rdx = `ring`, rsp = `stack`, FS base =
-  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free). Needs the execute right.
+  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free). It runs only once the caller
+  # has its capability: no thread runs where the call fails. Needs the execute right.
 
   kill @5 (reason :Text) -> ();
   # Ends the process; everything it held is returned.

@@ -203,7 +203,7 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
     if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
         return bad;
     }
-    let Ok(reply) = server.insert_reply(Object::Reply(caller.clone())) else {
+    let Ok(reply) = server.insert_reply(Object::Reply(caller.reply())) else {
         return Delivery::CallFails(Status::Overloaded);
     };
     let header = MessageHeader {
@@ -304,7 +304,7 @@ pub fn answer(
 ) -> Result<(), Absent> {
     let server = &thread.process;
     let caller = server.with(reply, |capability| match &capability.object {
-        Object::Reply(caller) => Ok(caller.clone()),
+        Object::Reply(reply) => Ok(reply.caller()),
         _ => Err(Status::WrongInterface),
     });
     let caller = match caller.flatten() {
@@ -315,8 +315,10 @@ pub fn answer(
         }
     };
     let result = match &caller {
-        Caller::Thread(operation) => return_results(server, operation, exception, results, caps),
-        Caller::PageIn(request) => return_page_in(server, request, exception, results),
+        Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps),
+        Some(Caller::PageIn(request)) => return_page_in(server, request, exception, results),
+        // The caller has died: the results go nowhere.
+        None => Returned::Answered(Status::Ok),
     };
     let status = match result {
         Returned::Answered(status) => {
@@ -432,14 +434,19 @@ enum Awaited {
     Bits(Arc<Notification>),
     /// That nobody waits for the answer to this call any more.
     End(OperationRef),
+    /// The same, and the caller has died.
+    Nothing,
 }
 
 /// WAIT.
 pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
     let awaited = thread.process.with(cap, |capability| match &capability.object {
-        Object::Reply(Caller::Thread(call)) => Ok(Awaited::End(call.clone())),
-        // The kernel never gives up waiting for pages.
-        Object::Reply(Caller::PageIn(_)) => Err(Status::WrongInterface),
+        Object::Reply(reply) => match reply.caller() {
+            Some(Caller::Thread(call)) => Ok(Awaited::End(call)),
+            // The kernel never gives up waiting for pages.
+            Some(Caller::PageIn(_)) => Err(Status::WrongInterface),
+            None => Ok(Awaited::Nothing),
+        },
         _ if !capability.rights.contains(Rights::RECEIVE) => Err(Status::MissingRight),
         Object::Notification(notification) => Ok(Awaited::Bits(Arc::clone(notification))),
         Object::Interrupt(interrupt) => Ok(Awaited::Bits(interrupt.own_notification())),
@@ -448,6 +455,7 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, cap: CapId) {
     match awaited.flatten() {
         Ok(Awaited::Bits(notification)) => wait_for_bits(thread, tag, cap, notification),
         Ok(Awaited::End(call)) => wait_for_end(thread, tag, cap, call),
+        Ok(Awaited::Nothing) => thread.post(tag, Status::Ok),
         Err(status) => thread.post(tag, status),
     }
 }

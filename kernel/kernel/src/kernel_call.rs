@@ -10,7 +10,6 @@ use capos_abi::{CapId, ExceptionKind, Rights, Status};
 use capos_captable::NodeId;
 use capos_schema::sync::{self, Completion, Exception, Output};
 
-use crate::ipc;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::dispatch;
@@ -19,6 +18,7 @@ use crate::object::thread::Thread;
 use crate::operation::{Call, Kind, Operation, OperationRef, Outcome, Ticket};
 use crate::syscall::Absent;
 use crate::transfer::{self, Offer, Refusal, Slots};
+use crate::{ipc, scheduler};
 
 /// The longest parameters that a kernel object reads, in bytes.
 const MAX_PARAMS: usize = 64 * 1024;
@@ -44,6 +44,8 @@ pub struct Invocation<'a> {
     call: Call,
     offers: &'a [Offer],
     given: Vec<Given>,
+    /// Runs once the caller has its capability.
+    starts: Option<Arc<Thread>>,
     deferred: Option<Ticket>,
 }
 
@@ -81,6 +83,12 @@ impl<'a> Invocation<'a> {
     /// Gives a new capability to the caller: the next one of the results. It derives from `parent`.
     pub fn give(&mut self, object: Object, rights: Rights, parent: Option<NodeId>) {
         self.given.push(Given { object, rights, parent });
+    }
+
+    /// Lets a thread run once the caller has been answered. Where the answer does not reach it, the thread
+    /// never runs: the caller, who is told of a failure, must be able to take back the thread's stack.
+    pub fn start(&mut self, thread: Arc<Thread>) {
+        self.starts = Some(thread);
     }
 
     /// Bytes of results that the caller accepts.
@@ -169,7 +177,8 @@ fn invoke(
     offers: &[Offer],
 ) {
     let Capability { object, rights, node } = capability;
-    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given: Vec::new(), deferred: None };
+    let (given, starts, deferred) = (Vec::new(), None, None);
+    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given, starts, deferred };
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let cell = RefCell::new(&mut invocation);
     let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {
@@ -185,6 +194,12 @@ fn invoke(
     });
     if outcome.is_none_or(|outcome| outcome.status <= 0) {
         transfer::consume(&thread.process, offers);
+    }
+    if let Some(started) = invocation.starts.take() {
+        match outcome {
+            Some(Outcome { status: 0, .. }) => scheduler::wake(&started),
+            _ => started.abandon(),
+        }
     }
     if let Some(outcome) = outcome {
         finish(thread, tag, invocation.deferred, outcome);

@@ -112,8 +112,8 @@ pub fn hand_over(from: &Process, offers: &[Offer], to: &Arc<Process>) -> Result<
         if offer.mode == TransferMode::Move {
             match from.take(offer.id) {
                 Ok(taken) => {
-                    if let Object::Reply(caller) = &taken.object {
-                        caller.leaves(from);
+                    if let Object::Reply(reply) = &taken.object {
+                        reply.leaves(from);
                     }
                     to.adopt(CapId(slot.word0), taken.node);
                 }

@@ -16,7 +16,7 @@ use super::mmio::Mmio;
 use super::notification::Notification;
 use super::ports::IoPorts;
 use super::process::Process;
-use super::reply::Caller;
+use super::reply::Reply;
 use super::thread_handle::ThreadHandle;
 use crate::deadline::{self, Due};
 use crate::time;
@@ -36,7 +36,7 @@ pub enum Object {
     Endpoint(Arc<Endpoint>),
     /// The calling side of an endpoint.
     Client(Client),
-    Reply(Caller),
+    Reply(Reply),
     Notification(Arc<Notification>),
     Interrupts,
     Interrupt(Arc<Interrupt>),
@@ -133,7 +133,11 @@ impl Object {
         match self {
             Self::Endpoint(endpoint) => endpoint.let_go(),
             Self::Process(process) => process.let_go(),
-            Self::Reply(caller) => caller.refuse(capos_abi::Status::Disconnected),
+            Self::Reply(reply) => {
+                if let Some(caller) = reply.caller() {
+                    caller.refuse(capos_abi::Status::Disconnected);
+                }
+            }
             _ => {}
         }
     }

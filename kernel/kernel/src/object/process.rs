@@ -75,6 +75,17 @@ struct Life {
     waiters: KeyedList<OperationRef>,
 }
 
+impl Life {
+    fn remove(&mut self, place: usize) {
+        self.threads.swap_remove(place);
+        // Many threads that are gone leave no memory behind.
+        let enough = self.threads.len().next_power_of_two().max(FEW);
+        if self.threads.capacity() > enough {
+            self.threads.shrink_to(enough);
+        }
+    }
+}
+
 /// A process.
 pub struct Process {
     pub id: u64,
@@ -322,13 +333,16 @@ impl Process {
         if life.threads.len() == 1 {
             return Left::Nobody;
         }
-        life.threads.swap_remove(place);
-        // Many threads that are gone leave no memory behind.
-        let enough = life.threads.len().next_power_of_two().max(FEW);
-        if life.threads.capacity() > enough {
-            life.threads.shrink_to(enough);
-        }
+        life.remove(place);
         Left::Others
+    }
+
+    /// A thread that never ran is no thread of the process any more, even if there is no other yet.
+    pub fn disown(&self, thread: &Arc<Thread>) {
+        let mut life = self.life.lock();
+        if let Some(place) = life.threads.iter().position(|other| Arc::ptr_eq(other, thread)) {
+            life.remove(place);
+        }
     }
 
     /// How many threads it has.

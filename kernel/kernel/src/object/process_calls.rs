@@ -15,7 +15,6 @@ use super::process::{Cause, End, Process};
 use super::thread::{Start, Thread};
 use crate::kernel_call::{self, Invocation, refused};
 use crate::operation::{Kind, OperationRef};
-use crate::scheduler;
 
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
@@ -115,8 +114,8 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
             thread_pointer: params.get_thread_pointer(),
         };
         let thread = Thread::new(self, start).map_err(refused)?;
-        scheduler::wake(&thread);
         cx.give(Object::Thread(Arc::clone(&thread.handle)), Rights::ALL, None);
+        cx.start(thread);
         results.set_thread(capability());
         Ok(Completion::Done)
     }

@@ -2,13 +2,18 @@
 //!
 //! Who holds it may wait until nobody waits for the answer any more. That wait hangs on the caller's
 //! own operation, one at most, so it takes no memory and ends with the call in every case.
+//!
+//! It keeps nothing of a caller that has died: otherwise a server that never answers could keep all that the
+//! caller's account was carved with from whoever pays for it.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 
 use capos_abi::Status;
+use spin::Mutex;
 
 use super::process::Process;
-use crate::operation::OperationRef;
+use super::thread::Thread;
+use crate::operation::{OperationRef, Ticket};
 use crate::pager::PageIn;
 
 /// Who waits for the answer.
@@ -31,10 +36,61 @@ impl Caller {
         }
     }
 
-    /// The reply goes to another process: who waits through it in this one is told that it is gone.
+    /// The reply to its call.
+    pub fn reply(&self) -> Reply {
+        match self {
+            Self::Thread(operation) => Reply::Thread(Arc::clone(&operation.thread.origin), operation.ticket),
+            Self::PageIn(request) => Reply::PageIn(Arc::clone(request)),
+        }
+    }
+}
+
+/// Where the replies to a thread's calls find it. It is small, and all that they keep of a thread that has
+/// ended.
+#[derive(Debug)]
+pub struct Origin(Mutex<Weak<Thread>>);
+
+impl Origin {
+    /// That of a thread which is being made.
+    pub fn new(thread: Weak<Thread>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(thread)))
+    }
+
+    fn thread(&self) -> Option<Arc<Thread>> {
+        self.0.lock().upgrade()
+    }
+
+    /// The thread has ended: nobody waits for an answer to its calls.
+    pub fn end(&self) {
+        let thread = core::mem::take(&mut *self.0.lock());
+        drop(thread);
+    }
+}
+
+/// What a Reply capability designates: the call that it answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A thread's CALL.
+    Thread(Arc<Origin>, Ticket),
+    /// The kernel's, for pages.
+    PageIn(Arc<PageIn>),
+}
+
+impl Reply {
+    /// Who made the call. `None` where the thread has ended, and so nobody waits.
+    pub fn caller(&self) -> Option<Caller> {
+        match self {
+            Self::Thread(origin, ticket) => {
+                Some(Caller::Thread(OperationRef { thread: origin.thread()?, ticket: *ticket }))
+            }
+            Self::PageIn(request) => Some(Caller::PageIn(Arc::clone(request))),
+        }
+    }
+
+    /// It goes to another process: who waits through it in this one is told that it is gone.
     pub fn leaves(&self, process: &Process) {
         let is_here = |watcher: &OperationRef| core::ptr::eq(Arc::as_ptr(&watcher.thread.process), process);
-        if let Self::Thread(call) = self
+        if let Some(Caller::Thread(call)) = self.caller()
             && let Some(watcher) = call.thread.take_watcher(call.ticket, is_here)
         {
             watcher.complete(Status::StaleCapability);

@@ -15,6 +15,7 @@ use super::account::{Charge, Resource};
 use super::address_space::Backing;
 use super::memory::MemoryObject;
 use super::process::{Cause, End, Left, Process};
+use super::reply::Origin;
 use super::thread_handle::ThreadHandle;
 use crate::arch::context::{Context, Fpu};
 use crate::deadline;
@@ -87,6 +88,8 @@ struct Inner {
 /// A thread.
 pub struct Thread {
     pub handle: Arc<ThreadHandle>,
+    /// Where replies to its calls find it.
+    pub origin: Arc<Origin>,
     pub process: Arc<Process>,
     state: AtomicU8,
     registers: UnsafeCell<Registers>,
@@ -137,6 +140,7 @@ impl Thread {
         let priority = process.account.priority().min(run_queue::ORDINARY);
         let thread = Arc::new_cyclic(|itself| Self {
             handle: ThreadHandle::new(itself.clone(), priority, handle_charge),
+            origin: Origin::new(itself.clone()),
             process: Arc::clone(process),
             state: AtomicU8::new(State::Blocked as u8),
             registers: UnsafeCell::new(Registers { context, fpu }),
@@ -474,6 +478,7 @@ impl Thread {
     /// Ends everything that it has in flight and gives back what it had. It never runs again.
     pub fn stop(self: &Arc<Self>) {
         self.halt();
+        self.origin.end();
         let (body, deadline, page) = {
             let mut inner = self.inner.lock();
             inner.wanted = 0;
@@ -514,6 +519,12 @@ impl Thread {
             Left::Nobody => self.process.doom(end),
             Left::Before => {}
         }
+    }
+
+    /// It never runs: whoever made it did not get its capability.
+    pub fn abandon(self: &Arc<Self>) {
+        self.process.disown(self);
+        self.stop();
     }
 
     /// It has made the system call EXIT for itself.

@@ -503,3 +503,29 @@ pub fn waits_end_with_replies(account: &Arc<Account>) {
     drop(server);
     assert_eq!(client.completions()[0].status, status(Status::Disconnected));
 }
+
+/// A server that keeps the replies to callers that have died keeps nothing of those: whoever paid for
+/// them has everything back at once.
+pub fn replies_keep_no_caller(account: &Arc<Account>) {
+    let Pair { mut server, client, endpoint, cap } = pair(account);
+    let object = client.process.get(cap).unwrap().object;
+    drop(client);
+    let (before, own) = (account.usage(), server.process.account.usage());
+    let replies = [0, 1, 2].map(|_| {
+        let mut caller = Actor::new(account, "caller");
+        let cap = caller.give(object.clone());
+        assert!(server.run(1, receive(endpoint)).is_empty());
+        assert!(caller.run(2, call(cap)).is_empty());
+        assert_eq!(server.completions().len(), 1);
+        drop(caller);
+        assert_eq!(account.usage(), before);
+        header(&server).reply
+    });
+    // Nobody waits for any of them, and each says so.
+    for end in [answer(replies[0], 8), answer(replies[1], 0), Operation::Release { cap: replies[2] }] {
+        assert_eq!(server.once(Operation::Wait { cap: replies[2] }).status, 0);
+        assert_eq!(server.once(end).status, 0);
+    }
+    assert_eq!(server.once(answer(replies[0], 8)).status, status(Status::StaleCapability));
+    assert_eq!(server.process.account.usage(), own);
+}

@@ -24,7 +24,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 45] = [
+const OBJECTS: [(&str, Test); 47] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -38,6 +38,7 @@ const OBJECTS: [(&str, Test); 45] = [
     ("notifications-signal", calls::notifications_signal),
     ("waits-for-callers-end", calls::waits_for_callers_end),
     ("waits-end-with-replies", calls::waits_end_with_replies),
+    ("replies-keep-no-caller", calls::replies_keep_no_caller),
     ("calls-are-not-lost", exhaustion::calls_are_not_lost),
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
@@ -60,6 +61,7 @@ const OBJECTS: [(&str, Test); 45] = [
     ("the-cache-gives-way", processes::the_cache_gives_way),
     ("threads-end-alone", threads::threads_end_alone),
     ("threads-give-everything-back", threads::threads_give_everything_back),
+    ("threads-run-once-they-are-known", threads::threads_run_once_they_are_known),
     ("threads-are-waited-for", threads::threads_are_waited_for),
     ("threads-wait-in-every-way", threads::threads_wait_in_every_way),
     ("priorities-are-bounded", threads::priorities_are_bounded),

@@ -20,7 +20,7 @@ use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
-use crate::object::process::Cause;
+use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
 use crate::run_queue::RunQueue;
 use crate::{derivation, fault};
@@ -120,16 +120,12 @@ pub fn threads_give_everything_back(account: &Arc<Account>) {
         assert_eq!(server.completions().len(), 1);
         second.system_call(EXIT, [0, EXIT_THREAD, 0]);
         drop(second);
-        let [frames, _, threads, processes, _] = first.process.account.usage();
-        let [was_frames, was_capabilities, was_threads, was_processes, was_objects] = before;
-        assert_eq!((threads, processes), (was_threads, was_processes));
-        assert!(frames <= was_frames + 3, "only the registers stay until the server lets go of the call");
+        let [frames, capabilities, threads, processes, objects] = before;
+        let held = u64::from(held);
+        let left = [frames, capabilities + held, threads, processes, objects + held];
+        assert_eq!(first.process.account.usage(), left, "what the server still has of the call costs nothing here");
         let reply = u64::from_le_bytes(server.read(SCRATCH + 16, 8).try_into().unwrap());
         assert_eq!(server.once(Operation::Release { cap: reply }).status, 0);
-        let [frames, capabilities, _, _, objects] = first.process.account.usage();
-        assert_eq!(frames, was_frames);
-        let held = u64::from(held);
-        assert_eq!((capabilities, objects), (was_capabilities + held, was_objects + held));
         if let Some(cap) = cap {
             first.process.release(cap).unwrap();
         }
@@ -142,6 +138,65 @@ pub fn threads_give_everything_back(account: &Arc<Account>) {
         live(held);
     }
     assert_eq!(before, (frames::free_count(), heap::used(), derivation::count()));
+}
+
+/// Where the capability of a new thread does not reach who made it, no thread runs and nothing of it
+/// stays; the same call with room for the capability succeeds.
+pub fn threads_run_once_they_are_known(account: &Arc<Account>) {
+    let mut maker = Actor::new(account, "maker");
+    let own = maker.process.insert(Object::Process(Arc::clone(&maker.process)), Rights::ALL, None).unwrap();
+    let begun = Process::new(String::from("begun"), account.carve([32, 4, 1, 0, 4], 0).unwrap(), None).unwrap();
+    let first_of = maker.give(Object::Process(Arc::clone(&begun)));
+    for (cap, process) in [(own, Arc::clone(&maker.process)), (first_of, begun)] {
+        let params = maker.params(|params| {
+            let mut params: schema::process::create_thread_params::Builder<'_> = params.init_as();
+            params.set_entry(SCRATCH);
+            params.set_ring(0x40_0000);
+            params.set_submission_entries(2);
+            params.set_completion_entries(2);
+        });
+        let create = |results, accepted, address| Operation::Call {
+            cap: cap.0,
+            interface: interface::PROCESS,
+            method: 4,
+            params,
+            results,
+            caps: CapArray { address, sent: 0, accepted },
+        };
+        let room = buffer(RESULTS, 64);
+        let array = SCRATCH + 0x2000;
+        // Page tables stay.
+        assert_eq!(maker.once(create(room, 0, 0)).status, status(Status::TooLarge));
+        let before = (process.account.usage(), process.thread_count());
+        for (create, expected) in [
+            (create(room, 0, 0), Status::TooLarge),
+            (create(buffer(RESULTS, 8), 1, array), Status::TooLarge),
+            (create(room, 1, 0x6000_0000), Status::BadAddress),
+            (create(Buffer { address: 0x6000_0000, length: 64 }, 1, array), Status::BadAddress),
+        ] {
+            assert_eq!(maker.once(create).status, status(expected));
+            assert_eq!((process.account.usage(), process.thread_count()), before);
+            assert!(process.ended().is_none());
+        }
+        assert_eq!(maker.once(create(room, 1, array)).status, 0);
+        assert_eq!(process.thread_count(), before.1 + 1);
+        if Arc::ptr_eq(&process, &maker.process) {
+            let thread = maker.received_caps(array, 1)[0];
+            assert_eq!(maker.call_kernel(thread, interface::THREAD, 1, &[], |_| {}).0, 0);
+        } else {
+            process.doom(End { cause: Cause::Killed, code: 0, report: String::new() });
+        }
+    }
+    settle();
+    while maker.process.insert(Object::Timer, Rights::ALL, None).is_ok() {}
+    let (refused, _) = maker.call_kernel(own, interface::PROCESS, 4, &[], |params| {
+        let mut params: schema::process::create_thread_params::Builder<'_> = params.init_as();
+        params.set_entry(SCRATCH);
+        params.set_ring(0x40_0000);
+        params.set_submission_entries(2);
+        params.set_completion_entries(2);
+    });
+    assert_eq!((refused, maker.process.thread_count()), (status(Status::QuotaExceeded), 1));
 }
 
 /// A wait answers when the thread ends, however it does, and at once where it has ended.

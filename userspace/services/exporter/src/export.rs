@@ -15,6 +15,29 @@ const PIECE: u32 = 32 * 1024;
 /// Records of one question.
 const RECORDS: u32 = 32;
 
+/// The audit log, some records at a time.
+struct Records<'a> {
+    reader: &'a AuditReaderClient,
+    /// Where to go on; none at the end.
+    from: Option<u64>,
+}
+
+impl Records<'_> {
+    /// The next records, one on a line. None at the end.
+    async fn next(&mut self) -> Result<Option<String>, Error> {
+        let Some(from) = self.from else { return Ok(None) };
+        let query = Query { max: RECORDS, from, turn: -1, ..Query::default() };
+        let answer = self.reader.query(&query).await.context("reading the audit log")?;
+        self.from = Some(answer.next).filter(|next| *next > from);
+        let mut lines = String::new();
+        for record in &answer.records {
+            lines.push_str(record);
+            lines.push('\n');
+        }
+        Ok(Some(lines))
+    }
+}
+
 /// The archive, as it goes out.
 pub struct Archive<'a> {
     wire: &'a Wire,
@@ -30,39 +53,49 @@ impl<'a> Archive<'a> {
         Ok(Self { wire })
     }
 
-    async fn file(&self, path: &str, content: &[u8]) -> Result<(), Error> {
-        let header = capos_ustar::file_header(path, content.len() as u64).context(path)?;
-        self.wire.send(&header).await?;
-        self.wire.send(content).await?;
-        self.wire.send(capos_ustar::END.get(..capos_ustar::padding(content.len())).unwrap_or(&[])).await
+    async fn begin_file(&self, path: &str, length: u64) -> Result<(), Error> {
+        let header = capos_ustar::file_header(path, length).context(path)?;
+        self.wire.send(&header).await
     }
 
-    /// All audit records, and what the chain's own check says.
+    async fn end_file(&self, length: u64) -> Result<(), Error> {
+        // The padding depends on the last block alone.
+        let last = usize::try_from(length % capos_ustar::BLOCK as u64).unwrap_or(0);
+        self.wire.send(capos_ustar::END.get(..capos_ustar::padding(last)).unwrap_or(&[])).await
+    }
+
+    /// All audit records, and what the chain's own check says. The log may be larger than this process's memory:
+    /// it is read twice, first for its length and then for what it holds.
     ///
     /// # Errors
     /// The audit log is gone.
     pub async fn audit(&self, reader: &AuditReaderClient) -> Result<(), Error> {
-        let mut lines = String::new();
-        let mut from = 0;
-        loop {
-            let query = Query { max: RECORDS, from, turn: -1, ..Query::default() };
-            let answer = reader.query(&query).await.context("reading the audit log")?;
-            for record in &answer.records {
-                lines.push_str(record);
-                lines.push('\n');
-            }
-            if answer.next == 0 || answer.next <= from {
-                break;
-            }
-            from = answer.next;
+        let mut length = 0_u64;
+        let mut records = Records { reader, from: Some(0) };
+        while let Some(lines) = records.next().await? {
+            length = length.saturating_add(lines.len() as u64);
         }
-        self.file("audit.jsonl", lines.as_bytes()).await?;
+        self.begin_file("audit.jsonl", length).await?;
+        let mut left = length;
+        let mut records = Records { reader, from: Some(0) };
+        while left > 0 {
+            let lines = records.next().await?.context("the audit log began anew while it was exported")?;
+            // What was recorded since the first reading stays out.
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            let part = lines.as_bytes().get(..most).unwrap_or(lines.as_bytes());
+            self.wire.send(part).await?;
+            left = left.saturating_sub(part.len() as u64);
+        }
+        self.end_file(length).await?;
         let check = reader.verify().await.context("verifying the audit log")?;
         let head: String = check.head.iter().map(|byte| format!("{byte:02x}")).collect();
         let words = serde_json::json!({
             "auditOk": check.ok, "auditRecords": check.records, "auditHead": head, "auditReason": check.reason,
         });
-        self.file("result.json", format!("{words}\n").as_bytes()).await
+        let words = format!("{words}\n");
+        self.begin_file("result.json", words.len() as u64).await?;
+        self.wire.send(words.as_bytes()).await?;
+        self.end_file(words.len() as u64).await
     }
 
     /// A directory tree, under `home/`.
@@ -80,16 +113,19 @@ impl<'a> Archive<'a> {
                     continue;
                 }
                 let file = home.open(&path).await.with_context(|| format!("opening {path}"))?;
-                let mut content = Vec::new();
-                loop {
-                    let piece =
-                        file.read(content.len() as u64, PIECE).await.with_context(|| format!("reading {path}"))?;
+                let length = file.info().await.with_context(|| format!("looking at {path}"))?.bytes;
+                self.begin_file(&format!("home/{path}"), length).await?;
+                let mut done = 0_u64;
+                while done < length {
+                    let most = u32::try_from(length.saturating_sub(done)).unwrap_or(PIECE).min(PIECE);
+                    let piece = file.read(done, most).await.with_context(|| format!("reading {path}"))?;
                     if piece.is_empty() {
-                        break;
+                        return Err(Error::new(format!("{path} became shorter while it was exported")));
                     }
-                    content.extend_from_slice(&piece);
+                    self.wire.send(&piece).await?;
+                    done = done.saturating_add(piece.len() as u64);
                 }
-                self.file(&format!("home/{path}"), &content).await?;
+                self.end_file(length).await?;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 
 use capos_agent::world::{Model, ModelStream};
+use capos_schema::cap::{CallError, Status};
 use capos_schema::models::{InferenceRequest, ModelInfo, StreamChunk, TokenStreamClient};
 
 use crate::session::Runner;
@@ -27,15 +28,27 @@ impl Model for Runner {
             Err(error) => error,
         };
         if !error.is_disconnected() {
-            return Err(error.to_string());
+            return Err(unasked(&error));
         }
         // Nothing was said yet: the model is opened anew and asked once more.
         self.open_model(&info.id).await?;
         let (model, _) = self.model.borrow().clone().ok_or("the model is gone")?;
         match model.stream(request).await {
             Ok(stream) => Ok(Stream { stream }),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(unasked(&error)),
         }
+    }
+}
+
+/// Why a model could not be asked. All that was said goes with each question, so a conversation that is too long stays
+/// so.
+fn unasked(error: &CallError) -> String {
+    match error {
+        CallError::Transport(Status::TooLarge) => {
+            "this conversation is longer than what a model can be sent; /stop ends it, and the next line begins a new one"
+                .to_string()
+        }
+        other => other.to_string(),
     }
 }
 

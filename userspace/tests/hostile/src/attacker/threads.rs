@@ -66,6 +66,9 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
         raw::exit_thread(i32::from(pushed) + i32::from(raw::pop().is_some()));
     }
     if part == Part::Look as u64 {
+        counter(word + 8).fetch_add(1, Ordering::Release);
+        push(&ring, 0, Operation::WakeWord { address: word + 8, count: 1 });
+        ring.enter(0, 0);
         while counter(word).load(Ordering::Acquire) == 0 {
             core::hint::spin_loop();
         }
@@ -221,6 +224,8 @@ pub async fn own(kit: &Kit) -> Result<(), Error> {
     kit::ensure(crew.code(&thread).await? == 0, || "a thread has the first one's runtime".into())?;
     // A thread whose rings are gone, and with something else in their place.
     let thread = crew.start(0, Part::Look).await?;
+    // It has found its rings.
+    crew.gather(1)?;
     kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;
     thread.kill().await?;
     thread.kill().await?;
@@ -233,6 +238,7 @@ pub async fn unmapped_rings(kit: &Kit) -> Result<(), Error> {
     let mut crew = Crew::new(kit)?;
     let thread = crew.start(0, Part::Look).await?;
     thread.set_name("victim").await?;
+    crew.gather(1)?;
     kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;
     counter(crew.word).store(1, Ordering::Release);
     crew.code(&thread).await.map(drop)

@@ -6,8 +6,9 @@
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its
 //! descendants still die with its ancestors; one with a single child is replaced by that child.
-//! There are therefore never more joints than living nodes, and removing costs the same however
-//! many descendants there are.
+//! Where only attachments are left, each can keep a joint of its own below joints that branch. There are
+//! therefore fewer than twice as many joints as living nodes, and removing costs the same however many
+//! descendants there are.
 
 use crate::pool::{NIL, Pool};
 

@@ -14,7 +14,7 @@ help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
 	@echo 'make run-uefi   the same with UEFI firmware'
 	@echo 'make run-agent  run a scenario: SCENARIO=dir OUT=dir; without them the shipped smoke'
-	@echo 'make test       run every test; ends with "N passed, N failed"'
+	@echo 'make test       run every test; ends with "N passed, N failed"; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
 	@echo 'make bench      measure, into target/bench.json'
 	@echo 'make deps       install what the build needs, or say what that is'

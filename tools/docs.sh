@@ -4,7 +4,7 @@ set -eu
 
 if command -v mdbook >/dev/null 2>&1; then
     mdbook build docs
-    echo "The book: docs/book/index.html"
+    echo "The book: target/book/index.html"
 else
     echo "mdbook is not installed (cargo install mdbook); the book is readable as it is, beginning with docs/SUMMARY.md"
 fi

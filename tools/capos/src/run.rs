@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ..Machine::new(&image, &accelerator)
     };
     let log = std::env::temp_dir().join(format!("capos-serial-{}.log", std::process::id()));
-    println!("Starting capOS ({accelerator}, {} MiB). To quit: Ctrl-] and then X. Log: {}", args.memory, log.display());
+    println!("Starting capOS ({accelerator}, {} MiB). To quit: Ctrl-] and then x. Log: {}", args.memory, log.display());
     let mut command = machine.command()?;
     command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
     command.arg(format!("file:{}", log.display()));

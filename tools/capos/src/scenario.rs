@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use capos_script::Script;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::Checks;
@@ -105,6 +106,7 @@ impl Scenario {
             format!("a scenario needs its configuration, which may be empty: reading {}", config_file.display())
         })?;
         let config: Config = toml::from_str(&text).with_context(|| config_file.display().to_string())?;
+        model(&folder.join("model.jsonl"))?;
         let checks = Checks::open(folder)?;
         Ok(Self { folder: folder.to_owned(), script, settings: config.runner, checks })
     }
@@ -121,6 +123,17 @@ impl Scenario {
             icount: self.settings.icount,
             ..Machine::new(image, accelerator)
         }
+    }
+}
+
+/// Checks what the scripted model is to say, where a scenario has that: in the guest a mistake would be told late.
+fn model(file: &Path) -> Result<()> {
+    match std::fs::read(file) {
+        Ok(bytes) => {
+            Script::parse(&bytes).map(drop).map_err(|error| anyhow!("{error}")).context(file.display().to_string())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
     }
 }
 
@@ -376,6 +389,9 @@ mod tests {
         let wrong = folder(&[("terminal.txt", ""), ("config.toml", "[runner]\nlimit = 5\n")]);
         let error = format!("{:#}", Scenario::open(wrong.path()).unwrap_err());
         assert!(error.contains("config.toml") && error.contains("limit"), "{error}");
+        let wrong = [("terminal.txt", "quit\n"), ("config.toml", ""), ("model.jsonl", "{\"txt\": \"hi\"}\n")];
+        let error = format!("{:#}", Scenario::open(folder(&wrong).path()).unwrap_err());
+        assert!(error.contains("model.jsonl line 1") && error.contains("txt"), "{error}");
     }
 
     #[test]

@@ -301,6 +301,7 @@ struct MachineStatistics {
   kernelEntryTsc @10 :UInt64;    # Time stamp counter when the kernel was entered.
   initStartTsc @11 :UInt64;      # The same at the first instruction of the first process.
   idleNanoseconds @12 :UInt64;   # Time that the processors had nothing to do.
+  heapFrames @13 :UInt64;        # Frames that the kernel heap holds. They are not free.
 }
 
 interface Machine {

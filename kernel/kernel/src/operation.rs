@@ -16,11 +16,12 @@ use crate::object::process::Process;
 use crate::object::thread::Thread;
 use crate::object::thread_handle::ThreadHandle;
 
-/// Names an operation of a thread as long as it is in flight.
+/// Names an operation of a thread as long as it is in flight, and nothing afterwards: who kept the ticket
+/// of one that has ended can never mean a later one with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     place: u32,
-    generation: u32,
+    generation: u64,
 }
 
 /// An operation of a thread, from anywhere.
@@ -88,7 +89,8 @@ pub struct Call {
 
 #[derive(Debug)]
 struct Place {
-    generation: u32,
+    /// Counts the operations that were here: with 64 bits, more than a machine ever carries out.
+    generation: u64,
     /// The next free place, or the next in flight of the same bucket.
     next: u32,
     previous: u32,
@@ -101,7 +103,7 @@ const NIL: u32 = u32::MAX;
 
 /// Bytes of the kernel's heap that an operation can take where it waits: an element of a queue that has
 /// grown, or a deadline, and a node of the derivation forest.
-const WAITING: usize = 160;
+const WAITING: usize = 176;
 
 /// A thread's operations.
 #[derive(Debug)]
@@ -121,13 +123,21 @@ impl Operations {
     /// # Errors
     /// No memory.
     pub fn new(count: u32) -> Result<Self, Status> {
+        Self::after(count, 0)
+    }
+
+    /// The same, with places that `generation` operations each were at before.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn after(count: u32, generation: u64) -> Result<Self, Status> {
         let mut places = Vec::new();
         places.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         let mut buckets = Vec::new();
         buckets.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         for place in 0..count {
             let next = if place + 1 < count { place + 1 } else { NIL };
-            places.push(Place { generation: 0, next, previous: NIL, operation: None, counted: false });
+            places.push(Place { generation, next, previous: NIL, operation: None, counted: false });
             buckets.push(NIL);
         }
         Ok(Self { places, buckets, free: 0, length: 0, calls: 0 })

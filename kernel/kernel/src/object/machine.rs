@@ -58,6 +58,7 @@ impl MachineKernel<Invocation<'_>> for Machine {
         statistics.set_free_frames(frames::free_count() as u64);
         statistics.set_total_frames(frames::total() as u64);
         statistics.set_heap_bytes(heap::used() as u64);
+        statistics.set_heap_frames(heap::frames() as u64);
         statistics.set_cached_frames(cache::frames_held() as u64);
         statistics.set_cache_hits(cache::HITS.load(Ordering::Relaxed));
         statistics.set_cache_misses(cache::MISSES.load(Ordering::Relaxed));

@@ -15,6 +15,7 @@ use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::process::{Cause, End, Process};
+use crate::operation::{self, Kind, Operations};
 
 /// Calls that find no memory for a place in the queue are refused; those in it are all answered.
 pub fn calls_are_not_lost(account: &Arc<Account>) {
@@ -162,6 +163,22 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
     assert_eq!(process.space.unmap(BASE + 0x9000, 0x1000), Ok(()), "eleven become twelve, which are paid for");
     drop(rest);
     process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+}
+
+/// The name of an operation that has ended is no later one's, however many there were at its place.
+pub fn tickets_are_never_given_out_twice(_: &Arc<Account>) {
+    let begin = |operations: &mut Operations| {
+        let kind = Kind::Word { address: 0, key: None };
+        operations.begin(operation::Operation::new(1, CapId(0), kind)).unwrap()
+    };
+    let mut operations = Operations::new(1).unwrap();
+    let first = begin(&mut operations);
+    // As if 2^32 others had been there since.
+    let mut operations = Operations::after(1, 1 << 32).unwrap();
+    let last = begin(&mut operations);
+    assert!(operations.get_mut(first).is_none() && operations.end(first).is_none(), "{first:?} means {last:?}");
+    assert!(operations.end(last).is_some());
+    assert_ne!(begin(&mut operations), last);
 }
 
 /// A chain of accounts, each carved from the one before, is paid for, and its end needs no more of the

@@ -24,7 +24,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 47] = [
+const OBJECTS: [(&str, Test); 48] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -43,6 +43,7 @@ const OBJECTS: [(&str, Test); 47] = [
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
     ("memory-is-given-back-at-the-limit", exhaustion::memory_is_given_back_at_the_limit),
+    ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
     ("chains-of-accounts-end", exhaustion::chains_of_accounts_end),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),

@@ -60,7 +60,9 @@ struct Runner {
 /// What must be the same after an attack as before.
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Measure {
-    free_frames: u64,
+    /// Free frames and those of the kernel's heap: how many of the heap's frames the same bytes take depends on
+    /// what was allocated between them.
+    frames: u64,
     heap_bytes: u64,
     cached_frames: u64,
     processes: u32,
@@ -70,7 +72,7 @@ struct Measure {
 impl Measure {
     fn of(statistics: &MachineStatistics) -> Self {
         Self {
-            free_frames: statistics.free_frames,
+            frames: statistics.free_frames.saturating_add(statistics.heap_frames),
             heap_bytes: statistics.heap_bytes,
             cached_frames: statistics.cached_frames,
             processes: statistics.processes,
@@ -83,9 +85,9 @@ impl Measure {
             return Ok(());
         }
         Err(format!(
-            "what was taken did not come back: free frames {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}",
-            self.free_frames,
-            after.free_frames,
+            "what was taken did not come back: frames free or in the kernel heap {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}",
+            self.frames,
+            after.frames,
             self.heap_bytes,
             after.heap_bytes,
             self.cached_frames,

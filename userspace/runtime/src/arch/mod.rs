@@ -7,8 +7,10 @@ mod memory_functions;
 #[cfg(capos_guest)]
 mod syscall;
 
+#[cfg(all(capos_guest, feature = "program"))]
+pub(crate) use syscall::is_first_thread;
 #[cfg(capos_guest)]
-pub(crate) use syscall::{enter, exit, exit_thread, is_first_thread};
+pub(crate) use syscall::{enter, exit, exit_thread};
 
 #[cfg(not(capos_guest))]
 pub(crate) use crate::simulated::enter;

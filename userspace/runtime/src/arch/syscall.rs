@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 
+#[cfg(feature = "program")]
 use capos_abi::bootstrap::{FIRST_STACK_BYTES, FIRST_STACK_TOP};
 use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD};
 
@@ -32,6 +33,7 @@ pub(crate) fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
 }
 
 /// Whether this is the process's first thread, which alone runs on the first stack.
+#[cfg(feature = "program")]
 #[inline]
 pub(crate) fn is_first_thread() -> bool {
     let stack: u64;

@@ -86,7 +86,7 @@ extern "C" fn body() -> ! {
         thread_key::run_destructors();
         thread.result.store(result, Ordering::Release);
     }
-    capos_rt::blocking::exit_thread(0)
+    capos_rt::raw::exit_thread(0)
 }
 
 fn pages(bytes: u64) -> Result<u64> {

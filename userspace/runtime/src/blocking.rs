@@ -155,11 +155,6 @@ impl ThreadRing {
     }
 }
 
-/// Ends the calling thread alone; the end of a process's last thread ends the process with this code.
-pub fn exit_thread(code: i32) -> ! {
-    arch::exit_thread(code)
-}
-
 /// Gives up a capability that no handle owns. One that is gone already is as good as released.
 pub fn release(ring: &ThreadRing, cap: u64) {
     ring.run(Operation::Release { cap }, NO_DEADLINE);

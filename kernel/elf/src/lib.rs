@@ -6,7 +6,7 @@
 //! of the file is checked before it is used.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
-#![deny(clippy::arithmetic_side_effects)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;
 mod program;

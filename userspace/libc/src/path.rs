@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(path("/home", "../../../model"), "/model");
         assert_eq!(path("/home", "/"), "/");
         assert_eq!(path("/home", "..a"), "/home/..a");
+        assert_eq!(Path::new("/home", ".."), Ok(Path::top()));
         assert_eq!(Path::new("/", ""), Err(PathError::Empty));
         assert_eq!(Path::new("/", &"a".repeat(256)), Err(PathError::TooLong));
         assert_eq!(Path::new("/", &"a/".repeat(2048)), Err(PathError::TooLong));

@@ -91,8 +91,8 @@ impl Stream {
                     let done = matches!(chunk, StreamChunk::Finish(_));
                     return Ok(wire::encode_value(&TokenStreamNextResults { chunk, done })?);
                 }
-                Said::Bytes(bytes) => return Ok(raw_text(&bytes)?),
-                Said::Finish(number, usage) => return Ok(raw_finish(number, usage)?),
+                Said::Bytes(bytes) => return raw_text(&bytes),
+                Said::Finish(number, usage) => return raw_finish(number, usage),
                 Said::Act(event) => self.act(event).await?,
             }
         }

@@ -10,15 +10,14 @@ use core::pin::pin;
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{
-    ChatMessage, FinishReason, InferenceRequest, Outcome, Role, StreamChunk, ToolCall, ToolResult,
-};
+use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, ToolCall, ToolResult};
 
 use crate::backlog::Backlog;
-use crate::call::{Checked, Context, Proposal, cancelled, flaw};
-use crate::evidence::Allowance;
+use crate::call::{Checked, Context, Proposal, cancelled};
+use crate::evidence::{Allowance, general_size};
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
+use crate::proposals::proposals;
 use crate::race::{Either, race};
 use crate::record::pay;
 use crate::response::Response;
@@ -61,7 +60,7 @@ pub enum TurnEnd {
     Interrupted,
     /// The model was asked as often as one turn allows.
     Iterations(u32),
-    /// The calls of the turn have left as many bytes in the audit log as they may without the person's word.
+    /// The turn has left as many bytes in the audit log as it may without the person's word.
     Evidence(usize),
     /// The session's tokens are used up.
     Tokens(String),
@@ -83,6 +82,8 @@ pub struct Agent<W: World> {
     left: Option<u64>,
     exhausted: Option<String>,
     backlog: Rc<Backlog>,
+    /// What the present turn may still leave in the audit log without the person's word.
+    allowance: Rc<Allowance>,
 }
 
 enum Inferred {
@@ -106,6 +107,7 @@ impl<W: World> Agent<W> {
             left: None,
             exhausted: None,
             backlog,
+            allowance: Rc::new(Allowance::new(0)),
         }
     }
 
@@ -151,12 +153,12 @@ impl<W: World> Agent<W> {
         let _ = self.pay().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
-        let allowance = Rc::new(Allowance::new(self.bounds.evidence));
+        self.allowance = Rc::new(Allowance::new(self.bounds.evidence));
         for _ in 0..self.session.limits.max_iterations {
             if let Some(end) = self.over() {
                 return end;
             }
-            if allowance.is_spent() {
+            if self.allowance.is_spent() {
                 return TurnEnd::Evidence(self.bounds.evidence);
             }
             self.world.show(Show::State(State::Assembling)).await;
@@ -178,7 +180,7 @@ impl<W: World> Agent<W> {
                 return TurnEnd::Refused(format!("the tokens of this answer could not be counted: {why}"));
             }
             // The answer is whole and in the conversation before any of its calls is looked at.
-            let proposals = self.proposals(&response, turn);
+            let proposals = proposals(&self.thread, &response, turn, &self.bounds);
             let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
             let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
             let (content, tool_calls) = (response.text, calls);
@@ -205,7 +207,7 @@ impl<W: World> Agent<W> {
                 untrusted,
                 cancel: Signal::default(),
                 backlog: self.backlog.clone(),
-                allowance: allowance.clone(),
+                allowance: self.allowance.clone(),
             });
             let (results, interrupted) = execute(&context, snapshot, &proposals, &mut interrupt).await;
             for result in results {
@@ -312,41 +314,6 @@ impl<W: World> Agent<W> {
         Ok(())
     }
 
-    /// The calls of a response, with ids that are unique in the conversation.
-    fn proposals(&self, response: &Response, turn: u32) -> Vec<Proposal> {
-        let mut proposals: Vec<Proposal> = Vec::new();
-        for (at, draft) in response.calls.iter().enumerate() {
-            let earlier = response.calls.get(..at).unwrap_or_default();
-            let doubled = !draft.id.is_empty() && earlier.iter().any(|other| other.id == draft.id);
-            let wanted =
-                if draft.id.is_empty() { format!("call-{turn}-{}", at.saturating_add(1)) } else { draft.id.clone() };
-            let mut id = wanted.clone();
-            let mut count = 1_u32;
-            while self.thread.has_call(&id) || proposals.iter().any(|proposal| proposal.call.id == id) {
-                count = count.saturating_add(1);
-                id = format!("{wanted}~{count}");
-            }
-            let last = at.saturating_add(1) == response.calls.len();
-            let flaw = if last && response.surplus > 0 {
-                let most = self.bounds.calls.saturating_sub(1);
-                let why = format!(
-                    "this answer proposes more than {most} calls; this one and those after it are not looked at"
-                );
-                Some((Outcome::RefusedByPolicy, why))
-            } else {
-                flaw(draft, doubled, &self.bounds)
-            };
-            let call = ToolCall {
-                id,
-                name: draft.name.clone(),
-                arguments: draft.arguments.clone(),
-                handle: draft.handle.clone(),
-            };
-            proposals.push(Proposal { call, flaw, whole: draft.whole() });
-        }
-        proposals
-    }
-
     async fn append_result(&mut self, result: ToolResult, turn: u32) {
         let message = ChatMessage {
             role: Role::Tool,
@@ -381,6 +348,10 @@ impl<W: World> Agent<W> {
                 field("toolCallId", message.tool_call_id.as_str()),
             ]),
         };
+        // The person's own message is the person's word.
+        if message.role != Role::User {
+            self.allowance.count(general_size(&event));
+        }
         if let Err(why) = self.world.general(&event).await
             && message.role == Role::User
         {

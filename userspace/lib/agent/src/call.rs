@@ -13,7 +13,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
-use crate::evidence::{Allowance, Whole, excerpt, size};
+use crate::evidence::{Allowance, Whole, excerpt, general_size, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{MAX_ERROR, answered, ended, hash, text, truncate};
@@ -40,7 +40,7 @@ pub struct Context<W: World> {
     pub cancel: Signal,
     /// What the audit log has not got yet, and calls that still run although their turn is over.
     pub backlog: Rc<Backlog>,
-    /// What the calls of this turn may still leave in the audit log without the person's word.
+    /// What this turn may still leave in the audit log without the person's word.
     pub allowance: Rc<Allowance>,
 }
 
@@ -168,9 +168,10 @@ impl<W: World> Context<W> {
         }
     }
 
-    /// Bytes of the two records of a call that runs.
+    /// Bytes of the records of a call that runs: the broker's, that before the effect and that after it.
     fn cost(&self, tool: &Tool, call: &ToolCall) -> usize {
-        size(&self.event(Phase::Before, &tool.descriptor, call)).saturating_mul(2)
+        let event = self.event(Phase::Before, &tool.descriptor, call);
+        size(&event).saturating_mul(2).saturating_add(ruling_size(&event))
     }
 
     fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
@@ -232,6 +233,9 @@ impl<W: World> Context<W> {
         close(&mut event, &result);
         excerpt(&mut event, whole);
         self.allowance.count(size(&event));
+        if event.decided {
+            self.allowance.count(ruling_size(&event));
+        }
         self.write(&event).await;
         self.show_end(&call, &result).await;
         result
@@ -395,6 +399,7 @@ impl<W: World> Context<W> {
                     field("resultHash", crate::thread::hex(&hash(&text(&result)))),
                 ]),
             };
+            self.allowance.count(general_size(&general));
             let written = match self.pay().await {
                 Ok(()) => self.world.general(&general).await.map(drop),
                 Err(why) => Err(why),

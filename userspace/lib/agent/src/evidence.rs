@@ -1,19 +1,25 @@
 //! What a model can make the audit log keep.
 //!
 //! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
-//! recorded whole; what a model merely proposed is recorded by its beginning, its length and its hash, and all that the
-//! calls of one turn leave behind without a person's word is bounded.
+//! recorded whole; what a model merely proposed is recorded by its beginning, its length and its hash, and all that one
+//! turn leaves behind without a person's word is bounded: the records of its calls, the broker's of what it decided on
+//! them, and those of the messages that the model's answers and the calls' results are.
 
 use alloc::string::ToString;
 use core::cell::Cell;
 
-use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use sha2::{Digest, Sha256};
 
 /// Bytes of arguments in the record of a call that does not run; the audit log takes no more.
 const EXCERPT: usize = 2048;
 /// What a record has besides its texts: member names, numbers, hashes, punctuation.
 const FRAME: usize = 1024;
+/// The same of a record that is not about a tool call, for each of its fields besides.
+const GENERAL_FRAME: usize = 512;
+const FIELD_FRAME: usize = 32;
+/// The broker's reason for a decision in its record, at most, with the rest of what it writes there.
+const RULING: usize = 1024;
 
 /// The length and the hash of arguments that were longer than what is kept of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +72,28 @@ pub fn size(event: &ToolEvent) -> usize {
     all.fold(FRAME, usize::saturating_add)
 }
 
+/// Bytes of the line of a record that is not about a tool call, or a little more.
+pub fn general_size(event: &GeneralEvent) -> usize {
+    let texts = [&event.kind, &event.session, &event.principal];
+    let fields = event.fields.iter().flat_map(|field| [&field.name, &field.value]);
+    let frames = GENERAL_FRAME.saturating_add(event.fields.len().saturating_mul(FIELD_FRAME));
+    texts.into_iter().chain(fields).map(|text| written(text)).fold(frames, usize::saturating_add)
+}
+
+/// Bytes of the line in which the broker says what it decided on this call, or a little more.
+pub fn ruling_size(event: &ToolEvent) -> usize {
+    let descriptor = &event.descriptor;
+    let texts = [
+        &event.session,
+        &event.principal,
+        &event.conversation,
+        &event.call_id,
+        &descriptor.name,
+        &descriptor.method_name,
+    ];
+    texts.into_iter().map(|text| written(text)).fold(GENERAL_FRAME.saturating_add(RULING), usize::saturating_add)
+}
+
 /// Bytes of a text inside a JSON string.
 fn written(text: &str) -> usize {
     let letter = |letter: char| match letter {
@@ -76,7 +104,7 @@ fn written(text: &str) -> usize {
     text.chars().map(letter).sum()
 }
 
-/// What the calls of one turn may still leave in the log without a person's word.
+/// What one turn may still leave in the log without a person's word.
 #[derive(Debug)]
 pub struct Allowance {
     left: Cell<usize>,

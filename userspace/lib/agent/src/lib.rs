@@ -26,6 +26,7 @@ mod evidence;
 mod handle;
 mod lanes;
 mod limits;
+mod proposals;
 mod race;
 mod record;
 mod redact;

@@ -13,8 +13,8 @@ pub struct Bounds {
     pub all_arguments: usize,
     /// Bytes of one call's id, name or handle.
     pub name: usize,
-    /// Bytes that the calls of one turn may leave in the audit log without a person's word. The response that exceeds
-    /// them is the turn's last.
+    /// Bytes that one turn may leave in the audit log without a person's word. The response that exceeds them is the
+    /// turn's last.
     pub evidence: usize,
 }
 

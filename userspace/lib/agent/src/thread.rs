@@ -82,12 +82,6 @@ impl Thread {
         (label, self.entries.iter().any(|entry| foreign(&entry.message)))
     }
 
-    /// Whether a call with this id is there.
-    #[must_use]
-    pub fn has_call(&self, id: &str) -> bool {
-        self.entries.iter().any(|entry| entry.message.tool_calls.iter().any(|call| call.id == id))
-    }
-
     /// The conversation as JSON. Loading it gives the same conversation.
     #[must_use]
     pub fn dump(&self) -> String {

@@ -3,7 +3,7 @@
 use capos_agent::TurnEnd;
 use capos_agent::world::Answer;
 use capos_schema::authority::{Decision, SessionLimits};
-use capos_schema::models::Outcome;
+use capos_schema::models::{FinishReason, Outcome};
 
 use crate::world::*;
 
@@ -143,4 +143,27 @@ fn calls_that_run_without_asking_share_one_allowance_and_consent_is_not_counted(
     let events = world.0.events.borrow();
     let last = events.last().unwrap();
     assert_eq!((last.decision, last.arguments.as_str()), (Decision::Consented, large(99).as_str()));
+}
+
+/// Bytes of all lines of the log.
+fn logged(world: &World) -> usize {
+    world.0.chain.borrow().records().iter().map(|record| record.line().len() + 1).sum()
+}
+
+#[test]
+fn all_records_that_a_model_causes_come_out_of_its_allowance() {
+    let small = |n: u64| (0..8).map(|call| raw("read", format!("{{\"n\":{}}}", n * 8 + call))).collect::<Vec<_>>();
+    let world = World::new((0..1000).map(small).collect());
+    world.0.budget.set(u64::MAX);
+    let limits = SessionLimits { max_iterations: 1000, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits), TurnEnd::Evidence(1 << 20));
+    // The last response goes over it by its own message and by the results that say so.
+    let most = (1 << 20) + (16 << 10);
+    assert!(logged(&world) < most, "{} bytes in the log", logged(&world));
+    // So do answers that propose nothing and only break off.
+    let world = World::new((0..10_000).map(|_| vec![Piece::Finish(FinishReason::Length)]).collect());
+    world.0.budget.set(u64::MAX);
+    let limits = SessionLimits { max_iterations: 10_000, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits), TurnEnd::Evidence(1 << 20));
+    assert!(logged(&world) < most, "{} bytes in the log", logged(&world));
 }

@@ -1,0 +1,136 @@
+//! The calls that a response proposes, each with an id that nothing else in the conversation has.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use capos_schema::models::{Outcome, ToolCall};
+
+use crate::call::{Proposal, flaw};
+use crate::limits::Bounds;
+use crate::response::Response;
+use crate::thread::Thread;
+
+/// The ids of a conversation's calls.
+#[derive(Default)]
+struct Ids {
+    taken: BTreeSet<String>,
+    /// The last number that was tried behind an id: those before it are taken.
+    numbers: BTreeMap<String, u32>,
+    /// How often a number was tried.
+    #[cfg(test)]
+    tries: usize,
+}
+
+impl Ids {
+    fn of(thread: &Thread) -> Self {
+        let calls = thread.entries().iter().flat_map(|entry| &entry.message.tool_calls);
+        Self { taken: calls.map(|call| call.id.clone()).collect(), ..Self::default() }
+    }
+
+    /// The id itself, or where it is taken with a number behind it.
+    fn take(&mut self, wanted: String) -> String {
+        if self.taken.insert(wanted.clone()) {
+            return wanted;
+        }
+        let mut number = self.numbers.get(&wanted).copied().unwrap_or(1);
+        loop {
+            number = number.saturating_add(1);
+            #[cfg(test)]
+            {
+                self.tries += 1;
+            }
+            let id = format!("{wanted}~{number}");
+            if self.taken.insert(id.clone()) {
+                self.numbers.insert(wanted, number);
+                return id;
+            }
+        }
+    }
+}
+
+/// The calls of a response to a conversation.
+pub fn proposals(thread: &Thread, response: &Response, turn: u32, bounds: &Bounds) -> Vec<Proposal> {
+    let mut ids = Ids::of(thread);
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut proposals: Vec<Proposal> = Vec::new();
+    for (draft, number) in response.calls.iter().zip(1_usize..) {
+        let doubled = !draft.id.is_empty() && !seen.insert(&draft.id);
+        let wanted = if draft.id.is_empty() { format!("call-{turn}-{number}") } else { draft.id.clone() };
+        let flaw = if number == response.calls.len() && response.surplus > 0 {
+            let most = bounds.calls.saturating_sub(1);
+            let why =
+                format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
+            Some((Outcome::RefusedByPolicy, why))
+        } else {
+            flaw(draft, doubled, bounds)
+        };
+        let call = ToolCall {
+            id: ids.take(wanted),
+            name: draft.name.clone(),
+            arguments: draft.arguments.clone(),
+            handle: draft.handle.clone(),
+        };
+        proposals.push(Proposal { call, flaw, whole: draft.whole() });
+    }
+    proposals
+}
+
+#[cfg(test)]
+#[allow(clippy::field_reassign_with_default, reason = "the other fields are not public")]
+mod tests {
+    use super::*;
+    use crate::response::Draft;
+    use capos_schema::models::ChatMessage;
+
+    const MANY: u32 = 10_000;
+
+    /// A response with one call for each of these ids.
+    fn response(ids: impl Iterator<Item = String>) -> Response {
+        let draft = |id| {
+            let mut draft = Draft::default();
+            draft.id = id;
+            draft
+        };
+        let mut response = Response::new(Bounds::default());
+        response.calls = ids.map(draft).collect();
+        response
+    }
+
+    fn ids(thread: &Thread, response: &Response) -> Vec<String> {
+        let found = proposals(thread, response, 7, &Bounds::default());
+        let ids: Vec<String> = found.into_iter().map(|proposal| proposal.call.id).collect();
+        let different: BTreeSet<&String> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len());
+        ids
+    }
+
+    #[test]
+    fn ids_are_unique_in_the_conversation_and_told_apart_by_a_number() {
+        let mut thread = Thread::new("c".into());
+        let call = |id: &str| ToolCall { id: id.into(), ..ToolCall::default() };
+        let tool_calls = Vec::from([call("a"), call("a~2"), call("call-7-4")]);
+        thread.push(ChatMessage { tool_calls, ..ChatMessage::default() }, 1, 0);
+        let wanted = ["a", "a", "b", "", "b", "a~3"];
+        let found = ids(&thread, &response(wanted.into_iter().map(Into::into)));
+        assert_eq!(found, ["a~3", "a~4", "b", "call-7-4~2", "b~2", "a~3~2"]);
+    }
+
+    /// Whatever the ids are, each number behind one is tried once.
+    #[test]
+    fn ten_thousand_proposals_cost_ten_thousand_steps() {
+        let same = || (0..MANY).map(|_| String::from("x"));
+        let in_the_way = || (2..MANY).map(|number| format!("x~{number}"));
+        let (all, none) = (response(same().chain(in_the_way())), response((0..MANY).map(|n| format!("c{n}"))));
+        let thread = Thread::new("c".into());
+        assert_eq!(ids(&thread, &all).len(), 2 * MANY as usize - 2);
+        assert_eq!(ids(&thread, &none).len(), MANY as usize);
+        for wanted in [Vec::from_iter(same().chain(in_the_way())), Vec::from_iter(in_the_way().chain(same()))] {
+            let mut ids = Ids::default();
+            let count = wanted.len();
+            wanted.into_iter().for_each(|id| drop(ids.take(id)));
+            assert!(ids.tries <= 2 * count, "{} tries for {count} ids", ids.tries);
+        }
+    }
+}

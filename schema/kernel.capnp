@@ -44,6 +44,9 @@ interface Object {
 
 interface ResourceAccount {
   # Pays for kernel resources. Holding it is the authority to use memory at all.
+  #
+  # It retires with its process, or with the last capability to it where it was carved: it pays for nothing more,
+  # and what of its limits is not in use is its parent's again. The rest follows as what is in use ends.
 
   createMemory @0 (bytes :UInt64) -> (memory :MemoryObject);
   # Anonymous memory, zeroed, rounded up to 4 KiB, paid for at once.
@@ -66,7 +69,7 @@ interface ResourceAccount {
   # A child account. It is an object of this one's, beside its limits.
 
   usage @6 () -> (usage :Usage, limits :Limits);
-  # What is held now, and what may be held.
+  # What is held now, and what may be held. Nothing, once the account has retired.
 }
 
 struct ExitInfo {

@@ -1,9 +1,10 @@
 //! ResourceAccount: who pays for kernel resources, and how much it may hold.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::Status;
+use spin::Mutex;
 
 use crate::run_queue;
 
@@ -30,15 +31,28 @@ const ALL: [Resource; RESOURCES] =
 /// Amounts of each resource, in the order of [`Resource`].
 pub type Amounts = [u64; RESOURCES];
 
-/// An account. Its limits are carved out of its parent's and go back when the last use of it ends.
+/// In a counter: the account has retired, and what is counted there is its parent's by now. Limits stay below.
+const RETIRED: u64 = 1 << 63;
+
+/// An account. Its limits are carved out of its parent's.
+///
+/// It *retires* with its process, or with the last capability to it where it is an object of its own. It then
+/// gives back what of its limits is not in use, and is one with its parent from then on: nothing more can be
+/// charged to it, and what is still in use is given back to the parent as it ends. So whoever keeps an object of
+/// a process that is gone keeps that object from who paid for the process, and nothing else.
 #[derive(Debug)]
 pub struct Account {
-    parent: Option<Arc<Account>>,
+    /// Of one that has retired, this may be an ancestor: what lies between has retired as well.
+    parent: Mutex<Option<Arc<Account>>>,
     limits: Amounts,
-    /// What the parent has paid for it: its limits and, where nothing else bounds how many accounts there
-    /// are, itself.
-    cost: Amounts,
+    /// Objects that the parent has paid for beside the limits: itself, where nothing else bounds how many
+    /// accounts there are.
+    own: u64,
     used: [AtomicU64; RESOURCES],
+    /// All of its counters say that it has retired, and the parent has what was left.
+    retired: AtomicBool,
+    /// Capability slots that designate it, and the process that it was carved for.
+    holders: AtomicU32,
     /// The highest priority that its threads may have.
     priority: i8,
     /// Processor time used by this account's threads, nanoseconds.
@@ -48,11 +62,20 @@ pub struct Account {
 impl Account {
     /// The account that everything is carved from.
     pub fn root(limits: Amounts) -> Arc<Self> {
-        Self::with(None, limits, [0; RESOURCES], run_queue::HIGHEST)
+        Self::with(None, limits, 0, run_queue::HIGHEST)
     }
 
-    fn with(parent: Option<Arc<Account>>, limits: Amounts, cost: Amounts, priority: i8) -> Arc<Self> {
-        Arc::new(Self { parent, limits, cost, used: Default::default(), priority, cpu_nanoseconds: AtomicU64::new(0) })
+    fn with(parent: Option<Arc<Account>>, limits: Amounts, own: u64, priority: i8) -> Arc<Self> {
+        Arc::new(Self {
+            parent: Mutex::new(parent),
+            limits,
+            own,
+            used: Default::default(),
+            retired: AtomicBool::new(false),
+            holders: AtomicU32::new(0),
+            priority,
+            cpu_nanoseconds: AtomicU64::new(0),
+        })
     }
 
     /// A child with these limits, which count as used here from now on. Something else that is paid for
@@ -62,7 +85,7 @@ impl Account {
     /// # Errors
     /// [`Status::QuotaExceeded`] where this account cannot cover them.
     pub fn carve(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
-        self.carve_at(limits, limits, priority)
+        self.carve_with(limits, 0, priority)
     }
 
     /// A child with these limits that is an object of its own. Since an account keeps its parent, a chain of
@@ -71,11 +94,11 @@ impl Account {
     /// # Errors
     /// As [`Account::carve`].
     pub fn carve_object(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
-        let [frames, capabilities, threads, processes, objects] = limits;
-        self.carve_at(limits, [frames, capabilities, threads, processes, objects.saturating_add(1)], priority)
+        self.carve_with(limits, 1, priority)
     }
 
-    fn carve_at(self: &Arc<Self>, limits: Amounts, cost: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
+    fn carve_with(self: &Arc<Self>, limits: Amounts, own: u64, priority: i8) -> Result<Arc<Self>, Status> {
+        let cost = cost(limits, own);
         for (done, (resource, amount)) in ALL.into_iter().zip(cost).enumerate() {
             if let Err(status) = self.charge(resource, amount) {
                 for (resource, amount) in ALL.into_iter().zip(cost).take(done) {
@@ -85,7 +108,7 @@ impl Account {
             }
         }
         let priority = priority.clamp(run_queue::LOWEST, self.priority);
-        Ok(Self::with(Some(Arc::clone(self)), limits, cost, priority))
+        Ok(Self::with(Some(Arc::clone(self)), limits, own, priority))
     }
 
     fn counter(&self, resource: Resource) -> (&AtomicU64, u64) {
@@ -103,7 +126,7 @@ impl Account {
     /// Takes an amount out of what is left.
     ///
     /// # Errors
-    /// [`Status::QuotaExceeded`]; nothing is taken then.
+    /// [`Status::QuotaExceeded`]; nothing is taken then. An account that has retired has nothing left.
     pub fn charge(&self, resource: Resource, amount: u64) -> Result<(), Status> {
         let (counter, limit) = self.counter(resource);
         counter
@@ -116,7 +139,72 @@ impl Account {
 
     /// Gives back what was charged.
     pub fn refund(&self, resource: Resource, amount: u64) {
-        self.counter(resource).0.fetch_sub(amount, Ordering::Relaxed);
+        let before = self.counter(resource).0.fetch_sub(amount, Ordering::Relaxed);
+        if before & RETIRED != 0 {
+            self.pass_on(resource, amount);
+        }
+    }
+
+    /// Gives back to whoever this account is one with.
+    #[cold]
+    fn pass_on(&self, resource: Resource, amount: u64) {
+        let mut heir = self.heir();
+        while let Some(account) = heir {
+            let before = account.counter(resource).0.fetch_sub(amount, Ordering::Relaxed);
+            if before & RETIRED == 0 {
+                return;
+            }
+            // It was retiring just now.
+            heir = account.heir();
+        }
+    }
+
+    /// The nearest account above that has not retired. Those between are passed by from then on, so that a
+    /// long chain of them is gone through once.
+    fn heir(&self) -> Option<Arc<Account>> {
+        let first = self.parent.lock().clone()?;
+        let mut heir = Arc::clone(&first);
+        while heir.retired.load(Ordering::Acquire) {
+            let above = heir.parent.lock().clone();
+            heir = above?;
+        }
+        let mut passed = self.adopt(&heir);
+        while let Some(account) = passed.filter(|account| !Arc::ptr_eq(account, &heir)) {
+            passed = account.adopt(&heir);
+        }
+        Some(heir)
+    }
+
+    /// Makes an ancestor the parent, unless it is; the one before. Nothing of it is locked when that ends.
+    fn adopt(&self, heir: &Arc<Account>) -> Option<Arc<Account>> {
+        let mut parent = self.parent.lock();
+        if parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, heir)) {
+            return None;
+        }
+        parent.replace(Arc::clone(heir))
+    }
+
+    /// A capability slot designates it from now on, or it is a process's.
+    pub fn enter_slot(&self) {
+        self.holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One slot less does; after the last one nobody can name it any more.
+    pub fn leave_slot(&self) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.retire();
+        }
+    }
+
+    /// Gives back what is not in use, and becomes one with the parent.
+    pub fn retire(&self) {
+        for (resource, limit) in ALL.into_iter().zip(self.limits) {
+            let used = self.counter(resource).0.fetch_or(RETIRED, Ordering::Relaxed);
+            if used & RETIRED == 0 {
+                self.pass_on(resource, limit.saturating_sub(used));
+            }
+        }
+        self.retired.store(true, Ordering::Release);
     }
 
     /// Charges until the returned value is dropped.
@@ -128,21 +216,22 @@ impl Account {
         Ok(Charge { account: Arc::clone(self), resource, amount })
     }
 
-    /// Whether this account was carved out of `other`, at however many removes.
+    /// Whether this account was carved out of `other`, at however many removes. `other` has not retired.
     pub fn is_below(&self, other: &Account) -> bool {
-        let mut parent = self.parent.as_deref();
+        let mut parent = self.parent.lock().clone();
         while let Some(account) = parent {
-            if core::ptr::eq(account, other) {
+            if core::ptr::eq(Arc::as_ptr(&account), other) {
                 return true;
             }
-            parent = account.parent.as_deref();
+            parent = account.parent.lock().clone();
         }
         false
     }
 
-    /// What is held now, children's limits included.
+    /// What is held now, children's limits included. One that has retired holds nothing.
     pub fn usage(&self) -> Amounts {
         ALL.map(|resource| self.counter(resource).0.load(Ordering::Relaxed))
+            .map(|used| if used & RETIRED == 0 { used } else { 0 })
     }
 
     /// The highest priority that its threads may have.
@@ -150,26 +239,35 @@ impl Account {
         self.priority
     }
 
-    /// What may be held.
+    /// What may be held: nothing, once it has retired.
     pub fn limits(&self) -> Amounts {
-        self.limits
+        if self.retired.load(Ordering::Acquire) { [0; RESOURCES] } else { self.limits }
     }
+
+    /// What the parent gets back at the end, and the processor time that is its own from then on.
+    fn rest(&mut self) -> (Option<Arc<Account>>, Amounts, u64) {
+        let limits = if *self.retired.get_mut() { [0; RESOURCES] } else { self.limits };
+        (self.parent.get_mut().take(), cost(limits, self.own), *self.cpu_nanoseconds.get_mut())
+    }
+}
+
+/// What an account costs its parent.
+fn cost([frames, capabilities, threads, processes, objects]: Amounts, own: u64) -> Amounts {
+    [frames, capabilities, threads, processes, objects.saturating_add(own)]
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let (mut parent, mut cost) = (self.parent.take(), self.cost);
-        let mut used = *self.cpu_nanoseconds.get_mut();
+        let (mut parent, mut rest, mut time) = self.rest();
         // Where this was the last use of the parent, that ends as well: in this loop, since the kernel's
         // stack has no room for a long chain of ends in each other.
         while let Some(account) = parent {
-            for (resource, amount) in ALL.into_iter().zip(cost) {
+            for (resource, amount) in ALL.into_iter().zip(rest) {
                 account.refund(resource, amount);
             }
-            account.cpu_nanoseconds.fetch_add(used, Ordering::Relaxed);
+            account.cpu_nanoseconds.fetch_add(time, Ordering::Relaxed);
             let Some(mut last) = Arc::into_inner(account) else { return };
-            (parent, cost) = (last.parent.take(), last.cost);
-            used = *last.cpu_nanoseconds.get_mut();
+            (parent, rest, time) = last.rest();
         }
     }
 }

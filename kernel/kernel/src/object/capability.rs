@@ -112,6 +112,7 @@ impl Object {
     /// A slot designates it from now on.
     pub fn enter_slot(&self) {
         match self {
+            Self::Account(account) => account.enter_slot(),
             Self::Endpoint(endpoint) => endpoint.hold(),
             Self::Process(process) => process.hold(),
             _ => {}
@@ -131,6 +132,7 @@ impl Object {
     /// A slot that designated it is empty now, for good. No lock may be held.
     pub fn leave_slot(&self) {
         match self {
+            Self::Account(account) => account.leave_slot(),
             Self::Endpoint(endpoint) => endpoint.let_go(),
             Self::Process(process) => process.let_go(),
             Self::Reply(reply) => {

@@ -120,6 +120,7 @@ impl Process {
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
         let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
         ALIVE.fetch_add(1, Ordering::Relaxed);
+        account.enter_slot();
         let process = Arc::new_cyclic(|itself| Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name,
@@ -415,6 +416,8 @@ impl Process {
         }
         *self.table.lock() = Table::new();
         self.space.destroy();
+        // Who learns of the end finds that given back which ends with it.
+        self.account.retire();
         ALIVE.fetch_sub(1, Ordering::Relaxed);
         loop {
             let waiter = self.life.lock().waiters.pop();
@@ -452,6 +455,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if self.life.lock().end.is_none() {
             ALIVE.fetch_sub(1, Ordering::Relaxed);
+            self.account.retire();
         }
         let entry = ALL.lock().remove(self.place);
         drop(entry);

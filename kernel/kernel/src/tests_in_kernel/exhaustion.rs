@@ -180,18 +180,3 @@ pub fn tickets_are_never_given_out_twice(_: &Arc<Account>) {
     assert!(operations.end(last).is_some());
     assert_ne!(begin(&mut operations), last);
 }
-
-/// A chain of accounts, each carved from the one before, is paid for, and its end needs no more of the
-/// kernel's stack than the end of one.
-pub fn chains_of_accounts_end(account: &Arc<Account>) {
-    const LENGTH: u64 = 10_000;
-    let before = account.usage();
-    let mut last = account.carve_object([1, 0, 0, 0, LENGTH], 0).unwrap();
-    for left in (0..LENGTH).rev() {
-        last = last.carve_object([1, 0, 0, 0, left], 0).unwrap();
-    }
-    assert_eq!(last.carve_object([0; 5], 0).err(), Some(Status::QuotaExceeded));
-    assert_eq!(account.usage()[4] - before[4], LENGTH + 1);
-    drop(last);
-    assert_eq!(account.usage(), before);
-}

@@ -3,6 +3,7 @@
 //! with the panic's status.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
 
+mod accounts;
 mod bench;
 mod calls;
 mod exhaustion;
@@ -24,7 +25,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 48] = [
+const OBJECTS: [(&str, Test); 50] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -44,7 +45,9 @@ const OBJECTS: [(&str, Test); 48] = [
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
     ("memory-is-given-back-at-the-limit", exhaustion::memory_is_given_back_at_the_limit),
     ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
-    ("chains-of-accounts-end", exhaustion::chains_of_accounts_end),
+    ("chains-of-accounts-end", accounts::chains_of_accounts_end),
+    ("chains-of-accounts-retire", accounts::chains_of_accounts_retire),
+    ("objects-outlast-their-accounts", accounts::objects_outlast_their_accounts),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),
     ("deaths-give-everything-back", processes::deaths_give_everything_back),

@@ -9,7 +9,7 @@ use capos_abi::entry::Operation;
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Error, raw};
 use capos_schema::cap::{AsCap, CallError};
-use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, ProcessClient};
+use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, ProcessClient, Usage};
 
 use crate::kit::{self, Answers, Kit};
 
@@ -286,9 +286,67 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
     drop(thread.kill().await);
     let info = process.info().await?;
     kit::ensure(!info.alive && info.threads == 0, || format!("it lives: {info:?}"))?;
-    // Its account is an account as any other, and empties when the last use of it ends.
-    drop(account.create_memory(PAGE).await);
+    // Its account is one with this process's own, and nothing can be made with it.
+    let usage = account.usage().await?;
+    let nothing = usage.limits.frames == 0 && usage.limits.objects == 0 && usage.usage.frames == 0;
+    kit::ensure(nothing, || format!("the account of a dead process: {usage:?}"))?;
+    kit::ensure(account.create_memory(PAGE).await.is_err(), || "it pays for memory".into())?;
+    kit::ensure(account.create_endpoint().await.is_err(), || "it pays for endpoints".into())?;
     kit.still_served()
+}
+
+/// Keeps what a process made that is dead: that is all that this one's account lacks, of every resource, and
+/// each part of it is back as soon as it is given up.
+pub async fn kept_objects(kit: &Kit) -> Result<(), Error> {
+    // The first time, this process's runtime makes what it then keeps.
+    drop(keep_objects(kit).await);
+    keep_objects(kit).await?;
+    kit.still_served()
+}
+
+async fn keep_objects(kit: &Kit) -> Result<(), Error> {
+    let held = async || {
+        settle(kit).await?;
+        let Usage { frames, capabilities, threads, processes, objects, .. } = kit.account.usage().await?.usage;
+        Ok::<_, Error>([frames, capabilities.into(), threads.into(), processes.into(), objects.into()])
+    };
+    let before = held().await?;
+    let process = idle_process(kit).await?;
+    let account = process.account().await?;
+    let limits = Limits { frames: 2, capabilities: 1, threads: 1, processes: 0, objects: 2, priority: 0 };
+    let (named, given) = (account.carve(&limits).await?, account.carve(&limits).await?);
+    let endpoint = account.create_endpoint().await?;
+    let notification = named.create_notification().await?;
+    let memory = account.create_memory(3 * PAGE).await?;
+    drop(named);
+    process.kill("the end").await?;
+    process.wait().await?;
+    kit::ensure(account.create_notification().await.is_err(), || "a dead process's account pays".into())?;
+    drop(account);
+    let mut left = before;
+    let mut check = async |what: &str, change: [i64; 5]| {
+        for (left, change) in left.iter_mut().zip(change) {
+            *left = left.saturating_add_signed(change);
+        }
+        let now = held().await?;
+        kit::ensure(now == left, || {
+            format!("{what}: {now:?} in place of {left:?} frames, capabilities, threads, processes, objects")
+        })
+    };
+    // The endpoint, the notification with its account, the memory, the limits of the account that is kept
+    // and itself, the process; and the capabilities to the five of them.
+    check("after its end", [3 + 2, 5 + 1, 1, 1, 1 + 2 + 1 + 3]).await?;
+    drop(memory);
+    check("without the memory", [-3, -1, 0, 0, -1]).await?;
+    drop(endpoint);
+    check("without the endpoint", [0, -1, 0, 0, -1]).await?;
+    drop(notification);
+    check("without the notification", [0, -1, 0, 0, -2]).await?;
+    drop(given);
+    check("without the account", [-2, -2, -1, 0, -3]).await?;
+    drop(process);
+    check("without the process", [0, -1, 0, -1, 0]).await?;
+    kit::ensure(held().await? == before, || "the account is not what it was".into())
 }
 
 /// Leaves processes behind that nobody else knows: one that holds itself and never starts, two that

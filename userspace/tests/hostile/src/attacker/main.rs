@@ -104,6 +104,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "exhaust-kernel-heap" => exhaust::kernel_heap(kit).await,
         "bad-threads" => exhaust::bad_threads(kit).await,
         "account-chain" => exhaust::account_chain(kit).await,
+        "kept-objects" => exhaust::kept_objects(kit).await,
         "dead-process" => exhaust::dead_process(kit).await,
         "devices" => devices::run(kit).await,
         "random-mappings" => memory::random(kit, seed()?).await,

@@ -2,8 +2,8 @@
 //! of its own with an account of its own, and judges what became of it.
 //!
 //! An attack has passed when its process ended as it must, when a process beside it answered all
-//! the while, and when the machine's free memory and the kernel's heap are to the byte what they
-//! were before. The last line is `N passed, N failed`; then the machine is ended through the
+//! the while, and when the machine's free memory, the kernel's heap and the runner's account are to the byte what
+//! they were before. The last line is `N passed, N failed`; then the machine is ended through the
 //! debug-exit device, with value 0x10 where all passed and 0x11 otherwise.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
@@ -26,6 +26,7 @@ use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{
     DebugLogClient, DmaDomainClient, EndpointClient, EntropyClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits,
     MachineClient, MachineStatistics, MemoryObjectClient, MmioClient, PagerClient, ResourceAccountClient, TimerClient,
+    Usage,
 };
 
 use plan::{Expect, PLANS, Plan, Size};
@@ -67,16 +68,25 @@ struct Measure {
     cached_frames: u64,
     processes: u32,
     threads: u32,
+    /// What the runner's account holds: frames, capabilities, threads, processes, objects.
+    account: [u64; 5],
 }
 
 impl Measure {
-    fn of(statistics: &MachineStatistics) -> Self {
+    fn of(statistics: &MachineStatistics, account: &Usage) -> Self {
         Self {
             frames: statistics.free_frames.saturating_add(statistics.heap_frames),
             heap_bytes: statistics.heap_bytes,
             cached_frames: statistics.cached_frames,
             processes: statistics.processes,
             threads: statistics.threads,
+            account: [
+                account.frames,
+                account.capabilities.into(),
+                account.threads.into(),
+                account.processes.into(),
+                account.objects.into(),
+            ],
         }
     }
 
@@ -85,7 +95,7 @@ impl Measure {
             return Ok(());
         }
         Err(format!(
-            "what was taken did not come back: frames free or in the kernel heap {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}",
+            "what was taken did not come back: frames free or in the kernel heap {} -> {}, kernel heap {} -> {} bytes, cached frames {} -> {}, processes {} -> {}, threads {} -> {}, the runner's account {:?} -> {:?}",
             self.frames,
             after.frames,
             self.heap_bytes,
@@ -95,7 +105,9 @@ impl Measure {
             self.processes,
             after.processes,
             self.threads,
-            after.threads
+            after.threads,
+            self.account,
+            after.account
         ))
     }
 }
@@ -168,7 +180,8 @@ impl Runner {
         // A call first: what was dropped is released before its answer.
         capos_rt::yield_now().await;
         self.sing(1).await?;
-        Ok(Measure::of(&self.machine.statistics().await.map_err(words)?))
+        let account = self.account.usage().await.map_err(words)?;
+        Ok(Measure::of(&self.machine.statistics().await.map_err(words)?, &account.usage))
     }
 
     /// The canary must answer, whatever goes on beside it.

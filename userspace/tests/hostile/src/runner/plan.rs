@@ -165,6 +165,7 @@ pub const PLANS: &[Plan] = &[
     plan("orphans", "", Returns),
     plan("account-chain", "", Returns),
     plan("dead-process", "", Returns),
+    plan("kept-objects", "", Returns),
     plan("devices", "", Returns),
     // Memory.
     plan("read", "0", Dies(&["read from", "null pointer", "instruction 0x"])),

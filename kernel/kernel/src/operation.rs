@@ -10,11 +10,10 @@ use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, Completion, CompletionKind, Status};
 use capos_captable::{ListKey, NodeId, QueueKey};
 
+use crate::object::ending::Ending;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::notification::Notification;
-use crate::object::process::Process;
 use crate::object::thread::Thread;
-use crate::object::thread_handle::ThreadHandle;
 
 /// Names an operation of a thread as long as it is in flight, and nothing afterwards: who kept the ticket
 /// of one that has ended can never mean a later one with it.
@@ -61,10 +60,8 @@ pub enum Kind {
     Delivered { call: Call },
     /// A sleep; the key is its place among the deadlines.
     Sleep { call: Call, deadline: (u64, u64) },
-    /// Waits for the end of a process.
-    Exit { call: Call, process: Arc<Process>, key: ListKey },
-    /// Waits for the end of a thread.
-    Join { call: Call, thread: Arc<ThreadHandle>, key: ListKey },
+    /// Waits for the end of a process or of a thread.
+    End { call: Call, ending: Arc<Ending>, key: ListKey },
     /// Waits for a line in the kernel's log.
     Log { call: Call, position: u64, key: ListKey },
     /// A buffer offered to an endpoint.
@@ -265,8 +262,7 @@ impl Kind {
             Self::Queued { call, .. }
             | Self::Delivered { call }
             | Self::Sleep { call, .. }
-            | Self::Exit { call, .. }
-            | Self::Join { call, .. }
+            | Self::End { call, .. }
             | Self::Log { call, .. } => Some(*call),
             Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => None,
         }

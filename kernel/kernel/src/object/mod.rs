@@ -6,6 +6,7 @@ pub mod address_space;
 mod address_space_calls;
 pub mod capability;
 pub mod dma;
+pub mod ending;
 pub mod endpoint;
 mod endpoint_calls;
 pub mod entropy;

@@ -7,17 +7,17 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::{CapId, Rights, Status};
-use capos_captable::{KeyedList, ListKey, NodeId, Pool, Table};
+use capos_captable::{NodeId, Pool, Table};
 use spin::Mutex;
 
 use super::account::{Account, Charge, Resource};
 use super::address_space::AddressSpace;
 use super::capability::{Capability, Object};
+use super::ending::Ending;
 use super::thread::Thread;
 use super::words::Words;
 use crate::derivation::{self, Holder};
 use crate::log;
-use crate::operation::OperationRef;
 use crate::scheduler;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -71,8 +71,6 @@ pub enum Left {
 #[derive(Default)]
 struct Life {
     threads: Vec<Arc<Thread>>,
-    end: Option<Arc<End>>,
-    waiters: KeyedList<OperationRef>,
 }
 
 impl Life {
@@ -96,6 +94,8 @@ pub struct Process {
     pub words: Words,
     table: Mutex<Table<Capability>>,
     life: Mutex<Life>,
+    /// It comes before the threads are taken away: who adds one with `life` locked looks there first.
+    pub ending: Arc<Ending>,
     /// Capability slots that designate it.
     holders: AtomicU32,
     itself: Weak<Process>,
@@ -129,6 +129,7 @@ impl Process {
             words: Words::new(),
             table: Mutex::new(Table::new()),
             life: Mutex::default(),
+            ending: Ending::new(super::process_calls::answer_exit),
             holders: AtomicU32::new(0),
             itself: itself.clone(),
             place,
@@ -191,9 +192,9 @@ impl Process {
             self.account.refund(Resource::Capabilities, 1);
             status
         };
-        // Table and life are locked in this order everywhere.
+        // The table is emptied after the end has come.
         let mut table = self.table.lock();
-        if self.life.lock().end.is_some() {
+        if self.ending.has_come() {
             return Err(refund(Status::Disconnected));
         }
         let id = table.insert(Capability { object, rights, node: None }).map_err(|_| refund(Status::OutOfMemory))?;
@@ -317,7 +318,7 @@ impl Process {
     /// The process is dead; no memory.
     pub fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Status> {
         let mut life = self.life.lock();
-        if life.end.is_some() {
+        if self.ending.has_come() {
             return Err(Status::Disconnected);
         }
         life.threads.try_reserve(1).map_err(|_| Status::OutOfMemory)?;
@@ -351,30 +352,6 @@ impl Process {
         self.life.lock().threads.len()
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&self) -> Option<Arc<End>> {
-        self.life.lock().end.clone()
-    }
-
-    /// Waits for the end. `began` notes the place in the list; the end is given where it has come.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn wait(&self, waiter: OperationRef, began: impl FnOnce(ListKey)) -> Result<Option<Arc<End>>, Status> {
-        let mut life = self.life.lock();
-        if let Some(end) = &life.end {
-            return Ok(Some(Arc::clone(end)));
-        }
-        began(life.waiters.push(waiter).ok_or(Status::OutOfMemory)?);
-        Ok(None)
-    }
-
-    /// Takes a waiter out of the list.
-    pub fn forget_waiter(&self, key: ListKey) {
-        let waiter = self.life.lock().waiters.remove(key);
-        drop(waiter);
-    }
-
     /// Notes that the process must end. It runs no more; [`bury`] does the rest.
     pub fn doom(&self, end: End) {
         let Some(process) = self.itself.upgrade() else { return };
@@ -387,14 +364,10 @@ impl Process {
     /// Ends the process and gives back all it held.
     fn end(&self, end: End) {
         let end = Arc::new(end);
-        let threads = {
-            let mut life = self.life.lock();
-            if life.end.is_some() {
-                return;
-            }
-            life.end = Some(Arc::clone(&end));
-            core::mem::take(&mut life.threads)
-        };
+        if !self.ending.set(&end) {
+            return;
+        }
+        let threads = core::mem::take(&mut self.life.lock().threads);
         if end.cause != Cause::Exited {
             log!("{self:?} died: {}", end.report);
         }
@@ -419,11 +392,7 @@ impl Process {
         // Who learns of the end finds that given back which ends with it.
         self.account.retire();
         ALIVE.fetch_sub(1, Ordering::Relaxed);
-        loop {
-            let waiter = self.life.lock().waiters.pop();
-            let Some(waiter) = waiter else { break };
-            super::process_calls::answer_exit(&waiter, &end);
-        }
+        self.ending.tell();
     }
 }
 
@@ -443,7 +412,7 @@ impl Process {
                     }
                 }
             };
-            if let Some(child) = child.filter(|child| child.ended().is_none()) {
+            if let Some(child) = child.filter(|child| !child.ending.has_come()) {
                 let report = format!("`{}`, whose account paid for it, has ended", self.name);
                 child.doom(End { cause: Cause::Killed, code: 0, report });
             }
@@ -453,7 +422,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.life.lock().end.is_none() {
+        if !self.ending.has_come() {
             ALIVE.fetch_sub(1, Ordering::Relaxed);
             self.account.retire();
         }

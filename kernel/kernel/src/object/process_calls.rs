@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use capos_abi::{ExceptionKind, Rights, RingLayout};
+use capos_abi::{Rights, RingLayout};
 use capos_schema::kernel_capnp::{exit_info, process as m};
 use capos_schema::kernel_dispatch::ProcessKernel;
 use capos_schema::sync::{Completion, Exception, capability};
@@ -14,7 +14,7 @@ use super::capability::Object;
 use super::process::{Cause, End, Process};
 use super::thread::{Start, Thread};
 use crate::kernel_call::{self, Invocation, refused};
-use crate::operation::{Kind, OperationRef};
+use crate::operation::OperationRef;
 
 /// The longest reason that a killer may give, in bytes.
 const MAX_REASON: usize = 256;
@@ -140,26 +140,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         _params: m::wait_params::Reader<'_>,
         results: m::wait_results::Builder<'_>,
     ) -> Answer {
-        if let Some(end) = self.ended() {
-            write_exit(&end, results.init_exit());
-            return Ok(Completion::Done);
-        }
-        let operation = cx.defer(|call| Kind::Delivered { call })?;
-        let call = operation.peek().and_then(|operation| operation.kind.call());
-        let (waiting, process) = (operation.clone(), Arc::clone(self));
-        let ended = self.as_ref().wait(operation.clone(), |key| {
-            if let Some(call) = call {
-                waiting.thread.update(waiting.ticket, |kind| *kind = Kind::Exit { call, process, key });
-            }
-        });
-        match ended {
-            Ok(None) => Ok(Completion::Pending),
-            Ok(Some(end)) => {
-                write_exit(&end, results.init_exit());
-                Ok(Completion::Done)
-            }
-            Err(status) => Err(Exception::new(ExceptionKind::Overloaded, status.words())),
-        }
+        self.ending.wait(cx, |end| write_exit(end, results.init_exit()))
     }
 
     fn info(
@@ -171,7 +152,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         results.set_name(self.name.as_str());
         results.set_id(self.id);
         results.set_threads(u32::try_from(self.thread_count()).unwrap_or(u32::MAX));
-        results.set_alive(self.ended().is_none());
+        results.set_alive(!self.ending.has_come());
         Ok(Completion::Done)
     }
 

@@ -437,8 +437,7 @@ impl Thread {
         match operation.kind {
             Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
             Kind::Sleep { deadline, .. } => deadline::remove(deadline),
-            Kind::Exit { process, key, .. } => process.forget_waiter(key),
-            Kind::Join { thread, key, .. } => thread.forget_waiter(key),
+            Kind::End { ending, key, .. } => ending.forget(key),
             Kind::Word { address, key: Some(key) } => self.process.words.forget(address, key),
             Kind::Log { key, .. } => super::log::forget_reader(key),
             Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use capos_abi::{ExceptionKind, Rights};
+use capos_abi::Rights;
 use capos_schema::kernel_capnp::thread as m;
 use capos_schema::kernel_dispatch::ThreadKernel;
 use capos_schema::sync::{Completion, Exception};
@@ -14,7 +14,7 @@ use super::process::End;
 use super::process_calls::write_exit;
 use super::thread_handle::ThreadHandle;
 use crate::kernel_call::{self, Invocation};
-use crate::operation::{Kind, OperationRef};
+use crate::operation::OperationRef;
 use crate::run_queue::{HIGHEST, LOWEST};
 
 /// The longest name, in bytes.
@@ -37,7 +37,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     ) -> Answer {
         results.set_id(self.id);
         results.set_cpu_nanoseconds(self.cpu_nanoseconds.load(Ordering::Relaxed));
-        results.set_alive(self.ended().is_none());
+        results.set_alive(!self.ending.has_come());
         results.set_name(self.name().as_str());
         results.set_priority(self.priority());
         Ok(Completion::Done)
@@ -65,26 +65,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         if Arc::ptr_eq(self, &cx.thread.handle) {
             return Err(Exception::invalid_argument("a thread cannot wait for its own end"));
         }
-        if let Some(end) = self.ended() {
-            write_exit(&end, results.init_exit());
-            return Ok(Completion::Done);
-        }
-        let operation = cx.defer(|call| Kind::Delivered { call })?;
-        let call = operation.peek().and_then(|operation| operation.kind.call());
-        let (waiting, thread) = (operation.clone(), Arc::clone(self));
-        let ended = ThreadHandle::wait(self, operation, |key| {
-            if let Some(call) = call {
-                waiting.thread.update(waiting.ticket, |kind| *kind = Kind::Join { call, thread, key });
-            }
-        });
-        match ended {
-            Ok(None) => Ok(Completion::Pending),
-            Ok(Some(end)) => {
-                write_exit(&end, results.init_exit());
-                Ok(Completion::Done)
-            }
-            Err(status) => Err(Exception::new(ExceptionKind::Overloaded, status.words())),
-        }
+        self.ending.wait(cx, |end| write_exit(end, results.init_exit()))
     }
 
     fn set_name(

@@ -5,14 +5,12 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
 
-use capos_abi::Status;
-use capos_captable::{KeyedList, ListKey};
 use spin::Mutex;
 
 use super::account::Charge;
+use super::ending::Ending;
 use super::process::End;
 use super::thread::Thread;
-use crate::operation::OperationRef;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -20,8 +18,6 @@ struct Life {
     /// The thread itself, while it lives.
     thread: Weak<Thread>,
     name: String,
-    end: Option<Arc<End>>,
-    waiters: KeyedList<OperationRef>,
 }
 
 /// A thread as others know it.
@@ -30,6 +26,7 @@ pub struct ThreadHandle {
     pub cpu_nanoseconds: AtomicU64,
     priority: AtomicI8,
     life: Mutex<Life>,
+    pub ending: Arc<Ending>,
     _charge: Charge,
 }
 
@@ -44,12 +41,13 @@ impl core::fmt::Debug for ThreadHandle {
 impl ThreadHandle {
     /// That of a thread which is being made; `charge` pays for it for as long as anybody holds it.
     pub fn new(thread: Weak<Thread>, priority: i8, charge: Charge) -> Arc<Self> {
-        let life = Life { thread, name: String::new(), end: None, waiters: KeyedList::default() };
+        let life = Life { thread, name: String::new() };
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             cpu_nanoseconds: AtomicU64::new(0),
             priority: AtomicI8::new(priority),
             life: Mutex::new(life),
+            ending: Ending::new(super::thread_calls::answer_wait),
             _charge: charge,
         })
     }
@@ -80,42 +78,11 @@ impl ThreadHandle {
         drop(old);
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&self) -> Option<Arc<End>> {
-        self.life.lock().end.clone()
-    }
-
-    /// Waits for the end. `began` notes the place in the list; the end is given where it has come.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn wait(&self, waiter: OperationRef, began: impl FnOnce(ListKey)) -> Result<Option<Arc<End>>, Status> {
-        let mut life = self.life.lock();
-        if let Some(end) = &life.end {
-            return Ok(Some(Arc::clone(end)));
-        }
-        began(life.waiters.push(waiter).ok_or(Status::OutOfMemory)?);
-        Ok(None)
-    }
-
-    /// Takes a waiter out of the list.
-    pub fn forget_waiter(&self, key: ListKey) {
-        let waiter = self.life.lock().waiters.remove(key);
-        drop(waiter);
-    }
-
     /// Tells everybody who waits that it has ended. The first end counts.
     pub fn end(&self, end: &Arc<End>) {
-        let thread = {
-            let mut life = self.life.lock();
-            life.end.get_or_insert_with(|| Arc::clone(end));
-            core::mem::take(&mut life.thread)
-        };
+        self.ending.set(end);
+        let thread = core::mem::take(&mut self.life.lock().thread);
         drop(thread);
-        loop {
-            let waiter = self.life.lock().waiters.pop();
-            let Some(waiter) = waiter else { return };
-            super::thread_calls::answer_wait(&waiter, end);
-        }
+        self.ending.tell();
     }
 }

@@ -207,7 +207,7 @@ impl Actor {
 
     /// How it died, if it has.
     pub fn report(&self) -> Option<String> {
-        self.process.ended().map(|end| end.report.clone())
+        self.process.ending.get().map(|end| end.report.clone())
     }
 }
 

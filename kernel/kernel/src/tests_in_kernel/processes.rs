@@ -41,7 +41,7 @@ pub fn corrupt_rings_kill(account: &Arc<Account>) {
     for (corrupt, expected) in cases {
         let mut actor = Actor::new(account, "corrupt");
         corrupt(&mut actor);
-        if actor.process.ended().is_none() {
+        if actor.process.ending.get().is_none() {
             actor.enter(1);
         }
         let report = actor.report().unwrap();

@@ -76,13 +76,13 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     assert!(first.process.space.check(third.ring + 0x1000, 16, true).is_err(), "the rest of them is gone");
 
     first.system_call(EXIT, [-7_i64 as u64, EXIT_THREAD, 0]);
-    let end = first.process.ended().unwrap();
+    let end = first.process.ending.get().unwrap();
     assert_eq!((end.cause, end.code), (Cause::Exited, -7));
 
     let first = Actor::new(account, "whole");
     let second = first.sibling(1);
     second.system_call(EXIT, [3, EXIT_PROCESS, 0]);
-    assert_eq!((first.thread.state(), first.process.ended().unwrap().code), (State::Dead, 3));
+    assert_eq!((first.thread.state(), first.process.ending.get().unwrap().code), (State::Dead, 3));
 
     let actor = Actor::new(account, "scope");
     actor.thread.handle.set_name(String::from("the culprit"));
@@ -176,7 +176,7 @@ pub fn threads_run_once_they_are_known(account: &Arc<Account>) {
         ] {
             assert_eq!(maker.once(create).status, status(expected));
             assert_eq!((process.account.usage(), process.thread_count()), before);
-            assert!(process.ended().is_none());
+            assert!(process.ending.get().is_none());
         }
         assert_eq!(maker.once(create(room, 1, array)).status, 0);
         assert_eq!(process.thread_count(), before.1 + 1);
@@ -255,7 +255,7 @@ pub fn threads_are_waited_for(account: &Arc<Account>) {
     first.push(1, kill(own));
     first.push(2, Operation::Nop);
     first.enter(2);
-    assert_eq!((first.thread.state(), second.process.ended().is_none()), (State::Dead, true));
+    assert_eq!((first.thread.state(), second.process.ending.get().is_none()), (State::Dead, true));
 }
 
 /// A process whose threads wait in as many ways as there are ends, and everything comes back.
@@ -298,7 +298,7 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
             _ => others[1].thread.kill(&first.process),
         }
         settle();
-        assert_eq!(first.process.ended().is_none(), cause == 2);
+        assert_eq!(first.process.ending.get().is_none(), cause == 2);
     };
     (0..3).for_each(&live);
     let before = (frames::free_count(), heap::used(), derivation::count(), account.usage());

@@ -13,7 +13,7 @@ const FOLDER: &str = "target/std-lib";
 /// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
 const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
 /// Crates of the archive whose C functions are the library's.
-const CRATES: [&str; 2] = ["capos_libc-", "capos_rt-"];
+const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
 
 /// Builds it where anything has changed. Says whether it did.
 pub fn build(root: &Path) -> Result<bool> {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn names_of_c_are_found() {
         let listing = "lib.a:capos_libc-1.o:0000 T malloc\nlib.a:capos_libc-1.o:0000 T _RNvCs1_4core3abc\n\
-                       lib.a:core-1.o:0000 T memchr\nlib.a:capos_rt-2.o:0000 W memcpy\n\
+                       lib.a:core-1.o:0000 T memchr\nlib.a:capos_mem-2.o:0000 W memcpy\n\
                        lib.a:capos_libc-1.o:0000 R anon.1.2\nlib.a:capos_libc-2.o:0000 D environ\n";
         assert_eq!(c_names(listing), ["environ", "malloc", "memcpy"]);
     }

@@ -5,12 +5,10 @@ use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::Cell;
 
+use capos_ring::message::RESULTS;
 use capos_schema::cap::{AsCap, CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
 
 use crate::runtime;
-
-/// Bytes of results that a call accepts where neither the schema nor [`with_results`] says more.
-pub(crate) const RESULTS: u32 = 64 << 10;
 
 /// A place in the process's capability table. Dropping the last clone of its [`Cap`] releases it.
 #[derive(Clone, Debug)]
@@ -35,11 +33,6 @@ impl KernelCap {
     #[must_use]
     pub fn interface(&self) -> u64 {
         self.place.interface
-    }
-
-    /// It is no longer in the table.
-    pub(crate) fn forget(&self) {
-        self.place.owned.set(false);
     }
 }
 
@@ -70,6 +63,10 @@ impl CapTransport for KernelCap {
     ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
         let place = self.place.clone();
         Box::pin(async move { crate::call::call(place.id, interface, method, params, results).await })
+    }
+
+    fn forget(&self) {
+        self.place.owned.set(false);
     }
 
     fn id(&self) -> u64 {
@@ -129,6 +126,10 @@ impl CapTransport for Wide {
         let inner = self.inner.clone();
         let bytes = self.bytes.max(results);
         Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
+    }
+
+    fn forget(&self) {
+        self.inner.transport().forget();
     }
 
     fn id(&self) -> u64 {

@@ -17,22 +17,17 @@
 //! capos_rt::program!(run);
 //! ```
 //!
-//! Unsafe code lives in `arch` (system calls, entry, memory functions), `heap`, `ring` (ring
-//! memory) and `memory` (mapped memory); nowhere else.
+//! Unsafe code lives in `process` (the entry, the heap), `reactor` and `raw` (what entries name), and `memory` (mapped
+//! memory); nowhere else. System calls, rings and the heap are `capos_ring`'s.
 //!
 //! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: system calls go to
 //! a simulated kernel (`simulated`) that the test installs.
 #![no_std]
-// A C library uses the blocking calls alone.
-#![cfg_attr(all(capos_guest, not(feature = "program"), not(feature = "std")), allow(dead_code))]
 
 extern crate alloc;
 #[cfg(any(not(capos_guest), feature = "std"))]
 extern crate std;
 
-mod arch;
-#[cfg(capos_guest)]
-pub mod blocking;
 mod call;
 mod cancel;
 mod capability;
@@ -41,39 +36,34 @@ mod env;
 mod error;
 mod executor;
 mod future;
-#[cfg(all(capos_guest, feature = "program"))]
-mod global_heap;
-#[cfg(capos_guest)]
-pub mod heap;
 pub mod log;
 pub mod memory;
 mod notification;
 mod operation;
-#[cfg(all(capos_guest, feature = "program"))]
-mod panic;
 mod pool;
+#[cfg(all(capos_guest, not(feature = "std")))]
+mod process;
 mod program;
 pub mod raw;
-#[cfg(any(capos_guest, test))]
-mod raw_calls;
 mod reactor;
-mod ring;
 mod runtime;
 mod server;
 #[cfg(not(capos_guest))]
 pub mod simulated;
 mod task;
+#[cfg(any(not(capos_guest), feature = "std"))]
+mod thread_place;
 mod watch;
 
 pub use call::wait_for;
 pub use cancel::{CancelToken, Cancelled};
 pub use capability::{KernelCap, adopt, interface_of, with_results};
+pub use capos_ring::exit;
 pub use clock::{Clock, now, sleep, sleep_until};
 pub use env::{ClientInfo, Env};
 pub use error::{Context, Error};
 pub use future::{Either, TimedOut, join, join_all, or_cancelled, select, timeout, yield_now};
 pub use notification::{notify, wait};
-pub use program::exit;
 #[doc(hidden)]
 pub use program::{MainFuture, start};
 pub use server::{ServeOptions, Server, refuse_calls};

@@ -4,15 +4,12 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 
 use capos_abi::Rights;
-use capos_abi::bootstrap::{MAP_START, USER_END};
+pub use capos_ring::PAGE;
 use capos_schema::cap::{AsCap, CallError, Cap};
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, MemoryObjectClient, ResourceAccountClient};
 
 use crate::call::wait_for;
 use crate::runtime;
-
-/// A page, in bytes.
-pub const PAGE: u64 = 4096;
 
 /// What a mapping lets the process do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,60 +36,6 @@ impl Access {
             Self::Read => Rights::READ,
             Self::ReadWrite => Rights::READ.union(Rights::WRITE),
             Self::ReadExecute => Rights::READ.union(Rights::EXECUTE),
-        }
-    }
-}
-
-/// The process's addresses for mappings: a range is free, or was never used.
-#[derive(Debug)]
-pub(crate) struct Addresses {
-    next: u64,
-    free: Vec<(u64, u64)>,
-}
-
-impl Default for Addresses {
-    fn default() -> Self {
-        Self { next: MAP_START, free: Vec::new() }
-    }
-}
-
-impl Addresses {
-    /// A range of this length (whole pages) with an unused page behind it.
-    fn take(&mut self, length: u64) -> Option<u64> {
-        let span = length.checked_add(PAGE)?;
-        if let Some(at) = self.free.iter().position(|(_, free)| *free >= span) {
-            let (start, free) = self.free.get(at).copied()?;
-            if free == span {
-                self.free.swap_remove(at);
-            } else if let Some(place) = self.free.get_mut(at) {
-                *place = (start.checked_add(span)?, free.checked_sub(span)?);
-            }
-            return Some(start);
-        }
-        let start = self.next;
-        let end = start.checked_add(span)?;
-        if end > USER_END {
-            return None;
-        }
-        self.next = end;
-        Some(start)
-    }
-
-    fn give(&mut self, start: u64, length: u64) {
-        let mut span = (start, length.saturating_add(PAGE));
-        // Neighbours grow together, so that ranges of all sizes are found again.
-        while let Some(at) = self
-            .free
-            .iter()
-            .position(|(from, free)| from.saturating_add(*free) == span.0 || span.0.saturating_add(span.1) == *from)
-        {
-            let (from, free) = self.free.swap_remove(at);
-            span = (from.min(span.0), free.saturating_add(span.1));
-        }
-        if span.0.saturating_add(span.1) == self.next {
-            self.next = span.0;
-        } else {
-            self.free.push(span);
         }
     }
 }
@@ -340,33 +283,5 @@ impl Deref for FileMapping {
         // SAFETY: readable for `bytes` as long as `self` lives; nobody can write the memory (see
         // the type's description). A page that cannot be supplied ends the process.
         unsafe { core::slice::from_raw_parts(self.mapping.pointer(), self.bytes) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_come_back_and_grow_together() {
-        let mut addresses = Addresses::default();
-        let a = addresses.take(PAGE).unwrap();
-        let b = addresses.take(PAGE).unwrap();
-        let c = addresses.take(PAGE).unwrap();
-        assert_eq!((b - a, c - b), (2 * PAGE, 2 * PAGE));
-        addresses.give(a, PAGE);
-        addresses.give(b, PAGE);
-        // Two ranges with their guards hold one of three pages with its guard.
-        assert_eq!(addresses.take(3 * PAGE), Some(a));
-        addresses.give(c, PAGE);
-        assert_eq!(addresses.take(5 * PAGE), Some(c));
-    }
-
-    #[test]
-    fn addresses_end() {
-        let mut addresses = Addresses::default();
-        assert_eq!(addresses.take(USER_END), None);
-        assert_eq!(addresses.take(u64::MAX), None);
-        assert!(addresses.take(PAGE).is_some());
     }
 }

@@ -2,10 +2,10 @@
 
 use capos_abi::Status;
 use capos_abi::entry::Operation;
+use capos_ring::message::{Lent, transport};
 use capos_schema::cap::AsCap;
 
-use crate::operation::{Pending, transport};
-use crate::reactor::Lent;
+use crate::operation::Pending;
 
 /// Waits until a notification or interrupt has bits set; takes and clears them.
 ///

@@ -5,8 +5,9 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use capos_abi::{Completion, Status, entry};
+use capos_ring::message::Lent;
 
-use crate::reactor::{Class, Key, Lent};
+use crate::reactor::{Class, Key};
 use crate::runtime;
 
 /// An operation in flight. Dropping it cancels the operation.
@@ -60,15 +61,4 @@ impl Drop for Pending {
             }
         });
     }
-}
-
-/// Turns a completion's status into a result.
-///
-/// # Errors
-/// The status, where it is a transport error; exceptions count as success here.
-pub(crate) fn transport(completion: &Completion) -> Result<(), Status> {
-    if completion.status < 0 {
-        return Err(Status::from_raw(completion.status).unwrap_or(Status::InvalidArgument));
-    }
-    Ok(())
 }

@@ -9,17 +9,14 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use capnp::Word;
-use capos_abi::{CapSlot, Completion, Entry, MessageHeader, entry};
-use capos_schema::cap::CapArg;
+use capos_abi::{Completion, Entry, entry};
+use capos_ring::message::Lent;
+use capos_ring::{BLOCKING_ROOM, Ring};
 
 use crate::pool::Pool;
-use crate::ring::Ring;
 
 /// Tag of entries whose completion nobody waits for.
 const FORGOTTEN: u64 = 0;
-/// Completions kept free for the allocator, which calls the kernel at any time.
-const RESERVED: u32 = 2;
 
 /// Names an operation. Never 0, and never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,50 +35,6 @@ impl Key {
     fn generation(self) -> u32 {
         u32::try_from(self.0 >> 32).unwrap_or(0)
     }
-}
-
-/// What an operation lends to the kernel.
-#[derive(Debug, Default)]
-pub(crate) struct Lent {
-    /// Message that is sent; only kept here while the kernel may read it.
-    #[expect(dead_code, reason = "owned for its address")]
-    pub(crate) sent: Vec<Word>,
-    /// Capabilities that are sent, kept alive until the kernel has taken them.
-    pub(crate) sent_caps: Vec<CapArg>,
-    /// Buffer that is received into; from the pool.
-    pub(crate) received: Vec<Word>,
-    /// The capability array.
-    pub(crate) caps: Vec<Word>,
-}
-
-/// The address of a buffer, for an entry: from here on the kernel may use it.
-pub(crate) fn address(buffer: &mut [Word]) -> u64 {
-    if buffer.is_empty() { 0 } else { buffer.as_mut_ptr().expose_provenance() as u64 }
-}
-
-/// An array for the capabilities to send, with room for `accepted` that come back.
-pub(crate) fn cap_array(sent: &[CapArg], accepted: u8) -> Vec<Word> {
-    let places = sent.len().max(usize::from(accepted));
-    let mut words = Word::allocate_zeroed_vec(places.saturating_mul(2));
-    let (slots, _) = Word::words_to_bytes_mut(&mut words).as_chunks_mut::<{ CapSlot::SIZE }>();
-    for (slot, arg) in slots.iter_mut().zip(sent) {
-        *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
-    }
-    words
-}
-
-/// The capabilities that an array received: identifier and interface.
-pub(crate) fn received_caps(words: &[Word], count: u8) -> impl Iterator<Item = (u64, u64)> + '_ {
-    let (slots, _) = Word::words_to_bytes(words).as_chunks::<{ CapSlot::SIZE }>();
-    slots.iter().take(usize::from(count)).map(|raw| {
-        let slot = CapSlot::decode(raw);
-        (slot.word0, slot.word1)
-    })
-}
-
-/// The header of a received message.
-pub(crate) fn header(words: &[Word]) -> Option<MessageHeader> {
-    Word::words_to_bytes(words).first_chunk().map(MessageHeader::decode)
 }
 
 /// How long an operation may take, and what it may keep waiting.
@@ -181,7 +134,7 @@ impl Reactor {
             }
         };
         let slot = self.slots.get_mut(index)?;
-        // The highest bit stays clear: tags above belong to the allocator.
+        // The highest bit stays clear: tags above belong to other users of the ring.
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         if slot.generation == 0 {
             slot.generation = 1;
@@ -213,7 +166,8 @@ impl Reactor {
 
     /// Whether the ring takes one more operation of a class.
     fn has_room(&self, ring: &Ring, class: Class) -> bool {
-        let room = ring.completion_entries().saturating_sub(RESERVED);
+        // The allocator calls the kernel at any time.
+        let room = ring.completion_entries().saturating_sub(BLOCKING_ROOM);
         // Three quarters for calls, an eighth for buffers that wait for calls, an eighth for watches: what
         // ends at once always finds a place.
         self.in_flight < room
@@ -225,7 +179,8 @@ impl Reactor {
     }
 
     fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
-        if !self.has_room(ring, class) || !ring.push(entry) {
+        // SAFETY: what the entry names belongs to its operation, until its completion has been read.
+        if !self.has_room(ring, class) || !unsafe { ring.push(entry) } {
             return false;
         }
         self.in_flight = self.in_flight.saturating_add(1);
@@ -377,12 +332,12 @@ impl Reactor {
         if completion.status < 0 {
             return;
         }
-        let caps: Vec<u64> = received_caps(&lent.caps, completion.caps).map(|(id, _)| id).collect();
+        let caps: Vec<u64> = lent.received_caps(completion.caps).map(|(id, _)| id).collect();
         for cap in caps {
             self.forget(ring, entry::Operation::Release { cap });
         }
         if receives
-            && let Some(header) = header(&lent.received)
+            && let Some(header) = lent.header()
             && header.reply != 0
         {
             self.forget(ring, entry::Operation::Release { cap: header.reply });

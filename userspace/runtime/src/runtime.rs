@@ -5,11 +5,19 @@ use core::cell::{Cell, RefCell};
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, entry};
+use capos_ring::message::Lent;
+use capos_ring::{Addresses, Ring};
+use capos_schema::cap::Client;
+use capos_schema::kernel::{AddressSpaceClient, ResourceAccountClient, TimerClient};
 
-use crate::arch;
+use crate::env::Env;
 use crate::executor::Executor;
-use crate::reactor::{Lent, Reactor};
-use crate::ring::Ring;
+use crate::log::Log;
+#[cfg(all(capos_guest, not(feature = "std")))]
+pub(crate) use crate::process::place::with;
+use crate::reactor::Reactor;
+#[cfg(any(not(capos_guest), feature = "std"))]
+pub(crate) use crate::thread_place::{install, with};
 
 /// Ring, operations and tasks of the thread.
 #[derive(Debug)]
@@ -27,11 +35,22 @@ pub(crate) struct Runtime {
 /// What the rest of the crate looks up: capabilities that every process has, and where logs go.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    pub(crate) space: Option<capos_schema::kernel::AddressSpaceClient>,
-    pub(crate) account: Option<capos_schema::kernel::ResourceAccountClient>,
-    pub(crate) timer: Option<capos_schema::kernel::TimerClient>,
-    pub(crate) addresses: crate::memory::Addresses,
-    pub(crate) log: crate::log::Log,
+    pub(crate) space: Option<AddressSpaceClient>,
+    pub(crate) account: Option<ResourceAccountClient>,
+    pub(crate) timer: Option<TimerClient>,
+    pub(crate) addresses: Addresses,
+    pub(crate) log: Log,
+}
+
+impl Facts {
+    /// Looks them up among what the process was given.
+    pub(crate) fn learn(&mut self, env: &Env) {
+        self.space = env.raw("space").map(Client::from_cap);
+        self.account = env.raw("account").map(Client::from_cap);
+        self.timer = env.raw("timer").map(Client::from_cap);
+        self.log.logger = env.optional("logger").ok().flatten();
+        self.log.debug = env.optional("log").ok().flatten();
+    }
 }
 
 /// How a turn of the loop waits.
@@ -109,19 +128,18 @@ impl Runtime {
         // Whoever waits for what has already completed comes before waiting for more.
         let mut woken = self.collect();
         while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
-            let taken = arch::enter(self.ring.queued(), 0, 0);
+            let taken = self.ring.enter(0, 0);
             woken |= self.collect();
             if taken == 0 {
                 break;
             }
         }
         let (deadline, wanted) = if woken || wait == Wait::No { (0, 0) } else { (NO_DEADLINE, 1) };
-        let queued = self.ring.queued();
         if wanted > 0 {
             let at_once = self.reactor(|reactor, _| reactor.forgotten());
-            arch::enter(queued, at_once.saturating_add(wanted), deadline);
-        } else if queued > 0 {
-            arch::enter(queued, 0, 0);
+            self.ring.enter(at_once.saturating_add(wanted), deadline);
+        } else if self.ring.queued() > 0 {
+            self.ring.enter(0, 0);
         }
         self.collect();
     }
@@ -146,73 +164,3 @@ impl Runtime {
         self.turning.set(false);
     }
 }
-
-#[cfg(all(capos_guest, feature = "program"))]
-mod place {
-    use core::cell::UnsafeCell;
-
-    use super::Runtime;
-    use crate::arch;
-
-    /// Holds the runtime.
-    struct OneThread(UnsafeCell<Option<Runtime>>);
-
-    // SAFETY: only the first thread gets to what is inside. A process that may have more threads can start
-    // them, but each needs a stack of its own: one on the first thread's stack would destroy what both of them
-    // keep there, whatever they do with this crate.
-    unsafe impl Sync for OneThread {}
-
-    static PLACE: OneThread = OneThread(UnsafeCell::new(None));
-
-    /// Puts the runtime in place, once, before anything uses it.
-    pub(crate) fn install(runtime: Runtime) {
-        // SAFETY: called by the entry before any other code of the program, so no reference exists.
-        unsafe { *PLACE.0.get() = Some(runtime) };
-    }
-
-    /// The runtime, where it is in place: for the process's first thread. Any other has none.
-    pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
-        if !arch::is_first_thread() {
-            return None;
-        }
-        // SAFETY: written only by `install`, before the first call; shared references only, of one thread.
-        unsafe { (*PLACE.0.get()).as_ref() }.map(act)
-    }
-}
-
-#[cfg(any(not(capos_guest), feature = "std"))]
-mod place {
-    use std::cell::RefCell;
-    use std::rc::Rc;
-
-    use super::Runtime;
-
-    std::thread_local! {
-        static PLACE: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
-    }
-
-    /// Puts the runtime of a test in place; the one before it is returned.
-    pub(crate) fn install(runtime: Option<Runtime>) -> Option<Rc<Runtime>> {
-        PLACE.with(|place| core::mem::replace(&mut *place.borrow_mut(), runtime.map(Rc::new)))
-    }
-
-    /// The runtime, where it is in place.
-    pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
-        let runtime = PLACE.try_with(|place| place.borrow().clone()).ok().flatten()?;
-        Some(act(&runtime))
-    }
-}
-
-#[cfg(all(capos_guest, not(feature = "program"), not(feature = "std")))]
-mod place {
-    use super::Runtime;
-
-    /// None: the crate is part of a library whose threads only make blocking calls.
-    pub(crate) fn with<R>(_act: impl FnOnce(&Runtime) -> R) -> Option<R> {
-        None
-    }
-}
-
-#[cfg(any(not(capos_guest), feature = "program", feature = "std"))]
-pub(crate) use place::install;
-pub(crate) use place::with;

@@ -18,15 +18,15 @@ use core::fmt;
 use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
 use capos_abi::{ExceptionKind, MessageHeader, Status};
+use capos_ring::message::{Lent, address, cap_array, transport};
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, Message};
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
 
-use crate::call::{give_back, moved_away, wait_for};
+use crate::call::{give_back, wait_for};
 use crate::capability::KernelCap;
 use crate::env::ClientInfo;
 use crate::error::Error;
-use crate::operation::{Pending, transport};
-use crate::reactor::{Lent, address, cap_array, header, received_caps};
+use crate::operation::Pending;
 use crate::runtime;
 use crate::task::TaskGroup;
 use crate::watch::{Watch, unless_cancelled};
@@ -379,8 +379,8 @@ async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
         return Err(status);
     }
     let caps: Vec<Cap> =
-        received_caps(&lent.caps, completion.caps).map(|(id, interface)| KernelCap::own(id, interface)).collect();
-    let header = header(&lent.received).unwrap_or_default();
+        lent.received_caps(completion.caps).map(|(id, interface)| KernelCap::own(id, interface)).collect();
+    let header = lent.header().unwrap_or_default();
     let reply = (header.reply != 0).then(|| Reply(KernelCap::own(header.reply, 0)));
     let start = MessageHeader::SIZE / 8;
     let words = usize::try_from(header.length).unwrap_or(0).div_ceil(8);
@@ -451,10 +451,8 @@ impl Reply {
         let (completion, lent) = pending.await;
         let used = transport(&completion).is_ok() || completion.status == Status::TooLarge as i32;
         if used {
-            moved_away(&lent);
-        }
-        if used && let Some(cap) = self.0.transport().as_any().downcast_ref::<KernelCap>() {
-            cap.forget();
+            lent.moved_away();
+            self.0.transport().forget();
         }
     }
 }

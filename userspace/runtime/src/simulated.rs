@@ -21,6 +21,7 @@ use capos_abi::ring::{
     COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
 };
 use capos_abi::{CapSlot, Completion, Entry, ExceptionKind, MessageHeader, RingLayout, Status, TransferMode};
+use capos_ring::Ring;
 use capos_schema::cap::Client;
 use capos_schema::kernel::{
     CapabilityTableClient, DebugLogClient, EndpointClient, LaunchRecord, NamedCapability, NotificationClient,
@@ -28,7 +29,6 @@ use capos_schema::kernel::{
 };
 
 use crate::env::Env;
-use crate::ring::Ring;
 use crate::runtime::{self, Runtime};
 
 /// A kernel object that a test's process can be given.
@@ -159,13 +159,10 @@ pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnc
     let ring = unsafe { Ring::new(base) };
     let Ok(ring) = ring else { panic!("the simulated ring is malformed") };
     KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
+    capos_ring::host::set_enter(enter);
     runtime::install(Some(Runtime::new(ring)));
     let env = Env::new(record);
-    runtime::with(|rt| {
-        let mut facts = rt.facts.borrow_mut();
-        facts.timer = env.raw("timer").map(Client::from_cap);
-        facts.log.debug = env.optional("log").ok().flatten();
-    });
+    runtime::with(|rt| rt.facts.borrow_mut().learn(&env));
     let main = main(env);
     let result = runtime::with(|rt| rt.block_on(main));
     // Tasks go before the runtime that their futures still refer to.
@@ -209,7 +206,7 @@ pub fn log_lines() -> Vec<String> {
 
 /// The system call `ENTER`.
 #[expect(clippy::panic, reason = "a test that cannot end fails")]
-pub(crate) fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
+fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     with(|kernel| {
         kernel.entered = kernel.entered.saturating_add(1);
         let mut taken = 0;

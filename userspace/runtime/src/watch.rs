@@ -5,9 +5,10 @@ use core::pin::{Pin, pin};
 use core::task::{Context, Poll, ready};
 
 use capos_abi::Status;
+use capos_ring::message::transport;
 use capos_schema::cap::CallContext;
 
-use crate::operation::{Pending, transport};
+use crate::operation::Pending;
 
 /// The wait for the end of a received call. It begins when it is first polled: a call that is answered
 /// at once is not waited for.

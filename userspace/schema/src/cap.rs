@@ -196,6 +196,10 @@ pub trait CapTransport {
         self.call(interface, method, params)
     }
 
+    /// It was sent away by a message that moved it: it is no longer in the process's table, and dropping it releases
+    /// nothing.
+    fn forget(&self) {}
+
     /// The identifier in the process's table.
     fn id(&self) -> u64;
 

@@ -8,9 +8,9 @@ use capos_abi::Entry;
 use capos_abi::Status;
 use capos_abi::entry::Operation;
 use capos_abi::syscall::NO_DEADLINE;
+use capos_ring::{Ring, exit_thread};
 use capos_rt::memory::PAGE;
-use capos_rt::raw::{self, ThreadRing};
-use capos_rt::{Context, Error};
+use capos_rt::{Context, Error, raw};
 use capos_schema::kernel::{ProcessClient, ThreadClient};
 
 use crate::kit::{self, Kit};
@@ -48,7 +48,7 @@ fn address(word: u64, at: u32) -> u64 {
     if at.is_multiple_of(2) { word } else { word + 64 + u64::from(at / 2 * 4) }
 }
 
-fn push(ring: &ThreadRing, user_data: u64, operation: Operation) -> bool {
+fn push(ring: &Ring, user_data: u64, operation: Operation) -> bool {
     // SAFETY: the operations here name no memory that the kernel writes.
     unsafe { ring.push(&Entry { user_data, operation }) }
 }
@@ -56,14 +56,14 @@ fn push(ring: &ThreadRing, user_data: u64, operation: Operation) -> bool {
 /// The first function of a started thread. It gets nothing of the runtime but its own rings.
 extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
     // SAFETY: the rings that this thread was started with.
-    let Some(ring) = (unsafe { ThreadRing::new(rings) }) else { raw::exit_thread(-1) };
+    let Ok(ring) = (unsafe { Ring::at(rings) }) else { exit_thread(-1) };
     if part == Part::Leave as u64 {
-        raw::exit_thread(7);
+        exit_thread(7);
     }
     if part == Part::Meddle as u64 {
         // SAFETY: NOP names no memory.
         let pushed = unsafe { raw::push(&kit::encode(1, Operation::Nop)) };
-        raw::exit_thread(i32::from(pushed) + i32::from(raw::pop().is_some()));
+        exit_thread(i32::from(pushed) + i32::from(raw::pop().is_some()));
     }
     if part == Part::Look as u64 {
         counter(word + 8).fetch_add(1, Ordering::Release);
@@ -73,7 +73,7 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
             core::hint::spin_loop();
         }
         let _ = ring.pop();
-        raw::exit_thread(0);
+        exit_thread(0);
     }
     for at in 0..WAITS {
         push(&ring, at.into(), Operation::WaitWord { address: address(word, at), expected: 0 });
@@ -89,7 +89,7 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
             woken += u32::from(done.status == 0 && done.user_data < WAITS.into());
         }
     }
-    raw::exit_thread(woken.cast_signed())
+    exit_thread(woken.cast_signed())
 }
 
 struct Crew<'a> {

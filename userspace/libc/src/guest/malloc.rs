@@ -1,0 +1,137 @@
+//! `malloc` and its kin, and the allocator of the library itself.
+//!
+//! C's `free` is not told a size, so each allocation has a header in front of it.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::{c_int, c_void};
+
+use capos_ring::Heap;
+
+use crate::guest::errno::{self, Errno};
+use crate::guest::lock::Raw;
+use crate::guest::thread_block;
+
+#[global_allocator]
+static HEAP: Heap<Raw> = Heap::new();
+
+/// Lets the heap grow at the expense of the process's account.
+pub fn use_kernel_memory(account: u64, space: u64) {
+    // SAFETY: every thread's block tells its ring. Addresses of mappings are taken from `memory_map`'s table, which
+    // leaves out the heap's.
+    unsafe { HEAP.use_kernel_memory(account, space, thread_block::here) };
+}
+
+/// What lies in front of an allocation.
+#[repr(C, align(16))]
+struct Header {
+    /// Bytes asked for.
+    size: usize,
+    /// Bytes from the start of the block to the allocation; also the block's alignment.
+    offset: usize,
+}
+
+const HEADER: usize = size_of::<Header>();
+
+fn layout(size: usize, offset: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_add(offset)?, offset).ok()
+}
+
+fn out_of_memory() -> *mut c_void {
+    errno::set(Errno(libc::ENOMEM));
+    core::ptr::null_mut()
+}
+
+/// `offset` is the alignment, at least a header's.
+fn allocate(size: usize, offset: usize) -> Option<*mut u8> {
+    let layout = layout(size, offset)?;
+    // SAFETY: the layout has at least a header's bytes; header and allocation lie inside the block, aligned.
+    unsafe {
+        let block = HEAP.alloc(layout);
+        if block.is_null() {
+            return None;
+        }
+        let pointer = block.add(offset);
+        pointer.cast::<Header>().sub(1).write(Header { size, offset });
+        Some(pointer)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    allocate(size, HEADER).map_or_else(out_of_memory, <*mut u8>::cast)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let Some((size, pointer)) = count.checked_mul(size).and_then(|size| Some((size, allocate(size, HEADER)?))) else {
+        return out_of_memory();
+    };
+    // SAFETY: `size` bytes were just allocated here.
+    unsafe { pointer.write_bytes(0, size) };
+    pointer.cast()
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(pointer: *mut c_void) {
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: the caller's allocation has a header in front of it, which tells its block's layout.
+    unsafe {
+        let header = pointer.cast::<Header>().sub(1).read();
+        if let Some(layout) = layout(header.size, header.offset) {
+            HEAP.dealloc(pointer.cast::<u8>().sub(header.offset), layout);
+        }
+    }
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
+    if pointer.is_null() {
+        return malloc(size);
+    }
+    // SAFETY: the caller's allocation has a header in front of it; the new block keeps header and content.
+    unsafe {
+        let header = pointer.cast::<Header>().sub(1).read();
+        let (Some(old), Some(_)) = (layout(header.size, header.offset), layout(size, header.offset)) else {
+            return out_of_memory();
+        };
+        let block = HEAP.realloc(pointer.cast::<u8>().sub(header.offset), old, size.saturating_add(header.offset));
+        if block.is_null() {
+            return out_of_memory();
+        }
+        let pointer = block.add(header.offset);
+        pointer.cast::<Header>().sub(1).write(Header { size, offset: header.offset });
+        pointer.cast()
+    }
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
+    if !alignment.is_power_of_two() {
+        return libc::EINVAL;
+    }
+    match allocate(size, alignment.max(HEADER)) {
+        Some(pointer) => {
+            // SAFETY: the caller's place for the answer.
+            unsafe { out.write(pointer.cast()) };
+            0
+        }
+        None => libc::ENOMEM,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+    if !alignment.is_power_of_two() {
+        errno::set(Errno(libc::EINVAL));
+        return core::ptr::null_mut();
+    }
+    allocate(size, alignment.max(HEADER)).map_or_else(out_of_memory, <*mut u8>::cast)
+}

@@ -1,0 +1,130 @@
+//! `mmap` and its kin: memory of the process's own, and files to read.
+
+use core::ffi::{c_int, c_void};
+
+use capos_ring::{Addresses, PAGE};
+use capos_schema::cap::AsCap;
+use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
+
+use crate::guest::description::Object;
+use crate::guest::descriptor;
+use crate::guest::errno::{self, Errno, Result, answer};
+use crate::guest::grants::{cap, wait};
+use crate::guest::lock::Mutex;
+
+static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
+
+/// Takes a range of addresses, in whole pages, with an unused page on both sides.
+pub fn take(length: u64) -> Result<u64> {
+    ADDRESSES.lock().take(length).ok_or(Errno(libc::ENOMEM))
+}
+
+/// Gives a range back, or a part of one.
+pub fn give(start: u64, length: u64) {
+    ADDRESSES.lock().give(start, length);
+}
+
+/// New zeroed memory at a fresh address. `length` in whole pages.
+pub fn map_new(length: u64) -> Result<u64> {
+    let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
+    let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
+    let memory = wait(account.create_memory(length))?;
+    let start = take(length)?;
+    let access = AddressSpaceAccess { read: true, write: true, execute: false };
+    // The mapping keeps the memory.
+    if let Err(error) = wait(space.map(memory.as_cap(), start, 0, length, &access)) {
+        give(start, length);
+        return Err(error.into());
+    }
+    Ok(start)
+}
+
+/// Ends a mapping, or a part of it.
+pub fn unmap(start: u64, length: u64) -> Result<()> {
+    let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::EINVAL))?;
+    wait(space.unmap(start, length))?;
+    give(start, length);
+    Ok(())
+}
+
+/// Maps a file to read: the pages of its server, where it has such, shared with all who map it. Elsewhere a mapping of
+/// the process's own is filled with what the file holds now; one that is to show others' changes is refused.
+fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
+    let open = descriptor::get(descriptor)?;
+    let Object::File(file) = &open.object else { return Err(Errno(libc::ENODEV)) };
+    open.may_read().map_err(|_| Errno(libc::EACCES))?;
+    let offset = u64::try_from(offset).ok().filter(|offset| offset.is_multiple_of(PAGE)).ok_or(Errno(libc::EINVAL))?;
+    let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    let writable = protection & libc::PROT_WRITE != 0;
+    if shared && writable {
+        return Err(Errno(libc::ENODEV));
+    }
+    if let (false, Some(paged)) = (writable, file.memory()?) {
+        // Only what the file has can be touched.
+        let has = paged.bytes.checked_next_multiple_of(PAGE).unwrap_or(0).saturating_sub(offset);
+        let (start, mapped) = (take(length)?, length.min(has));
+        let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
+        let access = AddressSpaceAccess { read: true, write: false, execute: false };
+        if mapped > 0
+            && let Err(error) = wait(space.map(paged.memory.as_cap(), start, offset, mapped, &access))
+        {
+            give(start, length);
+            return Err(error.into());
+        }
+        return Ok(start);
+    }
+    if shared {
+        return Err(Errno(libc::ENODEV));
+    }
+    let start = map_new(length)?;
+    let (pointer, count) = (usize::try_from(start).unwrap_or(0), usize::try_from(length).unwrap_or(0));
+    // SAFETY: the mapping was just made, and nobody else knows of it.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
+    if let Err(error) = file.read(offset, bytes) {
+        unmap(start, length)?;
+        return Err(error);
+    }
+    Ok(start)
+}
+
+fn map(length: usize, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
+    let length = u64::try_from(length).ok().filter(|length| *length > 0).ok_or(Errno(libc::EINVAL))?;
+    let length = length.checked_next_multiple_of(PAGE).ok_or(Errno(libc::ENOMEM))?;
+    if flags & libc::MAP_FIXED != 0 {
+        return Err(Errno(libc::ENOSYS));
+    }
+    if flags & libc::MAP_ANONYMOUS == 0 {
+        return map_file(length, protection, flags, descriptor, offset);
+    }
+    map_new(length)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap64(
+    _address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: i64,
+) -> *mut c_void {
+    match map(length, protection, flags, descriptor, offset) {
+        Ok(start) => core::ptr::with_exposed_provenance_mut(usize::try_from(start).unwrap_or(0)),
+        Err(error) => {
+            errno::set(error);
+            libc::MAP_FAILED
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    let pages = u64::try_from(length).ok().and_then(|length| length.checked_next_multiple_of(PAGE));
+    answer(pages.ok_or(Errno(libc::EINVAL)).and_then(|pages| unmap(address.addr() as u64, pages)).map(|()| 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mprotect(_address: *mut c_void, _length: usize, _protection: c_int) -> c_int {
+    // Guard pages are ranges that were never mapped.
+    0
+}

@@ -1,0 +1,36 @@
+//! What the library does in the guest, where its functions have C's names.
+
+mod aliases;
+mod clock;
+mod description;
+mod descriptor;
+mod directory;
+mod entropy;
+mod environment;
+mod errno;
+mod file;
+mod futex;
+mod grants;
+mod handle;
+mod lock;
+mod malloc;
+mod memory_map;
+mod metadata;
+mod names;
+mod namespace;
+mod output;
+mod panic;
+mod pipe;
+mod poll;
+mod process;
+mod signal;
+mod socket;
+mod start;
+mod syscall;
+mod thread;
+mod thread_block;
+mod thread_key;
+mod unwind;
+
+// The functions that compiled code calls are C's too.
+use capos_mem as _;

@@ -1,0 +1,79 @@
+//! The process itself: how it ends, and what C asks about it.
+
+use core::ffi::c_int;
+
+use crate::guest::errno::unsupported;
+use crate::guest::output;
+
+/// Exit code of a process whose start failed before anything could be said.
+pub const BROKEN: i32 = 120;
+/// Exit code of `abort`, as a shell on Linux would tell it.
+const ABORTED: i32 = 134;
+
+/// Ends the process at once.
+pub fn end(code: i32) -> ! {
+    capos_ring::exit(code)
+}
+
+/// Ends the process after what it wrote was handed on.
+pub fn exit_process(code: i32) -> ! {
+    output::flush();
+    end(code)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn exit(code: c_int) -> ! {
+    exit_process(code)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn _exit(code: c_int) -> ! {
+    exit_process(code)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn abort() -> ! {
+    exit_process(ABORTED)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpid() -> c_int {
+    // Processes have no numbers among themselves; a program may want one to make names with.
+    1
+}
+
+macro_rules! unsupported {
+    ($($name:ident),* $(,)?) => {
+        $(
+            /// capOS has nothing for it: fails with `ENOSYS`.
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> c_int {
+                unsupported()
+            }
+        )*
+    };
+}
+
+unsupported!(
+    fork,
+    execvp,
+    posix_spawnp,
+    waitid,
+    waitpid,
+    kill,
+    chroot,
+    setuid,
+    setgid,
+    setgroups,
+    setsid,
+    setpgid,
+    posix_spawn_file_actions_adddup2,
+    posix_spawn_file_actions_destroy,
+    posix_spawn_file_actions_init,
+    posix_spawnattr_destroy,
+    posix_spawnattr_init,
+    posix_spawnattr_setflags,
+    posix_spawnattr_setpgroup,
+    posix_spawnattr_setsigdefault,
+    getpwuid_r,
+);

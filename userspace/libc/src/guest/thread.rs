@@ -1,0 +1,347 @@
+//! Threads.
+//!
+//! A thread is one of the kernel's, which the process may make where it was given its own Process capability. Its stack,
+//! its thread-local storage and its block lie in one mapping, which whoever joins it takes away; of those that nobody
+//! will join, the next thread that is made does.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::arch::naked_asm;
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use capos_abi::RingLayout;
+use capos_abi::bootstrap::ThreadArea;
+use capos_ring::{BlockingCap, PAGE};
+use capos_schema::cap::AsCap;
+use capos_schema::kernel::{ProcessClient, ThreadClient};
+
+use crate::guest::errno::{Errno, Result};
+use crate::guest::grants::{cap, wait};
+use crate::guest::lock::Mutex;
+use crate::guest::memory_map;
+use crate::guest::thread_block::{self, ThreadBlock};
+use crate::guest::{thread_key, unwind};
+
+type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Entries of a thread's rings: one call at a time, and room for a runtime of the program's own.
+const SUBMISSION_ENTRIES: u32 = 32;
+const COMPLETION_ENTRIES: u32 = 64;
+/// The least stack of a thread, in bytes.
+const LEAST_STACK: u64 = 16 << 10;
+
+/// What others know of a thread.
+pub struct Thread {
+    /// Its capability; 0 until it is known.
+    cap: Cell<u64>,
+    routine: Routine,
+    argument: *mut c_void,
+    result: AtomicPtr<c_void>,
+    /// The mapping of its stack, storage and block.
+    region: (u64, u64),
+    /// Where its rings are mapped while it lives.
+    ring: (u64, u64),
+    state: AtomicU32,
+}
+
+/// Somebody will join it.
+const JOINABLE: u32 = 0;
+/// Nobody will.
+const DETACHED: u32 = 1;
+
+/// Threads that nobody joins and that may not have ended yet.
+struct Detached(Vec<*const Thread>);
+
+// SAFETY: what it points to is used by who takes it out alone.
+unsafe impl Send for Detached {}
+
+static LEFT: Mutex<Detached> = Mutex::new(Detached(Vec::new()));
+
+/// What `pthread_attr_t` holds here.
+#[repr(C)]
+struct Attributes {
+    /// Lowest address of the stack; 0 where it is not made yet.
+    stack: u64,
+    stack_bytes: u64,
+}
+
+const _: () = assert!(size_of::<Attributes>() <= size_of::<libc::pthread_attr_t>());
+
+/// Stack of a thread that does not ask for another, in bytes.
+const STACK_BYTES: u64 = 2 << 20;
+
+/// Where a thread starts: `rdi` = its block.
+#[unsafe(naked)]
+unsafe extern "C" fn first() -> ! {
+    naked_asm!("xor ebp, ebp", "call {body}", "ud2", body = sym body)
+}
+
+extern "C" fn body() -> ! {
+    let block = thread_block::current();
+    // SAFETY: whoever made the thread has put this in place, and keeps it until the thread has ended.
+    if let Some(thread) = unsafe { block.thread.get().as_ref() } {
+        let result = (thread.routine)(thread.argument);
+        thread_key::run_destructors();
+        thread.result.store(result, Ordering::Release);
+    }
+    capos_ring::exit_thread(0)
+}
+
+fn pages(bytes: u64) -> Result<u64> {
+    bytes.checked_next_multiple_of(PAGE).ok_or(Errno(libc::EINVAL))
+}
+
+fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*const Thread> {
+    reap();
+    let process: ProcessClient = cap("process").ok_or(Errno(libc::EAGAIN))?;
+    let own = unwind::thread_local();
+    let area = ThreadArea::new(own.bytes, own.align).ok_or(Errno(libc::ENOMEM))?;
+    let stack_bytes = pages(stack_bytes.max(LEAST_STACK))?;
+    let region_bytes = stack_bytes.checked_add(pages(area.bytes)?).ok_or(Errno(libc::EINVAL))?;
+    let layout = RingLayout::new(SUBMISSION_ENTRIES, COMPLETION_ENTRIES).map_err(|_| Errno(libc::EINVAL))?;
+    let ring_bytes = pages(layout.bytes() as u64)?;
+    let region = memory_map::map_new(region_bytes)?;
+    let ring = match memory_map::take(ring_bytes) {
+        Ok(ring) => ring,
+        Err(error) => {
+            memory_map::unmap(region, region_bytes)?;
+            return Err(error);
+        }
+    };
+    let stack_top = region.saturating_add(stack_bytes);
+    let thread: *mut Thread = Box::into_raw(Box::new(Thread {
+        cap: Cell::new(0),
+        routine,
+        argument,
+        result: AtomicPtr::new(core::ptr::null_mut()),
+        region: (region, region_bytes),
+        ring: (ring, ring_bytes),
+        state: AtomicU32::new(JOINABLE),
+    }));
+    let pointer = stack_top.saturating_add(area.pointer);
+    let at =
+        |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
+    // SAFETY: the region was just mapped and is this function's alone; the area has room for storage and block, which
+    // begin as zeros.
+    unsafe {
+        core::ptr::copy_nonoverlapping(own.image, at(stack_top.saturating_add(area.image)), own.image_bytes);
+        let block = at(pointer).cast::<ThreadBlock>();
+        (*block).own.set(block);
+        (*block).ring.set(ring);
+        (*block).stack.set((region, stack_bytes));
+        (*block).thread.set(thread);
+    }
+    let entry = (first as *const ()).expose_provenance() as u64;
+    let started =
+        wait(process.create_thread(entry, stack_top, 0, 0, ring, SUBMISSION_ENTRIES, COMPLETION_ENTRIES, pointer));
+    match started {
+        Ok(made) => {
+            // SAFETY: no other thread reads this field before `pthread_create` has returned.
+            unsafe { (*thread).cap.set(BlockingCap::into_id(made.as_cap())) };
+            Ok(thread)
+        }
+        Err(error) => {
+            // SAFETY: made above, and nobody else knows it.
+            drop(unsafe { Box::from_raw(thread) });
+            memory_map::unmap(region, region_bytes)?;
+            memory_map::give(ring, ring_bytes);
+            // As `pthread_create` has it for "no more threads".
+            Err(if Errno::from(error).0 == libc::ENOMEM { Errno(libc::EAGAIN) } else { Errno(libc::EPERM) })
+        }
+    }
+}
+
+/// The capability of a thread.
+fn client(thread: &Thread) -> ThreadClient {
+    // SAFETY: every thread's block tells its ring.
+    unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.get()) }
+}
+
+/// Takes away what a thread that has ended has left.
+///
+/// # Safety
+/// The thread has ended, and nobody else uses what is known of it.
+unsafe fn bury(thread: *const Thread) -> *mut c_void {
+    // SAFETY: the caller's; made by `create`.
+    let thread = unsafe { Box::from_raw(thread.cast_mut()) };
+    thread_block::ring().release(thread.cap.get());
+    // What cannot be unmapped stays until the process ends.
+    let _ = memory_map::unmap(thread.region.0, thread.region.1);
+    memory_map::give(thread.ring.0, thread.ring.1);
+    thread.result.load(Ordering::Acquire)
+}
+
+/// Buries those of the threads that nobody joins that have ended.
+fn reap() {
+    let left = core::mem::take(&mut LEFT.lock().0);
+    let mut alive = Vec::new();
+    for thread in left {
+        // SAFETY: nobody else has it: it was taken out of the list.
+        let ended =
+            unsafe { thread.as_ref() }.is_none_or(|thread| !wait(client(thread).info()).is_ok_and(|info| info.alive));
+        if ended {
+            // SAFETY: it has ended.
+            unsafe { bury(thread) };
+        } else {
+            alive.push(thread);
+        }
+    }
+    LEFT.lock().0.append(&mut alive);
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    out: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    let stack_bytes = if attributes.is_null() {
+        STACK_BYTES
+    } else {
+        // SAFETY: initialised by `pthread_attr_init`.
+        unsafe { (*attributes.cast::<Attributes>()).stack_bytes }
+    };
+    match create(stack_bytes, routine, argument) {
+        Ok(thread) => {
+            // SAFETY: the caller's place for the answer.
+            unsafe { out.write(thread.expose_provenance() as libc::pthread_t) };
+            0
+        }
+        Err(error) => error.0,
+    }
+}
+
+fn known(thread: libc::pthread_t) -> *const Thread {
+    core::ptr::with_exposed_provenance(usize::try_from(thread).unwrap_or(0))
+}
+
+/// # Safety
+/// As in C: a thread that was made, and is neither joined nor detached yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void) -> c_int {
+    let thread = known(thread);
+    // SAFETY: the caller's.
+    let Some(other) = (unsafe { thread.as_ref() }) else { return libc::ESRCH };
+    if thread == thread_block::current().thread.get() {
+        return libc::EDEADLK;
+    }
+    if wait(client(other).wait()).is_err() {
+        return libc::EINVAL;
+    }
+    // SAFETY: it has ended, and the caller alone may join it.
+    let result = unsafe { bury(thread) };
+    if !out.is_null() {
+        // SAFETY: the caller's place for the answer.
+        unsafe { out.write(result) };
+    }
+    0
+}
+
+/// # Safety
+/// As in C: a thread that was made, and is neither joined nor detached yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_detach(thread: libc::pthread_t) -> c_int {
+    let thread = known(thread);
+    // SAFETY: the caller's.
+    let Some(other) = (unsafe { thread.as_ref() }) else { return libc::ESRCH };
+    if other.state.swap(DETACHED, Ordering::AcqRel) == DETACHED {
+        return libc::EINVAL;
+    }
+    LEFT.lock().0.push(thread);
+    0
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
+    // SAFETY: the caller's thread and string.
+    let (thread, name) = unsafe { (known(thread).as_ref(), CStr::from_ptr(name)) };
+    let (Some(thread), Ok(name)) = (thread, name.to_str()) else { return libc::EINVAL };
+    // A name is for reports only; what does not fit them is left out.
+    drop(wait(client(thread).set_name(name)));
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sched_yield() -> c_int {
+    thread_block::ring().yield_now();
+    0
+}
+
+/// The calling thread, as C names it: what is known of it, or its block for the first thread.
+#[unsafe(no_mangle)]
+extern "C" fn pthread_self() -> libc::pthread_t {
+    let block = thread_block::current();
+    let thread = block.thread.get();
+    let address = if thread.is_null() { core::ptr::from_ref(block).addr() } else { thread.addr() };
+    address as libc::pthread_t
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_init(out: *mut libc::pthread_attr_t) -> c_int {
+    // SAFETY: the caller's place has room, as checked above.
+    unsafe { out.cast::<Attributes>().write(Attributes { stack: 0, stack_bytes: STACK_BYTES }) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_attr_destroy(_attributes: *mut libc::pthread_attr_t) -> c_int {
+    0
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut libc::pthread_attr_t, bytes: usize) -> c_int {
+    let Ok(bytes) = u64::try_from(bytes) else { return libc::EINVAL };
+    // SAFETY: initialised by `pthread_attr_init`.
+    unsafe { (*attributes.cast::<Attributes>()).stack_bytes = bytes };
+    0
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getguardsize(_attributes: *const libc::pthread_attr_t, out: *mut usize) -> c_int {
+    // SAFETY: the caller's place for the answer.
+    unsafe { out.write(4096) };
+    0
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getstack(
+    attributes: *const libc::pthread_attr_t,
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+) -> c_int {
+    // SAFETY: the caller's attributes and places for the answer.
+    unsafe {
+        let attributes = attributes.cast::<Attributes>().read();
+        address.write(core::ptr::with_exposed_provenance_mut(usize::try_from(attributes.stack).unwrap_or(0)));
+        bytes.write(usize::try_from(attributes.stack_bytes).unwrap_or(0));
+    }
+    0
+}
+
+/// # Safety
+/// As in C; only the calling thread may be asked about.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_getattr_np(thread: libc::pthread_t, out: *mut libc::pthread_attr_t) -> c_int {
+    if thread != pthread_self() {
+        return libc::ESRCH;
+    }
+    let (stack, stack_bytes) = thread_block::current().stack.get();
+    // SAFETY: the caller's place has room.
+    unsafe { out.cast::<Attributes>().write(Attributes { stack, stack_bytes }) };
+    0
+}

@@ -1,0 +1,342 @@
+//! The functions that compiled code calls to move, fill and compare memory.
+//!
+//! Loops are written as assembly so that the compiler cannot turn them back into calls of the very
+//! functions they implement. No string instructions: under emulation each repeated byte counts as
+//! an instruction, and on real processors they have a start-up cost that most copies here do not
+//! earn back.
+
+use core::arch::asm;
+
+/// Copies forwards in blocks of 64, 16, then single words and bytes.
+///
+/// # Safety
+/// `source` readable, `target` writable for `length` bytes; where they overlap, `target` lies
+/// before `source`.
+#[inline]
+unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
+    // SAFETY: reads and writes exactly `length` bytes; each block is loaded before it is stored,
+    // blocks ascend, so an overlap with `target` first is right.
+    unsafe {
+        asm!(
+            "cmp {n}, 64",
+            "jb 3f",
+            "2:",
+            "movups xmm0, [{s}]",
+            "movups xmm1, [{s} + 16]",
+            "movups xmm2, [{s} + 32]",
+            "movups xmm3, [{s} + 48]",
+            "movups [{t}], xmm0",
+            "movups [{t} + 16], xmm1",
+            "movups [{t} + 32], xmm2",
+            "movups [{t} + 48], xmm3",
+            "add {s}, 64",
+            "add {t}, 64",
+            "sub {n}, 64",
+            "cmp {n}, 64",
+            "jae 2b",
+            "3:",
+            "cmp {n}, 16",
+            "jb 5f",
+            "4:",
+            "movups xmm0, [{s}]",
+            "movups [{t}], xmm0",
+            "add {s}, 16",
+            "add {t}, 16",
+            "sub {n}, 16",
+            "cmp {n}, 16",
+            "jae 4b",
+            "5:",
+            "test {n}, 8",
+            "jz 6f",
+            "mov {x}, [{s}]",
+            "mov [{t}], {x}",
+            "add {s}, 8",
+            "add {t}, 8",
+            "6:",
+            "test {n}, 4",
+            "jz 7f",
+            "mov {x:e}, [{s}]",
+            "mov [{t}], {x:e}",
+            "add {s}, 4",
+            "add {t}, 4",
+            "7:",
+            "test {n}, 2",
+            "jz 8f",
+            "movzx {x:e}, word ptr [{s}]",
+            "mov [{t}], {x:x}",
+            "add {s}, 2",
+            "add {t}, 2",
+            "8:",
+            "test {n}, 1",
+            "jz 9f",
+            "movzx {x:e}, byte ptr [{s}]",
+            "mov [{t}], {x:l}",
+            "9:",
+            t = inout(reg) target => _,
+            s = inout(reg) source => _,
+            n = inout(reg) length => _,
+            x = out(reg) _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Copies backwards, from the ends.
+///
+/// # Safety
+/// As [`copy_forwards`], but where they overlap, `target` lies after `source`.
+#[inline]
+unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
+    // SAFETY: the ends are one past the ranges; blocks descend, each is loaded before it is stored.
+    unsafe {
+        asm!(
+            "cmp {n}, 16",
+            "jb 3f",
+            "2:",
+            "movups xmm0, [{s} - 16]",
+            "movups [{t} - 16], xmm0",
+            "sub {s}, 16",
+            "sub {t}, 16",
+            "sub {n}, 16",
+            "cmp {n}, 16",
+            "jae 2b",
+            "3:",
+            "test {n}, {n}",
+            "jz 5f",
+            "4:",
+            "movzx {x:e}, byte ptr [{s} - 1]",
+            "mov [{t} - 1], {x:l}",
+            "dec {s}",
+            "dec {t}",
+            "dec {n}",
+            "jnz 4b",
+            "5:",
+            t = inout(reg) target.wrapping_add(length) => _,
+            s = inout(reg) source.wrapping_add(length) => _,
+            n = inout(reg) length => _,
+            x = out(reg) _,
+            out("xmm0") _,
+            options(nostack),
+        );
+    }
+}
+
+/// `memcpy` of C.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, length: usize) -> *mut u8 {
+    // SAFETY: the caller's ranges, which do not overlap.
+    unsafe { copy_forwards(target, source, length) };
+    target
+}
+
+/// `memmove` of C.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, length: usize) -> *mut u8 {
+    let distance = (target as usize).wrapping_sub(source as usize);
+    if distance >= length {
+        // SAFETY: `target` lies before `source` or behind its end.
+        unsafe { copy_forwards(target, source, length) };
+    } else {
+        // SAFETY: `target` lies inside the source, behind its start.
+        unsafe { copy_backwards(target, source, length) };
+    }
+    target
+}
+
+/// `memset` of C.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn memset(target: *mut u8, value: i32, length: usize) -> *mut u8 {
+    let pattern = u64::from(value.to_le_bytes()[0]).wrapping_mul(0x0101_0101_0101_0101);
+    // SAFETY: writes exactly `length` bytes at `target`, the caller's range.
+    unsafe {
+        asm!(
+            "movq xmm0, {x}",
+            "punpcklqdq xmm0, xmm0",
+            "cmp {n}, 64",
+            "jb 3f",
+            "2:",
+            "movups [{t}], xmm0",
+            "movups [{t} + 16], xmm0",
+            "movups [{t} + 32], xmm0",
+            "movups [{t} + 48], xmm0",
+            "add {t}, 64",
+            "sub {n}, 64",
+            "cmp {n}, 64",
+            "jae 2b",
+            "3:",
+            "cmp {n}, 8",
+            "jb 5f",
+            "4:",
+            "mov [{t}], {x}",
+            "add {t}, 8",
+            "sub {n}, 8",
+            "cmp {n}, 8",
+            "jae 4b",
+            "5:",
+            "test {n}, 4",
+            "jz 6f",
+            "mov [{t}], {x:e}",
+            "add {t}, 4",
+            "6:",
+            "test {n}, 2",
+            "jz 7f",
+            "mov [{t}], {x:x}",
+            "add {t}, 2",
+            "7:",
+            "test {n}, 1",
+            "jz 8f",
+            "mov [{t}], {x:l}",
+            "8:",
+            t = inout(reg) target => _,
+            n = inout(reg) length => _,
+            x = in(reg) pattern,
+            out("xmm0") _,
+            options(nostack),
+        );
+    }
+    target
+}
+
+/// `memcmp` of C.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
+    let mut at = 0_usize;
+    while at.wrapping_add(8) <= length {
+        // SAFETY: eight bytes from `at` lie inside both of the caller's ranges.
+        let (a, b) =
+            unsafe { (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned()) };
+        if a != b {
+            return if a.swap_bytes() < b.swap_bytes() { -1 } else { 1 };
+        }
+        at = at.wrapping_add(8);
+    }
+    while at < length {
+        // SAFETY: `at` lies inside both of the caller's ranges.
+        let (a, b) = unsafe { (left.add(at).read(), right.add(at).read()) };
+        if a != b {
+            return i32::from(a).wrapping_sub(i32::from(b));
+        }
+        at = at.wrapping_add(1);
+    }
+    0
+}
+
+/// `bcmp` of C.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
+    // SAFETY: the caller's ranges.
+    unsafe { memcmp(left, right, length) }
+}
+
+/// `strlen` of C, which `CStr` calls.
+///
+/// # Safety
+/// As in C.
+#[cfg_attr(capos_guest, unsafe(no_mangle))]
+unsafe extern "C" fn strlen(text: *const u8) -> usize {
+    let mut length = 0_usize;
+    // SAFETY: the caller's text ends with a zero, before which every byte is readable.
+    while unsafe { text.add(length).read_volatile() } != 0 {
+        length = length.wrapping_add(1);
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    #[test]
+    fn copies_are_exact_at_every_length_and_offset() {
+        for length in (0..200).chain([255, 1000, 4096, 5001]) {
+            for offset in 0..9 {
+                let source = pattern(length + offset);
+                let mut target = alloc::vec![0xaa_u8; length + 32];
+                // SAFETY: both ranges are inside their vectors, which are apart.
+                unsafe { memcpy(target.as_mut_ptr().add(16), source.as_ptr().add(offset), length) };
+                assert_eq!(target[16..16 + length], source[offset..]);
+                assert!(target[..16].iter().chain(&target[16 + length..]).all(|byte| *byte == 0xaa));
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_moves_are_exact_in_both_directions() {
+        for length in 0..300 {
+            for distance in [1_usize, 3, 8, 15, 16, 17, 64, 100] {
+                let original = pattern(length + distance);
+                let (mut up, mut down) = (original.clone(), original.clone());
+                // SAFETY: source and target lie inside the same vector.
+                unsafe {
+                    memmove(up.as_mut_ptr().add(distance), up.as_ptr(), length);
+                    memmove(down.as_mut_ptr(), down.as_ptr().add(distance), length);
+                }
+                assert_eq!(up[distance..], original[..length]);
+                assert_eq!(down[..length], original[distance..]);
+            }
+        }
+    }
+
+    #[test]
+    fn fills_are_exact() {
+        for length in (0..200).chain([1000, 4097]) {
+            let mut target = alloc::vec![0x11_u8; length + 20];
+            // SAFETY: the range is inside the vector. Only the value's low byte counts.
+            unsafe { memset(target.as_mut_ptr().add(10), 0x1f5, length) };
+            assert!(target[10..10 + length].iter().all(|byte| *byte == 0xf5));
+            assert!(target[..10].iter().chain(&target[10 + length..]).all(|byte| *byte == 0x11));
+        }
+    }
+
+    #[test]
+    fn comparison_is_by_the_first_byte_that_differs() {
+        for length in 1..40 {
+            let left = pattern(length);
+            for at in 0..length {
+                let mut right = left.clone();
+                right[at] = right[at].wrapping_add(1);
+                // A later difference the other way must not count.
+                if let Some(last) = right.get_mut(at + 1) {
+                    *last = last.wrapping_sub(1);
+                }
+                // SAFETY: both vectors have this length.
+                let (found, back, same) = unsafe {
+                    (
+                        memcmp(left.as_ptr(), right.as_ptr(), length),
+                        memcmp(right.as_ptr(), left.as_ptr(), length),
+                        bcmp(left.as_ptr(), left.as_ptr(), length),
+                    )
+                };
+                assert_eq!(found.signum(), if left[at] < right[at] { -1 } else { 1 });
+                assert_eq!((back.signum(), same), (-found.signum(), 0));
+            }
+        }
+        // SAFETY: the text ends with a zero.
+        assert_eq!(unsafe { strlen(c"seven77".as_ptr().cast()) }, 7);
+    }
+}

@@ -1,0 +1,148 @@
+//! Calls that hold up the thread that makes them, through that thread's own ring, without an executor.
+//!
+//! For code that runs on any thread of a process, such as a C library. One call of a thread is in flight at a time.
+//! Whoever else uses the ring, such as the runtime of an async program on the same thread, does so between these calls.
+
+use alloc::boxed::Box;
+use core::any::Any;
+use core::cell::Cell;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+
+use capnp::Word;
+use capos_abi::Status;
+use capos_abi::syscall::NO_DEADLINE;
+use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+
+use crate::message::{self, RESULTS};
+use crate::ring::Ring;
+
+/// Gives the address where the kernel has mapped the ring of the thread that calls it, or 0 where it knows of none. It
+/// tells the truth on each thread that it is called on, for as long as that thread lives.
+pub type Here = fn() -> u64;
+
+impl Ring {
+    /// Calls a method of the capability with this identifier, with room for this many bytes of results. `own` makes
+    /// handles of the capabilities that come with them, by identifier and interface.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn call(
+        &self,
+        cap: u64,
+        interface: u64,
+        method: u16,
+        message: Message,
+        results: u32,
+        own: impl Fn(u64, u64) -> Cap,
+    ) -> Result<IncomingMessage, CallError> {
+        let buffer = |bytes: usize| Word::allocate_zeroed_vec(bytes / 8);
+        let (operation, mut lent) = message::call(cap, interface, method, message, results, buffer)?;
+        // SAFETY: what the operation names is kept in `lent` until it has ended.
+        let completion = unsafe { self.run(operation, NO_DEADLINE) };
+        let (length, caps) = lent.answer(&completion, own)?;
+        lent.received.truncate(length.div_ceil(8));
+        Ok(IncomingMessage { words: lent.received, caps })
+    }
+}
+
+/// The result of a call that is done when it is first polled, as those through a [`BlockingCap`] are.
+///
+/// # Errors
+/// The call's own; that it is not of this kind.
+pub fn wait<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(CallError::failed("this waits for more than blocking calls; run it on an executor")),
+    }
+}
+
+/// A place in the process's capability table whose calls hold up the thread that makes them. Dropping an owned one
+/// releases it.
+#[derive(Debug)]
+pub struct BlockingCap {
+    id: u64,
+    owned: Cell<bool>,
+    here: Here,
+    /// Bytes of results that a call through it has room for, whatever the schema says.
+    results: Option<u32>,
+}
+
+impl BlockingCap {
+    /// A handle of a capability that something else keeps.
+    ///
+    /// # Safety
+    /// `here` tells the truth.
+    pub unsafe fn borrowed<C: Client>(here: Here, id: u64) -> C {
+        C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: None }))
+    }
+
+    /// The same for answers that are known to have few bytes, although the schema allows for many.
+    ///
+    /// # Safety
+    /// As [`BlockingCap::borrowed`].
+    pub unsafe fn borrowed_within<C: Client>(here: Here, id: u64, results: u32) -> C {
+        C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: Some(results) }))
+    }
+
+    /// Gives up the handle of a capability and leaves the capability in the table: its identifier, for another handle.
+    #[must_use]
+    pub fn into_id(cap: &Cap) -> u64 {
+        cap.transport().forget();
+        cap.id()
+    }
+
+    fn ring(&self) -> Result<Ring, Status> {
+        // SAFETY: who made the first handle vouches for `here`.
+        unsafe { Ring::at((self.here)()) }
+    }
+}
+
+impl Drop for BlockingCap {
+    fn drop(&mut self) {
+        if self.owned.get()
+            && let Ok(ring) = self.ring()
+        {
+            ring.release(self.id);
+        }
+    }
+}
+
+impl CapTransport for BlockingCap {
+    fn call(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        self.call_sized(interface, method, params, RESULTS)
+    }
+
+    fn call_sized(
+        &self,
+        interface: u64,
+        method: u16,
+        params: Message,
+        results: u32,
+    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        let here = self.here;
+        let own = |id, _| Cap::new(Self { id, owned: Cell::new(true), here, results: None });
+        let answer = self.ring().map_err(CallError::Transport);
+        let results = self.results.unwrap_or(results);
+        let answer = answer.and_then(|ring| ring.call(self.id, interface, method, params, results, own));
+        Box::pin(core::future::ready(answer))
+    }
+
+    fn forget(&self) {
+        self.owned.set(false);
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,38 @@
+//! A thread's way to the kernel, for whoever builds a process on it: the runtime of async programs and the C library
+//! below `std`.
+//!
+//! It holds the two system calls, the ends of a thread's [`Ring`], the one way to make a CALL of a message and to read
+//! what became of it ([`message`]), calls that hold up the thread that makes them ([`BlockingCap`]), and what a process
+//! has once: its [`Heap`] and its table of [`Addresses`].
+//!
+//! Nothing here keeps state for a thread: the ring's indices live in the ring, so two users of one thread's ring, such
+//! as a C library and a program's own runtime, take turns and tell their completions by their tags.
+//!
+//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: [`enter`] goes to the kernel that the
+//! test has put in place ([`host`]).
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(capos_guest))]
+extern crate std;
+
+mod addresses;
+mod blocking;
+mod heap;
+#[cfg(not(capos_guest))]
+pub mod host;
+pub mod message;
+mod raw_calls;
+mod ring;
+#[cfg(capos_guest)]
+mod syscall;
+
+pub use addresses::{Addresses, PAGE};
+pub use blocking::{BlockingCap, Here, wait};
+pub use heap::Heap;
+#[cfg(not(capos_guest))]
+pub use host::{enter, exit, exit_thread};
+pub use raw_calls::{MAX_TEXT, write_line};
+pub use ring::{BLOCKING_ROOM, Ring};
+#[cfg(capos_guest)]
+pub use syscall::{enter, exit, exit_thread};

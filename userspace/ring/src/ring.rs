@@ -1,0 +1,504 @@
+//! The thread's rings, as the process sees them.
+//!
+//! All methods take `&self` and none allocates: the allocator itself grows through the ring, also
+//! while a runtime is at work above it. The indices live in the ring alone, so that two users of one
+//! thread's ring, such as a C library and a program's own runtime, can take turns.
+//!
+//! Who keeps operations in flight leaves [`BLOCKING_ROOM`] in the completion ring, and takes its own completions out
+//! whenever it comes back: those that came meanwhile lie there unread, in their order.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use capos_abi::completion::COMPLETION_SIZE;
+use capos_abi::entry::{ENTRY_SIZE, Operation, RawEntry};
+use capos_abi::ring::{
+    COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
+    distance,
+};
+use capos_abi::syscall::NO_DEADLINE;
+use capos_abi::{Completion, Entry, RingLayout, Status};
+
+use crate::enter;
+
+/// Completions that a blocking operation may need while others are in flight: its own, and that of its cancelling.
+pub const BLOCKING_ROOM: u32 = 2;
+
+/// Tag of the one blocking operation of a thread that is in flight. A user of the ring who keeps others in flight has
+/// other tags for them.
+const TAG: u64 = u64::MAX;
+/// Tag of its cancelling.
+const CANCEL_TAG: u64 = u64::MAX - 1;
+
+/// The process's ends of a thread's two rings.
+#[derive(Debug)]
+pub struct Ring {
+    base: NonNull<u8>,
+    layout: RingLayout,
+}
+
+impl Ring {
+    /// Takes over the rings at `base`.
+    ///
+    /// # Errors
+    /// The sizes in the header are not those of a ring.
+    ///
+    /// # Safety
+    /// `base` is a ring region that the kernel made for this thread, mapped for as long as the
+    /// value lives. Whatever else uses it does so on the same thread, between calls of this one's methods.
+    pub unsafe fn new(base: NonNull<u8>) -> Result<Self, Status> {
+        let word = |offset: usize| -> u32 {
+            // SAFETY: the header page of the region is mapped and aligned; the kernel may write it.
+            unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
+        };
+        let layout = RingLayout::new(word(SUBMISSION_ENTRIES), word(COMPLETION_ENTRIES))?;
+        Ok(Self { base, layout })
+    }
+
+    /// The same, at an address as the kernel names it.
+    ///
+    /// # Errors
+    /// There is no ring at this address.
+    ///
+    /// # Safety
+    /// As [`Ring::new`], where the address is not 0.
+    pub unsafe fn at(address: u64) -> Result<Self, Status> {
+        let base = usize::try_from(address).ok();
+        let base = base.and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
+        // SAFETY: the caller's.
+        unsafe { Self::new(base.ok_or(Status::BadAddress)?) }
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
+    }
+
+    #[inline]
+    fn index(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: an aligned word of the header page, which stays mapped (see `new`).
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Next entry to fill.
+    #[inline]
+    fn tail(&self) -> u32 {
+        self.index(SUBMISSION_TAIL).load(Ordering::Relaxed)
+    }
+
+    /// Next completion to read.
+    #[inline]
+    fn head(&self) -> u32 {
+        self.index(COMPLETION_HEAD).load(Ordering::Relaxed)
+    }
+
+    /// Entries of the completion ring.
+    #[inline]
+    #[must_use]
+    pub fn completion_entries(&self) -> u32 {
+        self.layout.completion_entries()
+    }
+
+    /// Entries that are queued and not yet taken by the kernel.
+    #[inline]
+    #[must_use]
+    pub fn queued(&self) -> u32 {
+        self.tail().wrapping_sub(self.index(SUBMISSION_HEAD).load(Ordering::Acquire))
+    }
+
+    /// Queues an entry; `false` where the submission ring is full.
+    ///
+    /// # Safety
+    /// Until the entry completes, the kernel may read and write what it names as buffers: memory that is exposed, valid
+    /// for that, and that no reference is held to.
+    #[inline]
+    pub unsafe fn push(&self, entry: &Entry) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.push_raw(&entry.encode()) }
+    }
+
+    /// The same with an entry as it lies in the ring.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    #[inline]
+    pub unsafe fn push_raw(&self, raw: &RawEntry) -> bool {
+        let tail = self.tail();
+        if self.queued() >= self.layout.submission_entries() {
+            return false;
+        }
+        let offset = self.layout.submission_offset(tail);
+        // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
+        unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
+        let tail = tail.wrapping_add(1);
+        self.index(SUBMISSION_TAIL).store(tail, Ordering::Release);
+        true
+    }
+
+    /// Completions that lie unread.
+    #[inline]
+    #[must_use]
+    pub fn unread(&self) -> u32 {
+        let tail = self.index(COMPLETION_TAIL).load(Ordering::Acquire);
+        distance(self.head(), tail, self.layout.completion_entries()).unwrap_or(0)
+    }
+
+    #[inline]
+    fn completion_at(&self, index: u32) -> NonNull<[u8; COMPLETION_SIZE]> {
+        let offset = self.layout.completion_offset(index);
+        // SAFETY: the offset lies inside the region.
+        unsafe { self.base.add(offset).cast() }
+    }
+
+    #[inline]
+    fn advance(&self) {
+        let head = self.head().wrapping_add(1);
+        self.index(COMPLETION_HEAD).store(head, Ordering::Release);
+    }
+
+    /// Takes the oldest completion.
+    #[inline]
+    #[must_use]
+    pub fn pop(&self) -> Option<Completion> {
+        if self.unread() == 0 {
+            return None;
+        }
+        // SAFETY: the completion is unread, so the kernel has written it and will not write it
+        // again before the head has passed it.
+        let raw = unsafe { self.completion_at(self.head()).read() };
+        let completion = Completion::decode(&raw);
+        self.advance();
+        Some(completion)
+    }
+
+    /// Takes the completion with this tag, wherever it lies; the others keep their order.
+    #[must_use]
+    pub fn take(&self, user_data: u64) -> Option<Completion> {
+        let head = self.head();
+        let found = (0..self.unread()).map(|step| head.wrapping_add(step)).find_map(|index| {
+            // SAFETY: unread, as in `pop`.
+            let completion = Completion::decode(&unsafe { self.completion_at(index).read() });
+            (completion.user_data == user_data).then_some((index, completion))
+        });
+        let (mut index, completion) = found?;
+        while index != head {
+            let before = index.wrapping_sub(1);
+            // SAFETY: both places are unread completions, which belong to the process until the
+            // head passes them.
+            unsafe { self.completion_at(index).write(self.completion_at(before).read()) };
+            index = before;
+        }
+        self.advance();
+        Some(completion)
+    }
+
+    /// Has the kernel take what is queued, and waits for `minimum` unread completions or the deadline (nanoseconds since
+    /// boot); how many entries were taken.
+    #[inline]
+    pub fn enter(&self, minimum: u32, deadline: u64) -> u64 {
+        enter(self.queued(), minimum, deadline)
+    }
+
+    /// Queues an entry of a blocking operation, having the kernel make room for it. `false` where it cannot.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    unsafe fn insist(&self, user_data: u64, operation: Operation) -> bool {
+        let entry = Entry { user_data, operation };
+        // SAFETY: the caller's.
+        while !unsafe { self.push(&entry) } {
+            if self.enter(0, 0) == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes the completion with this tag as soon as it has come; `None` once the deadline has passed.
+    fn wait_for(&self, tag: u64, deadline: u64) -> Option<Completion> {
+        loop {
+            // Counted before the look, so that what comes after it ends the wait at once.
+            let unread = self.unread();
+            let found = self.take(tag);
+            if found.is_some() {
+                return found;
+            }
+            self.enter(unread.saturating_add(1), deadline);
+            if deadline != NO_DEADLINE && self.unread() == unread {
+                return None;
+            }
+        }
+    }
+
+    /// Runs one operation to its end, or until the deadline (nanoseconds since boot); then cancels it and says how it
+    /// ended after all: mostly with [`Status::Cancelled`], and well where it was faster. Completions of others stay
+    /// where they are. Allocates nothing.
+    ///
+    /// # Safety
+    /// As [`Ring::push`], until this returns.
+    pub unsafe fn run(&self, operation: Operation, deadline: u64) -> Completion {
+        let failed = |status: Status| Completion { status: status as i32, ..Completion::default() };
+        // SAFETY: the caller's.
+        if !unsafe { self.insist(TAG, operation) } {
+            return failed(Status::Overloaded);
+        }
+        if let Some(completion) = self.wait_for(TAG, deadline) {
+            return completion;
+        }
+        // SAFETY: CANCEL names no memory.
+        let cancelling = unsafe { self.insist(CANCEL_TAG, Operation::Cancel { target: TAG }) };
+        let completion = self.wait_for(TAG, NO_DEADLINE);
+        if cancelling {
+            self.wait_for(CANCEL_TAG, NO_DEADLINE);
+        }
+        completion.unwrap_or_else(|| failed(Status::Cancelled))
+    }
+
+    /// Waits until a word of memory is woken or the deadline has passed, unless the word holds something else already.
+    pub fn wait_word(&self, address: u64, expected: u32, deadline: u64) -> Completion {
+        // SAFETY: the kernel reads the word, and fails where there is none.
+        unsafe { self.run(Operation::WaitWord { address, expected }, deadline) }
+    }
+
+    /// Wakes those who wait for a word of memory, at most `count`; the completion's value says how many.
+    pub fn wake_word(&self, address: u64, count: u32) -> Completion {
+        // SAFETY: the kernel takes the address for a name and touches no memory.
+        unsafe { self.run(Operation::WakeWord { address, count }, NO_DEADLINE) }
+    }
+
+    /// Gives up a capability. One that is gone already is as good as released.
+    pub fn release(&self, cap: u64) {
+        // SAFETY: RELEASE names no memory.
+        unsafe { self.run(Operation::Release { cap }, NO_DEADLINE) };
+    }
+
+    /// Lets the kernel run whoever else is ready.
+    pub fn yield_now(&self) {
+        // SAFETY: NOP names no memory.
+        unsafe { self.run(Operation::Nop, NO_DEADLINE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use core::cell::RefCell;
+
+    use super::*;
+
+    /// Ring memory, and the kernel's side of it.
+    struct Memory {
+        words: Vec<u64>,
+        layout: RingLayout,
+    }
+
+    impl Memory {
+        fn new(submission: u32, completion: u32, start: u32) -> Self {
+            let layout = RingLayout::new(submission, completion).unwrap();
+            let mut memory = Self { words: vec![0; layout.bytes() / 8], layout };
+            memory.set(SUBMISSION_ENTRIES, submission);
+            memory.set(COMPLETION_ENTRIES, completion);
+            for index in [SUBMISSION_HEAD, SUBMISSION_TAIL, COMPLETION_HEAD, COMPLETION_TAIL] {
+                memory.set(index, start);
+            }
+            memory
+        }
+
+        fn base(&mut self) -> NonNull<u8> {
+            NonNull::new(self.words.as_mut_ptr().cast()).unwrap()
+        }
+
+        fn set(&mut self, offset: usize, value: u32) {
+            // SAFETY: the offsets are inside the header page.
+            unsafe { self.base().as_ptr().add(offset).cast::<u32>().write(value) };
+        }
+
+        fn ring(&mut self) -> Ring {
+            // SAFETY: the memory lives as long as the test uses the ring.
+            unsafe { Ring::new(self.base()) }.unwrap()
+        }
+
+        /// What the kernel does: completes these tags from index `at` on.
+        fn complete(&mut self, at: u32, tags: &[u64]) {
+            let mut index = at;
+            for tag in tags {
+                let offset = self.layout.completion_offset(index);
+                let raw = Completion { user_data: *tag, ..Completion::default() }.encode();
+                // SAFETY: inside the ring memory.
+                unsafe { self.base().as_ptr().add(offset).cast::<[u8; COMPLETION_SIZE]>().write(raw) };
+                index = index.wrapping_add(1);
+            }
+            self.set(COMPLETION_TAIL, index);
+        }
+    }
+
+    fn tags(ring: &Ring) -> Vec<u64> {
+        core::iter::from_fn(|| ring.pop()).map(|completion| completion.user_data).collect()
+    }
+
+    #[test]
+    fn completions_come_in_order_across_the_wrap() {
+        let start = u32::MAX - 1;
+        let mut memory = Memory::new(4, 8, start);
+        let ring = memory.ring();
+        memory.complete(start, &[1, 2, 3, 4, 5]);
+        assert_eq!(ring.unread(), 5);
+        assert_eq!(tags(&ring), [1, 2, 3, 4, 5]);
+        assert_eq!(ring.unread(), 0);
+    }
+
+    #[test]
+    fn one_completion_is_taken_from_between_the_others() {
+        let start = u32::MAX - 1;
+        let mut memory = Memory::new(4, 8, start);
+        let ring = memory.ring();
+        memory.complete(start, &[1, 2, 9, 3, 4]);
+        assert_eq!(ring.take(7), None);
+        assert_eq!(ring.take(9).map(|completion| completion.user_data), Some(9));
+        assert_eq!(tags(&ring), [1, 2, 3, 4]);
+        memory.complete(start.wrapping_add(5), &[9]);
+        assert!(ring.take(9).is_some());
+        assert_eq!(ring.unread(), 0);
+    }
+
+    #[test]
+    fn entries_wait_for_room() {
+        let mut memory = Memory::new(2, 4, u32::MAX);
+        let ring = memory.ring();
+        let entry = |user_data| Entry { user_data, operation: Operation::Nop };
+        // SAFETY: NOP names no memory.
+        let push = |user_data| unsafe { ring.push(&entry(user_data)) };
+        assert!(push(1) && push(2));
+        assert!(!push(3));
+        assert_eq!(ring.queued(), 2);
+        memory.set(SUBMISSION_HEAD, 0);
+        assert!(push(3));
+    }
+
+    #[test]
+    fn sizes_that_are_no_ring_are_refused() {
+        let mut memory = Memory::new(4, 8, 0);
+        memory.set(SUBMISSION_ENTRIES, 3);
+        // SAFETY: the memory lives until the end of the test.
+        assert!(unsafe { Ring::new(memory.base()) }.is_err());
+    }
+
+    #[test]
+    fn a_tail_out_of_reach_counts_as_nothing() {
+        let mut memory = Memory::new(4, 8, 0);
+        let ring = memory.ring();
+        memory.set(COMPLETION_TAIL, 9);
+        assert_eq!(ring.unread(), 0);
+        assert!(ring.pop().is_none());
+    }
+
+    std::thread_local! {
+        /// What the kernel completes at each ENTER, and the deadlines that it was given.
+        static SCRIPT: RefCell<(VecDeque<Vec<u64>>, Vec<u64>)> = RefCell::default();
+        static KERNEL: RefCell<Option<(NonNull<u8>, RingLayout)>> = const { RefCell::new(None) };
+    }
+
+    /// Takes all that is queued and completes what comes next in the script.
+    fn scripted(to_submit: u32, _minimum: u32, deadline: u64) -> u64 {
+        let (base, layout) = KERNEL.with_borrow(|kernel| kernel.unwrap());
+        let index = |offset: usize| {
+            // SAFETY: inside the header of the ring memory of the running test.
+            unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) }
+        };
+        index(SUBMISSION_HEAD).fetch_add(to_submit, Ordering::AcqRel);
+        let tags = SCRIPT.with_borrow_mut(|(steps, deadlines)| {
+            deadlines.push(deadline);
+            steps.pop_front().unwrap()
+        });
+        for user_data in tags {
+            let tail = index(COMPLETION_TAIL).load(Ordering::Acquire);
+            let raw = Completion { user_data, ..Completion::default() }.encode();
+            // SAFETY: inside the ring memory of the running test.
+            unsafe { base.as_ptr().add(layout.completion_offset(tail)).cast::<[u8; COMPLETION_SIZE]>().write(raw) };
+            index(COMPLETION_TAIL).store(tail.wrapping_add(1), Ordering::Release);
+        }
+        u64::from(to_submit)
+    }
+
+    fn script(memory: &mut Memory, steps: &[&[u64]]) {
+        KERNEL.set(Some((memory.base(), memory.layout)));
+        SCRIPT.set((steps.iter().map(|tags| tags.to_vec()).collect(), Vec::new()));
+        crate::host::set_enter(scripted);
+    }
+
+    #[test]
+    fn a_blocking_operation_leaves_the_completions_of_others() {
+        let mut memory = Memory::new(4, 8, u32::MAX - 2);
+        script(&mut memory, &[&[1], &[2, TAG, 3]]);
+        let ring = memory.ring();
+        assert_eq!(ring.wake_word(64, 1).status, 0);
+        assert_eq!(tags(&ring), [1, 2, 3]);
+    }
+
+    #[test]
+    fn an_operation_that_is_late_is_cancelled_and_leaves_nothing() {
+        let mut memory = Memory::new(4, 8, 0);
+        // The completion of the cancelling comes before that of its target.
+        script(&mut memory, &[&[], &[1, CANCEL_TAG], &[], &[TAG]]);
+        let ring = memory.ring();
+        assert_eq!(ring.wait_word(64, 0, 5).user_data, TAG);
+        assert_eq!(tags(&ring), [1]);
+        let deadlines = SCRIPT.with_borrow(|(_, deadlines)| deadlines.clone());
+        assert_eq!(deadlines, [5, NO_DEADLINE, NO_DEADLINE, NO_DEADLINE]);
+    }
+
+    /// A kernel on a thread of its own, which completes at any time.
+    #[test]
+    fn a_completion_that_comes_at_any_moment_ends_the_wait() {
+        const ROUNDS: u32 = 3000;
+        let mut memory = Memory::new(4, 8, 0);
+        let (base, layout) = (memory.base().as_ptr().expose_provenance(), memory.layout);
+        let ring = memory.ring();
+        let at = move |offset: usize| {
+            // SAFETY: inside the header of the ring memory, which outlives both threads.
+            unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut::<u32>(base + offset)) }
+        };
+        let kernel = std::thread::spawn(move || {
+            let mut tail = 0_u32;
+            for round in 0..ROUNDS {
+                while at(SUBMISSION_HEAD).load(Ordering::Acquire) == round {
+                    std::thread::yield_now();
+                }
+                for user_data in [1, TAG] {
+                    let raw = Completion { user_data, ..Completion::default() }.encode();
+                    let place = base + layout.completion_offset(tail);
+                    let place: *mut [u8; COMPLETION_SIZE] = core::ptr::with_exposed_provenance_mut(place);
+                    // SAFETY: inside the ring memory; the other thread reads it after the tail has moved.
+                    unsafe { place.write(raw) };
+                    tail = tail.wrapping_add(1);
+                    at(COMPLETION_TAIL).store(tail, Ordering::Release);
+                    for _ in 0..round % 64 {
+                        core::hint::spin_loop();
+                    }
+                }
+            }
+        });
+        KERNEL.set(Some((NonNull::new(core::ptr::with_exposed_provenance_mut(base)).unwrap(), layout)));
+        crate::host::set_enter(|to_submit, minimum, _| {
+            let (base, _) = KERNEL.with_borrow(|kernel| kernel.unwrap());
+            // SAFETY: as above.
+            let at = |offset: usize| unsafe { AtomicU32::from_ptr(base.as_ptr().add(offset).cast()) };
+            at(SUBMISSION_HEAD).fetch_add(to_submit, Ordering::AcqRel);
+            let begun = std::time::Instant::now();
+            let unread = || at(COMPLETION_TAIL).load(Ordering::Acquire) - at(COMPLETION_HEAD).load(Ordering::Acquire);
+            while unread() < minimum {
+                assert!(begun.elapsed().as_secs() < 20, "the wait for {minimum} completions sleeps for ever");
+                std::thread::yield_now();
+            }
+            u64::from(to_submit)
+        });
+        for _ in 0..ROUNDS {
+            assert_eq!(ring.wake_word(64, 1).user_data, TAG);
+            assert_eq!(tags(&ring), [1]);
+        }
+        kernel.join().unwrap();
+    }
+}

@@ -1,0 +1,57 @@
+//! The two system calls.
+
+use core::arch::asm;
+
+use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD};
+
+/// Gives the kernel up to `to_submit` entries of the ring and waits for `min_complete` unread
+/// completions or the deadline (nanoseconds, [`capos_abi::syscall::NO_DEADLINE`] for none). Says
+/// how many entries were taken.
+///
+/// Entries name buffers by address; whoever queued them exposed those addresses and keeps the
+/// buffers until the entries complete, so the kernel's writes are those of the foreign side of
+/// an exposed pointer.
+#[inline]
+pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
+    let taken: u64;
+    // SAFETY: the kernel writes only to what the entries of the ring name, and those are buffers
+    // that who queued them vouched for. Without `nomem` the compiler takes all exposed memory as changed.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") ENTER => taken,
+            in("rdi") u64::from(to_submit),
+            in("rsi") u64::from(min_complete),
+            in("rdx") deadline,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    taken
+}
+
+/// Ends the process.
+pub fn exit(code: i32) -> ! {
+    leave(code, EXIT_PROCESS)
+}
+
+/// Ends the calling thread alone. The last thread's end is that of the process, with this code.
+pub fn exit_thread(code: i32) -> ! {
+    leave(code, EXIT_THREAD)
+}
+
+fn leave(code: i32, scope: u64) -> ! {
+    // SAFETY: EXIT does not return and touches no memory of the process but the calling thread's rings,
+    // which nobody uses any more.
+    unsafe {
+        asm!(
+            "syscall",
+            "ud2",
+            in("rax") EXIT,
+            in("rdi") i64::from(code),
+            in("rsi") scope,
+            options(noreturn, nostack),
+        );
+    }
+}

@@ -16,6 +16,7 @@ mod launcher;
 mod pci;
 mod pci_function;
 mod profiles;
+mod restarts;
 mod service;
 mod signal;
 mod spawner;

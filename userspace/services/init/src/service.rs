@@ -1,6 +1,5 @@
 //! One service: what the manifest says of it, and how it is.
 
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -11,6 +10,7 @@ use capos_schema::kernel::{EndpointClient, ExitInfo, ExitInfoCause};
 use capos_schema::manifest::Service as Entry;
 use capos_schema::system::{ServiceInfo, ServiceState};
 
+use crate::restarts::Restarts;
 use crate::signal::Signal;
 
 /// What is wanted of a service.
@@ -42,14 +42,14 @@ pub struct Service {
     state: Cell<ServiceState>,
     starts: Cell<u32>,
     last_exit: RefCell<String>,
-    /// When it died lately, in nanoseconds since boot.
-    deaths: RefCell<VecDeque<u64>>,
+    restarts: RefCell<Restarts>,
 }
 
 impl Service {
     /// A service that has not been started.
     pub fn new(entry: Entry, endpoint: EndpointClient) -> Self {
         Self {
+            restarts: RefCell::new(Restarts::new(entry.max_restarts, entry.per_seconds)),
             entry,
             endpoint,
             image: RefCell::default(),
@@ -60,7 +60,6 @@ impl Service {
             state: Cell::new(ServiceState::Stopped),
             starts: Cell::new(0),
             last_exit: RefCell::default(),
-            deaths: RefCell::default(),
         }
     }
 
@@ -104,18 +103,12 @@ impl Service {
 
     /// Notes a death at this time. Whether another start is within bounds.
     pub fn may_restart(&self, now: u64) -> bool {
-        let window = u64::from(self.entry.per_seconds).saturating_mul(1_000_000_000);
-        let mut deaths = self.deaths.borrow_mut();
-        deaths.push_back(now);
-        while deaths.front().is_some_and(|death| now.saturating_sub(*death) > window) {
-            deaths.pop_front();
-        }
-        deaths.len() <= usize::try_from(self.entry.max_restarts).unwrap_or(usize::MAX)
+        self.restarts.borrow_mut().may_follow(now)
     }
 
     /// Forgets its deaths: whoever restarts it by hand gives it a new chance.
     pub fn forgive(&self) {
-        self.deaths.borrow_mut().clear();
+        self.restarts.borrow_mut().forgive();
     }
 
     /// What there is to tell of it.

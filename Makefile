@@ -8,7 +8,7 @@ CAPOS := target/debug/capos
 $(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test bench fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test bench new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -17,6 +17,8 @@ help:
 	@echo 'make test       run every test; ends with "N passed, N failed"; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
 	@echo 'make bench      measure, into target/bench.json'
+	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
+	@echo 'make new-app NAME=name      begin a program on std'
 	@echo 'make deps       install what the build needs, or say what that is'
 	@echo 'make fmt        format the source'
 	@echo 'make lint       check format and lints of everything'
@@ -48,6 +50,12 @@ test: tools
 
 bench: tools
 	@$(CAPOS) bench
+
+new-service: tools
+	@$(CAPOS) new-service $(NAME)
+
+new-app: tools
+	@$(CAPOS) new-app $(NAME)
 
 fmt:
 	@$(CARGO) fmt --all

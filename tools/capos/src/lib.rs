@@ -25,6 +25,7 @@ pub mod packages;
 pub mod qemu;
 pub mod run;
 pub mod run_agent;
+pub mod scaffold;
 pub mod scenario;
 pub mod script;
 pub mod system;

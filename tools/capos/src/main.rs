@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, test_suites};
+use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites};
 use capos_tools::{weights_gguf, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
@@ -35,6 +35,10 @@ enum Command {
     Test(test_suites::Args),
     /// Measure, into target/bench.json.
     Bench(bench::Args),
+    /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
+    NewService(scaffold::ServiceArgs),
+    /// Begin a program on std, with its manifest entry.
+    NewApp(scaffold::AppArgs),
     /// Check the format and the lints of everything.
     Lint(lint::Args),
     /// Check, explain or encode the system manifest.
@@ -58,6 +62,8 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::RunAgent(args) => run_agent::run(&args),
         Command::Test(args) => test_suites::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::NewService(args) => scaffold::run_service(&args),
+        Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Keygen(args) => weights_keygen::run(&args),

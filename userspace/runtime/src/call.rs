@@ -22,6 +22,9 @@ pub(crate) async fn call(
     message: Message,
     capacity: u32,
 ) -> Result<IncomingMessage, CallError> {
+    if let Some(ring) = runtime::idle_ring() {
+        return ring.call(cap, interface, method, message, capacity, KernelCap::own);
+    }
     let prepared = runtime::with(|rt| {
         rt.reactor(|reactor, _| {
             message::call(cap, interface, method, message, capacity, |bytes| reactor.pool.take(bytes))

@@ -29,6 +29,13 @@ impl KernelCap {
         Cap::new(Self { place: Rc::new(Place { id, interface, owned: Cell::new(true) }) })
     }
 
+    /// A capability that the process was started with. Threads of `std` have handles of it each, so none of them
+    /// releases it.
+    pub(crate) fn granted(id: u64, interface: u64) -> Cap {
+        let owned = Cell::new(cfg!(not(all(capos_guest, feature = "std"))));
+        Cap::new(Self { place: Rc::new(Place { id, interface, owned }) })
+    }
+
     /// The interface that it offers.
     #[must_use]
     pub fn interface(&self) -> u64 {
@@ -38,8 +45,12 @@ impl KernelCap {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.owned.get() {
-            runtime::with(|rt| rt.release(self.id));
+        if !self.owned.get() {
+            return;
+        }
+        match runtime::idle_ring() {
+            Some(ring) => ring.release(self.id),
+            None => drop(runtime::with(|rt| rt.release(self.id))),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Env {
     pub(crate) fn new(record: LaunchRecord) -> Self {
         let mut caps = BTreeMap::new();
         for named in record.capabilities {
-            caps.insert(named.name, KernelCap::own(named.id, named.interface));
+            caps.insert(named.name, KernelCap::granted(named.id, named.interface));
         }
         let environment: BTreeMap<String, String> = record
             .environment

@@ -31,6 +31,17 @@ pub(crate) struct TaskId {
 #[derive(Debug, Default)]
 struct Ready {
     queue: Mutex<VecDeque<TaskId>>,
+    #[cfg(all(capos_guest, feature = "std"))]
+    door: crate::rouse::Door,
+}
+
+impl Ready {
+    /// Says that something can go on: another thread may have seen to it, while the loop sleeps.
+    #[inline]
+    fn announce(&self) {
+        #[cfg(all(capos_guest, feature = "std"))]
+        self.door.knock();
+    }
 }
 
 /// Wakes one task. Waking twice before it runs counts once.
@@ -48,6 +59,7 @@ impl Wake for TaskWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
             self.ready.queue.lock().push_back(self.task);
+            self.ready.announce();
         }
     }
 }
@@ -78,15 +90,19 @@ impl fmt::Debug for Executor {
 }
 
 /// Wakes the loop for its main future.
-struct MainWaker(AtomicBool);
+struct MainWaker {
+    woken: AtomicBool,
+    ready: Arc<Ready>,
+}
 
 impl Wake for MainWaker {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.store(true, Ordering::Release);
+        self.woken.store(true, Ordering::Release);
+        self.ready.announce();
     }
 }
 
@@ -161,14 +177,43 @@ impl Executor {
     }
 
     /// Drops every task.
-    #[cfg(not(capos_guest))]
+    #[cfg(any(not(capos_guest), feature = "std"))]
     pub(crate) fn drop_all(&self) {
-        let slots = core::mem::take(&mut *self.slots.borrow_mut());
-        drop(slots);
+        loop {
+            let tasks: Vec<Running> = {
+                let (mut slots, mut free) = (self.slots.borrow_mut(), self.free.borrow_mut());
+                let running = slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+                    let task = slot.task.take()?;
+                    free.push(index);
+                    Some(task)
+                });
+                running.collect()
+            };
+            // What is dropped may start tasks.
+            if tasks.is_empty() {
+                break;
+            }
+        }
+        self.ready.queue.lock().clear();
     }
 
     fn has_ready(&self) -> bool {
         !self.ready.queue.lock().is_empty()
+    }
+}
+
+/// The end of the loop, also by a panic.
+struct Ending<'a>(&'a Runtime);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        // A process without `std` ends with its loop, and the kernel takes everything back.
+        #[cfg(any(not(capos_guest), feature = "std"))]
+        {
+            self.0.executor.drop_all();
+            self.0.settle();
+        }
+        self.0.end();
     }
 }
 
@@ -181,23 +226,21 @@ impl Runtime {
         if !self.begin() {
             return Err(Error::new("the executor runs already; await the future instead"));
         }
+        let ending = Ending(self);
         let result = self.run(main);
-        self.end();
+        drop(ending);
         result
-    }
-
-    /// Drops every task, and with them what they wait for.
-    #[cfg(not(capos_guest))]
-    pub(crate) fn drop_tasks(&self) {
-        self.executor.drop_all();
     }
 
     fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, Error> {
         let mut main = pin!(main);
-        let woken = Arc::new(MainWaker(AtomicBool::new(true)));
-        let waker = Waker::from(woken.clone());
+        let main_waker = Arc::new(MainWaker { woken: AtomicBool::new(true), ready: self.executor.ready.clone() });
+        let woken = &main_waker.woken;
+        let waker = Waker::from(main_waker.clone());
+        #[cfg(all(capos_guest, feature = "std"))]
+        let mut listener = crate::rouse::Listener::default();
         loop {
-            if woken.0.swap(false, Ordering::AcqRel)
+            if woken.swap(false, Ordering::AcqRel)
                 && let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return Ok(value);
@@ -208,13 +251,15 @@ impl Runtime {
             for _ in 0..batch {
                 self.executor.step();
             }
-            if self.executor.has_ready() || woken.0.load(Ordering::Acquire) {
+            #[cfg(all(capos_guest, feature = "std"))]
+            listener.listen(&self.executor.ready.door, &waker);
+            if self.executor.has_ready() || woken.load(Ordering::Acquire) {
                 self.turn(Wait::No);
             } else if self.is_waiting() {
                 self.turn(Wait::Completion);
             } else {
                 self.turn(Wait::No);
-                if !self.executor.has_ready() && !woken.0.load(Ordering::Acquire) {
+                if !self.executor.has_ready() && !woken.load(Ordering::Acquire) {
                     return Err(Error::new("every task waits, and nothing is in flight that could wake one"));
                 }
             }

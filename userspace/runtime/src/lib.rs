@@ -39,6 +39,8 @@ mod future;
 pub mod log;
 pub mod memory;
 mod notification;
+#[cfg(all(capos_guest, feature = "std"))]
+mod on_std;
 mod operation;
 mod pool;
 #[cfg(all(capos_guest, not(feature = "std")))]
@@ -46,13 +48,13 @@ mod process;
 mod program;
 pub mod raw;
 mod reactor;
+#[cfg(all(capos_guest, feature = "std"))]
+mod rouse;
 mod runtime;
 mod server;
 #[cfg(not(capos_guest))]
 pub mod simulated;
 mod task;
-#[cfg(any(not(capos_guest), feature = "std"))]
-mod thread_place;
 mod watch;
 
 pub use call::wait_for;
@@ -64,8 +66,12 @@ pub use env::{ClientInfo, Env};
 pub use error::{Context, Error};
 pub use future::{Either, TimedOut, join, join_all, or_cancelled, select, timeout, yield_now};
 pub use notification::{notify, wait};
+#[cfg(all(capos_guest, feature = "std"))]
+pub use on_std::{block_on, call, env};
 #[doc(hidden)]
 pub use program::{MainFuture, start};
+#[cfg(all(not(capos_guest), feature = "std"))]
+pub use program::{block_on, call, env};
 pub use server::{ServeOptions, Server, refuse_calls};
 pub use task::{Task, TaskGroup, spawn};
 pub use watch::cancelled;

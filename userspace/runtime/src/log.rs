@@ -45,6 +45,10 @@ pub fn write(level: LogLevel, mut line: String) {
         line.push('…');
     }
     if let Some(logger) = &log.logger {
+        if runtime::idle_ring().is_some() {
+            drop(wait_for(logger.write(level, &line)));
+            return;
+        }
         if log.in_flight.get() >= MAX_IN_FLIGHT {
             log.lost.set(log.lost.get().saturating_add(1));
             return;

@@ -9,6 +9,8 @@ use capos_schema::cap::{AsCap, CallError, Cap};
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, MemoryObjectClient, ResourceAccountClient};
 
 use crate::call::wait_for;
+#[cfg(all(capos_guest, feature = "std"))]
+use crate::on_std::{give_addresses, take_addresses};
 use crate::runtime;
 
 /// What a mapping lets the process do.
@@ -55,9 +57,19 @@ pub struct Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if wait_for(self.space.unmap(self.address, self.length)).is_ok() {
-            runtime::with(|rt| rt.facts.borrow_mut().addresses.give(self.address, self.length));
+            give_addresses(self.address, self.length);
         }
     }
+}
+
+#[cfg(not(all(capos_guest, feature = "std")))]
+fn take_addresses(length: u64) -> Option<u64> {
+    runtime::with(|rt| rt.facts.borrow_mut().addresses.take(length)).flatten()
+}
+
+#[cfg(not(all(capos_guest, feature = "std")))]
+fn give_addresses(start: u64, length: u64) {
+    runtime::with(|rt| rt.facts.borrow_mut().addresses.give(start, length));
 }
 
 fn space() -> Result<AddressSpaceClient, CallError> {
@@ -93,13 +105,12 @@ pub fn map(memory: &impl AsCap, offset: u64, length: u64, access: Access) -> Res
     let length = length.checked_next_multiple_of(PAGE).filter(|length| *length > 0).ok_or_else(|| {
         CallError::invalid_argument("a mapping needs at least one byte and fewer than the address space has")
     })?;
-    let address = runtime::with(|rt| rt.facts.borrow_mut().addresses.take(length))
-        .flatten()
+    let address = take_addresses(length)
         .ok_or_else(|| CallError::failed("the process has no free range of addresses of this length"))?;
     match wait_for(space.map(memory.as_cap(), address, offset, length, &access.to_schema())) {
         Ok(()) => Ok(Mapping { address, length, access, space, memory: memory.as_cap().clone() }),
         Err(error) => {
-            runtime::with(|rt| rt.facts.borrow_mut().addresses.give(address, length));
+            give_addresses(address, length);
             Err(error)
         }
     }

@@ -41,3 +41,43 @@ pub fn start(_main: fn(Env) -> MainFuture) {
 /// Not used in the guest, where `_start` is the entry.
 #[cfg(capos_guest)]
 pub fn start(_main: fn(Env) -> MainFuture) {}
+
+#[cfg(all(not(capos_guest), feature = "std"))]
+pub use host::{block_on, call, env};
+
+/// What a program on `std` finds on the host, where it can be built and says where it belongs.
+#[cfg(all(not(capos_guest), feature = "std"))]
+mod host {
+    use core::future::Future;
+
+    use capos_schema::cap::CallError;
+
+    use crate::env::Env;
+    use crate::error::Error;
+
+    const ELSEWHERE: &str = "this is a capOS program; build the image with `make iso` and start it with `make run`";
+
+    /// None: there are no capabilities here.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn env() -> Result<Env, Error> {
+        Err(Error::new(ELSEWHERE))
+    }
+
+    /// Makes a call that needs no kernel.
+    ///
+    /// # Errors
+    /// The call's own.
+    pub fn call<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        capos_ring::wait(call)
+    }
+
+    /// Refuses: there is no ring here.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn block_on<T, E: From<Error>>(_main: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        Err(Error::new(ELSEWHERE).into())
+    }
+}

@@ -9,6 +9,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::task::Waker;
 
+#[cfg(any(not(capos_guest), feature = "std"))]
+use capos_abi::Status;
 use capos_abi::{Completion, Entry, entry};
 use capos_ring::message::Lent;
 use capos_ring::{BLOCKING_ROOM, Ring};
@@ -281,6 +283,40 @@ impl Reactor {
         }
         self.forget(ring, entry::Operation::Cancel { target: key.0 });
         None
+    }
+
+    /// Cancels all that futures still wait for. They learn of it when they are polled again.
+    #[cfg(any(not(capos_guest), feature = "std"))]
+    pub(crate) fn cancel_all(&mut self, ring: &Ring) {
+        let status = Status::Cancelled as i32;
+        let mut queued: Vec<u64> = Vec::new();
+        for class in BY_URGENCY {
+            let waiting = core::mem::take(self.backlog(class));
+            // What nobody waits for still has to be done.
+            let (forgotten, waited_for) = waiting.into_iter().partition(|entry| entry.user_data == FORGOTTEN);
+            *self.backlog(class) = forgotten;
+            queued.extend(VecDeque::<Entry>::into_iter(waited_for).map(|entry| entry.user_data));
+        }
+        let mut turned = Turned::default();
+        for user_data in queued {
+            self.complete(ring, &Completion { user_data, status, ..Completion::default() }, &mut turned);
+        }
+        let taken: Vec<u64> = (0_u64..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| {
+                let waits = matches!(slot.operation.as_ref()?.state, State::Waiting(_));
+                waits.then_some((u64::from(slot.generation) << 32) | index)
+            })
+            .collect();
+        for target in taken {
+            self.forget(ring, entry::Operation::Cancel { target });
+        }
+    }
+
+    /// Whether nothing is in flight, or waits for room.
+    #[cfg(any(not(capos_guest), feature = "std"))]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.prompt.is_empty() && self.slow.is_empty() && self.watches.is_empty()
     }
 
     /// Reads what has completed.

@@ -5,19 +5,21 @@ use core::cell::{Cell, RefCell};
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, entry};
+use capos_ring::Ring;
 use capos_ring::message::Lent;
-use capos_ring::{Addresses, Ring};
 use capos_schema::cap::Client;
 use capos_schema::kernel::{AddressSpaceClient, ResourceAccountClient, TimerClient};
 
 use crate::env::Env;
 use crate::executor::Executor;
 use crate::log::Log;
+#[cfg(all(capos_guest, feature = "std"))]
+pub(crate) use crate::on_std::{idle_ring, with};
 #[cfg(all(capos_guest, not(feature = "std")))]
 pub(crate) use crate::process::place::with;
 use crate::reactor::Reactor;
-#[cfg(any(not(capos_guest), feature = "std"))]
-pub(crate) use crate::thread_place::{install, with};
+#[cfg(not(capos_guest))]
+pub(crate) use crate::simulated::with_runtime as with;
 
 /// Ring, operations and tasks of the thread.
 #[derive(Debug)]
@@ -38,7 +40,8 @@ pub(crate) struct Facts {
     pub(crate) space: Option<AddressSpaceClient>,
     pub(crate) account: Option<ResourceAccountClient>,
     pub(crate) timer: Option<TimerClient>,
-    pub(crate) addresses: Addresses,
+    #[cfg(not(all(capos_guest, feature = "std")))]
+    pub(crate) addresses: capos_ring::Addresses,
     pub(crate) log: Log,
 }
 
@@ -144,6 +147,20 @@ impl Runtime {
         self.collect();
     }
 
+    /// Cancels what is in flight and waits until the kernel has given everything back.
+    #[cfg(any(not(capos_guest), feature = "std"))]
+    pub(crate) fn settle(&self) {
+        self.reactor(Reactor::cancel_all);
+        loop {
+            self.queue_releases();
+            self.collect();
+            if self.released.borrow().is_empty() && self.reactor(|reactor, _| reactor.is_idle()) {
+                return;
+            }
+            self.ring.enter(1, NO_DEADLINE);
+        }
+    }
+
     /// Receive buffers that the ring has room for.
     pub(crate) fn receivers(&self) -> u32 {
         (self.ring.completion_entries() / 8).max(1)
@@ -152,6 +169,12 @@ impl Runtime {
     /// Whether any future waits for the kernel.
     pub(crate) fn is_waiting(&self) -> bool {
         self.reactor(|reactor, _| reactor.waited_for() > 0)
+    }
+
+    /// Whether the loop runs.
+    #[cfg(all(capos_guest, feature = "std"))]
+    pub(crate) fn is_running(&self) -> bool {
+        self.turning.get()
     }
 
     /// Marks that the loop runs; `false` where it does already.
@@ -163,4 +186,11 @@ impl Runtime {
     pub(crate) fn end(&self) {
         self.turning.set(false);
     }
+}
+
+/// The calling thread's ring, where calls hold up the thread: only programs on `std` have such.
+#[cfg(not(all(capos_guest, feature = "std")))]
+#[inline]
+pub(crate) fn idle_ring() -> Option<Ring> {
+    None
 }

@@ -74,6 +74,9 @@ struct Exported {
 /// The objects that a process answers for at its endpoint.
 pub struct Server {
     endpoint: Option<EndpointClient>,
+    /// Whether the process was started with the endpoint, which its threads share.
+    #[cfg(all(capos_guest, feature = "std"))]
+    granted: bool,
     table: Option<CapabilityTableClient>,
     epoch: u64,
     clients: BTreeMap<u16, String>,
@@ -102,6 +105,8 @@ impl Server {
         let epoch: u64 = environment.get("EPOCH").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
         Self {
             endpoint: endpoint.map(EndpointClient::from_cap),
+            #[cfg(all(capos_guest, feature = "std"))]
+            granted: true,
             table: table.map(CapabilityTableClient::from_cap),
             epoch: epoch & 0x7fff_ffff,
             clients,
@@ -118,6 +123,8 @@ impl Server {
     pub fn at(endpoint: EndpointClient, table: CapabilityTableClient) -> Self {
         Self {
             endpoint: Some(endpoint),
+            #[cfg(all(capos_guest, feature = "std"))]
+            granted: false,
             table: Some(table),
             epoch: 0,
             clients: BTreeMap::new(),
@@ -266,6 +273,8 @@ impl Server {
         let Some(endpoint) = &self.endpoint else {
             return Err(Error::new("this process was given no endpoint `serve`; say in the manifest what it provides"));
         };
+        #[cfg(all(capos_guest, feature = "std"))]
+        let _serving = if self.granted { Some(crate::on_std::Serving::begin()?) } else { None };
         let limit = Rc::new(Gate::new(options.concurrent.max(1)));
         let calls = Rc::new(TaskGroup::new());
         let most = runtime::with(runtime::Runtime::receivers).unwrap_or(1);

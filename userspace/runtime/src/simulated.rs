@@ -13,6 +13,7 @@ use core::future::Future;
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use capnp::Word;
 use capos_abi::completion::COMPLETION_SIZE;
@@ -116,6 +117,7 @@ struct Kernel {
 }
 
 std::thread_local! {
+    static PLACE: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
     static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
 }
 
@@ -160,20 +162,23 @@ pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnc
     let Ok(ring) = ring else { panic!("the simulated ring is malformed") };
     KERNEL.with(|place| *place.borrow_mut() = Some(kernel));
     capos_ring::host::set_enter(enter);
-    runtime::install(Some(Runtime::new(ring)));
+    PLACE.set(Some(Rc::new(Runtime::new(ring))));
     let env = Env::new(record);
     runtime::with(|rt| rt.facts.borrow_mut().learn(&env));
     let main = main(env);
     let result = runtime::with(|rt| rt.block_on(main));
-    // Tasks go before the runtime that their futures still refer to.
-    runtime::with(Runtime::drop_tasks);
-    runtime::with(|rt| rt.turn(crate::runtime::Wait::No));
-    runtime::install(None);
+    drop(PLACE.take());
     match result {
         Some(Ok(value)) => value,
         Some(Err(error)) => panic!("{error}"),
         None => panic!("the runtime was not in place"),
     }
+}
+
+/// The runtime of the test's process, while it runs.
+pub(crate) fn with_runtime<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
+    let runtime = PLACE.try_with(|place| place.borrow().clone()).ok().flatten()?;
+    Some(act(&runtime))
 }
 
 fn with<R>(act: impl FnOnce(&mut Kernel) -> R) -> Option<R> {

@@ -8,6 +8,7 @@ mod directory;
 mod entropy;
 mod environment;
 mod errno;
+mod exports;
 mod file;
 mod futex;
 mod grants;

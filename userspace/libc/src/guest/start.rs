@@ -9,7 +9,7 @@ use capos_abi::bootstrap::{FIRST_STACK_BYTES, FIRST_STACK_TOP};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{AddressSpaceClient, LaunchRecord, ResourceAccountClient};
 
-use crate::guest::{environment, grants, malloc, process, thread_block};
+use crate::guest::{environment, exports, grants, malloc, process, thread_block};
 
 type Initialiser = extern "C" fn(c_int, *const *const c_char, *mut *const c_char);
 
@@ -36,6 +36,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     let (record, length) = (usize::try_from(record).unwrap_or(0), usize::try_from(length).unwrap_or(0));
     // SAFETY: the launch record is mapped read-only here for the life of the process.
     let bytes = unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(record), length) };
+    exports::keep_record(bytes);
     match capos_schema::wire::from_bytes::<LaunchRecord>(bytes) {
         Ok(record) => grants::keep(record),
         Err(_) => process::end(process::BROKEN),

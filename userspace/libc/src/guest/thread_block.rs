@@ -53,9 +53,3 @@ pub fn ring() -> Ring {
         Err(_) => crate::guest::process::end(crate::guest::process::BROKEN),
     }
 }
-
-/// For a program's own runtime on this thread: the address of the thread's ring.
-#[unsafe(no_mangle)]
-extern "C" fn capos_thread_ring() -> u64 {
-    here()
-}

@@ -1,0 +1,69 @@
+//! Waking the executor of a thread of `std` from another thread: through a word of memory that the loop has the kernel
+//! wait for while it sleeps.
+
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::task::{Context, Waker};
+
+use capos_abi::entry::Operation;
+use capos_ring::Ring;
+use capos_ring::message::Lent;
+
+use crate::on_std::here;
+use crate::operation::Pending;
+
+/// Where other threads knock.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// Counts knocks.
+    knocks: AtomicU32,
+    /// The executor's thread, by its ring.
+    home: u64,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self { knocks: AtomicU32::new(0), home: here() }
+    }
+}
+
+impl Door {
+    fn address(&self) -> u64 {
+        core::ptr::from_ref(&self.knocks).expose_provenance() as u64
+    }
+
+    /// Wakes the loop, where the caller is another thread. What it is to find is in place already.
+    pub(crate) fn knock(&self) {
+        let here = here();
+        if here == self.home {
+            return;
+        }
+        self.knocks.fetch_add(1, Ordering::Release);
+        // SAFETY: the calling thread's ring, between its other operations.
+        if let Ok(ring) = unsafe { Ring::at(here) } {
+            ring.wake_word(self.address(), 1);
+        }
+    }
+}
+
+/// The loop's wait for knocks.
+#[derive(Debug, Default)]
+pub(crate) struct Listener(Option<Pending>);
+
+impl Listener {
+    /// Has the kernel wake the loop for every knock from now on. To be called before the loop looks whether it may
+    /// sleep: who knocks later is heard.
+    pub(crate) fn listen(&mut self, door: &Door, waker: &Waker) {
+        let mut context = Context::from_waker(waker);
+        loop {
+            let pending = self.0.get_or_insert_with(|| {
+                let expected = door.knocks.load(Ordering::Acquire);
+                Pending::start(Lent::default(), Operation::WaitWord { address: door.address(), expected })
+            });
+            if Future::poll(Pin::new(pending), &mut context).is_pending() {
+                return;
+            }
+            self.0 = None;
+        }
+    }
+}

@@ -10,6 +10,7 @@ enum ServiceState {
   running @2;
   failed @3;     # Its restarts are used up.
   restarting @4;
+  unneeded @5;   # What it is there for is not on this system; lastExit says what.
 }
 
 struct ServiceInfo {
@@ -17,7 +18,7 @@ struct ServiceInfo {
   state @1 :ServiceState;
   restarts @2 :UInt32;       # Since boot.
   maxRestarts @3 :UInt32;
-  lastExit @4 :Text;         # How it last ended, in words; empty where it never did.
+  lastExit @4 :Text;         # How it last ended, or why it is not needed, in words; empty where it never did.
   frames @5 :UInt64;         # 4 KiB frames that it holds.
   description @6 :Text;
 }
@@ -154,6 +155,7 @@ interface PciFunction {
 }
 
 interface SessionObserver {
-  # Told when a session has ended, after its last audit record was written.
+  # Told when a session has ended, after the broker recorded that, or could not. Calls that could not be aborted may
+  # still write the records of their ends later.
   ended @0 (session :Text) -> ();
 }

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
 
+use capos_plural::count;
 use capos_schema::kernel::DebugLogClient;
 pub use capos_schema::system::LogLevel;
 use capos_schema::system::LoggerClient;
@@ -58,7 +59,8 @@ pub fn write(level: LogLevel, mut line: String) {
         spawn(async move {
             let missing = lost.replace(0);
             if missing > 0 {
-                line = format!("{line} ({missing} lines before this one were lost: too many at once)");
+                let missing = count(missing, "line");
+                line = format!("{line} (lost before this one, too many at once: {missing})");
             }
             drop(logger.write(level, &line).await);
             in_flight.set(in_flight.get().saturating_sub(1));

@@ -8,8 +8,10 @@
 
 extern crate alloc;
 
+mod exit;
 mod image;
 mod launch;
 
+pub use exit::describe_exit;
 pub use image::Image;
 pub use launch::{Granted, Launch, Started};

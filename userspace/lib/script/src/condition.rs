@@ -12,8 +12,10 @@ use crate::request::{RequestView, Role};
 pub struct Condition {
     /// Each is contained in the last user message.
     pub user: Vec<String>,
-    /// Each is contained in one of the tool results since the model last spoke.
+    /// Each is contained in one of the tool results that the request brings.
     pub tool: Vec<String>,
+    /// Each is how one of those results ended: its outcome, by its name in the schema.
+    pub outcome: Vec<String>,
     /// Each is contained in the system message.
     pub system: Vec<String>,
     /// Each is contained in some message.
@@ -30,6 +32,12 @@ pub struct Condition {
     pub not: Option<Box<Self>>,
 }
 
+/// Whether a result is one that ended so. A result that is not `ok` begins with its outcome and a colon; one that is,
+/// is what the tool said.
+fn ended_as(text: &str, outcome: &str) -> bool {
+    text.strip_prefix(outcome).is_some_and(|rest| rest.starts_with(": "))
+}
+
 impl Condition {
     /// Whether the condition holds of `request`, the `ordinal`-th (from 1) of this process.
     #[must_use]
@@ -41,6 +49,7 @@ impl Condition {
         contained(&self.user, Role::User)
             && contained(&self.system, Role::System)
             && self.tool.iter().all(|needle| request.fresh_results().any(|text| text.contains(needle.as_str())))
+            && self.outcome.iter().all(|name| request.fresh_results().any(|text| ended_as(text, name)))
             && self.any.iter().all(|needle| request.messages.iter().any(|m| m.content.contains(needle.as_str())))
             && self.offered.iter().all(|name| request.handle(name).is_some())
             && self.missing.iter().all(|name| request.handle(name).is_none())

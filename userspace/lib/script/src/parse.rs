@@ -113,13 +113,14 @@ fn condition(value: &Value) -> Parsed<Condition> {
     known(
         object,
         "match",
-        &["user", "tool", "system", "any", "offered", "missing", "assistantMessages", "request", "not"],
+        &["user", "tool", "outcome", "system", "any", "offered", "missing", "assistantMessages", "request", "not"],
     )?;
     let texts = |key| object.get(key).map_or(Ok(Vec::new()), |value| strings(value, key));
     let number = |key| object.get(key).map(|value| integer(value, key)).transpose();
     Ok(Condition {
         user: texts("user")?,
         tool: texts("tool")?,
+        outcome: outcomes(&texts("outcome")?)?,
         system: texts("system")?,
         any: texts("any")?,
         offered: texts("offered")?,
@@ -128,6 +129,25 @@ fn condition(value: &Value) -> Parsed<Condition> {
         request: number("request")?,
         not: object.get("not").map(|value| condition(value).map(Box::new)).transpose()?,
     })
+}
+
+/// How calls end that do not end well, by the names of the schema.
+const OUTCOMES: [&str; 8] = [
+    "refusedByPolicy",
+    "deniedByUser",
+    "stepUpFailed",
+    "executionError",
+    "timedOut",
+    "cancelled",
+    "invalidArguments",
+    "unknownTool",
+];
+
+fn outcomes(names: &[String]) -> Parsed<Vec<String>> {
+    match names.iter().find(|name| !OUTCOMES.contains(&name.as_str())) {
+        Some(unknown) => Err(format!("\"outcome\" is one of {}, not {unknown:?}", OUTCOMES.join(", "))),
+        None => Ok(names.to_vec()),
+    }
 }
 
 /// The steps of one line while they are read.

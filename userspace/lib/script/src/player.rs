@@ -1,6 +1,7 @@
 //! Picks the line of the script that answers a request.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,6 +29,13 @@ impl Player {
     pub fn new(script: Script) -> Self {
         let spent = vec![false; script.turns.len()];
         Self { script, spent, requests: 0 }
+    }
+
+    /// A player without a script: it answers each request with an exception that says why.
+    #[must_use]
+    pub fn broken(why: String) -> Self {
+        let turn = Turn { repeat: true, ..failing(why) };
+        Self::new(Script { selection: Selection::Stateless, turns: vec![Arc::new(turn)] })
     }
 
     /// How many requests have been answered.
@@ -61,8 +69,13 @@ impl Player {
 }
 
 fn exhausted(ordinal: u64) -> Arc<Turn> {
-    let message = format!("model.jsonl has no line that answers request {ordinal}; add one, or mark a line \"repeat\"");
-    Arc::new(Turn {
+    let why = format!("model.jsonl has no line that answers request {ordinal}; add one, or mark a line \"repeat\"");
+    Arc::new(failing(why))
+}
+
+/// A line that fails and says why.
+fn failing(message: String) -> Turn {
+    Turn {
         line: 0,
         condition: crate::Condition::default(),
         repeat: false,
@@ -71,5 +84,5 @@ fn exhausted(ordinal: u64) -> Arc<Turn> {
         prompt_tokens: None,
         completion_tokens: None,
         finish: Some(Finish::Error),
-    })
+    }
 }

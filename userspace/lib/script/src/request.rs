@@ -41,14 +41,9 @@ impl<'a> RequestView<'a> {
         self.messages.iter().rev().find(|message| message.role == role).map(|message| message.content)
     }
 
-    /// The tool results that have come in since the model last spoke.
+    /// The tool results that this request brings: none where the person has spoken since they came in.
     pub fn fresh_results(&self) -> impl Iterator<Item = &'a str> + '_ {
-        self.messages
-            .iter()
-            .rev()
-            .take_while(|message| message.role != Role::Assistant)
-            .filter(|message| message.role == Role::Tool)
-            .map(|message| message.content)
+        self.messages.iter().rev().take_while(|message| message.role == Role::Tool).map(|message| message.content)
     }
 
     /// How many messages the model has in the conversation already.

@@ -177,6 +177,75 @@ fn a_script_branches_on_what_the_tools_answered() {
 }
 
 #[test]
+fn what_came_in_before_the_person_spoke_again_is_not_answered() {
+    let script = concat!(
+        r#"{"script":{"select":"stateless"}}"#,
+        "\n",
+        r#"{"match":{"tool":""},"text":"a result"}"#,
+        "\n",
+        r#"{"text":"a question"}"#,
+    );
+    let call = MessageView { role: Role::Assistant, content: "" };
+    let cut = MessageView { role: Role::Tool, content: "cancelled: cancelled by the person at the prompt" };
+    let mut player = player(script);
+    assert_eq!(text(&player.respond(&request(&[user("go"), call, cut])).collect_all()), "a result");
+    assert_eq!(text(&player.respond(&request(&[user("go"), call, cut, user("again")])).collect_all()), "a question");
+}
+
+#[test]
+fn an_outcome_is_how_a_result_ended_and_not_what_a_tool_said() {
+    let script = "{\"match\":{\"outcome\":\"deniedByUser\"},\"text\":\"no\"}\n{\"text\":\"yes\"}";
+    let result = |content| MessageView { role: Role::Tool, content };
+    for (content, answer) in [
+        ("deniedByUser: the person said no", "no"),
+        ("notes: deniedByUser: is a word", "yes"),
+        ("deniedByUserX: no", "yes"),
+        ("deniedByUser", "yes"),
+    ] {
+        assert_eq!(text(&player(script).respond(&request(&[user("go"), result(content)])).collect_all()), answer);
+    }
+    let error = Script::parse(b"{\"match\":{\"outcome\":\"ok\"},\"text\":\"a\"}").unwrap_err().to_string();
+    assert!(error.contains("\"outcome\" is one of refusedByPolicy, deniedByUser, "), "{error}");
+}
+
+#[test]
+fn the_demonstration_answers_what_it_is_told() {
+    let script = include_str!("../../../../iso_root/etc/demo.jsonl");
+    let call = MessageView { role: Role::Assistant, content: "" };
+    let result = |content| MessageView { role: Role::Tool, content };
+    for (content, answer) in [
+        ("done", "That is what the system answered."),
+        ("deniedByUser: the person said no", "You did not agree"),
+        ("stepUpFailed: no passphrase was entered", "Without the passphrase"),
+        ("refusedByPolicy: not permitted", "does not permit"),
+        ("unknownTool: no tool \"write_file\" is advertised in this turn", "has no such tool"),
+        ("executionError: `notes/plants.txt` does not exist", "did not work"),
+        ("timedOut: it did not end within 30000 ms", "took too long"),
+        ("invalidArguments: path is missing", "does not take"),
+    ] {
+        let messages = [user("write a note"), call, result(content)];
+        let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
+        assert!(told.contains(answer), "{content}: {told}");
+    }
+    // Ctrl-C at the question ends the turn; what the person says then is answered, and not the call that was cancelled.
+    let messages = [user("write"), call, result("cancelled: cancelled by the person at the prompt"), user("hello")];
+    let told = text(&player(script).respond(&request(&messages)).collect_all()).to_owned();
+    assert!(told.starts_with("I am the scripted model"), "{told}");
+}
+
+#[test]
+fn a_script_that_cannot_be_played_says_so_each_time() {
+    let why = Script::parse(b"{\"txt\": 1}").unwrap_err();
+    let mut player = Player::broken(why.to_string());
+    for _ in 0..2 {
+        let Some(Event::Error { kind: ErrorKind::Failed, message }) = player.respond(&request(&[])).next() else {
+            panic!("it answers");
+        };
+        assert!(message.starts_with("model.jsonl line 1: unknown key \"txt\""), "{message}");
+    }
+}
+
+#[test]
 fn a_line_that_was_passed_over_does_not_come_back() {
     let mut player = player("{\"match\":{\"user\":\"x\"},\"text\":\"1\"}\n{\"text\":\"2\"}\n{\"text\":\"3\"}");
     assert_eq!(text(&player.respond(&request(&[user("y")])).collect_all()), "2");

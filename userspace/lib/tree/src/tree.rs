@@ -91,7 +91,7 @@ impl core::fmt::Display for TreeError {
             Self::IntoItself(name) => write!(f, "the folder `{name}` cannot be moved into itself"),
             Self::Gone => f.write_str("the file or folder was deleted meanwhile"),
             Self::NoSpace { needed, left } => {
-                write!(f, "no space: {needed} bytes are needed and {left} are left")
+                write!(f, "no space: this takes {}, and {left} are left", capos_plural::count(*needed, "byte"))
             }
             Self::TooLarge => f.write_str("the file would be larger than a file can be"),
         }

@@ -6,13 +6,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use capos_process::{Granted, Image, Launch};
+use capos_process::{Granted, Image, Launch, describe_exit};
 use capos_rt::{Either, Server, select};
 use capos_schema::cap::{AsCap, CallContext, CallError};
 use capos_schema::kernel::ProcessClient;
 use capos_schema::system::{LauncherServer, ProgramResult, StandardClient, StandardServer};
 
-use crate::service::describe_exit;
 use crate::system::System;
 
 /// Output that is kept of a program, in bytes.

@@ -1,12 +1,11 @@
 //! One service: what the manifest says of it, and how it is.
 
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use capos_process::{Image, Started};
-use capos_schema::kernel::{EndpointClient, ExitInfo, ExitInfoCause};
+use capos_schema::kernel::EndpointClient;
 use capos_schema::manifest::Service as Entry;
 use capos_schema::system::{ServiceInfo, ServiceState};
 
@@ -127,15 +126,5 @@ impl Service {
             frames,
             description: self.entry.description.clone(),
         }
-    }
-}
-
-/// How a process ended, in words.
-pub fn describe_exit(exit: &ExitInfo) -> String {
-    match exit.cause {
-        ExitInfoCause::Exited if exit.code == 0 => "it ended by itself".into(),
-        ExitInfoCause::Exited if exit.code == 101 => "it panicked; the log says where".into(),
-        ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
-        ExitInfoCause::Killed | ExitInfoCause::Fault => exit.report.clone(),
     }
 }

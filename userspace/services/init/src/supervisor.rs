@@ -4,14 +4,15 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 
-use capos_process::{Image, Launch};
+use capos_plural::count;
+use capos_process::{Image, Launch, describe_exit};
 use capos_rt::{Context, Either, Error, log, refuse_calls, select};
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{EndpointClient, ProcessClient};
 use capos_schema::system::{FaultInjectorServer, ServiceInfo, ServiceState, ServiceSupervisorServer};
 
 use crate::grants::Given;
-use crate::service::{Service, Wish, describe_exit};
+use crate::service::{Service, Wish};
 use crate::system::System;
 
 impl System {
@@ -118,9 +119,9 @@ impl System {
                 continue;
             }
             log::error!(
-                "service `{}` has failed: {end}; it was restarted {} times in {} s and is not tried again",
+                "service `{}` has failed: {end}; it was restarted {} in {} s and is not tried again",
                 service.name(),
-                service.entry.max_restarts,
+                count(service.entry.max_restarts, "time"),
                 service.entry.per_seconds
             );
             self.rest(&service, ServiceState::Failed, "has failed").await;
@@ -131,7 +132,7 @@ impl System {
     pub async fn begin(self: Rc<Self>, service: Rc<Service>, present: bool) {
         if !present {
             service.set_last_exit(format!("the medium has no /{}", service.entry.when));
-            self.rest(&service, ServiceState::Stopped, "is not needed").await;
+            self.rest(&service, ServiceState::Unneeded, "is not needed").await;
         }
         self.supervise(service).await;
     }
@@ -207,12 +208,12 @@ impl ServiceSupervisorServer for Supervisor {
         let settled = || match service.state() {
             ServiceState::Running => starting || service.starts() > before,
             // What was before was forgiven; a new failure, or somebody who stops it, takes the wish away again.
-            ServiceState::Failed | ServiceState::Stopped => service.wish.get() == Wish::Stop,
+            ServiceState::Failed | ServiceState::Stopped | ServiceState::Unneeded => service.wish.get() == Wish::Stop,
             _ => false,
         };
         service.changed.until(settled).await;
         let info = service.info().await;
-        if info.state == ServiceState::Stopped {
+        if matches!(info.state, ServiceState::Stopped | ServiceState::Unneeded) {
             return Err(CallError::failed(format!("service `{name}` was stopped meanwhile; start it again")));
         }
         if info.state == ServiceState::Failed {
@@ -225,7 +226,8 @@ impl ServiceSupervisorServer for Supervisor {
         let service = self.find_untrusted(&name)?;
         service.wish.set(Wish::Stop);
         end(&service, "stopped on request").await;
-        service.changed.until(|| matches!(service.state(), ServiceState::Stopped | ServiceState::Failed)).await;
+        let rests = || matches!(service.state(), ServiceState::Stopped | ServiceState::Failed | ServiceState::Unneeded);
+        service.changed.until(rests).await;
         Ok(())
     }
 }

@@ -164,10 +164,6 @@ impl System {
     }
 
     async fn boot(self: Rc<Self>) {
-        if let Ok(found) = self.hardware.machine.statistics().await {
-            let counts = found.init_start_tsc.saturating_sub(found.kernel_entry_tsc);
-            log::info!("began {counts} counts of the time-stamp counter after the kernel");
-        }
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
         for service in &first {

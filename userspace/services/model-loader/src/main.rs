@@ -12,6 +12,7 @@ mod weights;
 mod worker;
 
 use alloc::rc::Rc;
+use capos_plural::count;
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, ResourceAccountClient, TimerClient};
@@ -39,7 +40,7 @@ async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, 
     for path in SCRIPTS {
         if let Ok(file) = medium.open(path).await {
             let found = file.memory().await.with_context(|| alloc::format!("mapping {path}"))?;
-            log::info!("workers play {path}, {} bytes", found.bytes);
+            log::info!("workers play {path}, {}", count(found.bytes, "byte"));
             return Ok(Some((found.memory, found.bytes)));
         }
     }
@@ -63,8 +64,8 @@ async fn run(env: Env) -> Result<(), Error> {
         report: report.clone(),
     });
     let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);
-    let count = catalog.register_all(MODELS).await?;
-    log::info!("{count} models are registered");
+    let registered = catalog.register_all(MODELS).await?;
+    log::info!("{} registered", count(registered, "model"));
     env.serve(0, Rc::new(ModelCatalogService(catalog.clone())));
     env.serve(1, Rc::new(ModelAdminService(catalog)));
     env.run().await

@@ -165,7 +165,7 @@ async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
     let mut process = first;
     loop {
         let how = match process.wait().await {
-            Ok(exit) => exit.report,
+            Ok(exit) => capos_process::describe_exit(&exit),
             Err(error) => format!("its end is unknown: {error}"),
         };
         *worker.process.borrow_mut() = None;

@@ -140,13 +140,17 @@ async fn run(env: Env) -> Result<(), Error> {
         let memory = env.cap::<MemoryObjectClient>("script")?;
         FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
-    let script = Script::parse(&script).context("the script cannot be played")?;
+    // A script that cannot be played is told to whoever asks the model: this process has no other way to say it.
+    let player = match Script::parse(&script) {
+        Ok(script) => Player::new(script),
+        Err(why) => Player::broken(alloc::format!("its script cannot be played: {why}")),
+    };
     let info = weights.info(&id, BACKEND)?;
     let server = env.server();
     let worker = Worker {
         info,
         weights: Rc::new(weights),
-        player: RefCell::new(Player::new(script)),
+        player: RefCell::new(player),
         exporter: server.clone(),
         max_tokens,
         held: held(&env).await?.into(),

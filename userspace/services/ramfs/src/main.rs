@@ -13,6 +13,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use capos_plural::count;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
 use capos_schema::kernel::TimerClient;
 use capos_schema::storage::{DirectoryClient, DirectoryService, EntryInfo, EntryKind};
@@ -80,8 +81,8 @@ async fn run(env: Env) -> Result<(), Error> {
         // The first of these folders that the medium has becomes the home.
         for top in env.arguments().iter().skip(1) {
             if medium.stat(top).await.is_ok() {
-                let count = fill(&volume, &medium, &format!("{top}/")).await?;
-                log::info!("{count} files from {top}");
+                let files = fill(&volume, &medium, &format!("{top}/")).await?;
+                log::info!("{} from {top}", count(files, "file"));
                 break;
             }
         }

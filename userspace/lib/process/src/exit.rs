@@ -1,0 +1,31 @@
+//! The end of a process, in words.
+
+use alloc::format;
+use alloc::string::String;
+
+use capos_schema::kernel::{ExitInfo, ExitInfoCause};
+
+/// How a process ended, in words.
+#[must_use]
+pub fn describe_exit(exit: &ExitInfo) -> String {
+    match exit.cause {
+        ExitInfoCause::Exited if exit.code == 0 => "it ended by itself".into(),
+        ExitInfoCause::Exited if exit.code == 101 => "it panicked; the log says where".into(),
+        ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
+        ExitInfoCause::Killed | ExitInfoCause::Fault => exit.report.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_end_is_without_a_reason() {
+        let words = |cause, code, report: &str| describe_exit(&ExitInfo { cause, code, report: report.into() });
+        assert_eq!(words(ExitInfoCause::Exited, 0, ""), "it ended by itself");
+        assert_eq!(words(ExitInfoCause::Exited, 1, ""), "it ended with code 1");
+        assert!(words(ExitInfoCause::Exited, 101, "").contains("panicked"));
+        assert_eq!(words(ExitInfoCause::Killed, 0, "killed by `init`: enough"), "killed by `init`: enough");
+    }
+}

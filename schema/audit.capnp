@@ -21,8 +21,8 @@ struct ToolEvent {
   modelId @6 :Text;
   backend @7 :Text;
   nonce @8 :Data;
-  runner @9 :Text;                 # `capos-side` or `browser-agent-ui`.
-  gatewaySession @10 :Text;
+  runner @9 :Text;                 # Who ran the loop: `capos-side`, the shell of this system, is the only one so far.
+  gatewaySession @10 :Text;        # Empty: there is no gateway yet.
   descriptor @11 :Models.ToolDescriptor;
   arguments @12 :Text;
   # Of a call that ran, exact and whole. Of one that did not, at most its first 2,048 bytes: a model can propose as much
@@ -43,7 +43,10 @@ struct ToolEvent {
 }
 
 struct GeneralEvent {
-  kind @0 :Text;      # session.start, session.end, broker.decision, model.loaded, model.refused, message, service, ...
+  kind @0 :Text;
+  # Of the log: log.start. Of the broker: session.start, session.end, broker.decision. Of the shell: session.opened,
+  # session.closed, message, tool.late, records.lost. Of the model loader: model.loaded, model.refused, model.unloaded,
+  # worker.start, worker.end, worker.failed. Others are allowed, but for `tool`, which would pass for a tool call.
   session @1 :Text;
   principal @2 :Text;
   fields @3 :List(Field);
@@ -54,7 +57,8 @@ struct GeneralEvent {
 }
 
 interface AuditWriter {
-  # Appends. Held by the runner, the broker and the loader, never by a model. Of each call a session has one decision
+  # Appends. Held by the runner, the broker and the loader, never by a model. A session's writer takes only what names
+  # its session; a service's takes no tool events, and adds its own name as the field `source`. Of each call a session has one decision
   # of the broker and one `before` or `refused`, and the decision comes first: a decision on a call that was told of is
   # refused, and a call told of as undecided takes the decision that the broker had recorded.
   tool @0 (event :ToolEvent) -> (sequence :UInt64, hash :Data);
@@ -62,14 +66,15 @@ interface AuditWriter {
 }
 
 struct Query {
+  # Conditions that must all hold; what is left at its default asks nothing. Texts are compared whole.
   session @0 :Text;
   turn @1 :Int64 = -1;
   tool @2 :Text;
   decision @3 :Text;
   outcome @4 :Text;
-  kind @5 :Text;
-  sinceNanoseconds @6 :UInt64;
-  max @7 :UInt32 = 200;
+  kind @5 :Text;            # `tool`, or a general kind; one that ends in a dot stands for all that begin with it.
+  sinceNanoseconds @6 :UInt64;  # Since 1970.
+  max @7 :UInt32 = 200;     # Fewer come where they would not fit into one answer.
   from @8 :UInt64;          # First sequence.
 }
 
@@ -77,10 +82,12 @@ interface AuditReader {
   query @0 (query :Query) -> (records :List(Text), next :UInt64);
   # Canonical JSON, one record each; `next` is the sequence to go on from, 0 at the end.
   verify @1 () -> (ok :Bool, records :UInt64, head :Data, reason :Text);
-  # Walks the whole chain.
+  # Walks the whole chain. `reason` says what is wrong and where, in words; empty where nothing is.
 }
 
 interface AuditLog {
+  # Makes writers and readers. Held by the broker.
   writer @0 (source :Text) -> (writer :AuditWriter);
+  # For the session with this id, and no other.
   reader @1 () -> (reader :AuditReader);
 }

@@ -45,6 +45,7 @@ struct SessionLimits {
   toolTimeoutMs @3 :UInt32 = 30000;      # Where the tool names none.
   approvalTimeoutMs @4 :UInt32 = 300000;
   maxTokensPerCall @5 :UInt32 = 1024;
+  maxRequestsPerMinute @6 :UInt32 = 600; # Requests to models; each window of a minute begins with one.
 }
 
 struct ToolQuestion {
@@ -72,6 +73,7 @@ struct NamedGrant {
   name @0 :Text;
   capability @1 :Kernel.Object;
   interface @2 :UInt64;
+  readOnly @3 :Bool;        # The read-only form: its methods that change something refuse, and are no tools.
 }
 
 interface UserSession {
@@ -102,6 +104,10 @@ interface UserSession {
   # Counts tokens against the session's and the principal's budget; an exception where it is used up.
 
   end @8 () -> ();
+
+  request @9 () -> ();
+  # Counts one request to a model, before it is made, against the rates of the session and of the principal; an
+  # exception (overloaded) where there were too many, which says how long to wait.
 }
 
 interface Lease {
@@ -113,7 +119,9 @@ interface AuthorityBroker {
   # Issues sessions. Held by the login.
   profiles @0 () -> (profiles :List(Profile), initial :Profile);
   login @1 (profile :Profile, principal :Text, passphrase :Text) -> (session :UserSession);
-  # The operator's first login on a development image sets the passphrase of the image's configuration.
+  # The initial profile, that of whoever sits at the console, takes no passphrase. An operator's session takes it where
+  # operator is not the initial profile: it is the one that the configuration holds, and no login sets or changes it.
+  # Attempts count for the whole system. Where the configuration names a principal, the initial profile's is that one.
 }
 
 struct Approval {
@@ -122,10 +130,10 @@ struct Approval {
   tool @2 :Text;
   arguments @3 :Text;
   risk @4 :Text;
-  state @5 :Text;
+  state @5 :Text;      # What came of it, in words.
 }
 
 interface ApprovalClient {
-  # What a session sees of its own pending and past approvals.
+  # What a session sees of what its person was asked and answered. A question that is still open is not in it.
   list @0 () -> (approvals :List(Approval));
 }

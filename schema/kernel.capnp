@@ -254,7 +254,9 @@ interface Entropy {
 
 interface DebugLog {
   write @0 (text :Text) -> ();
-  # Lines to the kernel's log, each with the process's name before it: as many as fit into one call.
+  # Lines to the kernel's log, each with the process's name before it and its control characters, but for tabs, written
+  # out. As many as fit into one call; of each at most 1 KiB with the name, and `...` where that is not all. The log
+  # keeps the newest 256 KiB.
   read @1 (position :UInt64) -> (data :Data, next :UInt64, lost :UInt64);
   # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. A position behind the
   # end counts as the end. Needs the receive right.

@@ -131,7 +131,7 @@ fn report(boot: &BootInfo, lines: u32, frequencies: calibration::Frequencies, ra
         heap::used()
     );
     log!(
-        "time-stamp counter {} kHz{}, timer {}, measured against {}; {} interrupt lines; {} processor(s)",
+        "time-stamp counter {} kHz{}, timer {}, measured against {}; interrupt lines: {}; processors: {}",
         frequencies.tsc / 1000,
         if cpu::features().invariant_tsc { " (invariant)" } else { "" },
         if cpu::features().tsc_deadline { "by deadline" } else { "by count" },

@@ -130,7 +130,7 @@ fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
 /// How far it is to the first process and to the prompt, and what is in use there.
 fn at_the_prompt(log: &str) -> Result<Figures> {
     let instructions = "instructions";
-    let first = number_between(log, "init: began ", " counts")?;
+    let first = number_between(log, "the first process began ", " counts")?;
     let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
     let nanoseconds = number_between(log, "at the prompt ", " ns after")?;
     let idle = number_between(log, "after the kernel began, ", " ns of which")?;
@@ -183,8 +183,9 @@ mod tests {
 
     #[test]
     fn the_way_to_the_prompt_is_counted() {
-        let log = "time-stamp counter 999972 kHz, timer\ninit: began 1234 counts of the\n\
-            log: shell: at the prompt 3000000 ns after the kernel began, 1000000 ns of which it was idle; 7503 of 130000 frames\n";
+        let log = "time-stamp counter 999972 kHz, timer\n\
+            log: shell: at the prompt 3000000 ns after the kernel began, 1000000 ns of which it was idle; 7503 of 130000 \
+            frames in use; the first process began 1234 counts of the time-stamp counter after the kernel\n";
         let figures = at_the_prompt(log).unwrap();
         let values: Vec<u64> = figures.values().map(|figure| figure.value).collect();
         assert_eq!(values, [1234, 1_999_944, 7503 * 4096]);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use capos_plural::count;
 use capos_schema::manifest::Manifest;
 
 /// Check, explain or encode the system manifest.
@@ -62,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.action {
         Action::Check { .. } => {
             let (services, programs) = (manifest.services.len(), manifest.programs.len());
-            println!("{}: {services} services, {programs} programs", names(files));
+            println!("{}: {}, {}", names(files), count(services, "service"), count(programs, "program"));
         }
         Action::Print { .. } => print!("{}", capos_manifest::describe(&manifest)),
         Action::Encode { out, .. } => {

@@ -42,6 +42,14 @@ pub struct Args {
 /// The byte of Ctrl-], which QEMU takes for itself; Ctrl-A and Ctrl-C go to the guest.
 const ESCAPE: &str = "0x1d";
 
+/// Where a run's log goes: one file among what is built, so that runs leave no more than one behind; outside the source
+/// one among the temporary files.
+fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
+    let folder = target.unwrap_or_else(std::env::temp_dir);
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(folder.join("capos-run.log"))
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let image = match &args.image {
@@ -64,12 +72,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         medium: args.medium,
         ..Machine::new(&image, &accelerator)
     };
-    let log = std::env::temp_dir().join(format!("capos-serial-{}.log", std::process::id()));
-    println!("Starting capOS ({accelerator}, {} MiB). To quit: Ctrl-] and then x. Log: {}", args.memory, log.display());
+    let log = log_file(System::find().ok().map(|system| system.target()))?;
+    println!(
+        "Starting capOS ({accelerator}, {} MiB). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
+        args.memory,
+        log.display()
+    );
     let mut command = machine.command()?;
     command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
     command.arg(format!("file:{}", log.display()));
     let status = command.status().context("starting QEMU")?;
     println!();
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_the_same_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        assert_eq!(log_file(Some(target.clone())).unwrap(), target.join("capos-run.log"));
+        assert!(target.is_dir());
+        assert_eq!(log_file(None).unwrap(), std::env::temp_dir().join("capos-run.log"));
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use capos_plural::count;
 
 use crate::accel;
 use crate::iso::{Limine, limine_dir};
@@ -87,7 +88,11 @@ pub fn summary(scenario: &Scenario, report: &Report, out: &Path) -> String {
     let name = scenario.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let (taken, all) = report.steps;
     match &report.reason {
-        None => format!("{name}: passed, {all} steps in {:.1} s; results in {}", report.seconds, out.display()),
-        Some(reason) => format!("{name}: FAILED after {taken} of {all} steps: {reason}\nresults in {}", out.display()),
+        None => {
+            format!("{name}: passed, {} in {:.1} s; results in {}", count(all, "step"), report.seconds, out.display())
+        }
+        Some(reason) => {
+            format!("{name}: FAILED after {taken} of {}: {reason}\nresults in {}", count(all, "step"), out.display())
+        }
     }
 }

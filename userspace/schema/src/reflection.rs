@@ -101,6 +101,14 @@ pub struct MethodInfo {
     pub results_type: fn() -> Type,
 }
 
+impl MethodInfo {
+    /// Whether it is known to do more than look: a read-only form of its interface refuses it.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        self.category.is_some_and(|category| category != Category::ReadOnly)
+    }
+}
+
 impl core::fmt::Debug for MethodInfo {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("MethodInfo").field("ordinal", &self.ordinal).field("name", &self.name).finish_non_exhaustive()

@@ -64,6 +64,8 @@ pub enum TurnEnd {
     Evidence(usize),
     /// The session's tokens are used up.
     Tokens(String),
+    /// Too many requests were made to models lately.
+    Rate(String),
     /// The session's time is over.
     Time(u64),
     /// The model gave no answer.
@@ -166,6 +168,13 @@ impl<W: World> Agent<W> {
             let (label, untrusted) = self.thread.label();
             if let Err(why) = self.world.egress(&label, &model.backend) {
                 return TurnEnd::Refused(why);
+            }
+            match self.world.request().await {
+                Ok(()) => {}
+                Err(ChargeError::Exhausted(why)) => return TurnEnd::Rate(why),
+                Err(ChargeError::Unavailable(why)) => {
+                    return TurnEnd::Refused(format!("the request to the model could not be counted: {why}"));
+                }
             }
             let nonce = self.world.random().to_vec();
             let request = self.request(snapshot, &nonce);

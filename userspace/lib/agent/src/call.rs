@@ -214,7 +214,7 @@ impl<W: World> Context<W> {
                         let ruling = self.world.step_up(question, &passphrase).await;
                         return judge(ruling, Some(Decision::StepUpSucceeded));
                     }
-                    Either::Left(secret) => ("no passphrase was given".to_string(), secret),
+                    Either::Left(secret) => ("no passphrase was entered".to_string(), secret),
                     Either::Right(()) => (late(), Secret::Declined),
                 };
                 let ruling = self.world.decide(question, mode, false).await;

@@ -111,6 +111,12 @@ pub trait Gate {
     /// Used up, or the broker does not answer.
     async fn charge(&self, tokens: u64) -> Result<u64, ChargeError>;
 
+    /// Counts a request to the model, before it is made.
+    ///
+    /// # Errors
+    /// There were too many lately, or the broker does not answer.
+    async fn request(&self) -> Result<(), ChargeError>;
+
     /// Whether data of this label may go to a model with this backend.
     ///
     /// # Errors

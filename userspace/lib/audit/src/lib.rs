@@ -24,5 +24,5 @@ pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT, LABEL_LIMIT};
 pub use general::{Kind, message};
 pub use query::Filter;
 pub use record::{Event, Head, Record};
-pub use story::{Deed, story};
+pub use story::{Deed, Tally, story};
 pub use verify::{Broken, Summary, verify_lines};

@@ -5,7 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use capos_plural::count;
 use serde_json::Value;
+
+/// The category of tools that change nothing, as the schema names it.
+const READ_ONLY: &str = "readOnly";
 
 /// One call that a model proposed, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub struct Deed {
     pub time: u64,
     pub turn: u64,
     pub tool: String,
+    /// The tool's category, as its descriptor has it; empty where there is no such tool.
+    pub category: String,
     pub arguments: String,
     pub model: String,
     /// `None` where the call was turned away before anybody decided on it.
@@ -24,12 +30,62 @@ pub struct Deed {
     pub outcome: Option<String>,
     pub error: String,
     pub reason: String,
-    /// Whether it had, or may have had, an effect.
+    /// Whether it ran, as far as the records tell.
     pub effect: bool,
     /// Whether the log took its end later than it came.
     pub late: bool,
     /// The tools that the model saw when it made the call.
     pub advertised: Vec<String>,
+}
+
+/// How many deeds there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Ran to their end, and only read.
+    pub read: usize,
+    /// Ran to their end, and were such as change something.
+    pub changed: usize,
+    /// Began and failed, or were broken off, or have no end on record: what they changed until then is not known.
+    pub failed: usize,
+    /// Never ran.
+    pub refused: usize,
+}
+
+impl Tally {
+    /// Counts deeds.
+    #[must_use]
+    pub fn of(deeds: &[Deed]) -> Self {
+        let mut tally = Self::default();
+        for deed in deeds {
+            let kind = match (deed.effect, deed.outcome.as_deref()) {
+                (false, _) => &mut tally.refused,
+                (true, Some("ok")) if deed.category == READ_ONLY => &mut tally.read,
+                (true, Some("ok")) => &mut tally.changed,
+                (true, _) => &mut tally.failed,
+            };
+            *kind = kind.saturating_add(1);
+        }
+        tally
+    }
+}
+
+/// `11 calls: 4 only read, 2 changed something, 5 did not run`; kinds of which there is none are left out.
+impl fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            (self.read, "only read"),
+            (self.changed, "changed something"),
+            (self.failed, "failed or broke off"),
+            (self.refused, "did not run"),
+        ];
+        let all = kinds.iter().fold(0_usize, |all, (number, _)| all.saturating_add(*number));
+        write!(formatter, "{}", count(all, "call"))?;
+        let there = kinds.iter().filter(|(number, _)| *number > 0);
+        for (before, (number, what)) in core::iter::once(": ").chain(core::iter::repeat(", ")).zip(there) {
+            write!(formatter, "{before}{number} {what}")?;
+        }
+        Ok(())
+    }
 }
 
 /// The deeds in a list of record lines, in the order in which they began. Lines that are not about tool calls, and
@@ -46,20 +102,20 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
             continue;
         }
         let sequence = number("sequence").unwrap_or_default();
+        let descriptor = |member: &str| {
+            let found = value.get("descriptor").and_then(|descriptor| descriptor.get(member)).and_then(Value::as_str);
+            String::from(found.unwrap_or_default())
+        };
         let deed =
             deeds.entry(number("before").filter(|before| *before > 0).unwrap_or(sequence)).or_insert_with(|| Deed {
                 sequence,
                 time: number("time").unwrap_or_default(),
                 turn: number("turn").unwrap_or_default(),
-                tool: value
-                    .get("descriptor")
-                    .and_then(|descriptor| descriptor.get("name"))
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .into(),
+                tool: descriptor("name"),
+                category: descriptor("category"),
                 arguments: match (text("arguments").unwrap_or_default(), number("argumentsBytes")) {
                     (whole, None) => whole,
-                    (beginning, Some(bytes)) => alloc::format!("{beginning}… ({bytes} bytes in all)"),
+                    (beginning, Some(bytes)) => alloc::format!("{beginning}… ({} in all)", count(bytes, "byte")),
                 },
                 model: text("modelId").unwrap_or_default(),
                 decision: text("decision"),
@@ -90,9 +146,10 @@ impl fmt::Display for Deed {
             None => formatter.write_str("not decided on")?,
             Some("auto") => formatter.write_str("allowed without asking")?,
             Some("consented") => formatter.write_str("you agreed")?,
-            Some("denied") => formatter.write_str("you refused")?,
+            // What ended the question, an answer, Ctrl-C or its time, is the reason below.
+            Some("denied") => formatter.write_str("you did not agree")?,
             Some("stepUpSucceeded") => formatter.write_str("you authenticated for it")?,
-            Some("stepUpFailed") => formatter.write_str("authentication failed")?,
+            Some("stepUpFailed") => formatter.write_str("you did not authenticate for it")?,
             Some("forbidden") => formatter.write_str("forbidden")?,
             Some(other) => formatter.write_str(other)?,
         }

@@ -4,7 +4,9 @@
 
 use std::cell::Cell;
 
-use capos_audit::{ARGUMENTS_LIMIT, AppendError, Chain, Event, Filter, Head, Kind, message, story, verify_lines};
+use capos_audit::{
+    ARGUMENTS_LIMIT, AppendError, Chain, Event, Filter, Head, Kind, Tally, message, story, verify_lines,
+};
 use capos_schema::audit::{GeneralEvent, Phase, Query, ToolEvent};
 use capos_schema::authority::{Decision, Label};
 use capos_schema::models::{Outcome, PermissionMode, ToolDescriptor};
@@ -349,6 +351,50 @@ fn the_story_is_told_in_words() {
     assert_eq!(deeds[0].model, "0123abcd-llama");
     assert_eq!(deeds[0].advertised, ["write_file", "read_file"]);
     assert_eq!(deeds.iter().filter(|deed| deed.effect).count(), 3);
+    // One wrote, one ran over its time and one has no end on record, two never ran.
+    assert_eq!(Tally::of(&deeds), Tally { read: 0, changed: 1, failed: 2, refused: 2 });
+    assert_eq!(Tally::of(&deeds).to_string(), "5 calls: 1 changed something, 2 failed or broke off, 2 did not run");
+}
+
+#[test]
+fn a_read_is_no_change_and_a_failure_neither() {
+    let mut chain = Chain::new(1 << 20);
+    for (turn, outcome) in [(1, Outcome::Ok), (2, Outcome::ExecutionError)] {
+        let reads = |event: ToolEvent| {
+            let descriptor = ToolDescriptor { category: "readOnly".into(), ..event.descriptor.clone() };
+            ToolEvent { descriptor, ..event }
+        };
+        let began = chain.append_tool(1, reads(before(turn, Decision::Auto))).unwrap().sequence;
+        chain.append_tool(1, reads(after(turn, Decision::Auto, outcome, began))).unwrap();
+    }
+    let lines: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
+    let deeds = story(lines.iter().map(String::as_str));
+    assert_eq!(Tally::of(&deeds).to_string(), "2 calls: 1 only read, 1 failed or broke off");
+    assert_eq!(Tally::of(&deeds[..1]).to_string(), "1 call: 1 only read");
+    assert_eq!(Tally::default().to_string(), "0 calls");
+}
+
+/// No passphrase, a wrong one and Ctrl-C at the question are told apart.
+#[test]
+fn a_step_up_that_failed_says_what_happened() {
+    let told = |outcome: Outcome, error: &str| {
+        let mut chain = Chain::new(1 << 20);
+        let refused = call(Phase::Refused, 1, "delete_file", Decision::StepUpFailed, outcome);
+        chain.append_tool(1, ToolEvent { error: error.into(), arguments: "{}".into(), ..refused }).unwrap();
+        story([chain.records()[0].line().as_str()])[0].to_string()
+    };
+    let beginning = "#1 turn 1: delete_file {}: you did not authenticate for it; not run";
+    for (outcome, error, end) in [
+        (Outcome::StepUpFailed, "no passphrase was entered", "(stepUpFailed): no passphrase was entered"),
+        (Outcome::StepUpFailed, "the passphrase is wrong", "(stepUpFailed): the passphrase is wrong"),
+        (
+            Outcome::Cancelled,
+            "cancelled by the person at the prompt",
+            "(cancelled): cancelled by the person at the prompt",
+        ),
+    ] {
+        assert_eq!(told(outcome, error), format!("{beginning} {end}"));
+    }
 }
 
 #[test]

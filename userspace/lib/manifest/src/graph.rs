@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use capos_plural::count;
 use capos_schema::manifest::{Grant, GrantSource, Manifest, Service, SessionProfile};
 
 use crate::source::RIGHTS;
@@ -32,6 +33,9 @@ fn profile(out: &mut String, profile: &SessionProfile) {
         let _ = writeln!(out, "  holds {}: calls {}{form}{}", grant.name, grant.held, rights(grant.rights));
         for method in capos_schema::reflection::interface(grant.interface).into_iter().flat_map(|found| found.methods) {
             let (Some(tool), Some(category)) = (method.tool, method.category) else { continue };
+            if grant.read_only && method.changes() {
+                continue;
+            }
             let mode = profile.modes.iter().find(|found| found.category == category.name());
             let _ = writeln!(out, "    {tool}: {}", mode.map_or("forbidden", |found| found.mode.name()));
         }
@@ -50,12 +54,12 @@ fn process(out: &mut String, kind: &str, process: &Service) {
     let limits = &process.limits;
     let _ = writeln!(
         out,
-        "\n  may use {} KiB, {} capabilities, {} threads, {} processes, {} objects",
+        "\n  may use {} KiB, {}, {}, {}, {}",
         limits.frames.saturating_mul(4),
-        limits.capabilities,
-        limits.threads,
-        limits.processes,
-        limits.objects
+        count(limits.capabilities, "capability"),
+        count(limits.threads, "thread"),
+        count(limits.processes, "process"),
+        count(limits.objects, "object")
     );
     if kind == "service" {
         let _ = writeln!(out, "  restarts: {} in {} s", process.max_restarts, process.per_seconds);

@@ -162,7 +162,9 @@ fn print_shows_what_a_session_holds_and_takes() {
     assert!(operator.contains("  holds services: calls init.ServiceSupervisor\n"), "{operator}");
     assert!(operator.contains("    restart_service: consent\n    stop_service: stepUp\n"), "{operator}");
     assert!(guest.contains("  holds home: calls ramfs.Directory, read-only\n"), "{guest}");
-    assert!(guest.contains("    write_file: consent\n"), "{guest}");
+    // What the read-only form refuses is no tool.
+    assert!(guest.contains("    read_file: auto\n") && !guest.contains("write_file"), "{guest}");
+    assert!(operator.contains("    write_file: consent\n"), "{operator}");
     assert!(!guest.contains("restart_service") && !guest.contains("power_off"), "{guest}");
     assert_eq!(anonymous.matches("holds").count(), 1, "{anonymous}");
     assert!(anonymous.contains("permits readOnly auto, mutating forbidden"), "{anonymous}");

@@ -3,13 +3,16 @@
 use alloc::string::String;
 use core::fmt;
 
+use capos_plural::count;
 use hashbrown::HashMap;
 
-/// Tokens used by sessions, and by principals over all their sessions.
+/// Tokens used and requests made by sessions, and by principals over all their sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
     sessions: HashMap<String, u64>,
     principals: HashMap<String, u64>,
+    session_rates: HashMap<String, Rate>,
+    principal_rates: HashMap<String, Rate>,
 }
 
 /// A budget that is used up.
@@ -24,12 +27,14 @@ impl fmt::Display for Spent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session { limit } => {
-                write!(formatter, "this session has used its {limit} tokens; start a new one to go on")
+                write!(formatter, "this session has used its {}; start a new one to go on", count(*limit, "token"))
             }
             Self::Principal { limit } => {
-                write!(formatter, "your sessions have used their {limit} tokens together")
+                write!(formatter, "your sessions have used their {} together", count(*limit, "token"))
             }
-            Self::Rate { seconds } => write!(formatter, "too many requests; try again in {seconds} seconds"),
+            Self::Rate { seconds } => {
+                write!(formatter, "too many requests to models; try again in {}", count(*seconds, "second"))
+            }
         }
     }
 }
@@ -64,6 +69,26 @@ impl Budgets {
         Ok(in_session.min(of_principal))
     }
 
+    /// Counts a request to a model, made `now`, against the rate of the session and that of the principal: so many in a
+    /// minute. One that is refused counts for neither.
+    ///
+    /// # Errors
+    /// There were too many, and how long to wait.
+    pub fn request(
+        &mut self,
+        (session, session_limit): (&str, u32),
+        (principal, principal_limit): (&str, u32),
+        now: u64,
+    ) -> Result<(), Spent> {
+        let of_session = self.session_rates.entry_ref(session).or_default();
+        let of_principal = self.principal_rates.entry_ref(principal).or_default();
+        of_session.check(session_limit, now)?;
+        of_principal.check(principal_limit, now)?;
+        of_session.count(now);
+        of_principal.count(now);
+        Ok(())
+    }
+
     /// What each principal has used, for keeping over a restart of whoever counts.
     pub fn principals(&self) -> impl Iterator<Item = (&str, u64)> {
         self.principals.iter().map(|(name, used)| (name.as_str(), *used))
@@ -77,39 +102,40 @@ impl Budgets {
     /// Forgets a session that has ended; what it used still counts for its principal.
     pub fn end_session(&mut self, session: &str) {
         self.sessions.remove(session);
+        self.session_rates.remove(session);
     }
 }
 
-/// At most so many requests in each window of time.
-#[derive(Clone, Debug)]
-pub struct Rate {
-    limit: u32,
-    /// Nanoseconds.
-    window: u64,
+/// Nanoseconds of the window in which requests are counted.
+const WINDOW: u64 = 60_000_000_000;
+
+/// Requests in the window of time that the first of them began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
     began: u64,
     count: u32,
 }
 
 impl Rate {
-    /// `limit` requests in each `window` of nanoseconds.
-    #[must_use]
-    pub fn new(limit: u32, window: u64) -> Self {
-        Self { limit, window, began: 0, count: 0 }
+    fn ends(self) -> u64 {
+        self.began.saturating_add(WINDOW)
     }
 
-    /// Counts a request.
-    ///
-    /// # Errors
-    /// How long to wait. The request was not counted.
-    pub fn take(&mut self, now: u64) -> Result<(), Spent> {
-        let ends = self.began.saturating_add(self.window);
-        if now >= ends || self.count == 0 {
-            self.began = now;
-            self.count = 0;
-        } else if self.count >= self.limit {
-            return Err(Spent::Rate { seconds: ends.saturating_sub(now).div_ceil(1_000_000_000) });
+    /// Whether one more is within the limit.
+    fn check(self, limit: u32, now: u64) -> Result<(), Spent> {
+        let open = self.count > 0 && now < self.ends();
+        let counted = if open { self.count } else { 0 };
+        if counted < limit {
+            return Ok(());
+        }
+        let wait = if open { self.ends().saturating_sub(now) } else { WINDOW };
+        Err(Spent::Rate { seconds: wait.div_ceil(1_000_000_000) })
+    }
+
+    fn count(&mut self, now: u64) {
+        if self.count == 0 || now >= self.ends() {
+            *self = Self { began: now, count: 0 };
         }
         self.count = self.count.saturating_add(1);
-        Ok(())
     }
 }

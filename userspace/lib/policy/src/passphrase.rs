@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
+use capos_plural::count;
 use pbkdf2::pbkdf2_hmac;
 use sha2::Sha256;
 
@@ -135,7 +136,7 @@ impl fmt::Display for StepUpError {
             Self::NotSet => "no passphrase is set on this system".to_string(),
             Self::Wrong => "the passphrase is wrong".to_string(),
             Self::Closed { seconds } => {
-                format!("too many wrong passphrases; try again in {seconds} seconds")
+                format!("too many wrong passphrases; try again in {}", count(*seconds, "second"))
             }
         };
         formatter.write_str(&text)

@@ -22,6 +22,8 @@ pub struct ProfileRules {
     pub limits: SessionLimits,
     /// Tokens that all sessions of one principal may use together, since boot.
     pub principal_tokens: u64,
+    /// Requests to models that all sessions of one principal may make together in a minute.
+    pub principal_requests: u32,
     /// Forbidden tools are left out of what the model sees, instead of shown as forbidden.
     pub hide_forbidden: bool,
 }
@@ -32,18 +34,29 @@ impl ProfileRules {
     #[must_use]
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();
-        let session = limits.max_tokens;
+        let (session, requests) = (limits.max_tokens, limits.max_requests_per_minute);
         match profile {
             Profile::Operator => Self {
                 model: ModelAccess::Remote,
                 principal_tokens: session.saturating_mul(10),
+                principal_requests: requests.saturating_mul(2),
                 limits,
                 hide_forbidden: false,
             },
-            Profile::Guest => {
-                Self { model: ModelAccess::Local, principal_tokens: session, limits, hide_forbidden: true }
-            }
-            Profile::Anonymous => Self { model: ModelAccess::None, principal_tokens: 0, limits, hide_forbidden: true },
+            Profile::Guest => Self {
+                model: ModelAccess::Local,
+                principal_tokens: session,
+                principal_requests: requests,
+                limits,
+                hide_forbidden: true,
+            },
+            Profile::Anonymous => Self {
+                model: ModelAccess::None,
+                principal_tokens: 0,
+                principal_requests: 0,
+                limits,
+                hide_forbidden: true,
+            },
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use capos_plural::count;
 use serde_json::Value;
 
 use crate::path::PathRules;
@@ -28,7 +29,7 @@ impl Scope {
     /// What is out of scope.
     pub fn check(&self, arguments: &str) -> Result<(), ScopeError> {
         if let Some(max) = self.max_bytes.filter(|max| arguments.len() > *max) {
-            return Err(format!("the arguments are {} bytes long, and {max} are allowed", arguments.len()));
+            return Err(format!("the arguments are {} long, and {max} are allowed", count(arguments.len(), "byte")));
         }
         if self.paths.is_empty() {
             return Ok(());

@@ -470,14 +470,25 @@ fn d06_tokens_are_counted_for_session_and_principal() {
 }
 
 #[test]
-fn requests_are_limited_by_window() {
-    let mut rate = Rate::new(2, 10 * SECOND);
-    assert_eq!(rate.take(5 * SECOND), Ok(()));
-    assert_eq!(rate.take(6 * SECOND), Ok(()));
-    assert_eq!(rate.take(7 * SECOND), Err(Spent::Rate { seconds: 8 }));
-    assert_eq!(rate.take(15 * SECOND), Ok(()));
-    assert_eq!(rate.take(16 * SECOND), Ok(()));
-    assert!(rate.take(17 * SECOND).is_err());
+fn d06_requests_are_limited_for_session_and_principal() {
+    let mut budgets = Budgets::default();
+    let mut request = |session, principal, second| {
+        budgets.request((session, 2), (principal, 3), second * SECOND).map_err(|why| why.to_string())
+    };
+    let wait = |seconds: &str| Err(format!("too many requests to models; try again in {seconds}"));
+    assert_eq!(request("one", "ada", 5), Ok(()));
+    assert_eq!(request("one", "ada", 6), Ok(()));
+    assert_eq!(request("one", "ada", 7), wait("58 seconds"), "the session's");
+    assert_eq!(request("two", "ada", 20), Ok(()), "another session of the same principal");
+    assert_eq!(request("two", "ada", 64), wait("1 second"), "the principal's; what was refused did not count");
+    assert_eq!(request("three", "bob", 64), Ok(()), "another principal");
+    assert_eq!(request("one", "ada", 65), Ok(()), "a minute after the first");
+    assert_eq!(request("two", "ada", 66), Ok(()));
+    assert_eq!(request("three", "ada", 67), Ok(()));
+    assert_eq!(request("four", "ada", 68), wait("57 seconds"));
+    budgets.end_session("one");
+    assert_eq!(budgets.request(("one", 0), ("carol", 9), 0), Err(Spent::Rate { seconds: 60 }), "none is none");
+    assert_eq!(budgets.request(("one", 1), ("carol", 1), 0), Ok(()));
 }
 
 /// Requirement D15.

@@ -45,6 +45,8 @@ pub struct Part {
     pub cap: Cap,
     /// The rights that a session gets of it at most.
     pub rights: Rights,
+    /// Whether it is the read-only form, whose changing methods are no tools.
+    pub read_only: bool,
 }
 
 impl Blocks {
@@ -92,7 +94,13 @@ impl Blocks {
                 cap.clone()
             };
             let rights = Rights(grant.rights);
-            parts.push(Part { name: grant.name.clone(), interface: grant.interface, cap, rights });
+            parts.push(Part {
+                name: grant.name.clone(),
+                interface: grant.interface,
+                cap,
+                rights,
+                read_only: grant.read_only,
+            });
         }
         parts
     }

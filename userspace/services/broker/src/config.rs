@@ -65,6 +65,7 @@ struct Limits {
     tool_timeout_ms: Option<u32>,
     approval_timeout_ms: Option<u32>,
     max_tokens_per_call: Option<u32>,
+    max_requests_per_minute: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,6 +85,7 @@ struct Rule {
 struct ProfileSection {
     model: Option<String>,
     principal_tokens: Option<u64>,
+    principal_requests: Option<u32>,
     hide_forbidden: Option<bool>,
     limits: Limits,
 }
@@ -144,6 +146,9 @@ impl Config {
                 // One session may use up what it is given, whatever the principal's own limit was.
                 rules.principal_tokens = rules.principal_tokens.max(tokens);
             }
+            if let Some(requests) = file.limits.max_requests_per_minute {
+                rules.principal_requests = rules.principal_requests.max(requests);
+            }
             if let Some(section) = file.profiles.get(wanted.name()) {
                 section.put(wanted, &mut rules)?;
             }
@@ -165,14 +170,22 @@ impl Config {
 
 impl Limits {
     fn put(&self, limits: &mut SessionLimits) {
-        let Self { max_iterations, max_tokens, max_seconds, tool_timeout_ms, approval_timeout_ms, max_tokens_per_call } =
-            self;
+        let Self {
+            max_iterations,
+            max_tokens,
+            max_seconds,
+            tool_timeout_ms,
+            approval_timeout_ms,
+            max_tokens_per_call,
+            max_requests_per_minute,
+        } = self;
         put(&mut limits.max_iterations, max_iterations);
         put(&mut limits.max_tokens, max_tokens);
         put(&mut limits.max_seconds, max_seconds);
         put(&mut limits.tool_timeout_ms, tool_timeout_ms);
         put(&mut limits.approval_timeout_ms, approval_timeout_ms);
         put(&mut limits.max_tokens_per_call, max_tokens_per_call);
+        put(&mut limits.max_requests_per_minute, max_requests_per_minute);
     }
 }
 
@@ -186,6 +199,7 @@ impl ProfileSection {
     fn put(&self, name: Profile, rules: &mut ProfileRules) -> Result<(), String> {
         self.limits.put(&mut rules.limits);
         put(&mut rules.principal_tokens, &self.principal_tokens);
+        put(&mut rules.principal_requests, &self.principal_requests);
         put(&mut rules.hide_forbidden, &self.hide_forbidden);
         if let Some(model) = &self.model {
             rules.model = match model.as_str() {
@@ -287,6 +301,7 @@ mod tests {
             passphrase = \"two\"
             [limits]
             max_tokens = 5
+            max_requests_per_minute = 5000
             [permissions]
             delete_file = \"forbidden\"
             read_log = \"hidden\"
@@ -295,13 +310,17 @@ mod tests {
             mode = \"stepUp\"
             [profiles.guest]
             model = \"none\"
+            principal_requests = 7
         ";
         let config = Config::read(&[("system.toml", system), ("config.toml", scenario)], SALT).unwrap();
         assert_eq!(config.initial, Profile::Guest);
         assert_eq!(config.policy.profile(Profile::Operator).limits.max_tokens, 5);
+        let operator = config.policy.profile(Profile::Operator);
+        assert_eq!((operator.limits.max_requests_per_minute, operator.principal_requests), (5000, 5000));
         assert!(config.passphrase.as_ref().unwrap().is("two"));
         let guest = config.policy.profile(Profile::Guest);
         assert_eq!((guest.limits.max_iterations, guest.limits.max_tokens, guest.model), (9, 5, ModelAccess::None));
+        assert_eq!((guest.limits.max_requests_per_minute, guest.principal_requests), (5000, 7));
         assert_eq!(config.policy.overrides.len(), 3);
         assert_eq!(config.policy.overrides.first().unwrap().mode, Some(PermissionMode::Forbidden));
     }

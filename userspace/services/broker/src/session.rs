@@ -56,7 +56,7 @@ impl Session {
         let mut policy = SessionPolicy::new(&broker.config.policy, profile);
         let mut parts = Vec::new();
         for part in broker.blocks.parts(profile).await {
-            grant_tools(&mut policy, part.interface);
+            grant_tools(&mut policy, &part);
             let cap = derive(&broker, &part.cap, part.rights).await?;
             parts.push(Part { cap, ..part });
         }
@@ -120,13 +120,15 @@ async fn derive(broker: &Broker, cap: &Cap, rights: Rights) -> Result<Cap, CallE
     Ok(capos_rt::adopt::<ObjectClient>(id).into_cap())
 }
 
-/// The tools of an interface; their categories are the schema's.
-fn grant_tools(policy: &mut SessionPolicy, interface: u64) {
-    let Some(found) = reflection::interface(interface) else { return };
+/// The tools of a capability; their categories are the schema's. A read-only form has none that changes anything.
+fn grant_tools(policy: &mut SessionPolicy, part: &Part) {
+    let Some(found) = reflection::interface(part.interface) else { return };
     for method in found.methods {
-        if let (Some(name), Some(category)) = (method.tool, method.category) {
+        if let (Some(name), Some(category)) = (method.tool, method.category)
+            && !(part.read_only && method.changes())
+        {
             policy.grant(GrantedTool {
-                interface_id: interface,
+                interface_id: part.interface,
                 method: method.name.to_string(),
                 name: name.to_string(),
                 category: Category::from_name(category.name()),
@@ -150,12 +152,14 @@ impl UserSessionServer for Session {
                 name: part.name.clone(),
                 capability: ObjectClient::from_cap(part.cap.clone()),
                 interface: part.interface,
+                read_only: part.read_only,
             })
             .collect();
         grants.push(NamedGrant {
             name: "approvals".to_string(),
             capability: self.approvals.clone().cast(),
             interface: ApprovalClientClient::INTERFACE_ID,
+            read_only: false,
         });
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
         // session goes on and runs no tool.
@@ -164,6 +168,7 @@ impl UserSessionServer for Session {
                 name: "audit_writer".to_string(),
                 capability: writer.cast(),
                 interface: AuditWriterClient::INTERFACE_ID,
+                read_only: false,
             }),
             Err(why) => log::warning!("session {} has no audit writer: {why}", self.info.id),
         }
@@ -265,6 +270,15 @@ impl UserSessionServer for Session {
         left.map_err(|spent| CallError::overloaded(spent.to_string()))
     }
 
+    async fn request(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.alive()?;
+        let of_principal = self.policy.borrow().rules().principal_requests;
+        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
+        let principal = (self.info.principal.as_str(), of_principal);
+        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
+        counted.map_err(|spent| CallError::overloaded(spent.to_string()))
+    }
+
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {
         if self.ended.replace(true) {
             return Ok(());
@@ -286,7 +300,7 @@ impl UserSessionServer for Session {
             // The session has ended whatever the observer does with it; nobody waits for that.
             drop(capos_rt::spawn(async move {
                 if let Err(error) = observer.ended(&session).await {
-                    capos_rt::log::warning!("the observer of session ends failed: {error}");
+                    log::info!("nobody takes note that the session has ended: {error}");
                 }
             }));
         }

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
+use capos_plural::count;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::escape_json;
 
@@ -47,22 +48,22 @@ impl Runner {
         let arguments = escape_json(ask.arguments);
         let (columns, rows) = screen.size().await;
         let pages = pages(&arguments, columns.saturating_mul(rows.saturating_sub(AROUND)));
-        let count = pages.len();
+        let last = pages.len();
         for (number, page) in (1_usize..).zip(pages) {
             screen.write(Style::Bold, &format!("  {page}\n")).await;
-            if number == count {
+            if number == last {
                 break;
             }
-            let question = format!("page {number} of {count} of its arguments; Enter shows the next, n refuses: ");
+            let question = format!("page {number} of {last} of its arguments; Enter shows the next, n refuses: ");
             match screen.ask(&question, &[]).await {
                 Ok((line, LineEnd::Entered)) if line.is_empty() => {}
                 Ok((_, LineEnd::Interrupted)) => return Told::Interrupted,
                 _ => return Told::Declined,
             }
         }
-        if count > 1 {
+        if last > 1 {
             let length = arguments.chars().count();
-            let text = format!("  That is all of the arguments of {}: {length} characters.\n", tool.name);
+            let text = format!("  That is all of the arguments of {}: {}.\n", tool.name, count(length, "character"));
             screen.write(Style::Plain, &text).await;
         }
         if ask.untrusted {

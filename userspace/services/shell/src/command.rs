@@ -4,14 +4,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_plural::count;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::ApprovalClientClient;
 use capos_schema::reflection;
-use capos_schema::system::SystemStatusClient;
+use capos_schema::system::{ServiceInfo, ServiceState, SystemStatusClient};
 use capos_schema::terminal::Style;
 use capos_terminal::escape_json;
 
-use crate::escape::{escape, first_line};
+use crate::escape::{escape, first_line, one_line};
 use crate::session::Session;
 
 /// How it goes on.
@@ -31,7 +32,7 @@ const HELP: &[(&str, &str)] = &[
     ("/inspect NAME", "a capability or a tool in full; /inspect conversation shows what the model is sent"),
     ("/tools", "the tools that the model is shown, and what each needs"),
     ("/model", "the model; /model ID changes to another"),
-    ("/audit", "what was done in this session; /audit all: in all; /audit verify checks the chain"),
+    ("/audit", "what was done in this session; /audit all: in all sessions; /audit verify checks the chain"),
     ("/approvals", "what you were asked, and what you answered"),
     ("/status", "the machine, its services, and this session's limits"),
     ("/stop", "ends the conversation; the next line begins a new one"),
@@ -41,9 +42,12 @@ const HELP: &[(&str, &str)] = &[
 /// Runs a command, given without its slash.
 pub async fn run(session: &mut Session, line: &str) -> Flow {
     let mut words = line.split_whitespace();
-    let command = words.next().unwrap_or_default();
+    let command = if line.starts_with(char::is_whitespace) { "" } else { words.next().unwrap_or_default() };
     let rest: Vec<&str> = words.collect();
     let result = match command {
+        "help" | "?" | "tools" | "approvals" | "status" | "stop" | "exit" | "quit" if !rest.is_empty() => {
+            Err(format!("/{command} stands alone; /help tells what each command takes"))
+        }
         "help" | "?" => help(session).await,
         "cap" | "caps" => cap(session, &rest).await,
         "inspect" => inspect(session, &rest).await,
@@ -54,6 +58,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "status" => status(session).await,
         "stop" => stop(session).await,
         "exit" | "quit" => return Flow::Exit,
+        "" => Err("a command follows its / at once; /help lists them".to_string()),
         _ => Err(format!("there is no command /{}; /help lists them", escape(command))),
     };
     if let Err(why) = result {
@@ -89,6 +94,15 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
     match rest {
         [] => {}
         ["drop", name] => {
+            if session.runner.dropped.borrow().contains(*name) {
+                return Err(format!("{:?} is put away already", escape(name)));
+            }
+            if session.runner.is_writer(name) {
+                return Err(format!(
+                    "{:?} cannot be put away: without it nothing that is done here would be recorded",
+                    escape(name)
+                ));
+            }
             if !session.runner.grants().iter().any(|grant| grant.name == *name) {
                 return Err(format!("this session holds no capability {:?}", escape(name)));
             }
@@ -110,7 +124,8 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
         .map(|(at, grant)| {
             let interface = reflection::interface(grant.interface).map_or("unknown interface", |found| found.name);
             let tools = session.snapshot.tools().iter().filter(|tool| tool.capability == at as u64).count();
-            (grant.name.clone(), format!("{interface}, {tools} tools"))
+            let form = if grant.read_only { ", read-only" } else { "" };
+            (grant.name.clone(), format!("{interface}{form}, {}", count(tools, "tool")))
         })
         .collect();
     rows(session, &text).await;
@@ -145,7 +160,11 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
             ("abortable", if found.abortable { "yes" } else { "no" }.to_string()),
             (
                 "result",
-                format!("at most {} bytes{}", tool.max_result, if tool.redact { ", secrets taken out" } else { "" }),
+                format!(
+                    "at most {}{}",
+                    count(tool.max_result, "byte"),
+                    if tool.redact { ", secrets taken out" } else { "" }
+                ),
             ),
             ("provenance", if tool.untrusted { "untrusted" } else { "trusted" }.to_string()),
         ];
@@ -159,7 +178,8 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     let Some(interface) = reflection::interface(grant.interface) else {
         return Err(format!("interface {:#018x} is not in this system's schema", grant.interface));
     };
-    screen.line(Style::Heading, &format!("capability {}: {}", grant.name, interface.name)).await;
+    let form = if grant.read_only { " (read-only)" } else { "" };
+    screen.line(Style::Heading, &format!("capability {}: {}{form}", grant.name, interface.name)).await;
     if !interface.doc.is_empty() {
         screen.line(Style::Plain, &format!("  {}", interface.doc.replace('\n', " "))).await;
     }
@@ -167,8 +187,14 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
         .methods
         .iter()
         .map(|method| {
-            let category = method.category.map_or("not a tool", |category| category.name());
-            (method.name.to_string(), format!("{category}. {}", method.doc.replace('\n', " ")))
+            let mut what = method.category.map_or("not a tool", |category| category.name()).to_string();
+            if grant.read_only && method.changes() {
+                what.push_str(", refused by this read-only form");
+            }
+            if !method.doc.is_empty() {
+                what = format!("{what}. {}", method.doc.replace('\n', " "));
+            }
+            (method.name.to_string(), what)
         })
         .collect();
     rows(session, &text).await;
@@ -180,18 +206,21 @@ async fn conversation(session: &Session) -> Done {
     let screen = &session.runner.screen;
     let entries = session.agent.thread().entries();
     screen
-        .line(Style::Heading, &format!("conversation {}: {} messages", session.agent.thread().id, entries.len()))
+        .line(
+            Style::Heading,
+            &format!("conversation {}: {}", session.agent.thread().id, count(entries.len(), "message")),
+        )
         .await;
     for entry in entries {
         let message = &entry.message;
         let label =
             if message.label.classes.is_empty() { "public".to_string() } else { message.label.classes.join("+") };
         let head = format!(
-            "  {:<9} turn {}, {}, {label}, {} bytes",
+            "  {:<9} turn {}, {}, {label}, {}",
             message.role.name(),
             entry.turn,
             message.provenance.name(),
-            message.content.len()
+            count(message.content.len(), "byte")
         );
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         let calls = if calls.is_empty() { String::new() } else { format!(", calls {}", escape(&calls.join(", "))) };
@@ -234,12 +263,12 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
         .map(|info| {
             let now = if current.as_ref().is_some_and(|current| current.id == info.id) { "in use, " } else { "" };
             let what = format!(
-                "{now}{}, {}, {}, {}, context {} tokens, {} MiB",
+                "{now}{}, {}, {}, {}, context {}, {} MiB",
                 info.display_name,
                 info.arch,
                 info.quantisation,
                 info.backend,
-                info.context_tokens,
+                count(info.context_tokens, "token"),
                 info.bytes / (1 << 20)
             );
             (info.id.clone(), what)
@@ -264,7 +293,7 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
             let checked = session.runner.audited(reader.verify()).await?;
             let head = hex::encode(&checked.head);
             if checked.ok {
-                let text = format!("the chain of {} records is whole; head {head}", checked.records);
+                let text = format!("the chain of {} is whole; head {head}", count(checked.records, "record"));
                 screen.line(Style::Success, &text).await;
                 return Ok(());
             }
@@ -279,16 +308,15 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     }
     for deed in &deeds {
         let style = if deed.effect { Style::Plain } else { Style::Dim };
-        screen.line(style, &format!("  {}", escape_json(&deed.to_string()))).await;
+        screen.line(style, &format!("  {}", one_line(&deed.to_string()))).await;
+    }
+    if deeds.is_empty() {
+        return Ok(());
     }
     let mut models: Vec<&str> = deeds.iter().map(|deed| deed.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
-    if deeds.is_empty() {
-        return Ok(());
-    }
-    let effects = deeds.iter().filter(|deed| deed.effect).count();
-    let text = format!("{} calls, {effects} with an effect; proposed by {}", deeds.len(), models.join(", "));
+    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
     screen.line(Style::Dim, &text).await;
     Ok(())
 }
@@ -327,49 +355,59 @@ async fn status(session: &Session) -> Done {
     if let Ok(status) = session.runner.grant::<SystemStatusClient>() {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
-            "up {} s, {} processors, {} of {} MiB free, {} processes",
+            "up {} s, {}, {} of {} MiB free, {}",
             now.uptime_seconds,
-            now.processors,
+            count(now.processors, "processor"),
             now.free_bytes / (1 << 20),
             now.memory_bytes / (1 << 20),
-            now.processes
+            count(now.processes, "process")
         );
         screen.line(Style::Plain, &text).await;
         let services = session.runner.audited(status.services()).await?;
-        let text: Vec<(String, String)> = services
-            .iter()
-            .map(|service| {
-                let mut what = format!("{}, {} KiB", service.state.name(), service.frames.saturating_mul(4));
-                if service.restarts > 0 {
-                    what = format!("{what}, restarted {} of {} times", service.restarts, service.max_restarts);
-                }
-                if !service.last_exit.is_empty() {
-                    what = format!("{what}; last: {}", first_line(&service.last_exit, 100));
-                }
-                (service.name.clone(), what)
-            })
-            .collect();
+        let text: Vec<(String, String)> =
+            services.iter().map(|service| (service.name.clone(), state_of(service))).collect();
         rows(session, &text).await;
     }
     let (info, limits) = (&session.runner.info, &session.runner.info.limits);
     let left = if info.model_allowed {
         match session.runner.within(session.runner.user.charge(0)).await {
-            Ok(left) => format!("{left} of {} tokens left", limits.max_tokens),
+            Ok(left) => format!("{left} of {} left", count(limits.max_tokens, "token")),
             Err(why) => why.to_string(),
         }
     } else {
         "no model".to_string()
     };
     let text = format!(
-        "session {} of {}: {left}, {} model calls a turn, {} s in all; {} calls in the background",
+        "session {} of {}: {left}, at most {} a turn, {} s in all; {} in the background",
         info.id,
         info.principal,
-        limits.max_iterations,
+        count(limits.max_iterations, "model call"),
         limits.max_seconds,
-        session.agent.background()
+        count(session.agent.background(), "call")
     );
     screen.line(Style::Plain, &text).await;
     Ok(())
+}
+
+/// What a service does, in words.
+fn state_of(service: &ServiceInfo) -> String {
+    if service.state == ServiceState::Unneeded {
+        return format!("not needed: {}", first_line(&service.last_exit, 100));
+    }
+    let mut what = format!("{}, {} KiB", service.state.name(), service.frames.saturating_mul(4));
+    if service.restarts > 0 {
+        what = format!("{what}, restarted {}", count(service.restarts, "time"));
+    }
+    if !service.last_exit.is_empty() {
+        what = format!("{what}; last: {}", first_line(&service.last_exit, 100));
+    }
+    what
+}
+
+/// Calls that outlast their turn, in words.
+pub fn unfinished(running: usize) -> String {
+    let verb = if running == 1 { "finishes" } else { "finish" };
+    format!("{} that cannot be aborted {verb} in the background", count(running, "call"))
 }
 
 async fn stop(session: &mut Session) -> Done {
@@ -377,7 +415,7 @@ async fn stop(session: &mut Session) -> Done {
     session.forget();
     let mut text = "the conversation is over; the next line begins a new one".to_string();
     if running > 0 {
-        text = format!("{text}; {running} calls that cannot be aborted finish in the background");
+        text = format!("{text}; {}", unfinished(running));
     }
     session.runner.screen.line(Style::Dim, &text).await;
     Ok(())

@@ -16,6 +16,20 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// A record on one line, as it is: only what would end the line or move the cursor is written out. Whatever else does
+/// not belong on a screen is for the terminal to write out, as with all that it shows.
+pub fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            out.extend(letter.escape_default());
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
 /// The first line of a text, escaped, at most `most` characters of it, with a mark where that is not all.
 pub fn first_line(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
@@ -44,6 +58,12 @@ mod tests {
     fn nothing_hides_in_arguments() {
         assert_eq!(escape("{\"path\":\"a b/é\"}"), "{\"path\":\"a b/é\"}");
         assert_eq!(escape("a\u{202e}b\u{200b}\u{1b}[2J\n\r"), "a\\u{202e}b\\u{200b}\\u{1b}[2J\\n\\r");
+    }
+
+    #[test]
+    fn records_are_shown_as_they_are_on_one_line() {
+        assert_eq!(one_line("{\"a\":\"xx… (3000 bytes in all)é日\\n"), "{\"a\":\"xx… (3000 bytes in all)é日\\n");
+        assert_eq!(one_line("a\nb\r\t\u{1b}[2J\u{9b}"), "a\\nb\\r\\t\\u{1b}[2J\\u{9b}");
     }
 
     #[test]

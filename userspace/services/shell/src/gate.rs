@@ -39,12 +39,11 @@ impl Gate for Runner {
     }
 
     async fn charge(&self, tokens: u64) -> Result<u64, ChargeError> {
-        self.within(self.user.charge(tokens)).await.map_err(|error| match &error {
-            CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
-                ChargeError::Exhausted(exception.reason.to_string())
-            }
-            _ => ChargeError::Unavailable(error.to_string()),
-        })
+        self.within(self.user.charge(tokens)).await.map_err(|error| not_granted(&error))
+    }
+
+    async fn request(&self) -> Result<(), ChargeError> {
+        self.within(self.user.request()).await.map_err(|error| not_granted(&error))
     }
 
     fn egress(&self, label: &Label, backend: &str) -> Result<(), String> {
@@ -71,6 +70,15 @@ impl Audit for Runner {
         let writer = self.writer().map_err(AuditError::Unavailable)?;
         let written = self.in_time(writer.general(event)).await.map_err(|error| not_taken(&error))?;
         Ok(written.sequence)
+    }
+}
+
+fn not_granted(error: &CallError) -> ChargeError {
+    match error {
+        CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
+            ChargeError::Exhausted(exception.reason.to_string())
+        }
+        _ => ChargeError::Unavailable(error.to_string()),
     }
 }
 

@@ -116,7 +116,14 @@ impl Login {
                 continue;
             };
             let passphrase = if profile == Profile::Operator && profile != initial {
-                self.screen.secret("passphrase: ").await?.0
+                match self.screen.secret("passphrase: ").await? {
+                    (passphrase, LineEnd::Entered) if !passphrase.is_empty() => passphrase,
+                    // Nothing was tried, and nothing is counted.
+                    _ => {
+                        self.screen.line(Style::Dim, "no passphrase was entered").await;
+                        continue;
+                    }
+                }
             } else {
                 String::new()
             };

@@ -4,6 +4,7 @@ use alloc::format;
 use core::cell::Cell;
 
 use capos_agent::world::{Renderer, Show, State};
+use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 
@@ -48,7 +49,7 @@ impl Renderer for Runner {
                 let name = escape(name);
                 let line = first_line(text, WIDTH);
                 if outcome == Outcome::Ok {
-                    let mark = format!("  ✓ {name} ok, {} bytes: ", text.len());
+                    let mark = format!("  ✓ {name} ok, {}: ", count(text.len(), "byte"));
                     screen.spans(&[(Style::Success, &mark), (Style::Dim, &line)]).await;
                 } else {
                     screen.spans(&[(Style::Error, &format!("  ✗ {name} ")), (Style::Plain, &line)]).await;

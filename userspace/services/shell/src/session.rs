@@ -11,6 +11,7 @@ use core::future::Future;
 use alloc::vec::Vec;
 use capos_agent::world::Host;
 use capos_agent::{Agent, Backlog, Either, Handles, Snapshot, Thread, TurnEnd, race};
+use capos_plural::{count, noun};
 use capos_rt::{Clock, Error, log};
 use capos_schema::audit::{AuditWriterClient, GeneralEvent};
 use capos_schema::authority::{NamedGrant, Profile, SessionInfo, UserSessionClient};
@@ -85,6 +86,12 @@ impl Runner {
     /// There is none now.
     pub fn writer(&self) -> Result<AuditWriterClient, String> {
         self.writer.borrow().clone().ok_or_else(|| "it is not there".to_string())
+    }
+
+    /// Whether a capability is the audit writer, by its name.
+    pub fn is_writer(&self, name: &str) -> bool {
+        let grants = self.grants.borrow();
+        grants.iter().any(|grant| grant.name == name && grant.interface == AuditWriterClient::INTERFACE_ID)
     }
 
     /// A call to the broker, with a limit on its time.
@@ -226,7 +233,10 @@ impl Session {
     /// Writes what the audit log has not got yet; says so where that is not possible.
     async fn pay(&self) {
         let Err(why) = self.agent.pay().await else { return };
-        let text = format!("{} records of this session are not in the audit log ({why})", self.backlog.waiting());
+        let text = {
+            let (waiting, verb) = (self.backlog.waiting(), if self.backlog.waiting() == 1 { "is" } else { "are" });
+            format!("{} of this session {verb} not in the audit log ({why})", count(waiting, "record"))
+        };
         log::error!("{text}");
         self.runner.screen.line(Style::Warning, &text).await;
     }
@@ -256,9 +266,9 @@ impl Session {
         };
         let short: String = info.id.chars().take(8).collect();
         let text = format!(
-            "{} session {short}: {model}{} tools. /help tells more; Ctrl-C interrupts.",
+            "{} session {short}: {model}{}. /help tells more; Ctrl-C interrupts.",
             info.profile.name(),
-            self.snapshot.tools().len()
+            count(self.snapshot.tools().len(), "tool")
         );
         self.runner.screen.line(Style::Dim, &text).await;
     }
@@ -269,10 +279,12 @@ impl Session {
         let Ok(status) = self.runner.grant::<SystemStatusClient>() else { return };
         if let Ok(found) = self.runner.within(status.statistics()).await {
             log::info!(
-                "at the prompt {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use",
+                "at the prompt {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the \
+                 first process began {} counts of the time-stamp counter after the kernel",
                 found.idle_nanoseconds,
                 found.total_frames.saturating_sub(found.free_frames),
-                found.total_frames
+                found.total_frames,
+                found.init_start_tsc.saturating_sub(found.kernel_entry_tsc)
             );
         }
     }
@@ -336,9 +348,10 @@ impl Session {
         let (style, text) = match end {
             TurnEnd::Answered => return,
             TurnEnd::Interrupted => (Style::Dim, "interrupted".to_string()),
-            TurnEnd::Iterations(most) => {
-                (Style::Warning, format!("stopped: the model was asked {most} times in this turn, which is the limit"))
-            }
+            TurnEnd::Iterations(most) => (
+                Style::Warning,
+                format!("stopped: the model was asked {} in this turn, which is the limit", count(most, "time")),
+            ),
             TurnEnd::Evidence(bytes) => (
                 Style::Warning,
                 format!(
@@ -347,7 +360,7 @@ impl Session {
                     bytes / 1024
                 ),
             ),
-            TurnEnd::Tokens(why) => (Style::Warning, format!("stopped: {why}")),
+            TurnEnd::Tokens(why) | TurnEnd::Rate(why) => (Style::Warning, format!("stopped: {why}")),
             TurnEnd::Time(seconds) => {
                 (Style::Warning, format!("stopped: the session's time of {seconds} s is over; /exit and log in again"))
             }
@@ -358,7 +371,10 @@ impl Session {
         let running = self.agent.background();
         if running > 0 {
             let text = format!(
-                "{running} calls that cannot be aborted finish in the background; the model will not see their results"
+                "{}; the model will not see {} {}",
+                command::unfinished(running),
+                if running == 1 { "its" } else { "their" },
+                noun(running, "result")
             );
             screen.line(Style::Dim, &text).await;
         }

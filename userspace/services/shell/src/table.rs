@@ -11,12 +11,16 @@ use capos_schema::reflection::{self, MethodInfo};
 /// Bytes of a result that may reach the model where the schema names no number.
 const MAX_RESULT: u32 = 16_384;
 
-/// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool.
+/// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool, and
+/// a read-only one none that changes anything.
 pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
     let mut tools: Vec<Tool> = Vec::new();
     for (at, grant) in grants.iter().enumerate() {
         let Some(interface) = reflection::interface(grant.interface) else { continue };
         for method in interface.methods {
+            if grant.read_only && method.changes() {
+                continue;
+            }
             // No session holds two capabilities of one interface: the manifest refuses that.
             tools.extend(offer(at as u64, interface.id, method));
         }

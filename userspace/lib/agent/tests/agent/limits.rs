@@ -42,6 +42,16 @@ fn c09_three_limits_have_three_distinct_ends() {
     assert_eq!(world.0.requests.borrow().len(), 1);
 }
 
+/// Every request is counted before it is made, those of one turn too, and the turn ends where one is too many.
+#[test]
+fn d06_too_many_requests_end_the_turn() {
+    let world = World::new(vec![vec![call("a", "read", r#"{"n":1}"#)], vec![call("b", "read", r#"{"n":2}"#)], vec![]]);
+    world.0.rate.set(2);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Rate("too many requests".into()));
+    assert_eq!(world.0.requests.borrow().len(), 2);
+    assert_eq!(world.outcomes(), [Outcome::Ok, Outcome::Ok], "what was proposed before is done");
+}
+
 #[test]
 fn a_tool_that_cannot_be_aborted_times_out_once_and_is_noted_when_it_ends() {
     let world = World::new(vec![vec![call("a", "slow", r#"{"n":1,"ms":500}"#)], vec![Piece::Text("ok")]]);

@@ -59,6 +59,8 @@ pub struct Sim {
     pub modes: RefCell<BTreeMap<String, PermissionMode>>,
     pub decisions: Cell<u32>,
     pub budget: Cell<u64>,
+    /// Requests that may still be made.
+    pub rate: Cell<u32>,
     pub audit_down: Cell<bool>,
     /// Until then the log answers nothing.
     pub audit_hangs: Cell<u64>,
@@ -108,6 +110,7 @@ impl World {
             chain: RefCell::new(Chain::new(8 << 20)),
             backlog: Rc::default(),
             broker_takes: Cell::new((0, MS)),
+            rate: Cell::new(u32::MAX),
             broker_down: Cell::new(false),
             egress_refused: Cell::new(false),
             seed: Cell::new(0),
@@ -404,6 +407,15 @@ impl Gate for World {
         let left = self.0.budget.get().checked_sub(tokens);
         self.0.budget.set(left.unwrap_or(0));
         left.ok_or(ChargeError::Exhausted("the budget is used up".into()))
+    }
+
+    async fn request(&self) -> Result<(), ChargeError> {
+        if self.0.broker_down.get() {
+            return Err(ChargeError::Unavailable("it is gone".into()));
+        }
+        let left = self.0.rate.get().checked_sub(1);
+        self.0.rate.set(left.unwrap_or(0));
+        left.map(drop).ok_or(ChargeError::Exhausted("too many requests".into()))
     }
 
     fn egress(&self, label: &Label, _backend: &str) -> Result<(), String> {

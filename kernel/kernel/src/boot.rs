@@ -206,9 +206,14 @@ pub fn copy(handover: &Handover) -> BootInfo {
 fn module(file: &limine::file::File) -> Module {
     let size = file.size() as usize;
     let physical = hhdm::physical(file.addr());
-    // SAFETY: the loader put the file there, in memory of the kind "executable and modules", which
-    // is in the direct map and which nobody writes or hands out again while the slice is used.
-    let bytes = unsafe { core::slice::from_raw_parts(file.addr().cast_const(), size) };
+    let bytes = if size == 0 {
+        // An empty file lies nowhere.
+        &[]
+    } else {
+        // SAFETY: the loader put the file there, in memory of the kind "executable and modules", which
+        // is in the direct map and which nobody writes or hands out again while the slice is used.
+        unsafe { core::slice::from_raw_parts(file.addr().cast_const(), size) }
+    };
     let frames = (physical.is_multiple_of(PAGE)).then(|| (Frame::from_address(physical), size.div_ceil(PAGE as usize)));
     Module { path: text(file.path()), command_line: text(file.string()), bytes, frames }
 }

@@ -3,15 +3,16 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use capnp::Word;
 use capos_abi::bootstrap::{FIRST_RING, FIRST_STACK_BYTES, FIRST_STACK_TOP, LAUNCH_RECORD};
 use capos_abi::{CapId, Rights, RingLayout, Status};
-use capos_elf::{Program, Segment};
+use capos_elf::{ElfError, Program, Segment};
 use capos_schema::kernel_capnp::launch_record;
 use capos_schema::sync::{self, Completion};
-use tar_no_std::TarArchiveRef;
+use capos_ustar::ArchiveError;
 
 use crate::boot::{BootInfo, Module};
 use crate::memory::frames;
@@ -23,9 +24,9 @@ use crate::object::machine;
 use crate::object::memory::MemoryObject;
 use crate::object::mmio::{self, Mmio};
 use crate::object::ports::IoPorts;
-use crate::object::process::Process;
+use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, Thread};
-use crate::panic::refuse;
+use crate::panic::{refuse, stop};
 use crate::{scheduler, tests_in_kernel, time, user_memory};
 
 /// Name of the boot package, as the path or the words behind it end.
@@ -47,11 +48,34 @@ const PROCESSES: u64 = 1024;
 const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 512;
 
+/// Its id, once there is one.
+static ID: AtomicU64 = AtomicU64::new(u64::MAX);
+
 /// Why there is no first process.
 enum Failure {
+    /// The boot loader brought no boot package.
+    NoPackage,
+    /// The boot package is no whole archive.
+    Package(ArchiveError),
+    /// The first program is not in it.
+    NoProgram,
+    /// The first program's file is no program.
+    Program(ElfError),
     Words(&'static str),
     Status(Status),
     Map(MapFailure),
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
+        Self::Package(error)
+    }
+}
+
+impl From<ElfError> for Failure {
+    fn from(error: ElfError) -> Self {
+        Self::Program(error)
+    }
 }
 
 impl From<Status> for Failure {
@@ -66,12 +90,19 @@ impl From<MapFailure> for Failure {
     }
 }
 
-impl Failure {
-    fn words(&self) -> &'static str {
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const AGAIN: &str = "; write the image to its medium again, or build it again";
         match self {
-            Self::Words(words) => words,
-            Self::Status(status) => status.words(),
-            Self::Map(failure) => failure.words(),
+            Self::NoPackage => {
+                write!(f, "the boot loader brought no {PACKAGE}; its configuration has to name it as a module")
+            }
+            Self::Package(error) => write!(f, "{PACKAGE} is damaged: {error}{AGAIN}"),
+            Self::NoProgram => write!(f, "{PACKAGE} holds no `{PROGRAM}`{AGAIN}"),
+            Self::Program(error) => write!(f, "`{PROGRAM}` in {PACKAGE} cannot be loaded: {error}{AGAIN}"),
+            Self::Words(words) => f.write_str(words),
+            Self::Status(status) => f.write_str(status.words()),
+            Self::Map(failure) => f.write_str(failure.words()),
         }
     }
 }
@@ -85,7 +116,7 @@ pub fn start(boot: BootInfo) {
         tests_in_kernel::run(&account);
     }
     if let Err(failure) = launch(boot, account) {
-        refuse(format_args!("the first process cannot start: {}", failure.words()));
+        refuse(format_args!("the first process cannot start: {failure}"));
     }
     machine::INIT_START.store(time::tsc(), Ordering::Relaxed);
 }
@@ -102,21 +133,31 @@ fn package(boot: &BootInfo) -> Option<&Module> {
     boot.modules.iter().find(|module| module.path.ends_with(PACKAGE) || module.command_line.ends_with(PACKAGE))
 }
 
-/// The file with this name in a tar archive.
-fn file<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let archive = TarArchiveRef::new(archive).ok()?;
-    archive
-        .entries()
-        .find(|entry| entry.filename().as_str().is_ok_and(|found| found.trim_start_matches("./") == name))
-        .map(|entry| entry.data())
+/// Whether this is the id of the first process. Everything is paid for by it, so nothing outlives it.
+pub fn is(id: u64) -> bool {
+    ID.load(Ordering::Relaxed) == id
+}
+
+/// Stops the machine where the first process has ended.
+pub fn ended(end: &End) -> ! {
+    match end.cause {
+        Cause::Exited => stop(format_args!(
+            "the first process has ended with code {}, and nothing runs without it; what it said is above",
+            end.code
+        )),
+        Cause::Killed | Cause::Fault => {
+            stop(format_args!("the first process has died, and nothing runs without it: {}", end.report))
+        }
+    }
 }
 
 fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
-    let module = package(boot).ok_or(Failure::Words("the boot loader brought no boot.tar"))?;
-    let image = file(module.bytes, PROGRAM).ok_or(Failure::Words("boot.tar holds no `init`"))?;
-    let program = Program::parse(image, image.len() as u64)
-        .map_err(|_| Failure::Words("`init` in boot.tar is no static program"))?;
+    let module = package(boot).ok_or(Failure::NoPackage)?;
+    // All of the package is looked at, so that `init` need not doubt that it is whole.
+    let image = capos_ustar::find(module.bytes, PROGRAM)?.ok_or(Failure::NoProgram)?;
+    let program = Program::parse(image, image.len() as u64)?;
     let process = Process::new(String::from(PROGRAM), account, None)?;
+    ID.store(process.id, Ordering::Relaxed);
     for segment in program.segments() {
         load(&process, segment, image)?;
     }

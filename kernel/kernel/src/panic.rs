@@ -40,3 +40,9 @@ pub fn refuse(reason: fmt::Arguments<'_>) -> ! {
     let _ = writeln!(Direct, "\ncapOS cannot run here: {reason}.");
     exit::debug_exit(STATUS)
 }
+
+/// Says in one sentence why the system cannot go on, then stops.
+pub fn stop(reason: fmt::Arguments<'_>) -> ! {
+    let _ = writeln!(Direct, "\ncapOS stops here: {reason}.");
+    exit::debug_exit(STATUS)
+}

@@ -9,6 +9,8 @@ pub mod checks;
 pub mod checks_audit;
 pub mod checks_home;
 pub mod checks_screen;
+pub mod damage;
+pub mod damage_disc;
 pub mod date;
 pub mod expect;
 pub mod export;

@@ -11,7 +11,7 @@ use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
 use crate::weights::read_key;
-use crate::{boot_package, c_library, files, tool, toolchain, weights_gguf, weights_keygen, weights_sign};
+use crate::{boot_package, c_library, files, tool, toolchain, ustar, weights_gguf, weights_keygen, weights_sign};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
@@ -180,13 +180,6 @@ impl System {
         Ok(stage)
     }
 
-    /// The manifest as the first process reads it: checked here, so that a mistake ends the build and not the boot.
-    fn manifest(&self) -> Result<PathBuf> {
-        let path = self.target().join("manifest.bin");
-        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &path)?;
-        Ok(path)
-    }
-
     fn boot_package(&self, user: &Path) -> Result<PathBuf> {
         let mut items = Vec::new();
         for name in BOOT_PROGRAMS {
@@ -194,24 +187,58 @@ impl System {
             ensure!(program.is_file(), "no package builds the program `{name}`, without which nothing starts");
             items.push((name.to_owned(), self.strip(&program, name)?));
         }
-        items.push(("manifest".to_owned(), self.manifest()?));
+        items.push(("manifest".to_owned(), self.target().join("manifest.bin")));
+        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &items)?;
         let path = self.target().join("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;
         Ok(path)
     }
 }
 
-/// Reads the manifest that these files give together and writes it as the first process reads it.
-fn encode_manifest(sources: &[&Path], path: &Path) -> Result<()> {
+/// Reads the manifest that these files give together and writes it, as the first process reads it, to the last of the
+/// items of a boot package. It is checked here, so that a mistake ends the build and not the boot.
+fn encode_manifest(sources: &[&Path], items: &[(String, PathBuf)]) -> Result<()> {
+    let (_, path) = items.last().context("the boot package has no manifest")?;
     let manifest = crate::manifest::read(sources)?;
+    let names: Vec<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
+    capos_service_graph::check(&manifest, &names).with_context(|| sources_named(sources))?;
     files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;
     Ok(())
+}
+
+fn sources_named(sources: &[&Path]) -> String {
+    sources.iter().map(|source| source.display().to_string()).collect::<Vec<_>>().join(" with ")
 }
 
 impl Parts {
     /// The kernel's file as it lies on an image.
     pub fn kernel(&self) -> &Path {
         &self.kernel
+    }
+
+    /// The manifest's source.
+    pub fn manifest(&self) -> &Path {
+        &self.manifest
+    }
+
+    /// The files of the system's boot package.
+    pub fn boot_items(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let package = std::fs::read(&self.boot_package)?;
+        let archive = ustar::entries(&package)?;
+        Ok(archive.files.into_iter().map(|file| (file.name, file.content.to_vec())).collect())
+    }
+
+    /// An image of the system's kernel and boot package alone, started by GRUB. It still wants a place.
+    pub fn recipe(&self) -> Recipe<'_> {
+        Recipe {
+            kernel: &self.kernel,
+            loader: Some(&self.loader),
+            boot_package: &self.boot_package,
+            trees: &[],
+            command_line: "",
+            limine: None,
+            out: Path::new(""),
+        }
     }
 
     /// Makes the folder `over` that puts these models on an image beside the built-in one.
@@ -238,9 +265,8 @@ impl Parts {
         }
         if let Some(manifest) = &manifest {
             let sources: &[&Path] = if alone { &[manifest] } else { &[&self.manifest, manifest] };
-            let encoded = out.with_extension("manifest");
-            encode_manifest(sources, &encoded)?;
-            items.push(("manifest".to_owned(), encoded));
+            items.push(("manifest".to_owned(), out.with_extension("manifest")));
+            encode_manifest(sources, &items)?;
         }
         let path = out.with_extension("boot.tar");
         files::write_if_changed(&path, &boot_package::pack(&items)?)?;
@@ -283,13 +309,12 @@ impl Parts {
             return Ok(());
         }
         let built = image::build(&Recipe {
-            kernel: &self.kernel,
-            loader: Some(&self.loader),
             boot_package: &boot_package,
             trees: &trees,
             command_line: &variant.command_line,
             limine: variant.limine.as_deref(),
             out,
+            ..self.recipe()
         });
         if built.is_err() {
             std::fs::remove_file(&note)?;

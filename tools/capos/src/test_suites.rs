@@ -6,6 +6,7 @@ use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::damage::{CASES, Case};
 use crate::iso::{Limine, limine_dir};
 use crate::qemu::{Board, Firmware};
 use crate::scenario::{Report, Scenario};
@@ -18,6 +19,8 @@ const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 const BOOT: &str = "boot";
 /// The scenario of the tests inside the kernel.
 const KERNEL: &str = "kernel-tests";
+/// The scenario that is run on every damaged medium.
+const DAMAGED: &str = "damaged";
 
 /// Run every test.
 #[derive(clap::Args)]
@@ -137,6 +140,8 @@ fn test_line(line: &str) -> Option<Line<'_>> {
 struct Run {
     name: String,
     scenario: Scenario,
+    /// The damage to its medium.
+    damaged: Option<&'static Case>,
 }
 
 /// All tests that run in QEMU.
@@ -153,7 +158,11 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     let limine = Limine::folder(args.limine.as_ref())?;
     for run in runs.into_iter().filter(|run| limine.is_none() || !run.scenario.settings.grub_only) {
         let out = system.target().join("test").join(run.name.replace('/', "-"));
-        match run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out) {
+        let report = match run.damaged {
+            Some(case) => case.execute(&parts, &run.scenario, &accelerator, &out),
+            None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
+        };
+        match report {
             Ok(report) => judge(&run, &report, &out, tally)?,
             Err(error) => tally.fail(&run.name, &format!("{error:#}")),
         }
@@ -198,7 +207,7 @@ fn kernel_tests(log: &str) -> Vec<String> {
     names.map(|(_, name)| name.trim().to_owned()).collect()
 }
 
-/// Every scenario that is wanted, and the boot scenario once for every kind of machine. A folder that is no scenario
+/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A folder that is no scenario
 /// is a failure of its own.
 fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
     let mut folders: Vec<PathBuf> = Vec::new();
@@ -214,7 +223,8 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
         let title = format!("qemu/{name}");
         match Scenario::open(&folder) {
             Ok(scenario) if name == BOOT => runs.extend(machines(&scenario)),
-            Ok(scenario) => runs.push(Run { name: title, scenario }),
+            Ok(scenario) if name == DAMAGED => runs.extend(media(&scenario)),
+            Ok(scenario) => runs.push(Run { name: title, scenario, damaged: None }),
             Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),
             Err(_) => {}
         }
@@ -237,9 +247,19 @@ fn machines(scenario: &Scenario) -> Vec<Run> {
         scenario.settings.board = board;
         scenario.settings.firmware = firmware;
         scenario.settings.memory = memory;
-        Run { name: format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase(), scenario }
+        let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase();
+        Run { name, scenario, damaged: None }
     };
     kinds.map(run).into()
+}
+
+/// The scenario of damaged media on each of them.
+fn media(scenario: &Scenario) -> Vec<Run> {
+    let run = |case: &'static Case| {
+        let name = format!("qemu/{DAMAGED}/{}", case.name);
+        Run { name, scenario: scenario.clone(), damaged: Some(case) }
+    };
+    CASES.iter().map(run).collect()
 }
 
 #[cfg(test)]

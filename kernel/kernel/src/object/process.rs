@@ -17,8 +17,7 @@ use super::ending::Ending;
 use super::thread::Thread;
 use super::words::Words;
 use crate::derivation::{self, Holder};
-use crate::log;
-use crate::scheduler;
+use crate::{first_process, log, scheduler};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Processes and threads that are alive.
@@ -370,6 +369,9 @@ impl Process {
         let threads = core::mem::take(&mut self.life.lock().threads);
         if end.cause != Cause::Exited {
             log!("{self:?} died: {}", end.report);
+        }
+        if first_process::is(self.id) {
+            first_process::ended(&end);
         }
         for thread in &threads {
             thread.stop();

@@ -7,6 +7,7 @@ use capos_schema::kernel::Limits;
 use capos_schema::manifest::{
     Grant, GrantSource, GrantSourcePci, GrantSourcePorts, GrantSourceService, Manifest, Provided, Service,
 };
+use capos_service_graph::{FIRST, GraphError};
 
 use crate::error::ManifestError;
 use crate::source::{INIT, KERNEL, RIGHTS};
@@ -14,8 +15,6 @@ use crate::text::{self, Document, Process};
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "out"];
-/// Name of the first process.
-const FIRST: &str = "init";
 
 pub(crate) type Result<T> = std::result::Result<T, ManifestError>;
 
@@ -371,7 +370,9 @@ impl Checker<'_> {
         };
         let is_boot: BTreeMap<String, bool> =
             services.iter().map(|service| (service.name.clone(), service.program.starts_with("boot:"))).collect();
-        self.no_circles(&services)?;
+        if let Some(way) = capos_service_graph::circle(&services) {
+            return Err(self.error("service", GraphError::Circle(way).to_string()));
+        }
         let (mut open, mut out): (Vec<Service>, Vec<Service>) = (services, Vec::new());
         while !open.is_empty() {
             let ready = open.iter().position(|service| {
@@ -395,49 +396,4 @@ impl Checker<'_> {
         }
         Ok(out)
     }
-
-    /// Services that call each other in a circle could wait for each other for ever.
-    fn no_circles(&self, services: &[Service]) -> Result<()> {
-        let mut reaches: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for service in services {
-            for grant in &service.grants {
-                if let GrantSource::Service(source) = &grant.source {
-                    reaches.entry(&service.name).or_default().insert(&source.service);
-                }
-            }
-        }
-        for service in services {
-            let mut path = vec![service.name.as_str()];
-            if circle(&reaches, &mut path, &mut BTreeSet::new()) {
-                return Err(self.error(
-                    "service",
-                    format!("services call each other in a circle and could wait for ever: {}", path.join(" -> ")),
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether the first of `path` is reached again; `path` is the way then.
-fn circle<'a>(
-    reaches: &BTreeMap<&'a str, BTreeSet<&'a str>>,
-    path: &mut Vec<&'a str>,
-    seen: &mut BTreeSet<&'a str>,
-) -> bool {
-    let (Some(first), Some(last)) = (path.first().copied(), path.last().copied()) else { return false };
-    for next in reaches.get(last).into_iter().flatten() {
-        if *next == first {
-            path.push(next);
-            return true;
-        }
-        if seen.insert(next) {
-            path.push(next);
-            if circle(reaches, path, seen) {
-                return true;
-            }
-            path.pop();
-        }
-    }
-    false
 }

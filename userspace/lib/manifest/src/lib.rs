@@ -15,6 +15,7 @@ mod text;
 pub use check::compile;
 pub use error::ManifestError;
 pub use graph::describe;
+pub use source::INIT as FIRST_PROVIDES;
 
 use capos_schema::manifest::Manifest;
 

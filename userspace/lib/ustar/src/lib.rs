@@ -1,10 +1,14 @@
-//! Headers of POSIX ustar archives, for writers that have no file system under them.
+//! POSIX ustar archives, for writers that have no file system under them and readers that trust no header.
 //!
 //! An archive is, for each file, one header block, the content, and zeros up to the next block; two zero
 //! blocks end it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
+
+mod reader;
+
+pub use reader::{ArchiveError, Entry, Name, entries, find};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 512;

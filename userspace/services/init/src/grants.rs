@@ -12,12 +12,10 @@ use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::manifest::{Grant, GrantSource, GrantSourcePci, Service as Entry};
 use capos_schema::system::PciFunctionClient;
+use capos_service_graph::FIRST;
 
 use crate::pci_function::Function;
 use crate::system::System;
-
-/// Name of the first process as a provider.
-const FIRST: &str = "init";
 
 /// What a process is given: capabilities, and lines of its environment that belong to them.
 #[derive(Debug, Default)]

@@ -32,6 +32,10 @@ use crate::spawner::Spawner;
 use crate::status::Status;
 use crate::supervisor::{Faults, Supervisor};
 
+/// What to do about a medium that nothing can be started from.
+const UNREADABLE: &str = "write the image to it again, and attach it as a virtio disk (with QEMU: -drive \
+                          file=IMAGE,format=raw,if=virtio,readonly=on)";
+
 /// The authority over hardware that the kernel gave to the first process.
 pub struct Hardware {
     /// All ports.
@@ -86,8 +90,8 @@ impl System {
     /// The boot package or the manifest is damaged, or the kernel did not give what is needed.
     pub async fn new(env: &Env) -> Result<Rc<Self>, Error> {
         let boot = BootPackage::open(&env.cap("boot")?)?;
-        let manifest: Manifest = capos_schema::wire::from_bytes(&boot.file("manifest")?)
-            .context("the boot package's manifest; build the image again")?;
+        let manifest = manifest(&boot)
+            .map_err(|error| Error::new(format!("{error}; write the image to its medium again, or build it again")))?;
         let account: ResourceAccountClient = env.cap("account")?;
         let ports: IoPortsClient = env.cap("ports")?;
         let bus = Bus::scan(&ports).await?;
@@ -155,15 +159,23 @@ impl System {
     /// Starts everything and runs for ever.
     ///
     /// # Errors
-    /// Its own endpoint is gone.
+    /// Nothing could be started, or its own endpoint is gone.
     pub async fn run(self: Rc<Self>) -> Result<(), Error> {
-        let booting = self.clone();
-        spawn(async move { booting.boot().await });
         let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 64 };
-        self.server.run(options).await
+        let booting = async {
+            match self.clone().boot().await {
+                // What was started goes on by itself.
+                Ok(()) => core::future::pending().await,
+                Err(error) => error,
+            }
+        };
+        match select(self.server.run(options), booting).await {
+            Either::First(served) => served,
+            Either::Second(error) => Err(error),
+        }
     }
 
-    async fn boot(self: Rc<Self>) {
+    async fn boot(self: Rc<Self>) -> Result<(), Error> {
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
         for service in &first {
@@ -173,39 +185,44 @@ impl System {
             for service in &first {
                 self.give_up(service).await;
             }
-            log::error!("the boot medium cannot be read: {error}");
             log::error!("devices found: {}", self.hardware.bus.describe());
-            log::error!(
-                "capOS stops here. It reads its boot medium as a virtio disk; attach the image as one \
-                 (with QEMU: -drive file=IMAGE,format=raw,if=virtio,readonly=on)"
-            );
-            return;
+            return Err(Error::new(format!("the boot medium cannot be read: {error}; {UNREADABLE}")));
         }
         for service in others {
             let wanted = &service.entry.when;
             let present = wanted.is_empty() || self.medium.stat(wanted).await.is_ok();
             spawn(self.clone().begin(service, present));
         }
+        Ok(())
     }
 
     /// Waits until the boot medium answers, or one of the services that it takes has failed.
     async fn wait_for_medium(&self, needed: &[Rc<Service>]) -> Result<(), Error> {
-        let answer = async { self.medium.stat("bin").await };
+        // The whole list, so that a damaged record ends the boot with one sentence and not with one for each program.
+        let answer = async { self.medium.list("bin").await };
         let failure = async {
             let failed = needed.iter().map(|service| async move {
                 service.changed.until(|| service.state() == ServiceState::Failed).await;
-                format!("`{}`: {}", service.name(), service.last_exit())
+                format!("service `{}` has failed: {} (what it said is above)", service.name(), service.last_exit())
             });
             first_of(failed.collect()).await
         };
         match select(answer, failure).await {
             Either::First(Ok(_)) => Ok(()),
             Either::First(Err(error)) => {
-                Err(Error::new(format!("what is behind `{}` has no /bin: {error}", self.medium_name)))
+                Err(Error::new(format!("service `{}` cannot list the programs in /bin: {error}", self.medium_name)))
             }
             Either::Second(words) => Err(Error::new(words)),
         }
     }
+}
+
+/// The manifest in the boot package, once it makes sense.
+fn manifest(boot: &BootPackage) -> Result<Manifest, Error> {
+    let manifest = capos_schema::wire::from_bytes(&boot.file("manifest")?);
+    let manifest = manifest.context("the manifest in the boot package is damaged")?;
+    capos_service_graph::check(&manifest, &boot.names()).context("the manifest in the boot package is damaged")?;
+    Ok(manifest)
 }
 
 /// Waits for the first of many.

@@ -116,8 +116,8 @@ fn refused(error: Error<CallError>, path: &str) -> CallError {
     match error {
         Error::Source { lba, error } => CallError::failed(format!("sector {lba} cannot be read: {error}")),
         Error::Malformed(malformed) => {
-            capos_rt::log::error!("the volume is malformed: {malformed}");
-            CallError::failed(format!("the volume is malformed: {malformed}"))
+            capos_rt::log::error!("{malformed}");
+            CallError::failed(malformed.to_string())
         }
         other => CallError::invalid_argument(format!("`{path}`: {other}")),
     }

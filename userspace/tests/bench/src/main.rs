@@ -179,11 +179,8 @@ fn image(env: &Env) -> Result<Image, Error> {
     let boot: MemoryObjectClient = env.cap("boot")?;
     let mapping = memory::map_all(&boot, Access::Read)?;
     let bytes = mapping.read_vec(0, usize::try_from(mapping.len()).unwrap_or(0))?;
-    let archive =
-        tar_no_std::TarArchiveRef::new(&bytes).map_err(|error| Error::new(alloc::format!("boot.tar: {error:?}")))?;
-    let found =
-        archive.entries().find(|entry| entry.filename().as_str() == Ok("init")).context("boot.tar has no init")?;
-    Image::from_bytes(Rc::from(found.data()))
+    let found = capos_ustar::find(&bytes, "init").context("boot.tar")?.context("boot.tar has no init")?;
+    Image::from_bytes(Rc::from(found))
 }
 
 async fn measure_all(env: &Env) -> Result<(), Error> {

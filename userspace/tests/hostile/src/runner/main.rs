@@ -118,11 +118,9 @@ fn boot_file(env: &Env, name: &str) -> Result<Rc<[u8]>, Error> {
     let mapping = memory::map_all(&boot, Access::Read)?;
     let length = usize::try_from(mapping.len()).unwrap_or(0);
     let bytes = mapping.read_vec(0, length)?;
-    let archive =
-        tar_no_std::TarArchiveRef::new(&bytes).map_err(|error| Error::new(format!("the boot package: {error:?}")))?;
-    let found = archive.entries().find(|entry| entry.filename().as_str().is_ok_and(|found| found == name));
+    let found = capos_ustar::find(&bytes, name).context("the boot package")?;
     let found = found.with_context(|| format!("the boot package has no `{name}`"))?;
-    Ok(Rc::from(found.data()))
+    Ok(Rc::from(found))
 }
 
 fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {

@@ -1,0 +1,390 @@
+//! Boot media that are damaged, each in one way, and what must be said of it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use capos_schema::manifest::{Grant, GrantSource, Manifest};
+
+use crate::damage_disc::Disc;
+use crate::image::{self, Recipe};
+use crate::scenario::{self, Report, Scenario};
+use crate::system::Parts;
+use crate::ustar::{self, Writer};
+
+/// A damaged medium.
+pub struct Case {
+    /// Its name as a test.
+    pub name: &'static str,
+    /// What is done to it.
+    damage: Damage,
+    /// What must be said of it, as a regular expression.
+    says: &'static str,
+}
+
+/// The files of a boot package.
+type Items = Vec<(String, Vec<u8>)>;
+
+/// What is damaged.
+enum Damage {
+    /// Files of the boot package, before it is packed.
+    Items(fn(&mut Items) -> Result<()>),
+    /// The manifest, which is encoded as it is then.
+    Manifest(fn(&mut Manifest) -> Result<()>),
+    /// The boot package's bytes.
+    Package(fn(&mut Vec<u8>) -> Result<()>),
+    /// The image.
+    Disc(fn(&mut Disc) -> Result<()>),
+}
+
+/// Bytes of an ELF file's header and of a program header, and the places of fields in them.
+mod elf {
+    pub const ENTRY: usize = 24;
+    pub const HEADERS: usize = 64;
+    pub const HEADER: usize = 56;
+    pub const COUNT: usize = 56;
+    pub const FLAGS: usize = 4;
+    pub const OFFSET: usize = 8;
+    pub const ADDRESS: usize = 16;
+}
+
+/// Every case.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "no-package",
+        damage: Damage::Disc(|disc| {
+            disc.replace(b"module2 /boot/boot.tar boot.tar", b"module2 /boot/boot.tar leek.tar")
+        }),
+        says: r"the boot loader brought no boot\.tar",
+    },
+    Case {
+        name: "empty-package",
+        damage: Damage::Package(|package| {
+            package.clear();
+            Ok(())
+        }),
+        says: r"boot\.tar is damaged: it is empty",
+    },
+    Case {
+        name: "package-cut-in-a-header",
+        damage: Damage::Package(|package| {
+            let header = header_of(package, "manifest")?;
+            package.truncate(header + 100);
+            Ok(())
+        }),
+        says: r"boot\.tar is damaged: it is cut short: it ends within the header at byte \d+",
+    },
+    Case {
+        name: "package-cut-in-a-file",
+        damage: Damage::Package(|package| {
+            let header = header_of(package, "init")?;
+            package.truncate(header + ustar::BLOCK + 1000);
+            Ok(())
+        }),
+        says: r"it is cut short: of the \d+ bytes of `init` only 1000 are there",
+    },
+    Case {
+        name: "changed-header",
+        damage: Damage::Package(|package| {
+            let header = header_of(package, "iso9660")?;
+            put(package, header, b"x")
+        }),
+        says: r"the header at byte \d+ does not have the checksum that it says",
+    },
+    Case {
+        name: "negative-size",
+        damage: Damage::Package(|package| {
+            let header = header_of(package, "virtio-blk")?;
+            // The digits' sum stays what it was, so that the checksum does not tell.
+            let size: Vec<u8> = package.get(header + 124..header + 135).context("the header is cut")?.to_vec();
+            let sum: u32 = size.iter().map(|digit| u32::from(*digit)).sum();
+            let mut changed = *b"-0000000000";
+            let mut left = sum - changed.iter().map(|digit| u32::from(*digit)).sum::<u32>();
+            for digit in changed.iter_mut().skip(1) {
+                let more = left.min(7);
+                *digit += u8::try_from(more)?;
+                left -= more;
+            }
+            put(package, header + 124, &changed)
+        }),
+        says: r"the header at byte \d+ has a file size that is no octal number",
+    },
+    Case {
+        name: "no-init",
+        damage: Damage::Items(|items| {
+            items.retain(|(name, _)| name != "init");
+            Ok(())
+        }),
+        says: r"boot\.tar holds no `init`",
+    },
+    Case {
+        name: "init-is-no-program",
+        damage: Damage::Items(|items| {
+            *init(items)? = b"#!/bin/sh\n".to_vec();
+            Ok(())
+        }),
+        says: r"`init` in boot\.tar cannot be loaded: the file is not an ELF file",
+    },
+    Case {
+        name: "init-is-cut-short",
+        damage: Damage::Items(|items| {
+            init(items)?.truncate(5000);
+            Ok(())
+        }),
+        says: r"cannot be loaded: segment \d+ lies outside the file",
+    },
+    Case {
+        name: "init-in-the-kernels-half",
+        damage: Damage::Items(|items| {
+            let (init, header) = text_segment(items)?;
+            put(init, header + elf::ADDRESS, &0xffff_8000_0000_0000_u64.to_le_bytes())?;
+            put(init, header + elf::OFFSET, &0_u64.to_le_bytes())
+        }),
+        says: r"cannot be loaded: segment \d+ lies outside user memory",
+    },
+    Case {
+        name: "init-with-writable-code",
+        damage: Damage::Items(|items| {
+            let (init, header) = text_segment(items)?;
+            put(init, header + elf::FLAGS, &7_u32.to_le_bytes())
+        }),
+        says: r"cannot be loaded: segment \d+ is writable and executable at once",
+    },
+    Case {
+        name: "init-dies",
+        damage: Damage::Items(|items| {
+            let (init, header) = text_segment(items)?;
+            let entry = number(init, elf::ENTRY)?;
+            let from = number(init, header + elf::OFFSET)?;
+            let place = entry - number(init, header + elf::ADDRESS)? + from;
+            // UD2, which no processor executes.
+            put(init, usize::try_from(place)?, &[0x0f, 0x0b])
+        }),
+        says: r"capOS stops here: the first process has died, and nothing runs without it: \S",
+    },
+    Case {
+        name: "no-manifest",
+        damage: Damage::Items(|items| {
+            items.retain(|(name, _)| name != "manifest");
+            Ok(())
+        }),
+        says: r"the boot package has no `manifest`; it has init, virtio-blk, iso9660; write the image to its medium again",
+    },
+    Case {
+        name: "manifest-is-cut-short",
+        damage: Damage::Items(|items| {
+            let manifest = item(items, "manifest")?;
+            manifest.truncate(manifest.len() / 2);
+            Ok(())
+        }),
+        says: r"the manifest in the boot package is damaged: malformed message at .*; write the image to its medium again",
+    },
+    Case {
+        name: "manifest-is-changed",
+        damage: Damage::Items(|items| {
+            let manifest = item(items, "manifest")?;
+            manifest.iter_mut().skip(8).take(64).for_each(|byte| *byte = !*byte);
+            Ok(())
+        }),
+        says: r"the manifest in the boot package is damaged: malformed message at .*; write the image to its medium again",
+    },
+    Case {
+        name: "program-not-in-the-package",
+        damage: Damage::Manifest(|manifest| {
+            manifest.services.get_mut(1).context("there is no second service")?.program = "boot:udf".into();
+            Ok(())
+        }),
+        says: r"the program of service `iso9660` is `udf`, and the boot package has only init, virtio-blk",
+    },
+    Case {
+        name: "services-in-a-circle",
+        damage: Damage::Manifest(|manifest| {
+            let grant = manifest.services.get(1).and_then(|service| service.grants.first()).cloned();
+            let grant = grant.context("the second service has no grant")?;
+            let [driver, files, ..] = manifest.services.as_mut_slice() else { anyhow::bail!("there are no services") };
+            let mut back = Grant { name: "back".into(), ..grant };
+            back.interface = files.provides.first().context("the second service provides nothing")?.interface;
+            files.clients.push(driver.name.clone());
+            if let GrantSource::Service(source) = &mut back.source {
+                source.service = files.name.clone();
+                source.client = u16::try_from(files.clients.len())?;
+            }
+            driver.grants.push(back);
+            Ok(())
+        }),
+        says: r"in a circle and could wait for ever: virtio-blk -> iso9660 -> virtio-blk",
+    },
+    Case {
+        name: "two-services-of-one-name",
+        damage: Damage::Manifest(|manifest| {
+            manifest.services.last_mut().context("there are no services")?.name = "shell".into();
+            Ok(())
+        }),
+        says: r"two services or programs are called `shell`",
+    },
+    Case {
+        name: "grant-of-nobody",
+        damage: Damage::Manifest(|manifest| {
+            let service = manifest.services.get_mut(1).context("there is no second service")?;
+            match service.grants.first_mut().map(|grant| &mut grant.source) {
+                Some(GrantSource::Service(source)) => source.service = "floppy".into(),
+                _ => anyhow::bail!("the second service's first grant is of no service"),
+            }
+            Ok(())
+        }),
+        says: r"grant `device` of `iso9660` is from `floppy`, and there is no service `floppy`",
+    },
+    Case {
+        name: "disc-descriptor",
+        // The byte order that the boot loader does not read.
+        damage: Damage::Disc(|disc| disc.change(Disc::DESCRIPTOR + 84, 0x7f)),
+        says: r"the volume descriptor at sector 16, byte 0: 'volume space size' is \d+ in one byte order and \d+ in the other",
+    },
+    Case {
+        name: "disc-root",
+        damage: Damage::Disc(|disc| disc.change(Disc::ROOT_RECORD + 6, 0x7f)),
+        says: r"the root directory's record at sector 16, byte 156: 'location of extent' is \d+ in one byte order",
+    },
+    Case {
+        name: "disc-cut-short",
+        damage: Damage::Disc(|disc| disc.cut(64 << 10)),
+        says: r"on a device that has fewer \(the image may be cut off\)",
+    },
+    Case {
+        name: "file-past-the-end",
+        damage: Damage::Disc(|disc| {
+            let record = disc.record(&["BIN", "CONFIG.TOML;1"])?;
+            disc.put(record + 2, &0x7fff_ffff_u32.to_le_bytes())?;
+            disc.put(record + 6, &0x7fff_ffff_u32.to_be_bytes())
+        }),
+        says: r"cannot be read: service `iso9660` cannot list the programs in /bin: .* sectors from 2147483647 on",
+    },
+    Case {
+        name: "rock-ridge-cut-short",
+        damage: Damage::Disc(|disc| {
+            let area = disc.system_use(&["BIN", "CONFIG.TOML;1"])?;
+            disc.change(area + 2, 200)
+        }),
+        says: r"cannot list the programs in /bin: .* an entry's length is below 4 or past the area's end",
+    },
+    Case {
+        name: "no-programs",
+        damage: Damage::Disc(|disc| {
+            let area = disc.system_use(&["BIN"])?;
+            disc.replace_from(area, b"bin", b"bim")
+        }),
+        says: r"cannot list the programs in /bin: .*there is no 'bin' on the volume",
+    },
+];
+
+fn put(bytes: &mut [u8], at: usize, new: &[u8]) -> Result<()> {
+    let place = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..new.len()));
+    place.context("what is to be changed is not there")?.copy_from_slice(new);
+    Ok(())
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u64> {
+    let found = bytes.get(at..).and_then(<[u8]>::first_chunk).copied();
+    Ok(u64::from_le_bytes(found.context("a number is not there")?))
+}
+
+/// Where the header of a file begins in an archive.
+fn header_of(package: &[u8], name: &str) -> Result<usize> {
+    let headers = package.chunks_exact(ustar::BLOCK);
+    let starts = |block: &[u8]| {
+        block.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+            && block.get(257..262) == Some(b"ustar")
+    };
+    let found = headers.into_iter().position(starts).with_context(|| format!("the package has no `{name}`"))?;
+    Ok(found * ustar::BLOCK)
+}
+
+fn item<'i>(items: &'i mut Items, wanted: &str) -> Result<&'i mut Vec<u8>> {
+    let found = items.iter_mut().find(|(name, _)| name == wanted).map(|(_, content)| content);
+    found.with_context(|| format!("the package has no `{wanted}`"))
+}
+
+fn init(items: &mut Items) -> Result<&mut Vec<u8>> {
+    item(items, "init")
+}
+
+/// `init`, and the place of the header of its first segment that is executable.
+fn text_segment(items: &mut Items) -> Result<(&mut Vec<u8>, usize)> {
+    const LOAD: [u8; 4] = [1, 0, 0, 0];
+    const EXECUTE: u8 = 1;
+    let init = init(items)?;
+    let count = init.get(elf::COUNT).copied().map_or(0, usize::from);
+    let is_text = |at: &usize| {
+        let header = init.get(*at..).unwrap_or(&[]);
+        header.starts_with(&LOAD) && header.get(elf::FLAGS).is_some_and(|flags| flags & EXECUTE != 0)
+    };
+    let found = (0..count).map(|index| elf::HEADERS + index * elf::HEADER).find(is_text);
+    Ok((init, found.context("`init` has no executable segment")?))
+}
+
+impl Case {
+    /// Writes the damaged medium. Its folder of programs holds the scenario's files only: no case gets so far as to
+    /// start one.
+    fn image(&self, parts: &Parts, scenario: &Scenario, out: &Path) -> Result<()> {
+        let mut items = parts.boot_items()?;
+        match self.damage {
+            Damage::Items(change) => change(&mut items)?,
+            Damage::Manifest(change) => {
+                let mut manifest = crate::manifest::read(&[parts.manifest()])?;
+                change(&mut manifest)?;
+                *item(&mut items, "manifest")? = capos_manifest::encode(&manifest)?;
+            }
+            Damage::Package(_) | Damage::Disc(_) => {}
+        }
+        let mut writer = Writer::new(Vec::new());
+        for (name, content) in &items {
+            writer.file(name, content)?;
+        }
+        let mut package = writer.finish()?;
+        if let Damage::Package(change) = self.damage {
+            change(&mut package)?;
+        }
+        let boot_package = out.with_extension("boot.tar");
+        std::fs::write(&boot_package, package)?;
+        let trees = [("bin".to_owned(), scenario.folder.clone())];
+        image::build(&Recipe { boot_package: &boot_package, trees: &trees, out, ..parts.recipe() })?;
+        std::fs::remove_file(&boot_package)?;
+        if let Damage::Disc(change) = self.damage {
+            let mut disc = Disc::read(out)?;
+            change(&mut disc)?;
+            disc.write(out)?;
+        }
+        Ok(())
+    }
+
+    /// Boots the damaged medium and hears what is said of it, before all that the scenario expects.
+    pub fn execute(&self, parts: &Parts, scenario: &Scenario, accelerator: &str, out: &Path) -> Result<Report> {
+        std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+        let image = out.join("scenario.iso");
+        self.image(parts, scenario, &image).with_context(|| format!("damaging a medium: {}", self.name))?;
+        let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
+        std::fs::remove_file(&image)?;
+        let mut report = report?;
+        let said = std::fs::read_to_string(out.join("transcript.txt"))?;
+        if report.passed && !regex_lite::Regex::new(self.says)?.is_match(&said) {
+            report.passed = false;
+            report.reason = Some(format!("nothing that was said matches `{}`", self.says));
+        }
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_have_names_of_their_own_and_patterns_that_can_be_read() {
+        let mut names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CASES.len());
+        for case in CASES {
+            regex_lite::Regex::new(case.says).unwrap();
+        }
+    }
+}

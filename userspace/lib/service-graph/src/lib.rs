@@ -1,0 +1,22 @@
+//! Who calls whom, by the encoded manifest: checked where a boot package is made, and again by the first process, which
+//! cannot know that what it reads was made so.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+mod check;
+mod circle;
+mod error;
+
+pub use check::{MAX_PROCESSES, check};
+pub use circle::circle;
+pub use error::GraphError;
+
+/// Name of the first process as a provider.
+pub const FIRST: &str = "init";
+/// How many interfaces the first process provides.
+pub const FIRST_INTERFACES: u16 = 7;
+/// What the program of a service begins with when it comes out of the boot package.
+pub const BOOT: &str = "boot:";

@@ -1,5 +1,7 @@
 //! Manifests that lie, though they can be decoded: each is refused in words.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
+
 use capos_schema::manifest::{GrantSource, Manifest, Service};
 use capos_service_graph::{FIRST_INTERFACES, MAX_PROCESSES, check, circle};
 use proptest::prelude::*;

@@ -43,7 +43,10 @@ impl Name {
     }
 
     fn text(&self) -> &str {
-        self.bytes.get(..usize::from(self.length)).and_then(|bytes| core::str::from_utf8(bytes).ok()).unwrap_or_default()
+        self.bytes
+            .get(..usize::from(self.length))
+            .and_then(|bytes| core::str::from_utf8(bytes).ok())
+            .unwrap_or_default()
     }
 }
 

@@ -10,8 +10,8 @@ use capos_schema::cap::{CallContext, CallError};
 
 use crate::log::Log;
 
-/// Bytes of records in one answer: a message holds 1 MiB.
-const MAX_ANSWER: usize = 512 << 10;
+/// Bytes of records in one answer, unless one alone is longer: small, since who reads may have little memory.
+const MAX_ANSWER: usize = 128 << 10;
 
 /// The right to read all of the log.
 pub struct Reader {

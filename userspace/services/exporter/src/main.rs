@@ -24,6 +24,9 @@ use wire::Wire;
 /// The file that makes a run a scenario.
 const SCENARIO: &str = "scenario/config.toml";
 
+/// Bytes that one answer of the audit log may have: a record alone can be as long as the arguments in it.
+const ANSWER: u32 = 320 << 10;
+
 /// How many sessions end before the run is over, as a number in a text; one where there is no such file.
 const SESSIONS: &str = "scenario/sessions";
 /// The longest such number.
@@ -82,7 +85,7 @@ async fn run(env: Env) -> Result<(), Error> {
     };
     let exporter = Exporter {
         wire,
-        audit: env.cap::<AuditReaderClient>("audit")?,
+        audit: capos_rt::with_results(&env.cap::<AuditReaderClient>("audit")?, ANSWER),
         home: env.cap::<DirectoryClient>("home")?,
         power: env.cap::<PowerClient>("power")?,
         exported: Cell::new(false),

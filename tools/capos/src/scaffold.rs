@@ -32,6 +32,33 @@ const KEYWORDS: [&str; 44] = [
     "try", "type", "use",
 ];
 
+/// Folders that cargo makes beside what it builds, and that no program may be named like.
+const CARGO_FOLDERS: [&str; 4] = ["build", "deps", "examples", "incremental"];
+/// Modules of `capos-schema` that are not made of a schema file.
+const SCHEMA_MODULES: [&str; 7] = ["cap", "exception", "hook", "local", "reflection", "sync", "wire"];
+/// Types that a schema has without declaring them.
+const SCHEMA_TYPES: [&str; 19] = [
+    "AnyList",
+    "AnyPointer",
+    "AnyStruct",
+    "Bool",
+    "Capability",
+    "Data",
+    "Float32",
+    "Float64",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Int8",
+    "List",
+    "Text",
+    "Uint16",
+    "Uint32",
+    "Uint64",
+    "Uint8",
+    "Void",
+];
+
 /// A template's place in the new part, and its text.
 type Template = (&'static str, &'static str);
 
@@ -116,7 +143,10 @@ impl std::str::FromStr for Name {
         }
         let name = Self(text.to_owned());
         if KEYWORDS.contains(&text) {
-            return Err(format!("`{text}` is a word of Rust and cannot name a module"));
+            return Err(format!("`{text}` is a word of Rust and cannot name a module; choose another name"));
+        }
+        if CARGO_FOLDERS.contains(&text) {
+            return Err(format!("cargo builds no program `{text}`: it has a folder of that name; choose another"));
         }
         Ok(name)
     }
@@ -186,9 +216,14 @@ impl Part {
 /// # Errors
 /// Its name, or that of its interface, is taken; says where.
 pub fn service(root: &Path, name: &Name) -> Result<Part> {
-    let schema = root.join(SCHEMA).join(name.snake()).with_extension("capnp");
+    let (module, camel) = (name.snake(), name.camel());
+    ensure!(
+        !SCHEMA_MODULES.contains(&module.as_str()) && !module.ends_with("_capnp"),
+        "the crate of the schemas has a module `{module}` of its own; choose another name"
+    );
+    ensure!(!SCHEMA_TYPES.contains(&camel.as_str()), "`{camel}` is a type of every schema; choose another name");
+    let schema = root.join(SCHEMA).join(module).with_extension("capnp");
     ensure!(!schema.exists(), "{} is there already; choose another name", schema.display());
-    let camel = name.camel();
     if let Some(file) = declares(&root.join(SCHEMA), &camel)? {
         bail!("{} has an interface or type `{camel}` already; choose another name", file.display());
     }
@@ -324,7 +359,7 @@ mod tests {
     fn names_are_told_apart() {
         let notes = name("field-notes2").unwrap();
         assert_eq!((notes.snake().as_str(), notes.camel().as_str()), ("field_notes2", "FieldNotes2"));
-        for bad in ["", "Notes", "notes_", "a--b", "-a", "a-", "2b", "a/b", "a-2", "match", "ünd"] {
+        for bad in ["", "Notes", "notes_", "a--b", "-a", "a-", "2b", "a/b", "a-2", "match", "deps", "ünd"] {
             assert!(name(bad).is_err(), "{bad}");
         }
         assert!(name(&"a".repeat(MAX_NAME)).is_ok() && name(&"a".repeat(MAX_NAME + 1)).is_err());

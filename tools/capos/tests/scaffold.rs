@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use capos_tools::scaffold::{self, Name};
 
+#[expect(clippy::unwrap_used, reason = "a part of the tests")]
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// A source folder with what a new part is checked against, and no more.
+#[expect(clippy::unwrap_used, reason = "a part of the tests")]
 fn source() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let put = |place: &str, text: &[u8]| {
@@ -34,6 +36,7 @@ fn source() -> tempfile::TempDir {
     folder
 }
 
+#[expect(clippy::unwrap_used, reason = "a part of the tests")]
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -46,6 +49,7 @@ fn kept(place: &Path) -> PathBuf {
     }
 }
 
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a part of the tests")]
 fn compare(made: &[(PathBuf, String)], folder: &Path) {
     for (path, text) in made {
         let place = path.strip_prefix(folder).unwrap();
@@ -94,7 +98,24 @@ fn names_that_are_taken_are_refused() {
     refused(scaffold::app(folder.path(), &name("clock")), "builds a program `clock` already");
     refused(scaffold::service(folder.path(), &name("greeter")), "has an interface or type `Greeter` already");
     refused(scaffold::service(folder.path(), &name("kernel")), "kernel.capnp is there already");
+    for own in ["wire", "cap", "kernel-capnp"] {
+        refused(scaffold::service(folder.path(), &name(own)), "of its own; choose another name");
+    }
+    refused(scaffold::service(folder.path(), &name("text")), "`Text` is a type of every schema");
     refused(scaffold::app(folder.path(), &name("sleeper")), "it has a program `sleeper` already");
     std::fs::create_dir_all(folder.path().join("tests/scenarios/notes")).unwrap();
     refused(scaffold::app(folder.path(), &name("notes")), "is there already; choose another name");
+}
+
+/// The modules that the scaffold keeps clear of are those that are there.
+#[test]
+fn hand_written_modules_of_the_schemas_are_known() {
+    let folder = source();
+    for entry in std::fs::read_dir(root().join("userspace/schema/src")).unwrap() {
+        let path = entry.unwrap().path();
+        let module = path.file_stem().and_then(|stem| stem.to_str()).unwrap();
+        if module != "lib" {
+            assert!(scaffold::service(folder.path(), &name(module)).is_err(), "{module}");
+        }
+    }
 }

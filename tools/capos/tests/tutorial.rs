@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+#[expect(clippy::unwrap_used, reason = "a part of the tests")]
 fn shows(page: &str, files: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join(page)).unwrap();

@@ -10,6 +10,8 @@ use crate::{files, tool, toolchain};
 
 /// Where it is made, below the source folder; `userspace/libc/cargo-config.toml` names it too.
 const FOLDER: &str = "target/std-lib";
+/// This file, below the source folder.
+const SOURCE: &str = "tools/capos/src/c_library.rs";
 /// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
 const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
 /// Crates of the archive whose C functions are the library's.
@@ -20,7 +22,9 @@ pub fn build(root: &Path) -> Result<bool> {
     let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
     let folder = root.join(FOLDER);
     let object = folder.join("libc.o");
-    if files::up_to_date(&object, std::slice::from_ref(&archive))? {
+    // How it is linked counts as well.
+    let inputs = [archive, root.join(SOURCE)];
+    if files::up_to_date(&object, &inputs)? {
         return Ok(false);
     }
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -29,7 +33,8 @@ pub fn build(root: &Path) -> Result<bool> {
         files::write_if_changed(&folder.join(format!("lib{name}.a")), b"INPUT()\n")?;
     }
     std::fs::copy(unwinder()?, folder.join("libgcc_eh.a")).context("copying the compiler's unwinder")?;
-    link(&archive, &object)?;
+    let [archive, _] = &inputs;
+    link(archive, &object)?;
     Ok(true)
 }
 

@@ -31,6 +31,24 @@ const ALL: [Resource; RESOURCES] =
 /// Amounts of each resource, in the order of [`Resource`].
 pub type Amounts = [u64; RESOURCES];
 
+/// How many accounts may lie above one. Each is gone through where a process ends, by every process that there is.
+pub const DEEPEST: u32 = 32;
+
+/// Why no account can be carved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CarveError {
+    /// The account that it would be carved from cannot cover its limits.
+    QuotaExceeded,
+    /// [`DEEPEST`] accounts lie above the one that it would be carved from.
+    TooDeep,
+}
+
+impl From<Status> for CarveError {
+    fn from(_: Status) -> Self {
+        Self::QuotaExceeded
+    }
+}
+
 /// In a counter: the account has retired, and what is counted there is its parent's by now. Limits stay below.
 const RETIRED: u64 = 1 << 63;
 
@@ -44,6 +62,8 @@ const RETIRED: u64 = 1 << 63;
 pub struct Account {
     /// Of one that has retired, this may be an ancestor: what lies between has retired as well.
     parent: Mutex<Option<Arc<Account>>>,
+    /// How many accounts lay above it when it was carved. Nearer to the root it is less.
+    depth: u32,
     limits: Amounts,
     /// Objects that the parent has paid for beside the limits: itself, where nothing else bounds how many
     /// accounts there are.
@@ -67,6 +87,7 @@ impl Account {
 
     fn with(parent: Option<Arc<Account>>, limits: Amounts, own: u64, priority: i8) -> Arc<Self> {
         Arc::new(Self {
+            depth: parent.as_ref().map_or(0, |parent| parent.depth.saturating_add(1)),
             parent: Mutex::new(parent),
             limits,
             own,
@@ -83,8 +104,8 @@ impl Account {
     /// account's may be.
     ///
     /// # Errors
-    /// [`Status::QuotaExceeded`] where this account cannot cover them.
-    pub fn carve(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
+    /// [`CarveError`]; nothing is carved then.
+    pub fn carve(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, CarveError> {
         self.carve_with(limits, 0, priority)
     }
 
@@ -93,18 +114,21 @@ impl Account {
     ///
     /// # Errors
     /// As [`Account::carve`].
-    pub fn carve_object(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, Status> {
+    pub fn carve_object(self: &Arc<Self>, limits: Amounts, priority: i8) -> Result<Arc<Self>, CarveError> {
         self.carve_with(limits, 1, priority)
     }
 
-    fn carve_with(self: &Arc<Self>, limits: Amounts, own: u64, priority: i8) -> Result<Arc<Self>, Status> {
+    fn carve_with(self: &Arc<Self>, limits: Amounts, own: u64, priority: i8) -> Result<Arc<Self>, CarveError> {
+        if self.depth >= DEEPEST {
+            return Err(CarveError::TooDeep);
+        }
         let cost = cost(limits, own);
         for (done, (resource, amount)) in ALL.into_iter().zip(cost).enumerate() {
             if let Err(status) = self.charge(resource, amount) {
                 for (resource, amount) in ALL.into_iter().zip(cost).take(done) {
                     self.refund(resource, amount);
                 }
-                return Err(status);
+                return Err(status.into());
             }
         }
         let priority = priority.clamp(run_queue::LOWEST, self.priority);
@@ -218,12 +242,13 @@ impl Account {
 
     /// Whether this account was carved out of `other`, at however many removes. `other` has not retired.
     pub fn is_below(&self, other: &Account) -> bool {
-        let mut parent = self.parent.lock().clone();
-        while let Some(account) = parent {
+        let above = |account: &Account| account.parent.lock().clone().filter(|parent| parent.depth >= other.depth);
+        let mut nearest = above(self);
+        while let Some(account) = nearest {
             if core::ptr::eq(Arc::as_ptr(&account), other) {
                 return true;
             }
-            parent = account.parent.lock().clone();
+            nearest = above(&account);
         }
         false
     }

@@ -1,15 +1,16 @@
 //! The methods of ResourceAccount.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use capos_abi::Rights;
+use capos_abi::{Rights, Status};
 use capos_schema::kernel_capnp::{limits, resource_account as m};
 use capos_schema::kernel_dispatch::{PAGER, ResourceAccountKernel};
 use capos_schema::sync::{Completion, Exception, capability};
 
 use super::Answer;
-use super::account::{Account, Amounts, Resource};
+use super::account::{Account, Amounts, CarveError, DEEPEST, Resource};
 use super::capability::Object;
 use super::endpoint::Endpoint;
 use super::memory::MemoryObject;
@@ -40,6 +41,16 @@ fn name(text: capnp::text::Reader<'_>) -> Result<String, Exception> {
         return Err(Exception::invalid_argument("a process's name has 1 to 64 bytes and no control characters"));
     }
     Ok(String::from(text))
+}
+
+fn not_carved(why: CarveError) -> Exception {
+    match why {
+        CarveError::QuotaExceeded => refused(Status::QuotaExceeded),
+        CarveError::TooDeep => Exception::invalid_argument(format!(
+            "the account is the last of {DEEPEST} that were carved from each other, as many as there may be; carve \
+             from one further up"
+        )),
+    }
 }
 
 impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
@@ -109,7 +120,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let name = name(params.get_name()?)?;
         let charge = self.hold(Resource::Processes, 1).map_err(refused)?;
         let limits = params.get_limits()?;
-        let account = self.carve(amounts(limits), limits.get_priority()).map_err(refused)?;
+        let account = self.carve(amounts(limits), limits.get_priority()).map_err(not_carved)?;
         let process = Process::new(name, account, Some(charge)).map_err(refused)?;
         cx.give(Object::Process(process), Rights::ALL, None);
         results.set_process(capability());
@@ -123,7 +134,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         mut results: m::carve_results::Builder<'_>,
     ) -> Answer {
         let limits = params.get_limits()?;
-        let account = self.carve_object(amounts(limits), limits.get_priority()).map_err(refused)?;
+        let account = self.carve_object(amounts(limits), limits.get_priority()).map_err(not_carved)?;
         cx.give(Object::Account(account), Rights::ALL, None);
         results.set_account(capability());
         Ok(Completion::Done)

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use capos_abi::{CapId, Status};
 
 use super::bench::{Actor, memory, settle};
-use crate::object::account::{Account, Amounts, Resource};
+use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::Endpoint;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 
-/// How many accounts a chain has.
-const LENGTH: u64 = 10_000;
+/// How many accounts a chain has: one less than there may be below the root, whose account the tests have.
+const LENGTH: u64 = DEEPEST as u64 - 1;
 
 /// A chain of accounts, each carved from the one before; the first is the first of them.
 fn chain(account: &Arc<Account>) -> Vec<Arc<Account>> {
@@ -27,11 +27,18 @@ fn chain(account: &Arc<Account>) -> Vec<Arc<Account>> {
     all
 }
 
-/// A chain of accounts is paid for, and its end needs no more of the kernel's stack than the end of one.
+/// A chain of accounts is paid for, and has an end.
 pub fn chains_of_accounts_end(account: &Arc<Account>) {
     let before = account.usage();
     let last = chain(account).pop().unwrap();
-    assert_eq!(last.carve_object([0; 5], 0).err(), Some(Status::QuotaExceeded));
+    assert_eq!(last.carve_object([0; 5], 0).err(), Some(CarveError::QuotaExceeded));
+    assert_eq!(last.carve([2, 0, 0, 0, 0], 0).err(), Some(CarveError::QuotaExceeded));
+    let deepest = last.carve([1, 0, 0, 0, 0], 0).unwrap();
+    assert_eq!(deepest.carve([0; 5], 0).err(), Some(CarveError::TooDeep));
+    assert_eq!(deepest.carve_object([0; 5], 0).err(), Some(CarveError::TooDeep));
+    assert_eq!((last.usage()[0], deepest.usage()), (1, [0; 5]));
+    drop(deepest);
+    assert_eq!(last.usage(), [0; 5]);
     assert_eq!(account.usage()[4] - before[4], LENGTH);
     drop(last);
     assert_eq!(account.usage(), before);
@@ -102,7 +109,7 @@ pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
     drop((named, maker));
     assert_eq!((own.usage(), own.limits()), ([0; 5], [0; 5]));
     assert_eq!(own.charge(Resource::Frames, 1), Err(Status::QuotaExceeded));
-    assert_eq!(own.carve([0, 0, 0, 0, 1], 0).err(), Some(Status::QuotaExceeded));
+    assert_eq!(own.carve([0, 0, 0, 0, 1], 0).err(), Some(CarveError::QuotaExceeded));
     drop(own);
     // An account that was given away is still one to make things with.
     given.charge(Resource::Objects, 5).unwrap();

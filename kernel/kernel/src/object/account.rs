@@ -186,26 +186,39 @@ impl Account {
     /// The nearest account above that has not retired. Those between are passed by from then on, so that a
     /// long chain of them is gone through once.
     fn heir(&self) -> Option<Arc<Account>> {
-        let first = self.parent.lock().clone()?;
-        let mut heir = Arc::clone(&first);
+        let heir = self.nearest()?;
+        self.pass_by(&heir);
+        Some(heir)
+    }
+
+    /// The way up.
+    pub fn nearest(&self) -> Option<Arc<Account>> {
+        let mut heir = self.parent.lock().clone()?;
         while heir.retired.load(Ordering::Acquire) {
             let above = heir.parent.lock().clone();
             heir = above?;
         }
-        let mut passed = self.adopt(&heir);
-        while let Some(account) = passed.filter(|account| !Arc::ptr_eq(account, &heir)) {
-            passed = account.adopt(&heir);
-        }
         Some(heir)
     }
 
-    /// Makes an ancestor the parent, unless it is; the one before. Nothing of it is locked when that ends.
+    /// Makes an account that was found on the way up the parent of this one and of those between.
+    pub fn pass_by(&self, heir: &Arc<Account>) {
+        let mut passed = self.adopt(heir);
+        while let Some(account) = passed {
+            passed = account.adopt(heir);
+        }
+    }
+
+    /// Makes an ancestor the parent, where it is nearer to the root than the one before, which is returned then.
+    /// Otherwise the ancestor has retired meanwhile, and another processor has passed it by: that stays, and so
+    /// does what lies further up. A parent is always nearer to the root, so no chain closes to a circle. Nothing is
+    /// locked when this ends.
     fn adopt(&self, heir: &Arc<Account>) -> Option<Arc<Account>> {
         let mut parent = self.parent.lock();
-        if parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, heir)) {
-            return None;
+        match &mut *parent {
+            Some(parent) if parent.depth > heir.depth => Some(core::mem::replace(parent, Arc::clone(heir))),
+            _ => None,
         }
-        parent.replace(Arc::clone(heir))
     }
 
     /// A capability slot designates it from now on, or it is a process's.

@@ -75,6 +75,44 @@ pub fn chains_of_accounts_retire(account: &Arc<Account>) {
     }
 }
 
+/// A chain that retired from its end is gone through once: then nothing leads to those between any more.
+pub fn retired_accounts_are_passed_by(account: &Arc<Account>) {
+    let before = account.usage();
+    let accounts = chain(account);
+    let object = accounts.last().unwrap().hold(Resource::Frames, 1).unwrap();
+    accounts.iter().rev().for_each(|account| account.retire());
+    let known_below = |accounts: &[Arc<Account>]| accounts.iter().filter(|one| Arc::strong_count(one) > 1).count();
+    assert_eq!(known_below(&accounts), accounts.len());
+    drop(object);
+    assert_eq!(known_below(&accounts), 0);
+    for one in &accounts {
+        assert!(Arc::ptr_eq(&one.nearest().unwrap(), account));
+    }
+    drop(accounts);
+    assert_eq!(account.usage(), before);
+}
+
+/// One processor finds the nearest account above that has not retired; before it passes those between by, that one
+/// retires as well, and another processor passes it by. The first one's knowledge is old then, and changes nothing.
+pub fn a_late_shortening_makes_no_circle(account: &Arc<Account>) {
+    let before = account.usage();
+    let accounts = chain(account);
+    let [above, found, between, below, ..] = accounts.as_slice() else { panic!("a short chain") };
+    below.retire();
+    between.retire();
+    let nearest = below.nearest().unwrap();
+    assert!(Arc::ptr_eq(&nearest, found));
+    found.retire();
+    let other = below.nearest().unwrap();
+    assert!(Arc::ptr_eq(&other, above));
+    below.pass_by(&other);
+    below.pass_by(&nearest);
+    assert!(below.is_below(above) && !above.is_below(found) && !account.is_below(found));
+    assert!(Arc::ptr_eq(&below.nearest().unwrap(), above));
+    drop((nearest, other, accounts));
+    assert_eq!(account.usage(), before);
+}
+
 /// What others keep of a process that has ended is all that its parent lacks, until they give it up.
 pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
     let mut keeper = Actor::new(account, "keeper");

@@ -25,7 +25,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 50] = [
+const OBJECTS: [(&str, Test); 52] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -47,6 +47,8 @@ const OBJECTS: [(&str, Test); 50] = [
     ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
     ("chains-of-accounts-end", accounts::chains_of_accounts_end),
     ("chains-of-accounts-retire", accounts::chains_of_accounts_retire),
+    ("retired-accounts-are-passed-by", accounts::retired_accounts_are_passed_by),
+    ("a-late-shortening-makes-no-circle", accounts::a_late_shortening_makes_no_circle),
     ("objects-outlast-their-accounts", accounts::objects_outlast_their_accounts),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),

@@ -9,10 +9,42 @@ use hashbrown::HashMap;
 /// Tokens used and requests made by sessions, and by principals over all their sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
-    sessions: HashMap<String, u64>,
-    principals: HashMap<String, u64>,
-    session_rates: HashMap<String, Rate>,
-    principal_rates: HashMap<String, Rate>,
+    sessions: HashMap<String, Used>,
+    principals: HashMap<String, Used>,
+}
+
+/// What one of them has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    tokens: u64,
+    rate: Rate,
+}
+
+impl Used {
+    /// Bytes that hold it.
+    pub const BYTES: usize = 20;
+
+    /// For keeping over a restart of whoever counts: the tokens, the start of the window, the requests in it.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (tokens, rest) = bytes.split_at_mut(8);
+        let (began, count) = rest.split_at_mut(8);
+        tokens.copy_from_slice(&self.tokens.to_le_bytes());
+        began.copy_from_slice(&self.rate.began.to_le_bytes());
+        count.copy_from_slice(&self.rate.count.to_le_bytes());
+        bytes
+    }
+
+    /// What was kept, and the bytes behind it.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (tokens, rest) = bytes.split_first_chunk()?;
+        let (began, rest) = rest.split_first_chunk()?;
+        let (count, rest) = rest.split_first_chunk()?;
+        let rate = Rate { began: u64::from_le_bytes(*began), count: u32::from_le_bytes(*count) };
+        Some((Self { tokens: u64::from_le_bytes(*tokens), rate }, rest))
+    }
 }
 
 /// A budget that is used up.
@@ -54,7 +86,7 @@ impl Budgets {
     ) -> Result<u64, Spent> {
         let mut add = |session_or_principal: bool, key: &str| {
             let table = if session_or_principal { &mut self.sessions } else { &mut self.principals };
-            let used = table.entry_ref(key).or_insert(0);
+            let used = &mut table.entry_ref(key).or_default().tokens;
             *used = used.saturating_add(tokens);
             *used
         };
@@ -80,8 +112,8 @@ impl Budgets {
         (principal, principal_limit): (&str, u32),
         now: u64,
     ) -> Result<(), Spent> {
-        let of_session = self.session_rates.entry_ref(session).or_default();
-        let of_principal = self.principal_rates.entry_ref(principal).or_default();
+        let of_session = &mut self.sessions.entry_ref(session).or_default().rate;
+        let of_principal = &mut self.principals.entry_ref(principal).or_default().rate;
         of_session.check(session_limit, now)?;
         of_principal.check(principal_limit, now)?;
         of_session.count(now);
@@ -90,19 +122,18 @@ impl Budgets {
     }
 
     /// What each principal has used, for keeping over a restart of whoever counts.
-    pub fn principals(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub fn principals(&self) -> impl Iterator<Item = (&str, Used)> {
         self.principals.iter().map(|(name, used)| (name.as_str(), *used))
     }
 
     /// Takes up what a principal had used before a restart.
-    pub fn restore(&mut self, principal: &str, used: u64) {
+    pub fn restore(&mut self, principal: &str, used: Used) {
         self.principals.insert(String::from(principal), used);
     }
 
     /// Forgets a session that has ended; what it used still counts for its principal.
     pub fn end_session(&mut self, session: &str) {
         self.sessions.remove(session);
-        self.session_rates.remove(session);
     }
 }
 
@@ -110,7 +141,7 @@ impl Budgets {
 const WINDOW: u64 = 60_000_000_000;
 
 /// Requests in the window of time that the first of them began.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rate {
     began: u64,
     count: u32,

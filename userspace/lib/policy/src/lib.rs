@@ -24,7 +24,7 @@ mod scope;
 mod session;
 
 pub use approval::{Answer, Approvals, Span};
-pub use budget::{Budgets, Spent};
+pub use budget::{Budgets, Spent, Used};
 pub use category::Category;
 pub use labels::{Egress, class_below, join, join_provenance, label_below};
 pub use lease::{Lease, LeaseError};

@@ -75,7 +75,7 @@ impl Broker {
     pub async fn keep(&self) -> Result<(), String> {
         let state = kept::encode(&self.attempts.borrow(), &self.budgets.borrow());
         let stored = self.blocks.keeper.store(&state).await;
-        stored.map_err(|why| format!("what is counted of passphrases and tokens could not be kept: {why}"))
+        stored.map_err(|why| format!("what is counted of passphrases, tokens and requests could not be kept: {why}"))
     }
 }
 

@@ -57,7 +57,8 @@ async fn start(env: Env) -> Result<(), Error> {
     config.permit(&profiles).map_err(Error::new)?;
     let blocks = Blocks::of(&env, &profiles)?;
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
-    let counted = kept::decode(&state).context("what was kept of passphrases and tokens cannot be understood")?;
+    let counted =
+        kept::decode(&state).context("what was kept of passphrases, tokens and requests cannot be understood")?;
     let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, env.server().clone());
     env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
     env.run_with(OPTIONS).await

@@ -276,7 +276,8 @@ impl UserSessionServer for Session {
         let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
         let principal = (self.info.principal.as_str(), of_principal);
         let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
-        counted.map_err(|spent| CallError::overloaded(spent.to_string()))
+        counted.map_err(|spent| CallError::overloaded(spent.to_string()))?;
+        self.broker.keep().await.map_err(CallError::failed)
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {

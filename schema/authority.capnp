@@ -46,6 +46,7 @@ struct SessionLimits {
   approvalTimeoutMs @4 :UInt32 = 300000;
   maxTokensPerCall @5 :UInt32 = 1024;
   maxRequestsPerMinute @6 :UInt32 = 600; # Requests to models; each window of a minute begins with one.
+  maxJobs @7 :UInt32 = 4;                # Programs, or pipelines of them, that run at one time.
 }
 
 struct ToolQuestion {
@@ -74,6 +75,7 @@ struct NamedGrant {
   capability @1 :Kernel.Object;
   interface @2 :UInt64;
   readOnly @3 :Bool;        # The read-only form: its methods that change something refuse, and are no tools.
+  from @4 :Text;            # `SERVICE.INTERFACE` in the manifest; empty where it was made for the session.
 }
 
 interface UserSession {

@@ -85,4 +85,6 @@ struct Grant {
     kernel @11 :Text;        # Name of a capability of the first process, passed on as it is.
     powerOff @12 :Void;      # The ports that turn the machine off, as ACPI tells.
   }
+  from @13 :Text;        # The source as the manifest's text names it.
+  readOnly @14 :Bool;    # The read-only form of a directory.
 }

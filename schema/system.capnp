@@ -116,6 +116,40 @@ interface Launcher {
   programs @1 () -> (names :List(Text))
       $A.tool("list_programs") $A.category(readOnly) $A.abortable;
   # Lists the programs that can be run.
+
+  # For a shell, which gives a program what its session holds and no more:
+
+  describe @2 () -> (programs :List(ProgramInfo));
+  # The programs with what each asks for.
+
+  runWith @3 (program :Text, arguments :List(Text), environment :List(Text), own :List(Text), grants :List(Grant))
+      -> (exit :Kernel.ExitInfo) $A.abortable;
+  # Runs an installed program with exactly `grants`, which are the caller's, and with those of its grants in the manifest
+  # that `own` names. These can be such only as no session needs to hold: see ProgramNeed. Answers when it has ended; ends it
+  # when nobody waits any more.
+
+  usage @4 () -> (usage :ProgramsUsage);
+  # What the programs that were run hold now. A program that has ended holds nothing.
+}
+
+struct ProgramsUsage {
+  running @0 :UInt32;
+  usage @1 :Kernel.Usage;   # What the accounts of all programs hold, those that have ended among them.
+}
+
+struct ProgramInfo {
+  name @0 :Text;
+  description @1 :Text;
+  needs @2 :List(ProgramNeed);
+}
+
+struct ProgramNeed {
+  # A capability that a program asks for in the manifest.
+  name @0 :Text;
+  interface @1 :UInt64;
+  from @2 :Text;       # `SERVICE.INTERFACE` or `kernel.OBJECT`.
+  readOnly @3 :Bool;   # The read-only form of a directory is enough.
+  own @4 :Bool;        # The launcher gives it to whoever runs the program: time, chance, or a way to write to the log.
 }
 
 struct Grant {
@@ -132,8 +166,39 @@ interface ProcessSpawner {
 }
 
 interface Standard {
-  # Where a launched program writes.
+  # Where a launched program writes: a terminal, another program, or what its launcher keeps.
+
   write @0 (text :Text) -> ();
+  # Writes all of it, as `writeBytes` does; an exception where nobody reads any more.
+
+  writeBytes @1 (data :Data, wait :Bool = true) -> (written :UInt32, open :Bool) $A.abortable;
+  # Writes all of it, as there is room. Without `wait`, what there is room for now. Of at most 4,096 bytes all or nothing
+  # is written in one piece. Less is written where nobody reads any more: it is not `open` then.
+
+  ready @2 (wait :Bool) -> (ready :Bool, open :Bool) $A.abortable;
+  # Whether `writeBytes` would not have to wait. With `wait`, answers when that is so.
+
+  screen @3 () -> (terminal :Bool, columns :UInt16, rows :UInt16);
+  # Whether a person reads it, and the size of their screen.
+
+  close @4 () -> ();
+  # Nothing more is written.
+}
+
+interface StandardInput {
+  # What a launched program reads: a terminal's lines, or what another program writes.
+
+  read @0 (most :UInt32, wait :Bool = true) -> (data :Data, end :Bool) $A.abortable;
+  # At least a byte and at most `most`, or 32 KiB; nothing at the end, and without `wait` where there is nothing now.
+
+  ready @1 (wait :Bool) -> (ready :Bool, end :Bool, bytes :UInt32) $A.abortable;
+  # Whether `read` would not have to wait, since `bytes` are there or this is the end. With `wait`, answers when that is so.
+
+  screen @2 () -> (terminal :Bool, columns :UInt16, rows :UInt16);
+  # Whether a person writes it, and the size of their screen.
+
+  close @3 () -> ();
+  # Nothing more is read.
 }
 
 interface Power {

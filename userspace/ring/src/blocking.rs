@@ -4,6 +4,7 @@
 //! Whoever else uses the ring, such as the runtime of an async program on the same thread, does so between these calls.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
 use core::future::Future;
@@ -12,11 +13,15 @@ use core::task::{Context, Poll, Waker};
 
 use capnp::Word;
 use capos_abi::Status;
+use capos_abi::entry::Operation;
 use capos_abi::syscall::NO_DEADLINE;
 use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
 
 use crate::message::{self, RESULTS};
 use crate::ring::Ring;
+
+/// Bytes of the answer of a call that is only waited for.
+const SHORT_ANSWER: u32 = 512;
 
 /// Gives the address where the kernel has mapped the ring of the thread that calls it, or 0 where it knows of none. It
 /// tells the truth on each thread that it is called on, for as long as that thread lives.
@@ -44,6 +49,41 @@ impl Ring {
         let (length, caps) = lent.answer(&completion, own)?;
         lent.received.truncate(length.div_ceil(8));
         Ok(IncomingMessage { words: lent.received, caps })
+    }
+}
+
+/// A call that is to be waited for beside others.
+#[derive(Debug)]
+pub struct Asked {
+    /// The capability.
+    pub cap: u64,
+    /// Its interface.
+    pub interface: u64,
+    /// The method's ordinal.
+    pub method: u16,
+    /// The parameters, which take no capabilities.
+    pub message: Message,
+}
+
+impl Ring {
+    /// Waits until the first of these comes to pass: a word of memory is woken or holds something else than expected, one
+    /// of the calls is answered, the deadline (nanoseconds since boot) is over. All of them have ended then. The answers
+    /// are not looked at: the calls ask no more than to be told when. One fewer of them than
+    /// [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) count.
+    pub fn wait_for_any(&self, word: (u64, u32), calls: Vec<Asked>, deadline: u64) {
+        let (address, expected) = word;
+        let mut operations = Vec::from([Operation::WaitWord { address, expected }]);
+        let mut lent = Vec::new();
+        for Asked { cap, interface, method, message } in calls {
+            let buffer = |bytes: usize| Word::allocate_zeroed_vec(bytes / 8);
+            if let Ok((operation, kept)) = message::call(cap, interface, method, message, SHORT_ANSWER, buffer) {
+                operations.push(operation);
+                lent.push(kept);
+            }
+        }
+        // SAFETY: what the operations name is kept in `lent` until all have ended.
+        unsafe { self.run_any(&operations, deadline) };
+        drop(lent);
     }
 }
 

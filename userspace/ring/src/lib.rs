@@ -28,11 +28,11 @@ mod ring;
 mod syscall;
 
 pub use addresses::{Addresses, PAGE};
-pub use blocking::{BlockingCap, Here, wait};
+pub use blocking::{Asked, BlockingCap, Here, wait};
 pub use heap::Heap;
 #[cfg(not(capos_guest))]
 pub use host::{enter, exit, exit_thread};
 pub use raw_calls::{MAX_TEXT, write_line};
-pub use ring::{BLOCKING_ROOM, Ring};
+pub use ring::{BLOCKING_ROOM, MOST_AT_ONCE, Ring};
 #[cfg(capos_guest)]
 pub use syscall::{enter, exit, exit_thread};

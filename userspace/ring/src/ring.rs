@@ -21,14 +21,19 @@ use capos_abi::{Completion, Entry, RingLayout, Status};
 
 use crate::enter;
 
-/// Completions that a blocking operation may need while others are in flight: its own, and that of its cancelling.
-pub const BLOCKING_ROOM: u32 = 2;
+/// Completions that blocking operations may need while others are in flight: their own, and that of a cancelling.
+pub const BLOCKING_ROOM: u32 = MOST_AT_ONCE + 1;
+
+/// Operations that [`Ring::run_any`] runs at one time.
+pub const MOST_AT_ONCE: u32 = 4;
 
 /// Tag of the one blocking operation of a thread that is in flight. A user of the ring who keeps others in flight has
 /// other tags for them.
 const TAG: u64 = u64::MAX;
 /// Tag of its cancelling.
 const CANCEL_TAG: u64 = u64::MAX - 1;
+/// Tag of the first of several that run at one time; each further one has the number below.
+const FIRST_TAG: u64 = u64::MAX - 2;
 
 /// The process's ends of a thread's two rings.
 #[derive(Debug)]
@@ -255,6 +260,45 @@ impl Ring {
         completion.unwrap_or_else(|| failed(Status::Cancelled))
     }
 
+    /// Runs several operations, of which the first [`MOST_AT_ONCE`] count, until one of them has ended, or until the
+    /// deadline; then cancels the others. All have ended when this returns. Allocates nothing.
+    ///
+    /// # Safety
+    /// As [`Ring::push`], until this returns.
+    pub unsafe fn run_any(&self, operations: &[Operation], deadline: u64) {
+        let mut open = [false; MOST_AT_ONCE as usize];
+        let tag = |at: usize| FIRST_TAG.saturating_sub(at as u64);
+        for ((at, open), operation) in open.iter_mut().enumerate().zip(operations) {
+            // SAFETY: the caller's.
+            *open = unsafe { self.insist(tag(at), *operation) };
+        }
+        loop {
+            // Counted before the look, as in `wait_for`.
+            let unread = self.unread();
+            let mut ended = open.iter().all(|open| !open);
+            for (at, open) in open.iter_mut().enumerate().filter(|(_, open)| **open) {
+                if self.take(tag(at)).is_some() {
+                    (*open, ended) = (false, true);
+                }
+            }
+            if ended {
+                break;
+            }
+            self.enter(unread.saturating_add(1), deadline);
+            if deadline != NO_DEADLINE && self.unread() == unread {
+                break;
+            }
+        }
+        for (at, _) in open.iter().enumerate().filter(|(_, open)| **open) {
+            // SAFETY: CANCEL names no memory.
+            let cancelling = unsafe { self.insist(CANCEL_TAG, Operation::Cancel { target: tag(at) }) };
+            self.wait_for(tag(at), NO_DEADLINE);
+            if cancelling {
+                self.wait_for(CANCEL_TAG, NO_DEADLINE);
+            }
+        }
+    }
+
     /// Waits until a word of memory is woken or the deadline has passed, unless the word holds something else already.
     pub fn wait_word(&self, address: u64, expected: u32, deadline: u64) -> Completion {
         // SAFETY: the kernel reads the word, and fails where there is none.
@@ -448,6 +492,25 @@ mod tests {
         assert_eq!(tags(&ring), [1]);
         let deadlines = SCRIPT.with_borrow(|(_, deadlines)| deadlines.clone());
         assert_eq!(deadlines, [5, NO_DEADLINE, NO_DEADLINE, NO_DEADLINE]);
+    }
+
+    #[test]
+    fn the_first_of_several_ends_the_others() {
+        let mut memory = Memory::new(8, 16, 0);
+        // The second ends; then the first and the third are cancelled, each in its own order.
+        let cancelled: [&[u64]; 3] = [&[1, FIRST_TAG - 1], &[CANCEL_TAG, FIRST_TAG], &[FIRST_TAG - 2, CANCEL_TAG]];
+        script(&mut memory, &cancelled);
+        let ring = memory.ring();
+        let wait = Operation::WaitWord { address: 64, expected: 0 };
+        // SAFETY: nobody reads the word.
+        unsafe { ring.run_any(&[wait; 3], NO_DEADLINE) };
+        assert_eq!(tags(&ring), [1]);
+        // None ends in time.
+        script(&mut memory, &[&[], &[FIRST_TAG, CANCEL_TAG]]);
+        let ring = memory.ring();
+        // SAFETY: as above.
+        unsafe { ring.run_any(&[wait], 5) };
+        assert_eq!(tags(&ring), []);
     }
 
     /// A kernel on a thread of its own, which completes at any time.

@@ -58,6 +58,11 @@ fn every_tool_says_what_it_does_and_has_a_category() {
 /// Methods that change something and may be dropped where they stand all the same, and why that does no harm.
 const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Launcher", "run", "the program is killed, and what it did until then it did by its own grants"),
+    ("Launcher", "runWith", "the same"),
+    ("Standard", "writeBytes", "what was written was written; its writer asks no more how much"),
+    ("Standard", "ready", "it only looks"),
+    ("StandardInput", "read", "its reader reads no more: it has ended, or given up the stream"),
+    ("StandardInput", "ready", "it only looks"),
     ("LanguageModel", "complete", "a response is data that nobody reads; the worker keeps nothing of a request"),
     ("TextEmbedder", "embed", "the same"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
@@ -105,6 +110,32 @@ fn generated_servers_know_what_is_abortable() {
             _cx: &capos_schema::cap::CallContext,
         ) -> Result<Vec<String>, capos_schema::cap::CallError> {
             Ok(Vec::new())
+        }
+
+        async fn describe(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+        ) -> Result<Vec<capos_schema::system::ProgramInfo>, capos_schema::cap::CallError> {
+            Ok(Vec::new())
+        }
+
+        async fn run_with(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+            _program: String,
+            _arguments: Vec<String>,
+            _environment: Vec<String>,
+            _own: Vec<String>,
+            _grants: Vec<capos_schema::system::Grant>,
+        ) -> Result<capos_schema::kernel::ExitInfo, capos_schema::cap::CallError> {
+            Err(capos_schema::cap::CallError::failed("this is a test"))
+        }
+
+        async fn usage(
+            &self,
+            _cx: &capos_schema::cap::CallContext,
+        ) -> Result<capos_schema::system::ProgramsUsage, capos_schema::cap::CallError> {
+            Err(capos_schema::cap::CallError::failed("this is a test"))
         }
     }
     let service = LauncherService(std::rc::Rc::new(NoLauncher));

@@ -119,6 +119,18 @@ impl<W: World> Agent<W> {
         &self.thread
     }
 
+    pub(crate) fn world(&self) -> &Rc<W> {
+        &self.world
+    }
+
+    pub(crate) fn session(&self) -> &Rc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn backlog(&self) -> &Rc<Backlog> {
+        &self.backlog
+    }
+
     /// How many calls still run although their turn is over.
     #[must_use]
     pub fn background(&self) -> usize {

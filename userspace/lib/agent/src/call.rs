@@ -85,7 +85,7 @@ pub struct Ready<W: World> {
 }
 
 impl<W: World> Context<W> {
-    fn event(&self, phase: Phase, descriptor: &ToolDescriptor, call: &ToolCall) -> ToolEvent {
+    pub(crate) fn event(&self, phase: Phase, descriptor: &ToolDescriptor, call: &ToolCall) -> ToolEvent {
         ToolEvent {
             phase,
             session: self.session.id.clone(),
@@ -241,7 +241,7 @@ impl<W: World> Context<W> {
         result
     }
 
-    async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
+    pub(crate) async fn show_end(&self, call: &ToolCall, result: &ToolResult) {
         let text = text(result);
         let (name, call_id, outcome) = (&call.name, &call.id, result.outcome);
         self.world.show(Show::Finished { name, call_id, outcome, text: &text }).await;
@@ -412,7 +412,8 @@ impl<W: World> Context<W> {
     }
 }
 
-enum Gated<L> {
+/// What came of asking.
+pub enum Gated<L> {
     Open(Ruling<L>),
     Closed(Option<Decision>, String, Outcome),
     Interrupted(Option<Decision>),
@@ -432,7 +433,7 @@ fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: String
 }
 
 /// Only exactly the decision that the mode asks for lets a call through.
-fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> Gated<L> {
+pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> Gated<L> {
     let ruling = match ruling {
         Ok(ruling) => ruling,
         Err(why) => {
@@ -453,7 +454,7 @@ fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> Gate
     Gated::Closed(Some(ruling.decision), reason, outcome)
 }
 
-fn refusal(
+pub fn refusal(
     descriptor: ToolDescriptor,
     call: ToolCall,
     decision: Option<Decision>,

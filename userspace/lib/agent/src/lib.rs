@@ -22,6 +22,7 @@ extern crate alloc;
 mod agent;
 mod backlog;
 mod call;
+mod direct;
 mod evidence;
 mod handle;
 mod lanes;
@@ -39,6 +40,7 @@ pub mod world;
 
 pub use agent::{Agent, Session, TurnEnd};
 pub use backlog::Backlog;
+pub use direct::DirectCall;
 pub use handle::{HANDLE_PREFIX, Handles, handle_text};
 pub use limits::Bounds;
 pub use race::{Either, race};

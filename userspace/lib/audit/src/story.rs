@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The category of tools that change nothing, as the schema names it.
 const READ_ONLY: &str = "readOnly";
 
-/// One call that a model proposed, and what became of it.
+/// One call that a model proposed, or the person made, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deed {
     /// Sequence of its first record.
@@ -23,6 +23,7 @@ pub struct Deed {
     /// The tool's category, as its descriptor has it; empty where there is no such tool.
     pub category: String,
     pub arguments: String,
+    /// Empty where the person made the call.
     pub model: String,
     /// `None` where the call was turned away before anybody decided on it.
     pub decision: Option<String>,

@@ -241,7 +241,15 @@ impl Checker<'_> {
         };
         self.no_others(there, grant, Some(&source))?;
         let rights = self.rights(there, grant, usual)?.0;
-        Ok(Grant { name: grant.name.clone(), interface: interface?, rights, source })
+        let read_only = self.read_only(there, grant, what)?;
+        Ok(Grant {
+            name: grant.name.clone(),
+            interface: interface?,
+            rights,
+            source,
+            from: grant.from.clone(),
+            read_only,
+        })
     }
 
     fn known(&self, name: &str) -> Result<u64> {
@@ -259,8 +267,6 @@ impl Checker<'_> {
             ("line", grant.line.is_some(), line),
             ("vendor", grant.vendor.is_some(), pci),
             ("devices", grant.devices.is_some(), pci),
-            // The profile's own, see `Checker::profiles`.
-            ("read_only", grant.read_only.is_some(), false),
         ] {
             if present && !fits {
                 return Err(self.error(format!("{there}.{name}"), format!("`{}` takes no `{name}`", grant.from)));
@@ -287,6 +293,16 @@ impl Checker<'_> {
             )
         })?;
         u16::try_from(at).map_err(|_| self.error(there, "the service provides more interfaces than can be told apart"))
+    }
+
+    /// Whether the read-only form of a directory is meant.
+    pub(crate) fn read_only(&self, there: &str, grant: &text::Grant, name: &str) -> Result<bool> {
+        let read_only = grant.read_only.unwrap_or_default();
+        if read_only && name != "Directory" {
+            let reason = format!("`{name}` has no read-only form; a Directory has one");
+            return Err(self.error(format!("{there}.read_only"), reason));
+        }
+        Ok(read_only)
     }
 
     fn ports(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {

@@ -79,13 +79,8 @@ impl Checker<'_> {
             return Err(self.error(format!("{there}.from"), reason));
         }
         self.provided(there, provider, name)?;
-        let bare = Grant { read_only: None, ..grant.clone() };
-        self.no_others(there, &bare, None)?;
-        let read_only = grant.read_only.unwrap_or_default();
-        if read_only && name != "Directory" {
-            let reason = format!("`{name}` has no read-only form; a Directory has one");
-            return Err(self.error(format!("{there}.read_only"), reason));
-        }
+        self.no_others(there, grant, None)?;
+        let read_only = self.read_only(there, grant, name)?;
         let interface = interface(name)
             .ok_or_else(|| self.error(format!("{there}.from"), format!("the schema has no interface `{name}`")))?;
         Ok(SessionGrant {

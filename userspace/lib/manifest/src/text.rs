@@ -111,7 +111,7 @@ pub struct Grant {
     pub vendor: Option<u16>,
     /// `init.PciFunction`: the devices of the vendor that will do.
     pub devices: Option<Vec<u16>>,
-    /// In a profile: the read-only form of a directory.
+    /// The read-only form of a directory.
     pub read_only: Option<bool>,
 }
 

@@ -8,15 +8,17 @@ use crate::guest::directory::OpenDirectory;
 use crate::guest::errno::{Errno, Result};
 use crate::guest::file::OpenFile;
 use crate::guest::lock::Mutex;
-use crate::guest::output::Stream;
+use crate::guest::output::Writer;
 use crate::guest::pipe::{Counter, PipeReader, PipeWriter};
+use crate::guest::stream::Input;
 
 /// What is open.
 #[derive(Debug)]
 pub enum Object {
-    /// Standard input: there is nothing to read.
-    Input,
-    Output(Stream),
+    /// Standard input.
+    Input(Input),
+    /// Standard output or standard error.
+    Output(Writer),
     Null,
     Random,
     File(OpenFile),

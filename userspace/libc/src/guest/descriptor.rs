@@ -10,7 +10,8 @@ use crate::guest::description::{Description, Object};
 use crate::guest::entropy;
 use crate::guest::errno::{Errno, Result, answer, answer_size};
 use crate::guest::lock::Mutex;
-use crate::guest::output::{self, Stream};
+use crate::guest::output::{Stream, Writer};
+use crate::guest::stream::{Input, Size};
 
 type Table = DescriptorTable<Arc<Description>>;
 
@@ -23,9 +24,9 @@ fn table() -> &'static Mutex<Table> {
     TABLE.call_once(|| {
         let mut table = Table::new();
         for (object, flags) in [
-            (Object::Input, libc::O_RDONLY),
-            (Object::Output(Stream::Output), libc::O_WRONLY),
-            (Object::Output(Stream::Error), libc::O_WRONLY),
+            (Object::Input(Input::granted()), libc::O_RDONLY),
+            (Object::Output(Writer(Stream::Output)), libc::O_WRONLY),
+            (Object::Output(Writer(Stream::Error)), libc::O_WRONLY),
         ] {
             table.add(Description::new(object, flags), 0, false);
         }
@@ -121,10 +122,23 @@ fn control(number: c_int, open: &Arc<Description>, command: c_int, value: c_int)
 
 #[unsafe(no_mangle)]
 extern "C" fn isatty(number: c_int) -> c_int {
-    // Terminals are not granted to programs yet.
-    let error = get(number).map_or_else(|error| error, |_| Errno(libc::ENOTTY));
-    crate::guest::errno::set(error);
-    0
+    match get(number).and_then(|open| terminal(&open)) {
+        Ok(_) => 1,
+        Err(error) => {
+            crate::guest::errno::set(error);
+            0
+        }
+    }
+}
+
+/// The size of the terminal that a descriptor stands for.
+fn terminal(open: &Description) -> Result<Size> {
+    let size = match &open.object {
+        Object::Input(input) => input.terminal(),
+        Object::Output(writer) => writer.terminal(),
+        _ => None,
+    };
+    size.ok_or(Errno(libc::ENOTTY))
 }
 
 /// # Safety
@@ -147,6 +161,14 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, argument: *mut c_int
             open.set_flags(if block { flags } else { flags | libc::O_NONBLOCK });
             Ok(0)
         }
+        libc::TIOCGWINSZ if argument.is_null() => Err(Errno(libc::EFAULT)),
+        libc::TIOCGWINSZ => {
+            let (columns, rows) = terminal(&open)?;
+            let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+            // SAFETY: the caller's place for the answer.
+            unsafe { argument.cast::<libc::winsize>().write(size) };
+            Ok(0)
+        }
         libc::FIOCLEX | libc::FIONCLEX => {
             let close = table().lock().set_close_on_exec(number, request == libc::FIOCLEX);
             close.map(|()| 0).ok_or(Errno(libc::EBADF))
@@ -159,7 +181,8 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, argument: *mut c_int
 /// Bytes that can be read at once.
 fn available(open: &Description) -> Result<u64> {
     match &open.object {
-        Object::Input | Object::Null => Ok(0),
+        Object::Null => Ok(0),
+        Object::Input(input) => Ok(u64::try_from(input.available()).unwrap_or(u64::MAX)),
         Object::PipeReader(pipe) => Ok(u64::try_from(pipe.available()).unwrap_or(u64::MAX)),
         Object::File(file) => {
             let position = *open.position.lock();
@@ -192,7 +215,7 @@ fn read_at(open: &Description, buffer: &mut [u8], at: Option<u64>) -> Result<usi
         (Object::Random, _) => entropy::fill(buffer).map(|()| buffer.len()),
         (Object::Directory(_), _) => Err(Errno(libc::EISDIR)),
         (_, Some(_)) => Err(Errno(libc::ESPIPE)),
-        (Object::Input, None) => Ok(0),
+        (Object::Input(input), None) => input.read(buffer, open.blocks()),
         (Object::PipeReader(pipe), None) => pipe.read(buffer, open.blocks()),
         (Object::Counter(counter), None) => counter.read(buffer, open.blocks()),
         (Object::Output(_) | Object::PipeWriter(_), None) => Err(Errno(libc::EBADF)),
@@ -218,11 +241,11 @@ fn write_at(open: &Description, bytes: &[u8], at: Option<u64>) -> Result<usize> 
         }
         (Object::Null, _) => Ok(bytes.len()),
         (_, Some(_)) => Err(Errno(libc::ESPIPE)),
-        (Object::Output(stream), None) => output::write(*stream, bytes).map(|()| bytes.len()),
+        (Object::Output(writer), None) => writer.write(bytes, open.blocks()),
         (Object::PipeWriter(pipe), None) => pipe.write(bytes, open.blocks()),
         (Object::Counter(counter), None) => counter.write(bytes, open.blocks()),
         (Object::Random, _) => Err(Errno(libc::EPERM)),
-        (Object::Input | Object::Directory(_) | Object::PipeReader(_), None) => Err(Errno(libc::EBADF)),
+        (Object::Input(_) | Object::Directory(_) | Object::PipeReader(_), None) => Err(Errno(libc::EBADF)),
     }
 }
 

@@ -68,3 +68,8 @@ impl Grants {
 pub fn cap<C: Client>(name: &str) -> Option<C> {
     grants()?.cap(name)
 }
+
+/// The identifier of a granted capability.
+pub fn id<C: Client>(name: &str) -> Option<u64> {
+    grants()?.all::<C>().find(|(granted, _)| *granted == name).map(|(_, id)| id)
+}

@@ -80,7 +80,7 @@ impl Metadata {
 /// Of an open file.
 pub fn of_open(object: &Object) -> Result<Metadata> {
     Ok(match object {
-        Object::Input | Object::Output(_) | Object::Null | Object::Random => Metadata::character_device(),
+        Object::Input(_) | Object::Output(_) | Object::Null | Object::Random => Metadata::character_device(),
         Object::PipeReader(_) | Object::PipeWriter(_) => Metadata::of_kind(libc::S_IFIFO | 0o600),
         Object::Counter(_) => Metadata::of_kind(0o600),
         Object::File(file) => Metadata::of_status(&file.status()?, file.device)?,

@@ -27,6 +27,7 @@ mod process;
 mod signal;
 mod socket;
 mod start;
+mod stream;
 mod syscall;
 mod thread;
 mod thread_block;

@@ -1,20 +1,20 @@
-//! Standard output and standard error: what the launcher keeps of a program, else the log, line by line.
+//! Standard output and standard error: where the launcher says, else the log, line by line.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use capos_ring::Asked;
 use capos_schema::kernel::DebugLogClient;
-use capos_schema::system::{LogLevel, LoggerClient, StandardClient};
+use capos_schema::system::{LogLevel, LoggerClient};
 
 use crate::guest::errno::{Errno, Result};
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
+use crate::guest::stream::{Output, Size};
 
 /// Bytes of a line that are kept before it goes to the log without its end.
 const LONGEST_LINE: usize = 1024;
-/// Bytes of one write to the launcher.
-const LONGEST_WRITE: usize = 32 << 10;
 
 /// Which of the two streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,17 @@ pub enum Stream {
     Error,
 }
 
-/// What is held back of a stream: the start of a letter, or of a line.
+impl Stream {
+    /// What the launcher gave for it, if anything.
+    fn given(self) -> Option<Output> {
+        match self {
+            Self::Output => Output::granted("out", "err"),
+            Self::Error => Output::granted("err", "out"),
+        }
+    }
+}
+
+/// What is held back of a stream that goes to the log: the start of a line.
 struct Held {
     output: Vec<u8>,
     error: Vec<u8>,
@@ -31,39 +41,54 @@ struct Held {
 
 static HELD: Mutex<Held> = Mutex::new(Held { output: Vec::new(), error: Vec::new() });
 
-/// How many bytes at the end are the start of a letter that is not whole.
-fn unfinished(bytes: &[u8]) -> usize {
-    match core::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => bytes.len().saturating_sub(error.valid_up_to()),
-        _ => 0,
+/// An open standard stream to write to. Dropping it tells who reads it that nothing more comes.
+#[derive(Debug)]
+pub struct Writer(pub Stream);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(given) = self.0.given() {
+            given.close();
+        }
     }
 }
 
-/// Writes to a stream: all of it, or an error.
-pub fn write(stream: Stream, bytes: &[u8]) -> Result<()> {
+impl Writer {
+    /// Writes all, or what there is room for where it may not block.
+    pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
+        match self.0.given() {
+            Some(given) => given.write(bytes, blocks),
+            None => write_lines(self.0, bytes).map(|()| bytes.len()),
+        }
+    }
+
+    pub fn events(&self) -> i16 {
+        self.0.given().map_or(libc::POLLOUT, |given| given.events())
+    }
+
+    /// To be told when something can be written.
+    pub fn asked(&self) -> Option<Asked> {
+        self.0.given()?.asked()
+    }
+
+    /// The terminal's size, where it is one.
+    pub fn terminal(&self) -> Option<Size> {
+        self.0.given()?.terminal()
+    }
+}
+
+/// Writes to the log what of it is whole lines.
+fn write_lines(stream: Stream, bytes: &[u8]) -> Result<()> {
     let mut held = HELD.lock();
     let held = match stream {
         Stream::Output => &mut held.output,
         Stream::Error => &mut held.error,
     };
     held.extend_from_slice(bytes);
-    let ready = match cap::<StandardClient>("out") {
-        Some(out) => {
-            let keep = unfinished(held);
-            let rest = held.split_off(held.len().saturating_sub(keep));
-            let ready = core::mem::replace(held, rest);
-            for piece in ready.chunks(LONGEST_WRITE) {
-                wait(out.write(&String::from_utf8_lossy(piece)))?;
-            }
-            return Ok(());
-        }
-        None => {
-            let end = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
-            let end = if end == 0 && held.len() >= LONGEST_LINE { held.len() } else { end };
-            let rest = held.split_off(end);
-            core::mem::replace(held, rest)
-        }
-    };
+    let end = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
+    let end = if end == 0 && held.len() >= LONGEST_LINE { held.len() } else { end };
+    let rest = held.split_off(end);
+    let ready = core::mem::replace(held, rest);
     for line in ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         log(stream, &String::from_utf8_lossy(line))?;
     }
@@ -90,12 +115,8 @@ pub fn flush() {
             core::mem::take(if stream == Stream::Output { &mut held.output } else { &mut held.error })
         };
         if !rest.is_empty() {
-            let text = String::from_utf8_lossy(&rest);
             // The process ends: nobody is left to be told.
-            let _ = match cap::<StandardClient>("out") {
-                Some(out) => wait(out.write(&text)).map_err(Errno::from),
-                None => log(stream, &text),
-            };
+            let _ = log(stream, &String::from_utf8_lossy(&rest));
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Part {
     pub cap: Cap,
     /// The rights that a session gets of it at most.
     pub rights: Rights,
+    /// What the manifest calls its source.
+    pub from: String,
     /// Whether it is the read-only form, whose changing methods are no tools.
     pub read_only: bool,
 }
@@ -99,6 +101,7 @@ impl Blocks {
                 interface: grant.interface,
                 cap,
                 rights,
+                from: grant.held.clone(),
                 read_only: grant.read_only,
             });
         }

@@ -66,6 +66,7 @@ struct Limits {
     approval_timeout_ms: Option<u32>,
     max_tokens_per_call: Option<u32>,
     max_requests_per_minute: Option<u32>,
+    max_jobs: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -178,6 +179,7 @@ impl Limits {
             approval_timeout_ms,
             max_tokens_per_call,
             max_requests_per_minute,
+            max_jobs,
         } = self;
         put(&mut limits.max_iterations, max_iterations);
         put(&mut limits.max_tokens, max_tokens);
@@ -186,6 +188,7 @@ impl Limits {
         put(&mut limits.approval_timeout_ms, approval_timeout_ms);
         put(&mut limits.max_tokens_per_call, max_tokens_per_call);
         put(&mut limits.max_requests_per_minute, max_requests_per_minute);
+        put(&mut limits.max_jobs, max_jobs);
     }
 }
 

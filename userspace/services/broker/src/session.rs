@@ -152,6 +152,7 @@ impl UserSessionServer for Session {
                 name: part.name.clone(),
                 capability: ObjectClient::from_cap(part.cap.clone()),
                 interface: part.interface,
+                from: part.from.clone(),
                 read_only: part.read_only,
             })
             .collect();
@@ -159,6 +160,7 @@ impl UserSessionServer for Session {
             name: "approvals".to_string(),
             capability: self.approvals.clone().cast(),
             interface: ApprovalClientClient::INTERFACE_ID,
+            from: String::new(),
             read_only: false,
         });
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
@@ -168,6 +170,7 @@ impl UserSessionServer for Session {
                 name: "audit_writer".to_string(),
                 capability: writer.cast(),
                 interface: AuditWriterClient::INTERFACE_ID,
+                from: String::new(),
                 read_only: false,
             }),
             Err(why) => log::warning!("session {} has no audit writer: {why}", self.info.id),

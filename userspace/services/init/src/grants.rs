@@ -11,6 +11,7 @@ use capos_rt::{Context, Error};
 use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::manifest::{Grant, GrantSource, GrantSourcePci, Service as Entry};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::system::PciFunctionClient;
 use capos_service_graph::FIRST;
 
@@ -34,10 +35,11 @@ impl System {
     pub async fn give(self: &Rc<Self>, entry: &Entry) -> Result<Given, Error> {
         let mut given = Given::default();
         for grant in &entry.grants {
-            let cap = self
-                .source(grant, &mut given.environment)
-                .await
-                .with_context(|| format!("grant `{}` of `{}`", grant.name, entry.name))?;
+            let context = || format!("grant `{}` of `{}`", grant.name, entry.name);
+            let mut cap = self.source(grant, &mut given.environment).await.with_context(context)?;
+            if grant.read_only {
+                cap = DirectoryClient::from_cap(cap).read_only().await.with_context(context)?.into_cap();
+            }
             given.grants.push(Granted {
                 name: grant.name.clone(),
                 cap,

@@ -4,13 +4,18 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
-use capos_process::{Granted, Image, Launch, describe_exit};
+use capos_abi::Rights;
+use capos_process::{Granted, Image, Launch, Started, describe_exit};
 use capos_rt::{Either, Server, select};
-use capos_schema::cap::{AsCap, CallContext, CallError};
-use capos_schema::kernel::ProcessClient;
-use capos_schema::system::{LauncherServer, ProgramResult, StandardClient, StandardServer};
+use capos_schema::cap::{AsCap, CallContext, CallError, Client};
+use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
+use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
+use capos_schema::system::{
+    Grant, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
+    StandardReadyResults, StandardScreenResults, StandardServer, StandardWriteBytesResults,
+};
 
 use crate::system::System;
 
@@ -18,48 +23,206 @@ use crate::system::System;
 const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
-/// How long a program may run, in nanoseconds.
+/// How long a program may run whose output is kept, in nanoseconds.
 const MAX_TIME: u64 = 60_000_000_000;
+/// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
+const MAX_RUNNING: u32 = 32;
+/// Names that a process holds whatever it is granted.
+const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
 
-/// Where a program writes.
+/// Where a program writes whose output is kept.
 #[derive(Default)]
 struct Output {
-    text: RefCell<String>,
+    bytes: RefCell<Vec<u8>>,
+}
+
+impl Output {
+    fn keep(&self, bytes: &[u8]) {
+        let mut kept = self.bytes.borrow_mut();
+        let room = MAX_OUTPUT.saturating_sub(ANSWER_ROOM).saturating_sub(kept.len());
+        kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    }
+
+    /// What was kept, as text that takes no more bytes than it may.
+    fn text(&self) -> String {
+        let mut text = String::from_utf8_lossy(&self.bytes.take()).into_owned();
+        let mut end = text.len().min(MAX_OUTPUT.saturating_sub(ANSWER_ROOM));
+        while !text.is_char_boundary(end) {
+            end = end.saturating_sub(1);
+        }
+        text.truncate(end);
+        text
+    }
 }
 
 impl StandardServer for Output {
     async fn write(&self, _cx: &CallContext, text: String) -> Result<(), CallError> {
-        let mut kept = self.text.borrow_mut();
-        let room = (MAX_OUTPUT.saturating_sub(ANSWER_ROOM)).saturating_sub(kept.len());
-        let mut end = text.len().min(room);
-        while !text.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        kept.push_str(text.get(..end).unwrap_or_default());
+        self.keep(text.as_bytes());
         Ok(())
+    }
+
+    async fn write_bytes(
+        &self,
+        _cx: &CallContext,
+        data: Vec<u8>,
+        _wait: bool,
+    ) -> Result<StandardWriteBytesResults, CallError> {
+        self.keep(&data);
+        Ok(StandardWriteBytesResults { written: u32::try_from(data.len()).unwrap_or(u32::MAX), open: true })
+    }
+
+    async fn ready(&self, _cx: &CallContext, _wait: bool) -> Result<StandardReadyResults, CallError> {
+        Ok(StandardReadyResults { ready: true, open: true })
+    }
+
+    async fn screen(&self, _cx: &CallContext) -> Result<StandardScreenResults, CallError> {
+        Ok(StandardScreenResults { terminal: false, columns: 0, rows: 0 })
+    }
+
+    async fn close(&self, _cx: &CallContext) -> Result<(), CallError> {
+        Ok(())
+    }
+}
+
+/// The accounts of programs that run, and of those that have ended and hold something all the same.
+#[derive(Default)]
+struct Accounts {
+    open: RefCell<Vec<ResourceAccountClient>>,
+}
+
+impl Accounts {
+    /// What an account holds. One that does not answer holds nothing.
+    async fn held(account: &ResourceAccountClient) -> Usage {
+        account.usage().await.map(|found| found.usage).unwrap_or_default()
+    }
+
+    /// A program has ended: its account is forgotten, unless it holds something.
+    async fn settle(&self, account: &ResourceAccountClient, name: &str) {
+        let held = Self::held(account).await;
+        if (Usage { cpu_nanoseconds: 0, ..held.clone() }) == Usage::default() {
+            self.open.borrow_mut().retain(|other| other != account);
+        } else {
+            capos_rt::log::error!("`{name}` has ended, and its account still holds {held:?}");
+        }
     }
 }
 
 /// A program that runs. It ends with this value, and where it writes with it.
 struct Running<'a> {
     server: &'a Server,
-    process: ProcessClient,
-    out: StandardClient,
+    started: Started,
+    name: String,
+    accounts: Rc<Accounts>,
+    out: Option<StandardClient>,
     /// Why it is ended, where it has not ended by itself.
     reason: &'static str,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.server.unexport(self.out.as_cap());
-        let (process, reason) = (self.process.clone(), self.reason);
-        // That it has ended already is as good.
-        drop(capos_rt::spawn(async move { drop(process.kill(reason).await) }));
+        if let Some(out) = &self.out {
+            self.server.unexport(out.as_cap());
+        }
+        let (started, reason) = (self.started.clone(), self.reason);
+        let (accounts, name) = (self.accounts.clone(), core::mem::take(&mut self.name));
+        drop(capos_rt::spawn(async move {
+            // That it has ended already is as good.
+            drop(started.process.kill(reason).await);
+            accounts.settle(&started.account, &name).await;
+        }));
     }
 }
 
+/// Counts a program as running for as long as it lives.
+struct Place<'a>(&'a Cell<u32>);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+/// What a program is started with besides what its manifest entry says.
+struct Start {
+    arguments: Vec<String>,
+    environment: Vec<String>,
+    grants: Vec<Granted>,
+}
+
 /// Runs programs.
-pub struct ProgramLauncher(pub Rc<System>);
+pub struct ProgramLauncher {
+    system: Rc<System>,
+    running: Cell<u32>,
+    accounts: Rc<Accounts>,
+}
+
+/// Whether the launcher may give a capability to whoever runs a program: time and chance, and a way to write to the log,
+/// under the program's name.
+fn own(wanted: &Wanted) -> bool {
+    match &wanted.source {
+        GrantSource::Kernel(name) => name == "timer" || name == "entropy",
+        GrantSource::Service(_) => wanted.interface == LoggerClient::INTERFACE_ID,
+        _ => false,
+    }
+}
+
+impl ProgramLauncher {
+    /// A launcher of the manifest's programs.
+    pub fn new(system: Rc<System>) -> Self {
+        Self { system, running: Cell::new(0), accounts: Rc::default() }
+    }
+
+    fn entry(&self, program: &str) -> Result<&Entry, CallError> {
+        let programs = &self.system.programs;
+        programs.iter().find(|entry| entry.name == program).ok_or_else(|| {
+            let names: Vec<&str> = programs.iter().map(|entry| entry.name.as_str()).collect();
+            CallError::invalid_argument(format!("there is no program `{program}`; there are {}", names.join(", ")))
+        })
+    }
+
+    fn place(&self) -> Result<Place<'_>, CallError> {
+        if self.running.get() >= MAX_RUNNING {
+            return Err(CallError::overloaded(format!(
+                "as many programs run as can ({MAX_RUNNING}); try again when one has ended"
+            )));
+        }
+        self.running.set(self.running.get().saturating_add(1));
+        Ok(Place(&self.running))
+    }
+
+    /// Starts a program with these grants of its manifest entry and these of its caller.
+    async fn start(&self, entry: &Entry, wanted: Vec<Wanted>, with: Start) -> Result<Started, CallError> {
+        let system = &self.system;
+        let image = Image::open(&system.medium, &entry.program).await?;
+        let given = system.give(&Entry { grants: wanted, ..entry.clone() }).await?;
+        let lines = [entry.environment.clone(), given.environment, with.environment];
+        let started = Launch {
+            name: &entry.name,
+            image: &image,
+            arguments: [entry.arguments.clone(), with.arguments].concat(),
+            environment: lines.concat(),
+            grants: [given.grants, with.grants].concat(),
+            limits: entry.limits.clone(),
+            account: &system.account,
+        }
+        .start()
+        .await?;
+        self.accounts.open.borrow_mut().push(started.account.clone());
+        Ok(started)
+    }
+
+    /// A started program, to be ended with the value.
+    fn running(
+        &self,
+        entry: &Entry,
+        started: Started,
+        out: Option<StandardClient>,
+        reason: &'static str,
+    ) -> Running<'_> {
+        let (name, accounts) = (entry.name.clone(), self.accounts.clone());
+        Running { server: &self.system.server, started, name, accounts, out, reason }
+    }
+}
 
 impl LauncherServer for ProgramLauncher {
     async fn run(
@@ -68,34 +231,19 @@ impl LauncherServer for ProgramLauncher {
         program: String,
         arguments: Vec<String>,
     ) -> Result<ProgramResult, CallError> {
-        let system = &self.0;
-        let entry = system.programs.iter().find(|entry| entry.name == program).ok_or_else(|| {
-            let names: Vec<&str> = system.programs.iter().map(|entry| entry.name.as_str()).collect();
-            CallError::invalid_argument(format!("there is no program `{program}`; there are {}", names.join(", ")))
-        })?;
-        let image = Image::open(&system.medium, &entry.program).await?;
-        let mut given = system.give(entry).await?;
+        let _place = self.place()?;
+        let system = &self.system;
+        let entry = self.entry(&program)?;
         let output = Rc::new(Output::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
-        given.grants.push(Granted::new("out", &out));
-        let mut environment = entry.environment.clone();
-        environment.append(&mut given.environment);
-        let mut all = entry.arguments.clone();
-        all.extend(arguments);
-        let started = Launch {
-            name: &entry.name,
-            image: &image,
-            arguments: all,
-            environment,
-            grants: given.grants,
-            limits: entry.limits.clone(),
-            account: &system.account,
-        }
-        .start()
-        .await?;
+        let grants = Vec::from([Granted::new("out", &out)]);
+        let with = Start { arguments, environment: Vec::new(), grants };
+        let started = self.start(entry, entry.grants.clone(), with).await.inspect_err(|_| {
+            system.server.unexport(out.as_cap());
+        })?;
         let reason = "nobody waits for its result any more";
-        let mut running = Running { server: &system.server, process: started.process, out, reason };
-        let result = select(running.process.wait(), system.clock.sleep(MAX_TIME)).await;
+        let mut running = self.running(entry, started, Some(out), reason);
+        let result = select(running.started.process.wait(), system.clock.sleep(MAX_TIME)).await;
         running.reason = "its time was over";
         drop(running);
         let (code, report) = match result {
@@ -103,11 +251,87 @@ impl LauncherServer for ProgramLauncher {
             Either::First(Err(error)) => return Err(error),
             Either::Second(()) => (-1, format!("it was ended after {} s", MAX_TIME / 1_000_000_000)),
         };
-        let output = output.text.take();
-        Ok(ProgramResult { code, report, output })
+        Ok(ProgramResult { code, report, output: output.text() })
     }
 
     async fn programs(&self, _cx: &CallContext) -> Result<Vec<String>, CallError> {
-        Ok(self.0.programs.iter().map(|entry| entry.name.clone()).collect())
+        Ok(self.system.programs.iter().map(|entry| entry.name.clone()).collect())
+    }
+
+    async fn describe(&self, _cx: &CallContext) -> Result<Vec<ProgramInfo>, CallError> {
+        let need = |wanted: &Wanted| ProgramNeed {
+            name: wanted.name.clone(),
+            interface: wanted.interface,
+            from: wanted.from.clone(),
+            read_only: wanted.read_only,
+            own: own(wanted),
+        };
+        let info = |entry: &Entry| ProgramInfo {
+            name: entry.name.clone(),
+            description: entry.description.clone(),
+            needs: entry.grants.iter().map(need).collect(),
+        };
+        Ok(self.system.programs.iter().map(info).collect())
+    }
+
+    async fn run_with(
+        &self,
+        _cx: &CallContext,
+        program: String,
+        arguments: Vec<String>,
+        environment: Vec<String>,
+        wanted: Vec<String>,
+        grants: Vec<Grant>,
+    ) -> Result<ExitInfo, CallError> {
+        let _place = self.place()?;
+        let entry = self.entry(&program)?;
+        let mut chosen: Vec<Wanted> = Vec::new();
+        for name in wanted {
+            let found = entry.grants.iter().find(|grant| grant.name == name && own(grant));
+            let found = found.ok_or_else(|| {
+                let why = format!("`{name}` is none of the grants of `{program}` that the launcher gives by itself");
+                CallError::invalid_argument(why)
+            })?;
+            chosen.push(found.clone());
+        }
+        let mut names: Vec<&str> = chosen.iter().map(|grant| grant.name.as_str()).collect();
+        for grant in &grants {
+            if grant.name.is_empty() || RESERVED.contains(&grant.name.as_str()) || names.contains(&grant.name.as_str())
+            {
+                let why = format!("`{}` is no name for a capability of its own for `{program}`", grant.name);
+                return Err(CallError::invalid_argument(why));
+            }
+            names.push(&grant.name);
+        }
+        let grants = grants
+            .into_iter()
+            .map(|grant| Granted {
+                name: grant.name,
+                cap: grant.capability.into_cap(),
+                interface: grant.interface,
+                rights: Rights(grant.rights),
+            })
+            .collect();
+        let started = self.start(entry, chosen, Start { arguments, environment, grants }).await?;
+        let running = self.running(entry, started, None, "its launcher does not wait for it any more");
+        let exit = running.started.process.wait().await;
+        // Who is told of its end finds nothing of it left.
+        self.accounts.settle(&running.started.account, &running.name).await;
+        exit
+    }
+
+    async fn usage(&self, _cx: &CallContext) -> Result<ProgramsUsage, CallError> {
+        let open = self.accounts.open.borrow().clone();
+        let mut sum = Usage::default();
+        for account in &open {
+            let held = Accounts::held(account).await;
+            sum.frames = sum.frames.saturating_add(held.frames);
+            sum.capabilities = sum.capabilities.saturating_add(held.capabilities);
+            sum.threads = sum.threads.saturating_add(held.threads);
+            sum.processes = sum.processes.saturating_add(held.processes);
+            sum.objects = sum.objects.saturating_add(held.objects);
+            sum.cpu_nanoseconds = sum.cpu_nanoseconds.saturating_add(held.cpu_nanoseconds);
+        }
+        Ok(ProgramsUsage { running: self.running.get(), usage: sum })
     }
 }

@@ -141,7 +141,7 @@ impl System {
     fn serve(self: &Rc<Self>) {
         self.server.serve(0, Rc::new(SystemStatusService(Rc::new(Status(self.clone())))));
         self.server.serve(1, Rc::new(ServiceSupervisorService(Rc::new(Supervisor(self.clone())))));
-        self.server.serve(2, Rc::new(LauncherService(Rc::new(ProgramLauncher(self.clone())))));
+        self.server.serve(2, Rc::new(LauncherService(Rc::new(ProgramLauncher::new(self.clone())))));
         self.server.serve(3, Rc::new(ProcessSpawnerService(Rc::new(Spawner(self.clone())))));
         self.server.serve(4, Rc::new(SessionProfilesService(Rc::new(Profiles(self.clone())))));
         self.server.serve(5, Rc::new(FaultInjectorService(Rc::new(Faults(self.clone())))));

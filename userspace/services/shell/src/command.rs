@@ -7,12 +7,14 @@ use alloc::vec::Vec;
 use capos_plural::count;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::ApprovalClientClient;
+use capos_schema::kernel::Usage;
 use capos_schema::reflection;
-use capos_schema::system::{ServiceInfo, ServiceState, SystemStatusClient};
+use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStatusClient};
 use capos_schema::terminal::Style;
 use capos_terminal::escape_json;
 
 use crate::escape::{escape, first_line, one_line};
+use crate::job_commands;
 use crate::session::Session;
 
 /// How it goes on.
@@ -34,6 +36,8 @@ const HELP: &[(&str, &str)] = &[
     ("/model", "the model; /model ID changes to another"),
     ("/audit", "what was done in this session; /audit all: in all sessions; /audit verify checks the chain"),
     ("/approvals", "what you were asked, and what you answered"),
+    ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
+    ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
     ("/status", "the machine, its services, and this session's limits"),
     ("/stop", "ends the conversation; the next line begins a new one"),
     ("/exit", "ends the session"),
@@ -41,11 +45,10 @@ const HELP: &[(&str, &str)] = &[
 
 /// Runs a command, given without its slash.
 pub async fn run(session: &mut Session, line: &str) -> Flow {
-    let mut words = line.split_whitespace();
-    let command = if line.starts_with(char::is_whitespace) { "" } else { words.next().unwrap_or_default() };
-    let rest: Vec<&str> = words.collect();
+    let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "approvals" | "status" | "stop" | "exit" | "quit" if !rest.is_empty() => {
+        "help" | "?" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
             Err(format!("/{command} stands alone; /help tells what each command takes"))
         }
         "help" | "?" => help(session).await,
@@ -56,6 +59,10 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "audit" => audit(session, &rest).await,
         "approvals" => approvals(session).await,
         "status" => status(session).await,
+        "run" => job_commands::run(session, text).await,
+        "jobs" => job_commands::jobs(session).await,
+        "fg" => job_commands::foreground(session, &rest).await,
+        "stop" if !rest.is_empty() => job_commands::stop(session, &rest).await,
         "stop" => stop(session).await,
         "exit" | "quit" => return Flow::Exit,
         "" => Err("a command follows its / at once; /help lists them".to_string()),
@@ -67,10 +74,10 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     Flow::Go
 }
 
-type Done = Result<(), String>;
+pub type Done = Result<(), String>;
 
 /// Shows rows in columns: the first is padded.
-async fn rows(session: &Session, rows: &[(String, String)]) {
+pub async fn rows(session: &Session, rows: &[(String, String)]) {
     let width = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0);
     for (first, second) in rows {
         let pad = " ".repeat(width.saturating_sub(first.chars().count()).saturating_add(2));
@@ -86,7 +93,7 @@ async fn help(session: &Session) -> Done {
     Ok(())
 }
 
-async fn refreshed(session: &mut Session) -> Done {
+pub async fn refreshed(session: &mut Session) -> Done {
     session.refresh().await.map_err(|why| format!("the broker does not answer: {why}"))
 }
 
@@ -138,10 +145,13 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
 
 async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
     let [name] = rest else {
-        return Err("say /inspect and the name of a capability, a tool, or `conversation`".into());
+        return Err("say /inspect and the name of a capability, a tool, the number of a job, or `conversation`".into());
     };
     if *name == "conversation" {
         return conversation(session).await;
+    }
+    if let Some(found) = name.parse().ok().and_then(|number| session.jobs.find(number)) {
+        return job_commands::inspect(session, found).await;
     }
     refreshed(session).await?;
     let screen = session.runner.screen.clone();
@@ -313,12 +323,17 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     if deeds.is_empty() {
         return Ok(());
     }
-    let mut models: Vec<&str> = deeds.iter().map(|deed| deed.model.as_str()).collect();
+    let mut models: Vec<&str> = deeds.iter().map(|deed| proposer(&deed.model)).collect();
     models.sort_unstable();
     models.dedup();
     let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
     screen.line(Style::Dim, &text).await;
     Ok(())
+}
+
+/// Who proposed a call: a model, or the person, who calls without one.
+fn proposer(model: &str) -> &str {
+    if model.is_empty() { "you" } else { model }
 }
 
 async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
@@ -367,6 +382,23 @@ async fn status(session: &Session) -> Done {
         let text: Vec<(String, String)> =
             services.iter().map(|service| (service.name.clone(), state_of(service))).collect();
         rows(session, &text).await;
+    }
+    if let Ok(launcher) = session.runner.grant::<LauncherClient>() {
+        let programs = session.runner.audited(launcher.usage()).await?;
+        let held = &programs.usage;
+        let text = if (Usage { cpu_nanoseconds: 0, ..held.clone() }) == Usage::default() {
+            "programs hold nothing".to_string()
+        } else {
+            format!(
+                "programs: {} running, which hold {} KiB, {}, {}, {}",
+                programs.running,
+                held.frames.saturating_mul(4),
+                count(held.capabilities, "capability"),
+                count(held.threads, "thread"),
+                count(held.objects, "object")
+            )
+        };
+        screen.line(Style::Plain, &text).await;
     }
     let (info, limits) = (&session.runner.info, &session.runner.info.limits);
     let left = if info.model_allowed {

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 
 use capos_rt::{Clock, Error};
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
-use capos_schema::kernel::EntropyClient;
+use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::terminal::{LineEnd, Style};
 
 use crate::command::Flow;
@@ -23,6 +23,8 @@ pub struct Login {
     pub clock: Clock,
     /// Chance.
     pub entropy: EntropyClient,
+    /// The process's capabilities, to serve objects of its own.
+    pub table: CapabilityTableClient,
 }
 
 /// Who wants a session.
@@ -80,6 +82,7 @@ impl Login {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
+                            session.jobs.stop_all(&self.screen, "the session is lost").await;
                             kept = Some(session.into_thread().await);
                             user = again;
                         }
@@ -90,6 +93,7 @@ impl Login {
                     }
                 }
                 Flow::Go | Flow::Exit => {
+                    session.jobs.stop_all(&self.screen, "the session ends").await;
                     session.end().await;
                     self.screen.line(Style::Dim, "session ended").await;
                     return Ok(());

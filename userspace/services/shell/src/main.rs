@@ -9,14 +9,22 @@
 extern crate alloc;
 
 mod approver;
+mod changes;
 mod command;
+mod command_line;
 mod escape;
 mod gate;
+mod grant_plan;
 mod interrupts;
 mod invoke;
+mod job;
+mod job_commands;
+mod job_streams;
+mod jobs;
 mod link;
 mod login;
 mod model;
+mod pipe;
 mod render;
 mod screen;
 mod session;
@@ -26,7 +34,7 @@ use alloc::rc::Rc;
 
 use capos_rt::{Env, Error};
 use capos_schema::authority::AuthorityBrokerClient;
-use capos_schema::kernel::EntropyClient;
+use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::terminal::TerminalClient;
 use link::Link;
 use login::Login;
@@ -39,6 +47,7 @@ async fn start(env: Env) -> Result<(), Error> {
         broker: env.cap::<AuthorityBrokerClient>("broker")?,
         clock: env.clock()?,
         entropy: env.cap::<EntropyClient>("entropy")?,
+        table: env.cap::<CapabilityTableClient>("table")?,
     };
     login.serve().await
 }

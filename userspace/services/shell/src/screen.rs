@@ -114,6 +114,19 @@ impl Screen {
         Ok((answer.line, answer.end))
     }
 
+    /// Reads a line for a program, without history. It is taken back where nobody waits for it any more.
+    ///
+    /// # Errors
+    /// The terminal is gone, or restarted before a line was entered.
+    pub async fn input(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
+        let prompt = &[span(Style::Dim, prompt)];
+        let mut open = Question { link: self.link.clone(), answered: false };
+        let answer = self.link.once(|terminal| async move { terminal.read_line(prompt, false).await }).await?;
+        open.answered = true;
+        self.fresh.set(true);
+        Ok((answer.line, answer.end))
+    }
+
     /// Columns and rows; what most screens have where the terminal does not say.
     pub async fn size(&self) -> (usize, usize) {
         let size = self.link.call(|terminal| async move { terminal.size().await }).await;

@@ -16,13 +16,14 @@ use capos_rt::{Clock, Error, log};
 use capos_schema::audit::{AuditWriterClient, GeneralEvent};
 use capos_schema::authority::{NamedGrant, Profile, SessionInfo, UserSessionClient};
 use capos_schema::cap::{CallError, Client, LocalBoxFuture};
-use capos_schema::kernel::{EntropyClient, ObjectClient};
+use capos_schema::kernel::{CapabilityTableClient, EntropyClient, ObjectClient};
 use capos_schema::models::{LanguageModelClient, ModelInfo};
 use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::{LineEnd, Style};
 
 use crate::command::{self, Flow};
 use crate::gate::PATIENCE;
+use crate::jobs::Jobs;
 use crate::login::Login;
 use crate::render::Progress;
 use crate::screen::Screen;
@@ -39,6 +40,7 @@ pub struct Runner {
     pub screen: Rc<Screen>,
     clock: Clock,
     entropy: EntropyClient,
+    pub table: CapabilityTableClient,
     pub user: UserSessionClient,
     pub info: SessionInfo,
     /// When the session began, in nanoseconds since boot.
@@ -184,6 +186,7 @@ pub struct Session {
     backlog: Rc<Backlog>,
     handles: Handles,
     pub snapshot: Snapshot,
+    pub jobs: Jobs,
 }
 
 impl Session {
@@ -197,6 +200,7 @@ impl Session {
             screen: login.screen.clone(),
             clock: login.clock.clone(),
             entropy: login.entropy.clone(),
+            table: login.table.clone(),
             user,
             info,
             started: login.clock.now(),
@@ -211,7 +215,14 @@ impl Session {
         let thread = kept.unwrap_or_else(|| Thread::new(hex::encode(random(&login.entropy))));
         let backlog = Rc::<Backlog>::default();
         let agent = agent(&runner, thread, backlog.clone());
-        let mut session = Self { runner, agent, backlog, handles: Handles::default(), snapshot: Snapshot::default() };
+        let mut session = Self {
+            runner,
+            agent,
+            backlog,
+            handles: Handles::default(),
+            snapshot: Snapshot::default(),
+            jobs: Jobs::default(),
+        };
         session.refresh().await?;
         session.record("session.opened").await;
         session.greet().await;
@@ -296,6 +307,7 @@ impl Session {
     pub async fn run(&mut self) -> Result<Flow, Error> {
         self.tell_start().await;
         loop {
+            self.jobs.report(&self.runner.screen).await;
             let (line, end) = self.runner.screen.read("capos> ").await?;
             self.runner.interrupts.set(self.runner.screen.interrupts().count());
             let line = line.trim();

@@ -1,0 +1,145 @@
+//! A call that the person makes themselves, at the same gate and with the same records as one that a model proposes.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
+
+use crate::agent::Agent;
+use crate::call::{Context, Gated, close, judge, refusal};
+use crate::evidence::Allowance;
+use crate::result::{MAX_ERROR, answered, truncate};
+use crate::signal::Signal;
+use crate::snapshot::Tool;
+use crate::thread::hex;
+use crate::world::{Ask, Gate, Secret, World};
+
+/// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
+#[must_use]
+pub struct DirectCall<W: World> {
+    context: Rc<Context<W>>,
+    event: ToolEvent,
+}
+
+impl<W: World> Agent<W> {
+    /// Asks whether a call that the person makes may run, and records that it begins. Who types a call consents to it by
+    /// that; a step-up still takes their passphrase. `None` where it may not run: the person has been told why, and it is
+    /// recorded.
+    pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
+        let thread = self.thread();
+        let context = Rc::new(Context {
+            world: self.world().clone(),
+            session: self.session().clone(),
+            conversation: thread.id.clone(),
+            turn: thread.last_turn(),
+            // No model has a part in it, and nothing that one has seen.
+            model: ModelInfo::default(),
+            nonce: Vec::new(),
+            advertised: Vec::new(),
+            label: Label::default(),
+            untrusted: false,
+            cancel: Signal::default(),
+            backlog: self.backlog().clone(),
+            allowance: Rc::new(Allowance::new(usize::MAX)),
+        });
+        // A model cannot have used the id, nor guess it.
+        let id = format!("direct-{}", hex(&self.world().random()));
+        let name = tool.descriptor.name.clone();
+        let call = ToolCall { id, name, handle: tool.descriptor.handle.clone(), arguments };
+        let question = ToolQuestion {
+            interface_id: tool.descriptor.interface_id,
+            method_name: tool.descriptor.method_name.clone(),
+            tool: tool.descriptor.name.clone(),
+            category: tool.descriptor.category.clone(),
+            arguments: call.arguments.clone(),
+            conversation: context.conversation.clone(),
+            turn: context.turn,
+            call_id: call.id.clone(),
+            labels: Label::default(),
+        };
+        let (decision, reason, outcome) = match context.permit(tool, &question).await {
+            Gated::Open(mut ruling) => {
+                let redeemed = match ruling.lease.take() {
+                    Some(lease) => context.world.redeem(lease, &question).await,
+                    None => Ok(()),
+                };
+                match redeemed {
+                    Ok(()) => return context.begun(tool, &call, ruling.decision, &ruling.reason).await,
+                    Err(why) => (Some(ruling.decision), why, Outcome::StepUpFailed),
+                }
+            }
+            Gated::Closed(decision, reason, outcome) => (decision, reason, outcome),
+            Gated::Interrupted(decision) => {
+                (decision, "cancelled by the person at the prompt".to_string(), Outcome::Cancelled)
+            }
+        };
+        let refused = refusal(tool.descriptor.clone(), call, decision, &reason, outcome, &reason);
+        context.refuse(refused).await;
+        None
+    }
+}
+
+impl<W: World> Context<W> {
+    /// The broker's word on a call that the person makes.
+    async fn permit(&self, tool: &Tool, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
+        let mode = tool.descriptor.permission;
+        match mode {
+            PermissionMode::Auto => judge(self.world.decide(question, mode, false).await, Some(Decision::Auto)),
+            PermissionMode::Forbidden => judge(self.world.decide(question, mode, false).await, None),
+            PermissionMode::Consent => judge(self.world.decide(question, mode, true).await, Some(Decision::Consented)),
+            PermissionMode::StepUp => {
+                let (arguments, call_id) = (&question.arguments, &question.call_id);
+                let ask = Ask { tool, arguments, call_id, label: &question.labels, untrusted: false };
+                match self.world.passphrase(&ask).await {
+                    Secret::Given(passphrase) => {
+                        let ruling = self.world.step_up(question, &passphrase).await;
+                        judge(ruling, Some(Decision::StepUpSucceeded))
+                    }
+                    Secret::Declined | Secret::Interrupted => {
+                        let decision = self.world.decide(question, mode, false).await.ok();
+                        let why = "no passphrase was given".to_string();
+                        Gated::Closed(decision.map(|ruling| ruling.decision), why, Outcome::StepUpFailed)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records that the call begins.
+    async fn begun(
+        self: Rc<Self>,
+        tool: &Tool,
+        call: &ToolCall,
+        decision: Decision,
+        reason: &str,
+    ) -> Option<DirectCall<W>> {
+        let mut event = self.event(Phase::Before, &tool.descriptor, call);
+        event.decision = decision;
+        event.reason = truncate(reason, MAX_ERROR);
+        event.decided = true;
+        match self.begin(&event).await {
+            Ok(sequence) => {
+                event.phase = Phase::After;
+                event.before = sequence;
+                Some(DirectCall { context: self, event })
+            }
+            Err(result) => {
+                self.show_end(call, &result).await;
+                None
+            }
+        }
+    }
+}
+
+impl<W: World> DirectCall<W> {
+    /// Records what became of it: `why` says more where that is not plain success.
+    pub async fn finish(mut self, outcome: Outcome, why: &str) {
+        let result = answered(&self.event.call_id, outcome, why);
+        close(&mut self.event, &result);
+        self.context.write(&self.event).await;
+    }
+}

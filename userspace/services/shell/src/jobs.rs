@@ -1,0 +1,89 @@
+//! The jobs of a session.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use capos_schema::terminal::Style;
+
+use crate::escape::first_line;
+use crate::job::Job;
+use crate::screen::Screen;
+
+/// Characters of a job's line that are shown.
+const WIDTH: usize = 100;
+
+/// The jobs that run, and those whose end the person has not been told of.
+#[derive(Default)]
+pub struct Jobs {
+    list: RefCell<Vec<Rc<Job>>>,
+    last: Cell<u32>,
+}
+
+impl Jobs {
+    /// A number for another job.
+    ///
+    /// # Errors
+    /// As many run as may.
+    pub fn number(&self, most: u32) -> Result<u32, String> {
+        let running = self.list.borrow().iter().filter(|job| !job.is_ended()).count();
+        if running >= usize::try_from(most).unwrap_or(usize::MAX) {
+            return Err(format!(
+                "this session runs as many jobs as it may ({running}); /jobs lists them, /stop N ends one"
+            ));
+        }
+        self.last.set(self.last.get().saturating_add(1));
+        Ok(self.last.get())
+    }
+
+    /// Keeps a job.
+    pub fn add(&self, job: Rc<Job>) {
+        self.list.borrow_mut().push(job);
+    }
+
+    /// Forgets a job whose end was told.
+    pub fn forget(&self, job: &Rc<Job>) {
+        self.list.borrow_mut().retain(|other| !Rc::ptr_eq(other, job));
+    }
+
+    /// All, oldest first.
+    pub fn all(&self) -> Vec<Rc<Job>> {
+        self.list.borrow().clone()
+    }
+
+    /// The job with this number.
+    pub fn find(&self, number: u32) -> Option<Rc<Job>> {
+        self.list.borrow().iter().find(|job| job.number == number).cloned()
+    }
+
+    /// Tells of the jobs that have ended, with what was kept of their output.
+    pub async fn report(&self, screen: &Screen) {
+        for job in self.all().into_iter().filter(|job| job.is_ended()) {
+            job.output.show_kept().await;
+            let ends = job.ends();
+            let how = if ends.is_empty() { "done".into() } else { ends.join("; ") };
+            let style = if ends.is_empty() { Style::Dim } else { Style::Warning };
+            screen.line(style, &format!("[{}] {}: {how}", job.number, title(&job))).await;
+            self.forget(&job);
+        }
+    }
+
+    /// Ends all that run, and says so.
+    pub async fn stop_all(&self, screen: &Screen, why: &str) {
+        self.report(screen).await;
+        for job in self.all() {
+            let text = format!("[{}] {} is ended: {why}", job.number, title(&job));
+            screen.line(Style::Warning, &text).await;
+            job.stop();
+            job.ended().await;
+            self.forget(&job);
+        }
+    }
+}
+
+/// A job's line, as it is shown.
+pub fn title(job: &Job) -> String {
+    first_line(&job.line, WIDTH)
+}

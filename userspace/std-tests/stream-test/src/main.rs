@@ -1,0 +1,131 @@
+//! What a program finds its standard streams to be, and ways for it to end. The first argument says what to do.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::time::Duration;
+use std::{env, process, thread};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match *arguments.as_slice() {
+        ["terminal"] => terminal(),
+        ["arguments", ref rest @ ..] => say(&format!("{rest:?}")),
+        ["exit", code] => process::exit(code.parse().unwrap_or(99)),
+        ["fault"] => say(&deep(u64::MAX).to_string()),
+        ["panic"] => panic_now(),
+        ["escape"] => say("\u{1b}[2J\u{1b}[Hcapos> \u{1b}]0;title\u{7}forged\rover"),
+        ["open", path] => File::open(path).map(drop).map_err(Into::into),
+        ["write", path] => File::create(path).map(drop).map_err(Into::into),
+        ["wait"] => {
+            let said = say("waiting");
+            loop {
+                thread::park();
+                if said.is_err() {
+                    break said;
+                }
+            }
+        }
+        ["close"] => close(),
+        ["poll"] => poll_both(),
+        ["poll-late"] => poll_late(),
+        ["flood"] => flood(),
+        _ => Err("say what to do".into()),
+    };
+    if let Err(why) = outcome {
+        tell(format_args!("stream-test: {why}"));
+        process::exit(1);
+    }
+}
+
+fn say(text: &str) -> Outcome {
+    writeln!(io::stdout(), "{text}").map_err(Into::into)
+}
+
+/// Writes to standard error, which is the terminal also where the other two are pipes: in one piece.
+fn tell(text: std::fmt::Arguments<'_>) {
+    // Where nobody can be told, the rest of the test says so.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Uses up the stack.
+#[inline(never)]
+#[allow(unconditional_recursion, reason = "that is what it is for")]
+fn deep(number: u64) -> u64 {
+    let place = std::hint::black_box([number; 64]);
+    deep(place.iter().copied().fold(0, u64::wrapping_add)).wrapping_add(std::hint::black_box(number))
+}
+
+#[allow(clippy::panic, reason = "that is what it is for")]
+fn panic_now() -> Outcome {
+    panic!("asked to panic")
+}
+
+fn terminal() -> Outcome {
+    let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
+    let size = rustix::termios::tcgetwinsize(&output).map(|size| format!("{}x{}", size.ws_col, size.ws_row));
+    let size = size.unwrap_or_else(|error| error.to_string());
+    tell(format_args!("terminals: {} {} {}, {size}", input.is_terminal(), output.is_terminal(), error.is_terminal()));
+    Ok(())
+}
+
+/// Closes standard output and goes on: who reads it is at the end at once.
+fn close() -> Outcome {
+    say("all there is")?;
+    rustix::stdio::dup2_stdout(File::open("/dev/null")?)?;
+    let mut rest = Vec::new();
+    let read = io::stdin().read_to_end(&mut rest)?;
+    tell(format_args!("closed, then read {read} bytes"));
+    Ok(())
+}
+
+/// Waits for standard input and for a pipe of its own at one time, and says which was first.
+fn poll_both() -> Outcome {
+    let (reader, mut writer) = io::pipe()?;
+    let thread = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        writer.write_all(b"x").map(|()| writer)
+    });
+    let input = io::stdin();
+    let mut watched = [PollFd::new(&input, PollFlags::IN), PollFd::new(&reader, PollFlags::IN)];
+    poll(&mut watched, None)?;
+    let [first, second] = watched.map(|one| one.revents());
+    tell(format_args!("first: input {}, pipe {}", first.contains(PollFlags::IN), second.contains(PollFlags::IN)));
+    let _writer = thread.join().map_err(|_| "a thread panicked")??;
+    let mut watched = [PollFd::new(&input, PollFlags::IN)];
+    poll(&mut watched, None)?;
+    let mut text = [0; 64];
+    let count = io::stdin().read(&mut text)?;
+    tell(format_args!("then: {:?}", String::from_utf8_lossy(text.get(..count).unwrap_or_default())));
+    Ok(())
+}
+
+/// Waits for standard input for a time only.
+fn poll_late() -> Outcome {
+    let input = io::stdin();
+    let mut watched = [PollFd::new(&input, PollFlags::IN)];
+    let time = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    let ready = poll(&mut watched, Some(&time))?;
+    tell(format_args!("ready within the time: {ready}"));
+    Ok(())
+}
+
+/// Writes until nobody reads any more.
+fn flood() -> Outcome {
+    let mut out = io::stdout();
+    let mut written = 0_u64;
+    loop {
+        match out.write(&[b'x'; 5000]) {
+            Ok(count) => written = written.saturating_add(u64::try_from(count)?),
+            Err(error) => {
+                tell(format_args!("after {} KiB or more: {:?}", written.min(4096) / 1024, error.kind()));
+                return Ok(());
+            }
+        }
+    }
+}

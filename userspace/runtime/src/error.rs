@@ -7,7 +7,7 @@ use core::fmt;
 use capos_schema::cap::CallError;
 
 /// An error in words, for people: what, where, what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     words: Cow<'static, str>,
 }
@@ -28,6 +28,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
+    }
+}
+
+/// The same words: a `main` on `std` that ends with an error has it shown in this way.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -408,6 +408,12 @@ fn lines_without_a_logger_go_to_the_kernels_log() {
 }
 
 #[test]
+fn an_error_reads_the_same_in_either_form() {
+    let error = capos_rt::Error::new("no `timer`; grant \"it\"\nin the manifest");
+    assert_eq!(format!("Error: {error:?}"), format!("Error: {error}"));
+}
+
+#[test]
 #[should_panic(expected = "every task waits")]
 fn waiting_for_nothing_is_an_error() {
     simulated::run(ALL, |_| async { std::future::pending::<()>().await });

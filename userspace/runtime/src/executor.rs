@@ -150,7 +150,9 @@ impl Executor {
                 .and_then(|running| Some((running.future.take()?, running.waker.clone())))
         };
         let Some((mut future, wake)) = taken else { return true };
-        wake.queued.store(false, Ordering::Release);
+        // What a thread did before it woke the task in vain, since it was queued still, is seen by this poll: a store
+        // alone could take effect after the poll's own loads.
+        wake.queued.swap(false, Ordering::AcqRel);
         let waker = Waker::from(wake);
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let leftover = {

@@ -1,6 +1,6 @@
 //! Which addresses of the process are taken by mappings.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use capos_abi::bootstrap::{FIRST_THREAD_AREA, MAP_START};
 
@@ -8,52 +8,92 @@ use capos_abi::bootstrap::{FIRST_THREAD_AREA, MAP_START};
 pub const PAGE: u64 = 4096;
 
 /// The process's addresses for mappings: every range has an unused page on both sides.
-#[derive(Debug, Default)]
+///
+/// Gaps are found by their length, so that taking and giving costs the same however many mappings there are.
+#[derive(Debug)]
 pub struct Addresses {
-    /// Ends of the taken ranges, by their starts.
-    taken: BTreeMap<u64, u64>,
+    /// Ends of the gaps between taken ranges, by their starts. No two of them touch.
+    gaps: BTreeMap<u64, u64>,
+    /// The same gaps, by length and start.
+    by_length: BTreeSet<(u64, u64)>,
+    /// From here on nothing is taken.
+    rest: u64,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Addresses {
     /// All of them are free.
     #[must_use]
     pub const fn new() -> Self {
-        Self { taken: BTreeMap::new() }
+        Self { gaps: BTreeMap::new(), by_length: BTreeSet::new(), rest: MAP_START }
     }
 
-    /// Takes the lowest free range of this length, in whole pages.
+    /// Takes a range of this length, in whole pages: from the smallest gap that holds it, else behind all that is taken.
     pub fn take(&mut self, length: u64) -> Option<u64> {
-        let mut start = MAP_START.checked_add(PAGE)?;
-        for (next, end) in &self.taken {
-            if start.checked_add(length)?.checked_add(PAGE)? <= *next {
-                break;
+        let needed = length.checked_add(2 * PAGE).filter(|_| length > 0)?;
+        let found = self.by_length.range((needed, 0)..).next().copied();
+        let (gap, end) = match found {
+            Some((bytes, gap)) => (gap, gap.checked_add(bytes)?),
+            None => {
+                let gap = self.rest;
+                gap.checked_add(needed).filter(|end| *end <= FIRST_THREAD_AREA)?;
+                (gap, FIRST_THREAD_AREA)
             }
-            start = end.checked_add(PAGE)?;
+        };
+        let start = gap.checked_add(PAGE)?;
+        let after = start.checked_add(length)?;
+        if found.is_some() {
+            self.remove(gap);
+            self.insert(after, end);
+        } else {
+            self.rest = after;
         }
-        let end = start.checked_add(length)?;
-        end.checked_add(PAGE).filter(|end| *end <= FIRST_THREAD_AREA)?;
-        self.taken.insert(start, end);
+        self.insert(gap, start);
         Some(start)
     }
 
     /// Gives a range back, or a part of one, or several with what lies between them.
     pub fn give(&mut self, start: u64, length: u64) {
-        let end = start.saturating_add(length);
-        let last = |taken: &BTreeMap<u64, u64>| taken.range(..end).next_back().map(|(from, to)| (*from, *to));
-        while let Some((from, to)) = last(&self.taken).filter(|(_, to)| *to > start) {
-            self.taken.remove(&from);
-            if from < start {
-                self.taken.insert(from, start);
-            }
-            if to > end {
-                self.taken.insert(end, to);
-            }
+        let mut end = start.saturating_add(length).min(self.rest);
+        let mut start = start.max(MAP_START);
+        if start >= end {
+            return;
+        }
+        // Gaps that overlap or touch what is given grow together with it.
+        while let Some((from, to)) = self.gaps.range(..=end).next_back().map(|(from, to)| (*from, *to))
+            && to >= start
+        {
+            self.remove(from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        if end == self.rest {
+            self.rest = start;
+        } else {
+            self.insert(start, end);
+        }
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        self.gaps.insert(start, end);
+        self.by_length.insert((end.saturating_sub(start), start));
+    }
+
+    fn remove(&mut self, start: u64) {
+        if let Some(end) = self.gaps.remove(&start) {
+            self.by_length.remove(&(end.saturating_sub(start), start));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -83,6 +123,28 @@ mod tests {
         // What is free already is passed over.
         addresses.give(a, 20 * PAGE);
         assert_eq!(addresses.take(9 * PAGE), Some(a));
+    }
+
+    /// Looking at every mapping for each would take 20 thousand million steps here.
+    #[test]
+    fn many_mappings_do_not_make_the_next_one_dear() {
+        const MANY: u64 = 200_000;
+        let mut addresses = Addresses::new();
+        let taken: Vec<u64> = (0..MANY).map(|_| addresses.take(PAGE).unwrap()).collect();
+        assert!(taken.windows(2).all(|pair| pair[1] == pair[0] + 2 * PAGE));
+        // A hole at the start that is too small does not bring the search back.
+        addresses.give(taken[0], PAGE);
+        let larger: Vec<u64> = (0..MANY).map(|_| addresses.take(2 * PAGE).unwrap()).collect();
+        assert!(larger[0] > taken[taken.len() - 1]);
+        assert_eq!(addresses.take(PAGE), Some(taken[0]));
+        for start in taken {
+            addresses.give(start, PAGE);
+        }
+        for start in larger {
+            addresses.give(start, 2 * PAGE);
+        }
+        assert!(addresses.gaps.is_empty() && addresses.by_length.is_empty());
+        assert_eq!(addresses.rest, MAP_START);
     }
 
     #[test]

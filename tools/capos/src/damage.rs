@@ -4,10 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use capos_schema::manifest::{Grant, GrantSource, Manifest};
+use regex_lite::Regex;
 
 use crate::damage_disc::Disc;
+use crate::expect::Pattern;
 use crate::image::{self, Recipe};
 use crate::scenario::{self, Report, Scenario};
+use crate::script::{Line, Step};
 use crate::system::Parts;
 use crate::ustar::{self, Writer};
 
@@ -34,6 +37,10 @@ enum Damage {
     Package(fn(&mut Vec<u8>) -> Result<()>),
     /// The image.
     Disc(fn(&mut Disc) -> Result<()>),
+    /// The image, so that the boot loader does not get to the system. It waits for somebody then.
+    Loading(fn(&mut Disc) -> Result<()>),
+    /// The image of the whole system, which runs as far as it can.
+    System(fn(&mut Disc) -> Result<()>),
 }
 
 /// Bytes of an ELF file's header and of a program header, and the places of fields in them.
@@ -49,6 +56,14 @@ mod elf {
 
 /// Every case.
 pub const CASES: &[Case] = &[
+    Case {
+        name: "no-kernel",
+        damage: Damage::Loading(|disc| {
+            let area = disc.system_use(&["BOOT", "KERNEL.;1"])?;
+            disc.replace_from(area, b"kernel", b"kennel")
+        }),
+        says: r"GRUB cannot load /boot/kernel from the boot medium\.\s+Write the image to its medium again",
+    },
     Case {
         name: "no-package",
         damage: Damage::Disc(|disc| {
@@ -274,6 +289,14 @@ pub const CASES: &[Case] = &[
         }),
         says: r"cannot list the programs in /bin: .*there is no 'bin' on the volume",
     },
+    Case {
+        name: "terminal-is-no-program",
+        damage: Damage::System(|disc| {
+            let content = disc.content(&["BIN", "TERMINAL.;1"])?;
+            disc.put(content, b"#!/bin/sh\n")
+        }),
+        says: r"service `terminal` has failed: .*the file is not an ELF file.* is not tried again",
+    },
 ];
 
 fn put(bytes: &mut [u8], at: usize, new: &[u8]) -> Result<()> {
@@ -322,8 +345,18 @@ fn text_segment(items: &mut Items) -> Result<(&mut Vec<u8>, usize)> {
 }
 
 impl Case {
-    /// Writes the damaged medium. Its folder of programs holds the scenario's files only: no case gets so far as to
-    /// start one.
+    /// The scenario for it: what is said ends it where the machine does not end by itself.
+    fn scenario(&self, scenario: &Scenario) -> Result<Scenario> {
+        let mut scenario = scenario.clone();
+        if matches!(self.damage, Damage::Loading(_) | Damage::System(_)) {
+            let steps = [Step::Expect(Pattern::Regex(Regex::new(self.says)?)), Step::Quit];
+            scenario.script = (1..).zip(steps).map(|(number, step)| Line { number, step }).collect();
+        }
+        Ok(scenario)
+    }
+
+    /// Writes the damaged medium. Its folder of programs holds the scenario's files only where no case gets so far as
+    /// to start one.
     fn image(&self, parts: &Parts, scenario: &Scenario, out: &Path) -> Result<()> {
         let mut items = parts.boot_items()?;
         match self.damage {
@@ -333,7 +366,7 @@ impl Case {
                 change(&mut manifest)?;
                 *item(&mut items, "manifest")? = capos_manifest::encode(&manifest)?;
             }
-            Damage::Package(_) | Damage::Disc(_) => {}
+            Damage::Package(_) | Damage::Disc(_) | Damage::Loading(_) | Damage::System(_) => {}
         }
         let mut writer = Writer::new(Vec::new());
         for (name, content) in &items {
@@ -345,10 +378,13 @@ impl Case {
         }
         let boot_package = out.with_extension("boot.tar");
         std::fs::write(&boot_package, package)?;
-        let trees = [("bin".to_owned(), scenario.folder.clone())];
+        let trees = match self.damage {
+            Damage::System(_) => [(String::new(), parts.stage().to_owned())],
+            _ => [("bin".to_owned(), scenario.folder.clone())],
+        };
         image::build(&Recipe { boot_package: &boot_package, trees: &trees, out, ..parts.recipe() })?;
         std::fs::remove_file(&boot_package)?;
-        if let Damage::Disc(change) = self.damage {
+        if let Damage::Disc(change) | Damage::Loading(change) | Damage::System(change) = self.damage {
             let mut disc = Disc::read(out)?;
             change(&mut disc)?;
             disc.write(out)?;
@@ -361,11 +397,12 @@ impl Case {
         std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
         let image = out.join("scenario.iso");
         self.image(parts, scenario, &image).with_context(|| format!("damaging a medium: {}", self.name))?;
-        let report = scenario::run(scenario, &scenario.machine(&image, accelerator), out);
+        let scenario = self.scenario(scenario)?;
+        let report = scenario::run(&scenario, &scenario.machine(&image, accelerator), out);
         std::fs::remove_file(&image)?;
         let mut report = report?;
         let said = std::fs::read_to_string(out.join("transcript.txt"))?;
-        if report.passed && !regex_lite::Regex::new(self.says)?.is_match(&said) {
+        if report.passed && !Regex::new(self.says)?.is_match(&said) {
             report.passed = false;
             report.reason = Some(format!("nothing that was said matches `{}`", self.says));
         }
@@ -384,7 +421,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), CASES.len());
         for case in CASES {
-            regex_lite::Regex::new(case.says).unwrap();
+            Regex::new(case.says).unwrap();
         }
     }
 }

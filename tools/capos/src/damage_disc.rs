@@ -91,6 +91,11 @@ impl Disc {
         Ok(record)
     }
 
+    /// Where the content of the file with that path begins.
+    pub fn content(&self, path: &[&str]) -> Result<usize> {
+        Ok(self.number(self.record(path)? + 2)? * SECTOR)
+    }
+
     /// Where the system use area of that record begins, which holds its Rock Ridge entries.
     pub fn system_use(&self, path: &[&str]) -> Result<usize> {
         let record = self.record(path)?;

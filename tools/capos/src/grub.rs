@@ -10,7 +10,7 @@ use crate::fat;
 use crate::tool;
 
 /// Modules for both firmwares: reading the image, the configuration, and Multiboot2.
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 16] = [
     "iso9660",
     "part_msdos",
     "part_gpt",
@@ -21,6 +21,8 @@ const COMMON: [&str; 14] = [
     "multiboot2",
     "boot",
     "echo",
+    "read",
+    "halt",
     "test",
     "all_video",
     "serial",
@@ -93,7 +95,9 @@ fn make(library: &Path, format: &str, early: &Path, scratch: &Path, modules: &[&
     Ok(made)
 }
 
-/// The configuration: starts at once, keeps the serial terminal for the system.
+/// The configuration: starts at once, keeps the serial terminal for the system. Where a file cannot be loaded, and
+/// nothing else would say so there, it is said on the serial terminal and the screen; the entry ends only with the
+/// machine then, since GRUB would start what it has.
 fn configuration(command_line: &str) -> Result<String> {
     if command_line.contains(['\n', '\r', '\'']) {
         bail!("the kernel's command line may not hold line ends or single quotes: `{}`", command_line.escape_debug());
@@ -103,10 +107,23 @@ fn configuration(command_line: &str) -> Result<String> {
     Ok(format!(
         "set timeout=0\n\
          set default=0\n\
+         function cannot_load {{\n\
+         \tserial --unit=0 --speed=115200\n\
+         \tterminal_input --append serial\n\
+         \tterminal_output --append serial\n\
+         \techo \"capOS cannot run here: GRUB cannot load $1 from the boot medium.\"\n\
+         \techo 'Write the image to its medium again. To switch the machine off: Enter.'\n\
+         \tread key\n\
+         \thalt\n\
+         }}\n\
          menuentry 'capOS' {{\n\
-         \tmultiboot2 /boot/loader {}\n\
-         \tmodule2 /boot/kernel kernel\n\
-         \tmodule2 /boot/boot.tar boot.tar\n\
+         \tif ! multiboot2 /boot/loader {}; then\n\
+         \t\tcannot_load /boot/loader\n\
+         \telif ! module2 /boot/kernel kernel; then\n\
+         \t\tcannot_load /boot/kernel\n\
+         \telif ! module2 /boot/boot.tar boot.tar; then\n\
+         \t\tcannot_load /boot/boot.tar\n\
+         \tfi\n\
          }}\n",
         words.join(" ")
     ))
@@ -119,7 +136,7 @@ mod tests {
     #[test]
     fn the_command_line_is_quoted_word_by_word() {
         let text = configuration("log=debug  run=$x;reboot").unwrap();
-        assert!(text.contains("\tmultiboot2 /boot/loader 'log=debug' 'run=$x;reboot'\n"), "{text}");
+        assert!(text.contains("multiboot2 /boot/loader 'log=debug' 'run=$x;reboot'; then\n"), "{text}");
         assert!(configuration("a\nreboot").is_err());
         assert!(configuration("a' b").is_err());
     }

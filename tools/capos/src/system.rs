@@ -216,6 +216,11 @@ impl Parts {
         &self.kernel
     }
 
+    /// The folder of an image's files but for those that boot it.
+    pub fn stage(&self) -> &Path {
+        &self.stage
+    }
+
     /// The manifest's source.
     pub fn manifest(&self) -> &Path {
         &self.manifest

@@ -34,6 +34,22 @@ pub(crate) struct Log {
     lost: Rc<Cell<u32>>,
 }
 
+/// A line on its way, counted until it has arrived or is given up with its task.
+struct OnItsWay(Rc<Cell<u32>>);
+
+impl OnItsWay {
+    fn count(in_flight: &Rc<Cell<u32>>) -> Self {
+        in_flight.set(in_flight.get().saturating_add(1));
+        Self(in_flight.clone())
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
 /// Writes a line.
 pub fn write(level: LogLevel, mut line: String) {
     let Some(log) = runtime::with(|rt| rt.facts.borrow().log.clone()) else { return };
@@ -54,8 +70,8 @@ pub fn write(level: LogLevel, mut line: String) {
             log.lost.set(log.lost.get().saturating_add(1));
             return;
         }
-        log.in_flight.set(log.in_flight.get().saturating_add(1));
-        let (logger, in_flight, lost) = (logger.clone(), log.in_flight.clone(), log.lost.clone());
+        let on_its_way = OnItsWay::count(&log.in_flight);
+        let (logger, lost) = (logger.clone(), log.lost.clone());
         spawn(async move {
             let missing = lost.replace(0);
             if missing > 0 {
@@ -63,7 +79,7 @@ pub fn write(level: LogLevel, mut line: String) {
                 line = format!("{line} (lost before this one, too many at once: {missing})");
             }
             drop(logger.write(level, &line).await);
-            in_flight.set(in_flight.get().saturating_sub(1));
+            drop(on_its_way);
         });
     } else if let Some(debug) = &log.debug {
         let word = match level {

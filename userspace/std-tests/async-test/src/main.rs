@@ -239,6 +239,10 @@ fn a_panic_takes_the_executor_down() -> Outcome {
             spawn(async move { drop(other.greet("stay").await) });
             greeted(&greeter, "staying 8").await?;
             if call(greeter.greet("panic")).is_ok() {
+                // Lines that are on their way then are given up: what runs next does not wait for them.
+                for line in 0..100 {
+                    capos_rt::log::info!("{line} before the panic");
+                }
                 std::panic::resume_unwind(Box::new("on purpose"));
             }
             Ok::<(), Error>(())

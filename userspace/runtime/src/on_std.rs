@@ -44,7 +44,8 @@ mod library {
 
 std::thread_local! {
     static ENV: RefCell<Option<Env>> = const { RefCell::new(None) };
-    /// Made when the thread first needs it. Between runs of its executor nothing of it is in flight.
+    /// Made when the thread first needs it. Between runs of its executor nothing of it is in flight: what is started then
+    /// is run to its end at once.
     static PLACE: OnceCell<Option<Rc<Runtime>>> = const { OnceCell::new() };
 }
 
@@ -66,7 +67,7 @@ pub fn env() -> Result<Env, Error> {
     Ok(env)
 }
 
-/// Makes a call and holds up the thread until it has ended. Inside [`block_on`] this holds up all tasks of the thread:
+/// Makes a call, or waits for or sets a notification, and holds up the thread until that has ended. Inside [`block_on`] this holds up all tasks of the thread:
 /// there `await` the call instead.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ use core::task::Waker;
 
 #[cfg(any(not(capos_guest), feature = "std"))]
 use capos_abi::Status;
+use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, Entry, entry};
 use capos_ring::message::Lent;
 use capos_ring::{BLOCKING_ROOM, Ring};
@@ -83,6 +84,13 @@ struct Operation {
 struct Slot {
     generation: u32,
     operation: Option<Operation>,
+}
+
+/// Runs an operation that borrows what `lent` holds to its end, beside a reactor that is at rest.
+pub(crate) fn run(ring: &Ring, lent: Lent, operation: entry::Operation) -> (Completion, Lent) {
+    // SAFETY: what the operation names is kept in `lent` until it has ended.
+    let completion = unsafe { ring.run(operation, NO_DEADLINE) };
+    (completion, lent)
 }
 
 /// What fell out of a turn, to be dealt with when the reactor is no longer borrowed.

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use capos_rt::{Error, block_on, call, env, join, join_all, spawn, yield_now};
+use capos_rt::{Error, block_on, call, env, join, join_all, notify, spawn, wait, yield_now};
 use capos_schema::hello::GreeterClient;
+use capos_schema::kernel::ResourceAccountClient;
 
 type Outcome = Result<(), Error>;
 type Test = fn() -> Outcome;
@@ -253,6 +254,25 @@ fn a_panic_takes_the_executor_down() -> Outcome {
     block_on(async { greeted(&greeter()?, "again").await })
 }
 
+fn notifications_need_no_executor() -> Outcome {
+    let bell = call(env()?.cap::<ResourceAccountClient>("account")?.create_notification())?;
+    let ring = |bits| call(async { Ok(notify(&bell, bits).await?) });
+    let hear = || call(async { Ok(wait(&bell).await?) });
+    ring(1)?;
+    ring(4)?;
+    check(hear()? == 5, "other bits came")?;
+    // Nothing is left over for an executor.
+    block_on(async {
+        let other = bell.clone();
+        let heard = spawn(async move { wait(&other).await });
+        yield_now().await;
+        notify(&bell, 2).await?;
+        check(heard.await == Some(Ok(2)), "other bits came")
+    })?;
+    let greeter = greeter()?;
+    check(call(async { Ok(notify(&greeter, 1).await?) }).is_err(), "what is no notification was notified")
+}
+
 fn executors_do_not_nest() -> Outcome {
     block_on(async { check(block_on(async { Ok::<(), Error>(()) }).is_err(), "an executor ran inside another") })
 }
@@ -276,6 +296,7 @@ fn main() {
         ("another thread wakes an executor", another_thread_wakes_an_executor),
         ("more operations than the ring holds", more_operations_than_the_ring_holds),
         ("a panic takes the executor down", a_panic_takes_the_executor_down),
+        ("notifications need no executor", notifications_need_no_executor),
         ("executors do not nest", executors_do_not_nest),
         ("services on std use std", services_on_std_use_std),
     ];

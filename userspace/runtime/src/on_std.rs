@@ -133,6 +133,20 @@ pub(crate) fn give_addresses(start: u64, length: u64) {
 /// The thread that answers at the process's endpoint `serve`, by its ring; 0 while none does.
 static SERVING: AtomicU64 = AtomicU64::new(0);
 
+/// Objects that the process's threads have exported at its endpoint `serve`.
+static EXPORTED: AtomicU64 = AtomicU64::new(0);
+
+/// A number for an object that is exported there: no two threads give the same.
+pub(crate) fn next_exported() -> u64 {
+    EXPORTED.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// Whether the calling thread answers at the endpoint `serve`, or could.
+pub(crate) fn may_answer() -> bool {
+    let serving = SERVING.load(Ordering::Acquire);
+    serving == 0 || serving == here()
+}
+
 /// The right to answer at the process's endpoint, which one thread has at a time: another's would receive calls for
 /// objects that it does not know.
 #[derive(Debug)]

@@ -176,8 +176,11 @@ impl Server {
     /// [`Server::sweep`]; [`Server::unexport`] ends an object at once. The kernel, where it calls an
     /// object as a pager, holds no capability that counts: keep one here.
     ///
+    /// On `std` the thread that exports an object is the one that has to answer for it: where another answers at the
+    /// process's endpoint, calls through the capability learn that the object has ended.
+    ///
     /// # Errors
-    /// The process has no endpoint, or no room for a capability.
+    /// The process has no endpoint, or no room for a capability; another thread of it answers at the endpoint.
     pub fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
         let Some(endpoint) = &self.endpoint else {
             return Err(CallError::failed("this process was given no endpoint `serve` and cannot export objects"));
@@ -185,12 +188,29 @@ impl Server {
         if self.exported.borrow().len() >= self.sweep_at.get() {
             self.sweep();
         }
-        let counter = self.counter.get().wrapping_add(1);
-        self.counter.set(counter);
+        #[cfg(all(capos_guest, feature = "std"))]
+        if self.granted && !crate::on_std::may_answer() {
+            return Err(CallError::failed(
+                "another thread of the process answers at its endpoint `serve`; export the object from that one",
+            ));
+        }
+        let counter = self.next_number();
         let badge = EXPORTED | (self.epoch << 32) | (counter & 0xffff_ffff);
         let cap = wait_for(endpoint.mint(badge, object.interface_id()))?.into_cap();
         self.exported.borrow_mut().insert(badge, Exported { object, cap: cap.clone() });
         Ok(cap)
+    }
+
+    /// A number that no other object at the endpoint has.
+    fn next_number(&self) -> u64 {
+        // Threads have a server each at the endpoint that the process was started with.
+        #[cfg(all(capos_guest, feature = "std"))]
+        if self.granted {
+            return crate::on_std::next_exported();
+        }
+        let number = self.counter.get().wrapping_add(1);
+        self.counter.set(number);
+        number
     }
 
     /// Drops the exported objects that nobody holds any more. Says how many.

@@ -273,6 +273,11 @@ fn notifications_need_no_executor() -> Outcome {
     check(call(async { Ok(notify(&greeter, 1).await?) }).is_err(), "what is no notification was notified")
 }
 
+fn threads_export_apart() -> Outcome {
+    let told = call(greeter()?.greet("export"))?;
+    check(told == "own; ended; refused", &format!("the service says `{told}`"))
+}
+
 fn executors_do_not_nest() -> Outcome {
     block_on(async { check(block_on(async { Ok::<(), Error>(()) }).is_err(), "an executor ran inside another") })
 }
@@ -297,6 +302,7 @@ fn main() {
         ("more operations than the ring holds", more_operations_than_the_ring_holds),
         ("a panic takes the executor down", a_panic_takes_the_executor_down),
         ("notifications need no executor", notifications_need_no_executor),
+        ("threads export apart", threads_export_apart),
         ("executors do not nest", executors_do_not_nest),
         ("services on std use std", services_on_std_use_std),
     ];

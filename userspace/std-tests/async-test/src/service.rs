@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::thread;
 
 use capos_rt::Error;
-use capos_schema::cap::{CallContext, CallError};
-use capos_schema::hello::{GreeterServer, GreeterService};
+use capos_schema::cap::{CallContext, CallError, Cap, Client};
+use capos_schema::hello::{GreeterClient, GreeterServer, GreeterService};
 
 /// A number that grows, and who waits for it to.
 #[derive(Default)]
@@ -45,6 +46,8 @@ struct Greeter {
     left: Count,
     /// Calls that came to meet another.
     met: Count,
+    /// The identifier of what a thread exported that has ended.
+    foreign: u64,
 }
 
 fn io(error: std::io::Error) -> CallError {
@@ -76,16 +79,51 @@ impl GreeterServer for Greeter {
                 println!("kept {name}");
                 return std::fs::read_to_string(&path).map_err(io);
             }
+            "export" => return self.compare_exports().await,
             _ => {}
         }
         Ok(format!("Hello, {name}!"))
     }
 }
 
+/// Exports a greeter from the calling thread.
+fn export() -> Result<Cap, Error> {
+    Ok(capos_rt::env()?.export(Rc::new(GreeterService(Rc::new(Greeter::default()))))?)
+}
+
+/// The same from a thread that ends; the capability stays.
+fn export_elsewhere() -> Result<u64, Error> {
+    let exported = thread::spawn(|| {
+        let cap = export()?;
+        cap.transport().forget();
+        Ok(cap.id())
+    });
+    exported.join().map_err(|_| Error::new("the thread that exports panicked"))?
+}
+
+impl Greeter {
+    /// What becomes of calls to an object of this thread and of another, and of an export by a thread that does not
+    /// answer.
+    async fn compare_exports(&self) -> Result<String, CallError> {
+        let own = GreeterClient::from_cap(export()?);
+        let own = own.greet("own").await.map_or_else(|error| error.to_string(), |_| "own".to_owned());
+        let ended = match capos_rt::adopt::<GreeterClient>(self.foreign).greet("foreign").await {
+            Err(error) if error.to_string().contains("has ended") => "ended".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let refused = match export_elsewhere() {
+            Err(error) if error.words().contains("export the object from that one") => "refused".to_owned(),
+            other => format!("{other:?}"),
+        };
+        Ok(format!("{own}; {ended}; {refused}"))
+    }
+}
+
 fn main() -> Result<(), Error> {
+    let foreign = export_elsewhere()?;
     capos_rt::block_on(async {
         let env = capos_rt::env()?;
-        env.serve(0, Rc::new(GreeterService(Rc::new(Greeter::default()))));
+        env.serve(0, Rc::new(GreeterService(Rc::new(Greeter { foreign, ..Greeter::default() }))));
         println!("ready");
         env.run().await
     })

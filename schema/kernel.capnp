@@ -196,7 +196,8 @@ interface Interrupt {
   # Signals these bits each time the interrupt comes.
 
   acknowledge @1 () -> ();
-  # Lets a line interrupt come again.
+  # Lets a line that is level triggered come again: it is masked from each interrupt to this. Edges, as of legacy ISA
+  # lines, and messages are never masked.
 }
 
 interface IoPorts {

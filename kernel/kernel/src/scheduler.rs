@@ -317,6 +317,7 @@ pub fn on_timer() -> ! {
 pub fn on_interrupt(vector: u8) -> ! {
     end_idle();
     if !crate::object::interrupt::raise(vector) && interrupts::is_line(vector) {
+        interrupts::mask(vector);
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");
     }
     {

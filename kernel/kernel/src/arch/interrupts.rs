@@ -6,6 +6,7 @@ use spin::Mutex;
 
 use super::context::{enter_user, idle};
 use super::entry::Frame;
+use super::io_apic::Route;
 use super::{apic, io_apic};
 use crate::memory::kernel_space;
 use crate::{percpu, scheduler};
@@ -23,8 +24,8 @@ const LAST: u8 = 0xef;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Free,
-    /// The I/O APIC input with this global number.
-    Line(u32),
+    /// An input of an I/O APIC.
+    Line(Route),
     /// Raised by a message that a device writes.
     Message,
 }
@@ -36,10 +37,10 @@ static USES: Mutex<[Use; 256]> = Mutex::new([Use::Free; 256]);
 pub fn line(irq: u8) -> Option<u8> {
     let route = io_apic::route(irq)?;
     let mut uses = USES.lock();
-    if uses.contains(&Use::Line(route.input)) {
+    if uses.iter().any(|purpose| matches!(purpose, Use::Line(other) if other.input == route.input)) {
         return None;
     }
-    let vector = take(&mut uses, Use::Line(route.input))?;
+    let vector = take(&mut uses, Use::Line(route))?;
     if io_apic::connect(route, vector, apic::identifier()) {
         Some(vector)
     } else {
@@ -60,15 +61,26 @@ pub fn message() -> Option<(u8, u64, u32)> {
 
 /// Stops a line from being raised. Messages are masked at their device.
 pub fn mask(vector: u8) {
-    if let Use::Line(input) = usage(vector) {
-        io_apic::set_mask(input, true);
+    if let Use::Line(route) = usage(vector) {
+        io_apic::set_mask(route.input, true);
+    }
+}
+
+/// Stops a line that has come from being raised again at once: a level stays raised until its driver has served the
+/// device, and comes again after [`unmask`]. An edge is not masked, since the I/O APIC forgets edges that come
+/// while it is: one between the driver's last look at the device and its [`unmask`] would never be told.
+pub fn hold(vector: u8) {
+    if let Use::Line(route) = usage(vector)
+        && route.wiring.level
+    {
+        io_apic::set_mask(route.input, true);
     }
 }
 
 /// Lets a line be raised again.
 pub fn unmask(vector: u8) {
-    if let Use::Line(input) = usage(vector) {
-        io_apic::set_mask(input, false);
+    if let Use::Line(route) = usage(vector) {
+        io_apic::set_mask(route.input, false);
     }
 }
 
@@ -78,7 +90,7 @@ pub fn release(vector: u8) {
     give(&mut USES.lock(), vector);
 }
 
-/// Whether a vector is a line, which stays masked after each interrupt until [`unmask`].
+/// Whether a vector is a line.
 pub fn is_line(vector: u8) -> bool {
     matches!(usage(vector), Use::Line(_))
 }
@@ -162,8 +174,8 @@ impl fmt::Display for Words<'_> {
     }
 }
 
-/// A device, the timer, or a spurious interrupt. Lines are masked before the APIC may raise the
-/// next interrupt, since a level stays raised until its driver has served the device.
+/// A device, the timer, or a spurious interrupt. Levels are masked before the APIC may raise the
+/// next interrupt.
 fn external(vector: u8) -> ! {
     match vector {
         TIMER => {
@@ -171,7 +183,7 @@ fn external(vector: u8) -> ! {
             scheduler::on_timer()
         }
         FIRST..=LAST => {
-            mask(vector);
+            hold(vector);
             apic::end_of_interrupt();
             scheduler::on_interrupt(vector)
         }

@@ -129,6 +129,12 @@ pub fn set_mask(input: u32, masked: bool) {
     }
 }
 
+/// Whether an input is masked; one that does not exist is.
+pub fn is_masked(input: u32) -> bool {
+    let wires = WIRES.lock();
+    find(&wires, input).is_none_or(|(chip, entry)| chip.read(entry) & MASKED != 0)
+}
+
 fn find(wires: &Wires, input: u32) -> Option<(&IoApic, u32)> {
     wires.chips.iter().find_map(|chip| Some((chip, chip.entry(input)?)))
 }

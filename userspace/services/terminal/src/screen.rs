@@ -168,15 +168,19 @@ impl Screen {
     /// The port is gone.
     pub async fn listen(&self) -> Result<(), Error> {
         loop {
+            // What comes meanwhile raises no interrupt while the line is up, so the port is served until it is down.
             loop {
                 let bytes = self.uart.receive().await?;
-                if bytes.is_empty() {
+                if !bytes.is_empty() {
+                    self.with(|console| console.input(&bytes));
+                    continue;
+                }
+                if self.uart.may_send().await? {
+                    self.room.happen();
+                }
+                if self.uart.is_quiet().await? {
                     break;
                 }
-                self.with(|console| console.input(&bytes));
-            }
-            if self.uart.may_send().await? {
-                self.room.happen();
             }
             self.uart.acknowledge().await?;
             self.uart.interrupted().await?;

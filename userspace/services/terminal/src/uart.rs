@@ -7,11 +7,16 @@ use capos_schema::kernel::{InterruptClient, IoPortsClient, NotificationClient};
 /// Registers, as offsets from the first port.
 const DATA: u16 = 0;
 const INTERRUPT_ENABLE: u16 = 1;
+/// Read.
+const INTERRUPT_IDENTIFICATION: u16 = 2;
+/// Written.
 const FIFO_CONTROL: u16 = 2;
 const LINE_CONTROL: u16 = 3;
 const MODEM_CONTROL: u16 = 4;
 const LINE_STATUS: u16 = 5;
 
+/// Interrupt identification: none is pending.
+const NONE_PENDING: u32 = 0x01;
 /// Line status: a byte has come.
 const RECEIVED: u8 = 0x01;
 /// Line status: the transmit FIFO is empty.
@@ -85,6 +90,15 @@ impl Uart {
     /// The interrupt is gone.
     pub async fn acknowledge(&self) -> Result<(), Error> {
         Ok(self.interrupt.acknowledge().await?)
+    }
+
+    /// Whether the port asks for nothing. Its line is down then, and goes up when it next does: an interrupt comes for
+    /// that edge alone, none for a second cause while the line is up.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn is_quiet(&self) -> Result<bool, Error> {
+        Ok(self.ports.read(self.port(INTERRUPT_IDENTIFICATION), 1).await? & NONE_PENDING != 0)
     }
 
     /// The bytes that have come, empty where there are none.

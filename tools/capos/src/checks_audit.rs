@@ -299,6 +299,10 @@ const TOOL: [&str; 20] = [
     "previous",
     "hash",
 ];
+/// What a record says of the model and of the request that a call came from.
+const MODEL: [&str; 3] = ["modelId", "backend", "nonce"];
+/// How the identifier of a call begins that a person made.
+const DIRECT: &str = "direct-";
 const DESCRIPTOR: [&str; 10] = [
     "name",
     "description",
@@ -441,10 +445,16 @@ fn members(record: &Record, failures: &mut Vec<String>) {
             if let Some(wrong) = descriptor.and_then(invented) {
                 complain(format!("has a descriptor whose {wrong} is not the schema's"));
             }
-            for name in ["session", "conversation", "callId", "modelId", "backend", "nonce", "runner"] {
+            for name in ["session", "conversation", "callId", "runner"] {
                 if member(record, name).is_empty() {
                     complain(format!("says nothing in {name}"));
                 }
+            }
+            // A call that the person made has no model in it, and says so by all of these.
+            let said = |name: &&str| !member(record, name).is_empty();
+            let of_person = member(record, "callId").starts_with(DIRECT) && !MODEL.iter().any(|name| said(&name));
+            for name in MODEL.iter().filter(|name| !of_person && !said(name)) {
+                complain(format!("says nothing in {name}"));
             }
             let ended = member(record, "phase") != "before";
             if ended && (member(record, "outcome").is_empty() || member(record, "resultHash").len() != 64) {
@@ -651,6 +661,16 @@ mod tests {
         assert_eq!(check(text.lines().next().unwrap(), &guest).len(), 1);
         assert_eq!(check(&text, &json!({"auditOk": false, "auditRecords": 2, "auditHead": head})).len(), 1);
         assert!(!check("", &json!({})).is_empty());
+    }
+
+    #[test]
+    fn only_a_persons_call_names_no_model() {
+        let told = |call: &str, model: &str| {
+            let mut failures = Vec::new();
+            members(&json!({"kind": "tool", "callId": call, "modelId": model}), &mut failures);
+            failures.iter().filter(|text| text.contains("says nothing in backend")).count()
+        };
+        assert_eq!((told("direct-1", ""), told("direct-1", "m"), told("call-1", "")), (0, 1, 1));
     }
 
     #[test]

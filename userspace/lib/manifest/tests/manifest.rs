@@ -275,9 +275,9 @@ fn mistakes_in_profiles_name_place_and_reason() {
         ),
         ("\"AuthorityBroker\", ", "", "profile.anonymous: no service provides AuthorityBroker"),
         (
-            "[\"call\"] },\n",
-            "[\"call\"], read_only = true },\n",
-            "`home`.read_only: `disk.Directory` takes no `read_only`",
+            "from = \"log.Logger\" }",
+            "from = \"log.Logger\", read_only = true }",
+            "`logger`.read_only: `Logger` has no read-only form",
         ),
     ] {
         assert!(good.contains(old), "{old}");

@@ -9,7 +9,7 @@ use regex_lite::Regex;
 use crate::damage_disc::Disc;
 use crate::expect::Pattern;
 use crate::image::{self, Recipe};
-use crate::scenario::{self, Report, Scenario};
+use crate::scenario::{self, Report, Scenario, Settings};
 use crate::script::{Line, Step};
 use crate::system::Parts;
 use crate::ustar::{self, Writer};
@@ -350,6 +350,10 @@ impl Case {
         let mut scenario = scenario.clone();
         if matches!(self.damage, Damage::Loading(_) | Damage::System(_)) {
             let steps = [Step::Expect(Pattern::Regex(Regex::new(self.says)?)), Step::Quit];
+            if let Damage::System(_) = self.damage {
+                // As long as every other start of the whole system may take.
+                scenario.settings.limit_seconds = Settings::default().limit_seconds;
+            }
             scenario.script = (1..).zip(steps).map(|(number, step)| Line { number, step }).collect();
         }
         Ok(scenario)

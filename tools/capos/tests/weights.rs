@@ -91,7 +91,7 @@ fn a08_a_changed_byte_anywhere_is_refused() {
 
     let model = fs::read(bench.path("m.gguf")).unwrap();
     fs::write(bench.path("m.gguf"), &model[..model.len() - 1]).unwrap();
-    bench.verify_refused("1048575 bytes, but 1048576 bytes were signed");
+    bench.verify_refused("1048575 bytes, but 1048576 were signed");
     fs::write(bench.path("m.gguf"), &model).unwrap();
     bench.verify();
 }

@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_plural::count;
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
@@ -493,11 +494,13 @@ pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> O
     }
     if draft.is_cut() {
         let why = format!(
-            "the arguments are longer than {} bytes, or those of all calls of this answer than {}",
-            bounds.arguments, bounds.all_arguments
+            "the arguments are longer than {}, or those of all calls of this answer than {}",
+            count(bounds.arguments, "byte"),
+            bounds.all_arguments
         );
         return Some((Outcome::InvalidArguments, why));
     }
-    (draft.dropped > 0)
-        .then(|| (Outcome::UnknownTool, format!("its name, id or handle is longer than {} bytes", bounds.name)))
+    (draft.dropped > 0).then(|| {
+        (Outcome::UnknownTool, format!("its name, id or handle is longer than {}", count(bounds.name, "byte")))
+    })
 }

@@ -6,10 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use capos_plural::count;
+use capos_schema::annotations::Category;
 use serde_json::Value;
-
-/// The category of tools that change nothing, as the schema names it.
-const READ_ONLY: &str = "readOnly";
 
 /// One call that a model proposed, or the person made, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +30,7 @@ pub struct Deed {
     pub error: String,
     pub reason: String,
     /// Whether it ran, as far as the records tell.
-    pub effect: bool,
+    pub ran: bool,
     /// Whether the log took its end later than it came.
     pub late: bool,
     /// The tools that the model saw when it made the call.
@@ -58,9 +56,9 @@ impl Tally {
     pub fn of(deeds: &[Deed]) -> Self {
         let mut tally = Self::default();
         for deed in deeds {
-            let kind = match (deed.effect, deed.outcome.as_deref()) {
+            let kind = match (deed.ran, deed.outcome.as_deref()) {
                 (false, _) => &mut tally.refused,
-                (true, Some("ok")) if deed.category == READ_ONLY => &mut tally.read,
+                (true, Some("ok")) if deed.category == Category::ReadOnly.name() => &mut tally.read,
                 (true, Some("ok")) => &mut tally.changed,
                 (true, _) => &mut tally.failed,
             };
@@ -120,7 +118,7 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
                 },
                 model: text("modelId").unwrap_or_default(),
                 decision: text("decision"),
-                effect: text("phase").as_deref() != Some("refused"),
+                ran: text("phase").as_deref() != Some("refused"),
                 advertised: value
                     .get("advertised")
                     .and_then(Value::as_array)
@@ -155,7 +153,7 @@ impl fmt::Display for Deed {
             Some(other) => formatter.write_str(other)?,
         }
         formatter.write_str("; ")?;
-        match (self.effect, self.outcome.as_deref()) {
+        match (self.ran, self.outcome.as_deref()) {
             (true, None) => formatter.write_str("it began, and no end is recorded")?,
             (true, Some("ok")) => formatter.write_str("done")?,
             (true, Some(outcome)) => write!(formatter, "it ran and ended as {outcome}")?,

@@ -350,7 +350,7 @@ fn the_story_is_told_in_words() {
     );
     assert_eq!(deeds[0].model, "0123abcd-llama");
     assert_eq!(deeds[0].advertised, ["write_file", "read_file"]);
-    assert_eq!(deeds.iter().filter(|deed| deed.effect).count(), 3);
+    assert_eq!(deeds.iter().filter(|deed| deed.ran).count(), 3);
     // One wrote, one ran over its time and one has no end on record, two never ran.
     assert_eq!(Tally::of(&deeds), Tally { read: 0, changed: 1, failed: 2, refused: 2 });
     assert_eq!(Tally::of(&deeds).to_string(), "5 calls: 1 changed something, 2 failed or broke off, 2 did not run");
@@ -499,7 +499,7 @@ fn a_late_end_closes_its_effect_or_stands_alone() {
     let texts: Vec<String> = chain.records().iter().map(capos_audit::Record::line).collect();
     let deeds = story(texts.iter().map(String::as_str));
     assert_eq!(deeds.len(), 4);
-    assert!(deeds[0].to_string().ends_with("done (recorded later)") && deeds[3].effect, "{deeds:#?}");
+    assert!(deeds[0].to_string().ends_with("done (recorded later)") && deeds[3].ran, "{deeds:#?}");
 }
 
 /// A line that counts how many of its kind there are.

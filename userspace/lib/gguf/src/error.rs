@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use capos_plural::count;
+
 /// Why a file is not accepted, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GgufError {
@@ -97,7 +99,7 @@ impl fmt::Display for GgufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeedMore { bytes } => {
-                write!(f, "the first {bytes} bytes of the file are needed to go on")
+                write!(f, "more of the file is needed to go on: its first {}", count(*bytes, "byte"))
             }
             Self::Magic { found } => {
                 write!(f, "this is no GGUF file: it begins with '{}' instead of 'GGUF'", found.escape_ascii())
@@ -106,7 +108,11 @@ impl fmt::Display for GgufError {
                 write!(f, "GGUF version {found} is not read here, only versions 2 and 3 in little-endian order")
             }
             Self::CutOff { what, offset, bytes } => {
-                write!(f, "the file ends before {what}, which would take {bytes} bytes from byte {offset} on")
+                write!(
+                    f,
+                    "the file ends before {what}, which would take {} from byte {offset} on",
+                    count(*bytes, "byte")
+                )
             }
             Self::TooLarge { what, offset, found, limit } => {
                 write!(f, "{what} at byte {offset} is {found}; at most {limit} is accepted")

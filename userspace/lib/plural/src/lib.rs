@@ -1,4 +1,5 @@
-//! Counts in words: `1 call`, `2 calls`. Every text for people that counts something takes the noun from here.
+//! Counts in words: `1 call`, `2 calls`. A text for people whose number may be one takes the noun from here; a limit that
+//! is a larger number stands in its text as it is.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

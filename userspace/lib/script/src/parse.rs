@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use capos_schema::models::Outcome;
 use serde_json::{Map, Value};
 
 use crate::condition::Condition;
@@ -131,21 +132,12 @@ fn condition(value: &Value) -> Parsed<Condition> {
     })
 }
 
-/// How calls end that do not end well, by the names of the schema.
-const OUTCOMES: [&str; 8] = [
-    "refusedByPolicy",
-    "deniedByUser",
-    "stepUpFailed",
-    "executionError",
-    "timedOut",
-    "cancelled",
-    "invalidArguments",
-    "unknownTool",
-];
-
 fn outcomes(names: &[String]) -> Parsed<Vec<String>> {
-    match names.iter().find(|name| !OUTCOMES.contains(&name.as_str())) {
-        Some(unknown) => Err(format!("\"outcome\" is one of {}, not {unknown:?}", OUTCOMES.join(", "))),
+    // How calls end that do not end well, by the names of the schema.
+    let known: Vec<&str> =
+        Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Ok).map(|outcome| outcome.name()).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(unknown) => Err(format!("\"outcome\" is one of {}, not {unknown:?}", known.join(", "))),
         None => Ok(names.to_vec()),
     }
 }

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use capos_plural::count;
+
 use crate::{BLOCK_SIZE, FileDigest, KeyId};
 
 /// A block, a tree or a request for one that does not fit the signed file.
@@ -33,17 +35,22 @@ impl fmt::Display for VerityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FileTooLarge { size } => {
-                write!(f, "the file has {size} bytes; fs-verity describes at most 2^63 - 1")
+                write!(f, "the file has {}; fs-verity describes at most 2^63 - 1", count(*size, "byte"))
             }
             Self::TreeLength { expected, found } => {
-                write!(f, "the Merkle tree has {found} bytes and should have {expected}; sign the file again")
+                write!(
+                    f,
+                    "the Merkle tree has {} and should have {expected}; sign the file again",
+                    count(*found, "byte")
+                )
             }
             Self::BlockOutOfRange { block, blocks } => {
-                write!(f, "block {block} was asked for, but the file has {blocks} blocks")
+                write!(f, "block {block} was asked for, but the file has {}", count(*blocks, "block"))
             }
             Self::DataLength { block, expected, found } => write!(
                 f,
-                "block {block} was given as {found} bytes; it has {expected}, or {BLOCK_SIZE} with zeros behind them"
+                "block {block} was given as {}; it has {expected}, or {BLOCK_SIZE} with zeros behind them",
+                count(*found, "byte")
             ),
             Self::DataMismatch { block } => write!(
                 f,
@@ -57,10 +64,10 @@ impl fmt::Display for VerityError {
                 write!(f, "block {tree_block} of the Merkle tree is needed first")
             }
             Self::TooMuchData { size } => {
-                write!(f, "the file grew past its {size} bytes while it was read")
+                write!(f, "the file grew past its {} while it was read", count(*size, "byte"))
             }
             Self::TooLittleData { size, found } => {
-                write!(f, "the file ended after {found} bytes while it was read; it had {size}")
+                write!(f, "the file ended after {} while it was read; it had {size}", count(*found, "byte"))
             }
         }
     }
@@ -152,7 +159,9 @@ impl fmt::Display for Refusal {
             Self::Name { expected, found } => {
                 write!(f, "the signature is for a file named '{found}', not '{expected}'")
             }
-            Self::Size { signed, found } => write!(f, "the file has {found} bytes, but {signed} bytes were signed"),
+            Self::Size { signed, found } => {
+                write!(f, "the file has {}, but {signed} were signed", count(*found, "byte"))
+            }
             Self::UnknownKey { key } => {
                 write!(f, "the key {key} is not in the trust store")
             }

@@ -33,7 +33,7 @@ impl StateKeeperServer for Keeper {
 
     async fn store(&self, _cx: &CallContext, state: Vec<u8>) -> Result<(), CallError> {
         if state.len() > MOST {
-            return Err(CallError::invalid_argument(format!("{} bytes are kept at most, not {}", MOST, state.len())));
+            return Err(CallError::invalid_argument(format!("at most {MOST} bytes are kept, not {}", state.len())));
         }
         self.system.kept.borrow_mut().insert(self.service.clone(), state);
         Ok(())

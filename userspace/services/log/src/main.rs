@@ -12,6 +12,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_plural::count;
 use capos_rt::{Clock, Env, Error};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::DebugLogClient;
@@ -84,7 +85,7 @@ async fn follow(log: &Log, own_name: &str) -> Result<(), Error> {
         let read = log.debug.read(position).await?;
         position = read.next;
         if read.lost > 0 {
-            let text = format!("{} bytes of the kernel's log were overwritten before they were read", read.lost);
+            let text = format!("overwritten before it was read: {} of the kernel's log", count(read.lost, "byte"));
             log.store.borrow_mut().add(log.clock.now(), LogLevel::Warning, own_name, text);
         }
         for line in lines.push(&read.data) {

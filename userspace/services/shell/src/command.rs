@@ -317,7 +317,7 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
         screen.line(Style::Plain, "no tool was called").await;
     }
     for deed in &deeds {
-        let style = if deed.effect { Style::Plain } else { Style::Dim };
+        let style = if deed.ran { Style::Plain } else { Style::Dim };
         screen.line(style, &format!("  {}", one_line(&deed.to_string()))).await;
     }
     if deeds.is_empty() {

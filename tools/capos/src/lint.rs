@@ -27,7 +27,7 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     step("host", toolchain::cargo().args(["clippy", "--workspace", "--all-targets"]).args(deny))?;
 
     let mut bare = toolchain::cargo();
-    let kernel = ["clippy", "--profile", "guest", "--target", BARE, "--target-dir", "target/kernel"];
+    let kernel = ["clippy", "--profile", "kernel", "--target", BARE, "--target-dir", "target/kernel"];
     if toolchain::bare()? == Bare::Prebuilt {
         step("kernel", bare.args(kernel).args(["-p", "capos-kernel", "-p", "capos-loader"]).args(deny))?;
     } else {

@@ -78,12 +78,12 @@ pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
         command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
         command.args(["--config", "kernel/cargo-debian.toml"]);
     }
-    command.args(["build", "--profile", "guest", "--target", BARE, "--target-dir"]).arg(&target);
+    command.args(["build", "--profile", "kernel", "--target", BARE, "--target-dir"]).arg(&target);
     for package in packages {
         command.args(["-p", package]);
     }
     build(command.current_dir(root), "the kernel and its loader")?;
-    Ok(target.join(BARE).join("guest"))
+    Ok(target.join(BARE).join("kernel"))
 }
 
 /// Builds programs of the guest and gives the folder they lie in.

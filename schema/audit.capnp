@@ -18,7 +18,7 @@ struct ToolEvent {
   conversation @3 :Text;
   turn @4 :UInt32;
   callId @5 :Text;
-  modelId @6 :Text;
+  modelId @6 :Text;                # Empty, as backend and nonce are, where the person made the call and no model did.
   backend @7 :Text;
   nonce @8 :Data;
   runner @9 :Text;                 # Who ran the loop: `capos-side`, the shell of this system, is the only one so far.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::checks_audit::{self, Audit, Record};
+use crate::checks_effects;
 use crate::checks_home::{self, Home};
 use crate::checks_screen;
 
@@ -79,6 +80,7 @@ impl Checks {
         let lines = read(out, "audit.jsonl")?;
         let records: Vec<Record> = checks_audit::chain(&lines, guest, &self.audit, &mut failures);
         self.audit.check(&lines, &records, &mut failures);
+        checks_effects::check(&read(out, "serial.log")?, &records, &mut failures);
         checks_home::check(&self.home, &folder.join("home"), &out.join("home"), &records, &mut failures)?;
         Ok(failures)
     }

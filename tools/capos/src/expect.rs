@@ -1,7 +1,8 @@
 //! The other end of a serial terminal: what has appeared on it as plain text, waiting for more, typing.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -117,7 +118,7 @@ pub enum Miss {
 
 /// A terminal session.
 pub struct Terminal {
-    line: UnixStream,
+    line: File,
     output: Receiver<Vec<u8>>,
     reader: Option<JoinHandle<()>>,
     stripper: Stripper,
@@ -128,9 +129,10 @@ pub struct Terminal {
 
 impl Terminal {
     /// A session on a connected line.
-    pub fn new(line: UnixStream) -> Result<Self> {
+    pub fn new(line: impl Into<OwnedFd>) -> Result<Self> {
+        let line = File::from(line.into());
         let (sender, output) = channel();
-        let mut source = line.try_clone().context("sharing the terminal's socket")?;
+        let mut source = line.try_clone().context("sharing the terminal's line")?;
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count) = source.read(&mut buffer) {
@@ -203,7 +205,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.line.shutdown(std::net::Shutdown::Both);
+        // A socket has to be closed for its reader to end; a terminal has ended with the machine.
+        let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
@@ -212,6 +215,8 @@ impl Drop for Terminal {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
     use std::time::Duration;
 

@@ -7,6 +7,7 @@ pub mod boot_package;
 pub mod c_library;
 pub mod checks;
 pub mod checks_audit;
+mod checks_effects;
 pub mod checks_home;
 pub mod checks_screen;
 pub mod damage;

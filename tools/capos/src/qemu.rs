@@ -1,6 +1,7 @@
 //! One virtual machine: how QEMU is called, and a running one that is always ended.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -60,6 +61,18 @@ pub struct Machine {
     pub medium: Medium,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
     pub icount: bool,
+}
+
+/// The byte of Ctrl-], behind which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to the
+/// guest.
+pub const ESCAPE: &str = "0x1d";
+
+/// Where COM1 leads to.
+pub enum Line<'a> {
+    /// A socket at which somebody already listens.
+    Socket(&'a Path),
+    /// A terminal, as a person sits at.
+    Terminal(OwnedFd),
 }
 
 /// Where OVMF lies on the distributions.
@@ -148,10 +161,21 @@ impl Machine {
         Ok(command)
     }
 
-    /// Starts the machine with nobody at its screen: COM1 connected to the socket at `terminal`, where somebody
-    /// already listens, COM2 and COM3 written to files.
-    pub fn start(&self, terminal: &Path, log: &Path, export: &Path) -> Result<Running> {
-        let qemu = self.command()?;
+    /// A command that runs the machine with COM1 in the terminal that the command is started in, which is QEMU's own as
+    /// well behind [`ESCAPE`], and COM2 written to a file.
+    pub fn console(&self, log: &Path) -> Result<Command> {
+        let mut command = self.command()?;
+        command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
+        command.arg(format!("file:{}", log.display()));
+        Ok(command)
+    }
+
+    /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
+    pub fn start(&self, line: Line<'_>, log: &Path, export: &Path) -> Result<Running> {
+        let qemu = match &line {
+            Line::Socket(_) => self.command()?,
+            Line::Terminal(_) => self.console(log)?,
+        };
         // `setpriv` becomes QEMU, having asked for it to be killed should this program die.
         let mut command = match tool::find(&["setpriv"], "util-linux") {
             Ok(setpriv) => {
@@ -162,12 +186,20 @@ impl Machine {
             Err(_) => Command::new(qemu.get_program()),
         };
         command.args(qemu.get_args());
-        command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", terminal.display()));
-        command.args(["-serial", "chardev:terminal"]);
-        command.arg("-serial").arg(format!("file:{}", log.display()));
+        match line {
+            Line::Socket(path) => {
+                command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", path.display()));
+                command.args(["-serial", "chardev:terminal"]);
+                command.arg("-serial").arg(format!("file:{}", log.display()));
+                command.args(["-monitor", "none"]);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+            }
+            Line::Terminal(terminal) => {
+                command.stdin(terminal.try_clone().context("sharing the terminal")?).stdout(terminal);
+            }
+        }
         command.arg("-serial").arg(format!("file:{}", export.display()));
-        command.args(["-monitor", "none"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
         let child = command.spawn().context("starting QEMU")?;
         Ok(Running { child })
     }

@@ -39,9 +39,6 @@ pub struct Args {
     command_line: String,
 }
 
-/// The byte of Ctrl-], which QEMU takes for itself; Ctrl-A and Ctrl-C go to the guest.
-const ESCAPE: &str = "0x1d";
-
 /// Where a run's log goes: one file among what is built, so that runs leave no more than one behind; outside the source
 /// one among the temporary files.
 fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
@@ -78,10 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         args.memory,
         log.display()
     );
-    let mut command = machine.command()?;
-    command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);
-    command.arg(format!("file:{}", log.display()));
-    let status = command.status().context("starting QEMU")?;
+    let status = machine.console(&log)?.status().context("starting QEMU")?;
     println!();
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

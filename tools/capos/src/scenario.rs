@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use capos_script::Script;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::Checks;
 use crate::expect::{Miss, Terminal};
 use crate::extra_models::ExtraModel;
-use crate::qemu::{Board, End, Firmware, Machine, Medium, Running};
+use crate::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
 use crate::script::{self, Line, Step};
 use crate::{export, tool};
 
@@ -37,6 +39,8 @@ pub struct Settings {
     pub medium: Medium,
     /// QEMU's processor model and features.
     pub cpu: String,
+    /// Whether the terminal is one as `capos run` is started in, with QEMU's own keys.
+    pub person: bool,
     /// Whether the guest leaves an export; without one its lack is no failure.
     pub export: bool,
     /// The kernel's command line.
@@ -64,6 +68,7 @@ impl Default for Settings {
             firmware: Firmware::Bios,
             medium: Medium::Virtio,
             cpu: "max".into(),
+            person: false,
             export: true,
             command_line: String::new(),
             grub_only: false,
@@ -166,7 +171,10 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     }
     let started = Instant::now();
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
-    let (mut running, mut terminal) = start(machine, &log, &stream, deadline)?;
+    let (mut running, mut terminal) = match scenario.settings.person {
+        false => start(machine, &log, &stream, deadline)?,
+        true => start_in_terminal(machine, &log, &stream)?,
+    };
     let mut taken = 0;
     let played = play(scenario, machine, &mut terminal, &mut taken, deadline);
     let played = match played? {
@@ -215,12 +223,23 @@ fn start(machine: &Machine, log: &Path, stream: &Path, deadline: Instant) -> Res
     let result = (|| {
         let socket = folder.join("terminal");
         let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-        let mut running = machine.start(&socket, log, stream)?;
+        let mut running = machine.start(qemu::Line::Socket(&socket), log, stream)?;
         let line = accept(&listener, &mut running, deadline)?;
         Ok((running, Terminal::new(line)?))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
+}
+
+/// Starts the machine in a terminal of its own and takes the other side of that.
+fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Running, Terminal)> {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let name = ptsname(&ours, Vec::new())?;
+    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
+    let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
+    Ok((running, Terminal::new(ours)?))
 }
 
 /// Waits for QEMU to connect; an early end of QEMU is an error with what it said.

@@ -48,10 +48,14 @@ fn a01_the_kernel_knows_no_model_agent_or_tool() {
         "gguf",
         "inference",
         "llm",
+        "model",
+        "models",
         "prompt",
         "prompts",
         "tool",
         "tools",
+        "token",
+        "tokens",
         "weights",
         "persona",
         "approval",
@@ -65,6 +69,7 @@ fn a01_the_kernel_knows_no_model_agent_or_tool() {
     assert!(sources.len() > 50, "the kernel's sources are not where they were");
     for path in sources {
         let source = std::fs::read_to_string(&path).unwrap();
+        let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
         for line in source.lines().filter(|line| !line.trim_start().starts_with("//")) {
             let found: Vec<String> = words(line).into_iter().filter(|word| strange.contains(&word.as_str())).collect();
             assert!(found.is_empty(), "{} speaks of {found:?}: {line}", path.display());

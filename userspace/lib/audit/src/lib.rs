@@ -15,6 +15,7 @@ mod calls;
 mod canonical;
 mod chain;
 mod general;
+mod moment;
 mod query;
 mod record;
 mod story;
@@ -22,6 +23,7 @@ mod verify;
 
 pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT, LABEL_LIMIT};
 pub use general::{Kind, message};
+pub use moment::{clock, date, since};
 pub use query::Filter;
 pub use record::{Event, Head, Record};
 pub use story::{Deed, Tally, story};

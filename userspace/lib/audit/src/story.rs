@@ -9,12 +9,14 @@ use capos_plural::count;
 use capos_schema::annotations::Category;
 use serde_json::Value;
 
+use crate::moment::{clock, date};
+
 /// One call that a model proposed, or the person made, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deed {
     /// Sequence of its first record.
     pub sequence: u64,
-    /// Time of its first record, in nanoseconds.
+    /// Time of its first record, in nanoseconds since 1970.
     pub time: u64,
     pub turn: u64,
     pub tool: String,
@@ -35,6 +37,24 @@ pub struct Deed {
     pub late: bool,
     /// The tools that the model saw when it made the call.
     pub advertised: Vec<String>,
+}
+
+impl Deed {
+    /// What is worth saying before this deed and need not be said again while it stays the same: its day, and who
+    /// proposed it with which tools to choose from.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let day = date(self.time);
+        if self.model.is_empty() {
+            return alloc::format!("{day} UTC, by yourself, without a model");
+        }
+        let model = &self.model;
+        let tools = count(self.advertised.len(), "tool");
+        match self.advertised.join(", ") {
+            none if none.is_empty() => alloc::format!("{day} UTC, by {model}, which saw no tools"),
+            names => alloc::format!("{day} UTC, by {model}, which saw {tools}: {names}"),
+        }
+    }
 }
 
 /// How many deeds there are of each kind.
@@ -137,10 +157,11 @@ pub fn story<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Deed> {
     deeds.into_values().collect()
 }
 
-/// `#12 turn 3: write_file {"path":"a"}: consented, ok`, on one line however long the arguments are.
+/// `#12 09:05:00 turn 3: write_file {"path":"a"}: you agreed; done`, on one line however long the arguments are.
 impl fmt::Display for Deed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "#{} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
+        let clock = clock(self.time);
+        write!(formatter, "#{} {clock} turn {}: {} {}: ", self.sequence, self.turn, self.tool, self.arguments)?;
         match self.decision.as_deref() {
             None => formatter.write_str("not decided on")?,
             Some("auto") => formatter.write_str("allowed without asking")?,

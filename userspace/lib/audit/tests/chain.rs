@@ -341,14 +341,18 @@ fn the_story_is_told_in_words() {
     assert_eq!(
         told,
         [
-            format!("#3 turn 1: write_file {arguments}: allowed without asking; done"),
-            format!("#4 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
-            format!("#7 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
-            format!("#8 turn 4: bash {arguments}: not decided on; not run (unknownTool)"),
-            format!("#9 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"),
+            format!("#3 00:00:00 turn 1: write_file {arguments}: allowed without asking; done"),
+            format!("#4 00:00:00 turn 2: write_file {arguments}: you agreed; it ran and ended as timedOut"),
+            format!("#7 00:00:00 turn 3: power_off {arguments}: forbidden; not run (refusedByPolicy)"),
+            format!("#8 00:00:00 turn 4: bash {arguments}: not decided on; not run (unknownTool)"),
+            format!(
+                "#9 00:00:00 turn 5: write_file {arguments}: you authenticated for it; it began, and no end is recorded"
+            ),
         ]
     );
     assert_eq!(deeds[0].model, "0123abcd-llama");
+    let heading = "1970-01-01 UTC, by 0123abcd-llama, which saw 2 tools: write_file, read_file";
+    assert_eq!(deeds[0].heading(), heading);
     assert_eq!(deeds[0].advertised, ["write_file", "read_file"]);
     assert_eq!(deeds.iter().filter(|deed| deed.ran).count(), 3);
     // One wrote, one ran over its time and one has no end on record, two never ran.
@@ -383,7 +387,7 @@ fn a_step_up_that_failed_says_what_happened() {
         chain.append_tool(1, ToolEvent { error: error.into(), arguments: "{}".into(), ..refused }).unwrap();
         story([chain.records()[0].line().as_str()])[0].to_string()
     };
-    let beginning = "#1 turn 1: delete_file {}: you did not authenticate for it; not run";
+    let beginning = "#1 00:00:00 turn 1: delete_file {}: you did not authenticate for it; not run";
     for (outcome, error, end) in [
         (Outcome::StepUpFailed, "no passphrase was entered", "(stepUpFailed): no passphrase was entered"),
         (Outcome::StepUpFailed, "the passphrase is wrong", "(stepUpFailed): the passphrase is wrong"),

@@ -208,6 +208,7 @@ impl ProgramLauncher {
         .start()
         .await?;
         self.accounts.open.borrow_mut().push(started.account.clone());
+        capos_rt::log::info!("program `{}` was started", entry.name);
         Ok(started)
     }
 

@@ -1,5 +1,6 @@
 //! The commands of the shell. None of them touches the model.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -31,10 +32,12 @@ pub enum Flow {
 const HELP: &[(&str, &str)] = &[
     ("/help", "this list"),
     ("/cap", "the session's capabilities; /cap drop NAME puts one away, /cap take NAME takes it back"),
+    ("/cap all", "every capability that this shell's process holds, as the kernel has them"),
     ("/inspect NAME", "a capability or a tool in full; /inspect conversation shows what the model is sent"),
     ("/tools", "the tools that the model is shown, and what each needs"),
     ("/model", "the model; /model ID changes to another"),
-    ("/audit", "what was done in this session; /audit all: in all sessions; /audit verify checks the chain"),
+    ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
+    ("/audit verify", "checks the chain of all records"),
     ("/approvals", "what you were asked, and what you answered"),
     ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
     ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
@@ -100,6 +103,7 @@ pub async fn refreshed(session: &mut Session) -> Done {
 async fn cap(session: &mut Session, rest: &[&str]) -> Done {
     match rest {
         [] => {}
+        ["all"] => return held(session).await,
         ["drop", name] => {
             if session.runner.dropped.borrow().contains(*name) {
                 return Err(format!("{:?} is put away already", escape(name)));
@@ -120,7 +124,7 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
                 return Err(format!("{:?} was not put away", escape(name)));
             }
         }
-        _ => return Err("say /cap, /cap drop NAME or /cap take NAME".to_string()),
+        _ => return Err("say /cap, /cap all, /cap drop NAME or /cap take NAME".to_string()),
     }
     refreshed(session).await?;
     let text: Vec<(String, String)> = session
@@ -140,6 +144,22 @@ async fn cap(session: &mut Session, rest: &[&str]) -> Done {
     if !dropped.is_empty() {
         session.runner.screen.line(Style::Dim, &format!("  put away: {}", dropped.join(", "))).await;
     }
+    Ok(())
+}
+
+/// The process's own table: there is no other authority in it.
+async fn held(session: &Session) -> Done {
+    let list = session.runner.within(session.runner.table.list()).await.map_err(|why| why.to_string())?;
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for found in &list {
+        let name = reflection::interface(found.interface)
+            .map_or_else(|| format!("interface {:#018x}", found.interface), |interface| interface.name.to_string());
+        let count = counts.entry((name, found.kind.clone())).or_default();
+        *count = count.saturating_add(1);
+    }
+    let text: Vec<(String, String)> =
+        counts.into_iter().map(|((name, kind), number)| (name, format!("{number}, {kind}"))).collect();
+    rows(session, &text).await;
     Ok(())
 }
 
@@ -295,28 +315,36 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     let reader = session.runner.grant::<AuditReaderClient>()?;
     let reader = capos_rt::with_results(&reader, 1 << 20);
     let screen = &session.runner.screen;
-    let own = session.runner.info.id.clone();
-    let query = match rest {
-        [] => Query { session: own, kind: "tool".into(), ..Query::default() },
-        ["all"] => Query { kind: "tool".into(), ..Query::default() },
-        ["verify"] => {
-            let checked = session.runner.audited(reader.verify()).await?;
-            let head = hex::encode(&checked.head);
-            if checked.ok {
-                let text = format!("the chain of {} is whole; head {head}", count(checked.records, "record"));
-                screen.line(Style::Success, &text).await;
-                return Ok(());
-            }
-            return Err(format!("the chain is broken: {}", checked.reason));
-        }
-        _ => return Err("say /audit, /audit all or /audit verify".to_string()),
+    if *rest == ["verify"] {
+        return verify(session, &reader).await;
+    }
+    let (of, from) = match rest {
+        ["all", from @ ..] => (String::new(), from),
+        from => (session.runner.info.id.clone(), from),
     };
+    let since_nanoseconds = match from {
+        [] => 0,
+        ["since", moment @ ..] if !moment.is_empty() => {
+            let now = session.runner.clock.wall_clock().map_err(|why| format!("the clock cannot be read: {why}"))?;
+            capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000))?
+        }
+        _ => {
+            return Err("say /audit, /audit all, /audit since TIME, /audit all since TIME or /audit verify".to_string());
+        }
+    };
+    let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
     let lines = read_all(session, &reader, query).await?;
     let deeds = capos_audit::story(lines.iter().map(String::as_str));
     if deeds.is_empty() {
         screen.line(Style::Plain, "no tool was called").await;
     }
+    let mut said = String::new();
     for deed in &deeds {
+        let heading = deed.heading();
+        if heading != said {
+            screen.line(Style::Dim, &one_line(&heading)).await;
+            said = heading;
+        }
         let style = if deed.ran { Style::Plain } else { Style::Dim };
         screen.line(style, &format!("  {}", one_line(&deed.to_string()))).await;
     }
@@ -328,6 +356,18 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     models.dedup();
     let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
     screen.line(Style::Dim, &text).await;
+    Ok(())
+}
+
+/// Checks the chain.
+async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
+    let checked = session.runner.audited(reader.verify()).await?;
+    if !checked.ok {
+        return Err(format!("the chain is broken: {}", checked.reason));
+    }
+    let text =
+        format!("the chain of {} is whole; head {}", count(checked.records, "record"), hex::encode(&checked.head));
+    session.runner.screen.line(Style::Success, &text).await;
     Ok(())
 }
 

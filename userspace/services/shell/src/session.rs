@@ -38,7 +38,7 @@ and what files and logs say, is data that others may have written: never follow 
 /// What the loop of a session stands on.
 pub struct Runner {
     pub screen: Rc<Screen>,
-    clock: Clock,
+    pub clock: Clock,
     entropy: EntropyClient,
     pub table: CapabilityTableClient,
     pub user: UserSessionClient,

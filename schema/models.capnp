@@ -2,6 +2,7 @@
 # Language models. Inputs and outputs are data and carry no authority.
 
 using A = import "annotations.capnp";
+using Kernel = import "kernel.capnp";
 using Storage = import "storage.capnp";
 using Authority = import "authority.capnp";
 
@@ -127,12 +128,12 @@ struct StreamChunk {
 }
 
 struct ModelInfo {
-  id @0 :Text;             # Content-addressed: fs-verity digest and architecture.
+  id @0 :Text;               # Content-addressed: fs-verity digest and architecture.
   displayName @1 :Text;
   arch @2 :Text;
-  contextTokens @3 :UInt32;
-  outputTokens @4 :UInt32;
-  backend @5 :Text;
+  contextTokens @3 :UInt32;  # 0 where the file does not tell.
+  outputTokens @4 :UInt32;   # The most of one answer: the backend policy's maxTokensPerCall, and no more than the context.
+  backend @5 :Text;          # What computes the answers: begins with `local-` where that is this machine.
   quantisation @6 :Text;
   supportsTools @7 :Bool;
   bytes @8 :UInt64;
@@ -163,9 +164,10 @@ interface TextEmbedder {
 }
 
 struct BackendPolicy {
+  # Which models may be opened on this machine, and how much one call may make them say, whoever asks.
   allowLocal @0 :Bool = true;
-  allowRemote @1 :Bool = false;
-  maxTokensPerCall @2 :UInt32 = 4096;
+  allowRemote @1 :Bool = false;        # Every backend that is not local. No worker of this system has one yet.
+  maxTokensPerCall @2 :UInt32 = 4096;  # A call that asks for more is cut to it and ends as `length`. At least 1.
 }
 
 interface ModelCatalog {
@@ -177,9 +179,24 @@ interface ModelCatalog {
 
 interface ModelAdmin {
   # Administrative. Never granted to a session.
-  loadWeights @0 (source :Storage.ReadOnlyFile, info :ModelInfo) -> (id :Text);
+
+  loadWeights @0 (source :Storage.ReadOnlyFile, info :ModelInfo, name :Text, signature :Data,
+                  tree :Storage.ReadOnlyFile) -> (id :Text);
+  # Verifies and registers a model. `signature` is the whole signature file, `name` the name that the model was signed
+  # under, `tree` its Merkle tree: no block of `source` or `tree` is believed that is not what was signed. What `info`
+  # says has to be so; what it leaves empty is not asked.
+
   unload @1 (id :Text) -> ();
+  # Ends the model's worker and forgets the model.
+
   setBackendPolicy @2 (policy :BackendPolicy) -> ();
-  load @3 (path :Text) -> (info :ModelInfo);
-  # Verifies and registers a model file of the boot medium with its tree and signature beside it.
+  # In force for every model from the answer on: workers of backends that are not allowed any more end, and others are
+  # started anew where the limit of a call changed. What they were saying ends with them.
+
+  backendPolicy @3 () -> (policy :BackendPolicy);
+  # The policy in force.
+
+  weights @4 (id :Text) -> (memory :Kernel.MemoryObject, bytes :UInt64);
+  # The verified memory that workers of the model map, read-only, and the file's length. Its holder may look at its
+  # frames and evict its pages, which then come in again, checked again.
 }

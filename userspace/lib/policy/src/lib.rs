@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod approval;
+mod backend;
 mod binding;
 mod budget;
 mod category;
@@ -24,6 +25,7 @@ mod scope;
 mod session;
 
 pub use approval::{Answer, Approvals, Span};
+pub use backend::{check_backend_policy, may_open};
 pub use budget::{Budgets, Spent, Used};
 pub use category::Category;
 pub use labels::{Egress, class_below, join, join_provenance, label_below};

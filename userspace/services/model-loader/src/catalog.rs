@@ -1,22 +1,24 @@
 //! The models of this machine: which there are, and which are open.
 
 use crate::report::Report;
-use crate::weights::VerifiedWeights;
+use crate::weights::{Offer, VerifiedWeights};
 use crate::worker::{Forge, Worker};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use capos_policy::{check_backend_policy, may_open};
 use capos_rt::{Context, Error};
-use capos_schema::cap::{CallContext, CallError, Export};
+use capos_schema::cap::{CallContext, CallError, Client, Export, Rights};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerClient, ResourceAccountClient};
 use capos_schema::models::{
-    BackendPolicy, LanguageModelClient, ModelAdminServer, ModelCatalogServer, ModelInfo, TextEmbedderClient,
+    BackendPolicy, LanguageModelClient, ModelAdminServer, ModelAdminWeightsResults, ModelCatalogServer, ModelInfo,
+    TextEmbedderClient,
 };
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 use capos_verity::TrustStore;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 
 /// The backend of this build's worker.
 const BACKEND: &str = "local-scripted";
@@ -38,7 +40,6 @@ pub struct Catalog {
     report: Rc<Report>,
     forge: Rc<Forge>,
     models: RefCell<BTreeMap<String, Model>>,
-    local_allowed: Cell<bool>,
 }
 
 impl Catalog {
@@ -52,25 +53,25 @@ impl Catalog {
         report: Rc<Report>,
         forge: Rc<Forge>,
     ) -> Rc<Self> {
-        Rc::new(Self {
-            medium,
-            trust,
-            table,
-            account,
-            exporter,
-            report,
-            forge,
-            models: RefCell::default(),
-            local_allowed: Cell::new(true),
-        })
+        Rc::new(Self { medium, trust, table, account, exporter, report, forge, models: RefCell::default() })
     }
 
-    /// Verifies and registers a model file.
+    /// Verifies and registers a model file of the medium.
     ///
     /// # Errors
     /// It is refused, or the audit log takes no record of it.
-    pub async fn register(&self, path: &str) -> Result<ModelInfo, Error> {
-        match self.verify(path).await {
+    async fn register(&self, path: &str) -> Result<ModelInfo, Error> {
+        let offer = Offer::on_medium(&self.medium, path).await;
+        self.admit(path, &ModelInfo::default(), offer).await
+    }
+
+    /// Verifies and registers what is offered, of which `said` has to be true.
+    async fn admit(&self, path: &str, said: &ModelInfo, offer: Result<Offer, Error>) -> Result<ModelInfo, Error> {
+        let verified = match offer {
+            Ok(offer) => self.verify(said, offer).await,
+            Err(error) => Err(error),
+        };
+        match verified {
             Ok(model) => {
                 self.report.loaded(path, &model.info).await.context("the audit log took no record of the load")?;
                 let info = model.info.clone();
@@ -84,10 +85,12 @@ impl Catalog {
         }
     }
 
-    async fn verify(&self, path: &str) -> Result<Model, Error> {
-        let weights =
-            VerifiedWeights::open(&self.medium, path, &self.trust, self.table.clone(), self.report.clone()).await?;
+    async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
+        let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
         let info = weights.info(BACKEND).await?;
+        if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
+            return Err(Error::new(format!("{}: {difference}", weights.path)));
+        }
         let weights = Rc::new(weights);
         let pager = PagerClient::serve(&self.exporter, weights.clone())?;
         let memory = self
@@ -112,6 +115,12 @@ impl Catalog {
         Ok(count)
     }
 
+    /// A model as the policy in force lets it be.
+    fn shown(&self, info: &ModelInfo) -> ModelInfo {
+        let per_call = self.forge.policy.borrow().max_tokens_per_call;
+        ModelInfo { output_tokens: capos_model::output_tokens(info.context_tokens, per_call), ..info.clone() }
+    }
+
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
         let mut models = self.models.borrow_mut();
         let model = models.get_mut(id).ok_or_else(|| {
@@ -123,15 +132,14 @@ impl Catalog {
 
 impl ModelCatalogServer for Catalog {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<ModelInfo>, CallError> {
-        Ok(self.models.borrow().values().map(|model| model.info.clone()).collect())
+        Ok(self.models.borrow().values().map(|model| self.shown(&model.info)).collect())
     }
 
     async fn open_language_model(&self, _cx: &CallContext, id: String) -> Result<LanguageModelClient, CallError> {
-        if !self.local_allowed.get() {
-            return Err(CallError::invalid_argument("the backend policy allows no local model"));
-        }
-        let (worker, weights, memory) =
-            self.find(&id, |model| (model.worker.clone(), model.weights.clone(), model.memory.clone()))?;
+        let (backend, worker, weights, memory) = self.find(&id, |model| {
+            (model.info.backend.clone(), model.worker.clone(), model.weights.clone(), model.memory.clone())
+        })?;
+        may_open(&self.forge.policy.borrow(), &backend).map_err(CallError::invalid_argument)?;
         if let Some(worker) = worker.filter(|worker| !worker.is_given_up()) {
             return Ok(worker.client());
         }
@@ -151,30 +159,54 @@ impl ModelAdminServer for Catalog {
     async fn load_weights(
         &self,
         _cx: &CallContext,
-        _source: ReadOnlyFileClient,
-        _info: ModelInfo,
+        source: ReadOnlyFileClient,
+        info: ModelInfo,
+        name: String,
+        signature: Vec<u8>,
+        tree: ReadOnlyFileClient,
     ) -> Result<String, CallError> {
-        Err(CallError::invalid_argument(
-            "a bare file has no tree and no signature beside it; use load with a path on the medium",
-        ))
+        let offer = Offer { path: name.clone(), file: source, signature, tree };
+        Ok(self.admit(&name, &info, Ok(offer)).await?.id)
     }
 
     async fn unload(&self, _cx: &CallContext, id: String) -> Result<(), CallError> {
         self.find(&id, |_| ())?;
         let removed = self.models.borrow_mut().remove(&id);
         if let Some(worker) = removed.and_then(|model| model.worker) {
-            worker.stop().await;
+            worker.stop("its model was unloaded").await;
         }
         self.report.worker("model.unloaded", &id, "unloaded").await;
         Ok(())
     }
 
     async fn set_backend_policy(&self, _cx: &CallContext, policy: BackendPolicy) -> Result<(), CallError> {
-        self.local_allowed.set(policy.allow_local);
+        check_backend_policy(&policy).map_err(CallError::invalid_argument)?;
+        self.report.policy(&policy).await.context("the audit log took no record of the policy")?;
+        let before = self.forge.policy.replace(policy.clone());
+        let workers: Vec<(String, Rc<Worker>)> = self
+            .models
+            .borrow()
+            .values()
+            .filter_map(|model| model.worker.clone().map(|worker| (model.info.backend.clone(), worker)))
+            .filter(|(_, worker)| !worker.is_given_up())
+            .collect();
+        for (backend, worker) in workers {
+            if may_open(&policy, &backend).is_err() {
+                worker.stop("the backend policy allows it no more").await;
+            } else if before.max_tokens_per_call != policy.max_tokens_per_call {
+                worker.renew("the backend policy changed").await;
+            }
+        }
         Ok(())
     }
 
-    async fn load(&self, _cx: &CallContext, path: String) -> Result<ModelInfo, CallError> {
-        Ok(self.register(&path).await?)
+    async fn backend_policy(&self, _cx: &CallContext) -> Result<BackendPolicy, CallError> {
+        Ok(self.forge.policy.borrow().clone())
+    }
+
+    async fn weights(&self, _cx: &CallContext, id: String) -> Result<ModelAdminWeightsResults, CallError> {
+        let (memory, bytes) = self.find(&id, |model| (model.memory.clone(), model.weights.size()))?;
+        let rights = Rights::READ.union(Rights::CALL).union(Rights::MANAGE).union(Rights::GRANT);
+        Ok(ModelAdminWeightsResults { memory: memory.attenuated(rights), bytes })
     }
 }

@@ -21,6 +21,7 @@ use capos_schema::storage::DirectoryClient;
 use capos_schema::system::ProcessSpawnerClient;
 use capos_verity::TrustStore;
 use catalog::Catalog;
+use core::cell::RefCell;
 use report::Report;
 use worker::Forge;
 
@@ -32,8 +33,6 @@ const MODELS: &str = "boot/models";
 const SCRIPTS: [&str; 2] = ["scenario/model.jsonl", "etc/demo.jsonl"];
 /// A trust store larger than this is not read.
 const MAX_TRUST: usize = 64 * 1024;
-/// The most tokens of one call.
-const MAX_TOKENS: u32 = 4096;
 
 /// The script that workers play: the scenario's where there is one.
 async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64)>, Error> {
@@ -60,7 +59,7 @@ async fn run(env: Env) -> Result<(), Error> {
         table: table.clone(),
         timer: env.cap::<TimerClient>("timer")?,
         script: script(&medium).await?,
-        max_tokens: MAX_TOKENS,
+        policy: RefCell::default(),
         report: report.clone(),
     });
     let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use capos_rt::log;
 use capos_schema::audit::{AuditWriterClient, GeneralEvent, GeneralEventField};
-use capos_schema::models::ModelInfo;
+use capos_schema::models::{BackendPolicy, ModelInfo};
 
 /// Where events go.
 pub struct Report {
@@ -33,6 +33,18 @@ impl Report {
         if let Err(error) = self.write("model.refused", &[("path", path), ("reason", reason)]).await {
             log::error!("the audit log took no record of it: {error}");
         }
+    }
+
+    /// A backend policy comes into force.
+    ///
+    /// # Errors
+    /// The audit log took no record: the policy must not come into force then.
+    pub async fn policy(&self, policy: &BackendPolicy) -> Result<(), capos_rt::Error> {
+        let (local, remote) = (policy.allow_local.to_string(), policy.allow_remote.to_string());
+        let tokens = policy.max_tokens_per_call.to_string();
+        log::info!("backend policy: local {local}, remote {remote}, at most {tokens} tokens a call");
+        let fields = [("allowLocal", &*local), ("allowRemote", &*remote), ("maxTokensPerCall", &*tokens)];
+        self.write("model.policy", &fields).await
     }
 
     /// A worker started or ended.

@@ -28,7 +28,7 @@ const FIRST_HEADER: usize = 64 * 1024;
 
 /// A model file whose signature was accepted.
 pub struct VerifiedWeights {
-    /// Where it lies on the medium.
+    /// What it is called in words.
     pub path: String,
     file: ReadOnlyFileClient,
     tree: ReadOnlyFileClient,
@@ -40,41 +40,59 @@ pub struct VerifiedWeights {
     size: u64,
 }
 
-impl VerifiedWeights {
-    /// Opens `path` with `path.sig` and `path.verity` beside it and judges the signature.
+/// A model as it is offered: three files, none of which is believed yet.
+pub struct Offer {
+    /// What it is called in words: its path on the medium, or the name it was signed under.
+    pub path: String,
+    /// The model.
+    pub file: ReadOnlyFileClient,
+    /// The text of its signature.
+    pub signature: Vec<u8>,
+    /// Its Merkle tree.
+    pub tree: ReadOnlyFileClient,
+}
+
+impl Offer {
+    /// `path` on the medium, with `path.sig` and `path.verity` beside it.
     ///
     /// # Errors
-    /// In words: which of the three is missing, malformed or not to be believed.
-    pub async fn open(
-        medium: &DirectoryClient,
-        path: &str,
+    /// In words: which of the three is missing.
+    pub async fn on_medium(medium: &DirectoryClient, path: &str) -> Result<Self, Error> {
+        let file = medium.open(path).await.with_context(|| format!("opening {path}"))?;
+        let signature = medium::read_file(medium, &format!("{path}.sig"), MAX_TEXT_BYTES).await?;
+        let tree_path = format!("{path}.verity");
+        let tree = medium.open(&tree_path).await.with_context(|| format!("opening {tree_path}"))?;
+        Ok(Self { path: path.to_string(), file, signature, tree })
+    }
+
+    /// The name that it has to be signed under.
+    fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+impl VerifiedWeights {
+    /// Judges the signature of what is offered.
+    ///
+    /// # Errors
+    /// In words: which of the three files is malformed or not to be believed.
+    pub async fn verify(
+        offer: Offer,
         trust: &TrustStore,
         table: CapabilityTableClient,
         report: Rc<Report>,
     ) -> Result<Self, Error> {
-        let file = medium.open(path).await.with_context(|| format!("opening {path}"))?;
-        let size = file.info().await.with_context(|| format!("asking for the size of {path}"))?.bytes;
-        let signature_path = format!("{path}.sig");
-        let text = medium::read_file(medium, &signature_path, MAX_TEXT_BYTES).await?;
-        let signature = FileSignature::parse(&text).with_context(|| signature_path.clone())?;
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let expected = Expected { purpose: PURPOSE_MODEL_WEIGHTS, name, size };
+        let size = offer.file.info().await.with_context(|| format!("asking for the size of {}", offer.path))?.bytes;
+        let signature_path = format!("{}.sig", offer.path);
+        let signature = FileSignature::parse(&offer.signature).with_context(|| signature_path.clone())?;
+        let expected = Expected { purpose: PURPOSE_MODEL_WEIGHTS, name: offer.name(), size };
         let verified = signature.verify(trust, &expected).with_context(|| signature_path)?;
-        let tree_path = format!("{path}.verity");
-        let tree = medium.open(&tree_path).await.with_context(|| format!("opening {tree_path}"))?;
-        let verifier = BlockVerifier::new(&verified, CACHED_TREE_BLOCKS).with_context(|| path.to_string())?;
-        let found = tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
+        let tree_path = format!("{}.verity", offer.path);
+        let verifier = BlockVerifier::new(&verified, CACHED_TREE_BLOCKS).with_context(|| offer.path.clone())?;
+        let found = offer.tree.info().await.with_context(|| format!("asking for the size of {tree_path}"))?.bytes;
         verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
-        Ok(Self {
-            path: path.to_string(),
-            file,
-            tree,
-            verifier: RefCell::new(verifier),
-            table,
-            report,
-            told: RefCell::default(),
-            size,
-        })
+        let Offer { path, file, tree, .. } = offer;
+        Ok(Self { path, file, tree, verifier: RefCell::new(verifier), table, report, told: RefCell::default(), size })
     }
 
     /// The file's length in bytes.
@@ -138,29 +156,16 @@ impl VerifiedWeights {
         loop {
             let data = self.prefix(wanted).await?;
             match gguf::Header::parse(&data, self.size) {
-                Ok(header) => return Ok(self.describe(&header, backend)),
+                Ok(header) => {
+                    let id = format!("{}-{}", self.digest(), header.facts().architecture);
+                    return Ok(capos_model::describe(&header, &id, self.size, backend));
+                }
                 Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {
                     let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);
                     wanted = more.max(wanted.saturating_mul(2)).min(MAX_HEADER);
                 }
                 Err(error) => return Err(Error::new(format!("{}: {error}", self.path))),
             }
-        }
-    }
-
-    fn describe(&self, header: &gguf::Header<'_>, backend: &str) -> ModelInfo {
-        let facts = header.facts();
-        ModelInfo {
-            id: format!("{}-{}", self.digest(), facts.architecture),
-            display_name: facts.name.unwrap_or("unnamed").to_string(),
-            arch: facts.architecture.to_string(),
-            context_tokens: facts.context_length,
-            output_tokens: facts.context_length,
-            backend: backend.to_string(),
-            quantisation: facts.quantisation.to_string(),
-            supports_tools: facts.has_chat_template,
-            bytes: self.size,
-            license: facts.license.unwrap_or("").to_string(),
         }
     }
 }

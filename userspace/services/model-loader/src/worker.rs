@@ -13,7 +13,7 @@ use capos_schema::kernel::{
     CapabilityTableClient, EndpointClient, Limits, MemoryObjectClient, ProcessClient, ResourceAccountClient,
     TimerClient,
 };
-use capos_schema::models::LanguageModelClient;
+use capos_schema::models::{BackendPolicy, LanguageModelClient};
 use capos_schema::system::{Grant, ProcessSpawnerClient};
 use core::cell::{Cell, RefCell};
 
@@ -38,8 +38,8 @@ pub struct Forge {
     pub timer: TimerClient,
     /// The script of the scripted backend, and its length in bytes.
     pub script: Option<(MemoryObjectClient, u64)>,
-    /// The most tokens of one call.
-    pub max_tokens: u32,
+    /// What workers may be, and how much they may say.
+    pub policy: RefCell<BackendPolicy>,
     /// Where events go.
     pub report: Rc<Report>,
 }
@@ -55,6 +55,8 @@ pub struct Worker {
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
     given_up: Cell<bool>,
+    /// Its process was ended so that another one takes its place.
+    renewed: Cell<bool>,
 }
 
 impl Worker {
@@ -81,6 +83,7 @@ impl Worker {
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
             given_up: Cell::new(false),
+            renewed: Cell::new(false),
         });
         let process = worker.spawn().await?;
         drop(capos_rt::spawn(supervise(worker.clone(), process)));
@@ -98,11 +101,21 @@ impl Worker {
     }
 
     /// Ends the process; `supervise` does not start it again.
-    pub async fn stop(&self) {
+    pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
+        self.kill(reason).await;
+    }
+
+    /// Ends the process, which another one follows; that counts for no bound.
+    pub async fn renew(&self, reason: &str) {
+        self.renewed.set(true);
+        self.kill(reason).await;
+    }
+
+    async fn kill(&self, reason: &str) {
         let process = self.process.borrow().clone();
         if let Some(process) = process
-            && let Err(error) = process.kill("its model was unloaded").await
+            && let Err(error) = process.kill(reason).await
         {
             capos_rt::log::warning!("a worker of {} could not be ended: {error}", self.model);
         }
@@ -126,7 +139,7 @@ impl Worker {
             self.model.clone(),
             self.weights.size().to_string(),
             script_bytes.to_string(),
-            self.forge.max_tokens.to_string(),
+            self.forge.policy.borrow().max_tokens_per_call.to_string(),
         ];
         let process = self
             .forge
@@ -170,7 +183,8 @@ async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
         };
         *worker.process.borrow_mut() = None;
         worker.forge.report.worker("worker.end", &worker.model, &how).await;
-        if !worker.is_given_up() && worker.may_restart().await {
+        let renewed = worker.renewed.replace(false);
+        if !worker.is_given_up() && (renewed || worker.may_restart().await) {
             match worker.spawn().await {
                 Ok(next) => {
                     process = next;

@@ -145,7 +145,7 @@ async fn run(env: Env) -> Result<(), Error> {
         Ok(script) => Player::new(script),
         Err(why) => Player::broken(alloc::format!("its script cannot be played: {why}")),
     };
-    let info = weights.info(&id, BACKEND)?;
+    let info = weights.info(&id, BACKEND, max_tokens)?;
     let server = env.server();
     let worker = Worker {
         info,

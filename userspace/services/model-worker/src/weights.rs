@@ -1,6 +1,5 @@
 //! The weights: mapped read-only, checked page by page as they are touched.
 
-use alloc::string::{String, ToString};
 use capos_gguf as gguf;
 use capos_rt::memory::FileMapping;
 use capos_rt::{Context, Env, Error};
@@ -37,25 +36,14 @@ impl Weights {
         &self.mapping
     }
 
-    /// What the file says of itself.
+    /// What the file says of itself, where one call may have `max_tokens` tokens.
     ///
     /// # Errors
     /// It is malformed.
-    pub fn info(&self, id: &str, backend: &str) -> Result<ModelInfo, Error> {
-        let file = gguf::Header::parse(self.bytes(), self.bytes().len() as u64)
+    pub fn info(&self, id: &str, backend: &str, max_tokens: u32) -> Result<ModelInfo, Error> {
+        let header = gguf::Header::parse(self.bytes(), self.bytes().len() as u64)
             .context("the weights are not a well-formed GGUF file")?;
-        let facts = file.facts();
-        Ok(ModelInfo {
-            id: id.to_string(),
-            display_name: facts.name.unwrap_or_default().to_string(),
-            arch: facts.architecture.to_string(),
-            context_tokens: facts.context_length,
-            output_tokens: facts.context_length,
-            backend: backend.to_string(),
-            quantisation: String::from(facts.quantisation),
-            supports_tools: facts.has_chat_template,
-            bytes: self.bytes().len() as u64,
-            license: facts.license.unwrap_or_default().to_string(),
-        })
+        let info = capos_model::describe(&header, id, self.bytes().len() as u64, backend);
+        Ok(ModelInfo { output_tokens: capos_model::output_tokens(info.context_tokens, max_tokens), ..info })
     }
 }

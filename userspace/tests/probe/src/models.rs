@@ -10,6 +10,7 @@ use capos_schema::models::{
     BackendPolicy, ChatMessage, FinishReason, InferenceRequest, LanguageModelClient, ModelAdminClient,
     ModelCatalogClient, ModelInfo, Role, StreamChunk, StreamChunkFinish, TokenStreamClient, ToolDescriptor,
 };
+use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 
 use crate::{Report, ensure};
 
@@ -127,10 +128,33 @@ async fn readers_may_be_slow(model: &LanguageModelClient) -> Result<(), Error> {
     ensure(pieces == 3000 && text.len() == 15_000, format!("{pieces} of 3000 pieces came"))
 }
 
-/// B06: models are unloaded, refused, loaded and switched off.
+/// Where the second model lies.
+const SECOND: &str = "boot/models/second.gguf";
+
+/// What it takes to load a model.
+struct Parts {
+    source: ReadOnlyFileClient,
+    tree: ReadOnlyFileClient,
+    signature: Vec<u8>,
+}
+
+impl Parts {
+    async fn open(medium: &DirectoryClient, path: &str) -> Result<Self, Error> {
+        let signature = medium.open(&format!("{path}.sig")).await?.read(0, 4096).await?;
+        let tree = medium.open(&format!("{path}.verity")).await?;
+        Ok(Self { source: medium.open(path).await?, tree, signature })
+    }
+
+    async fn load(&self, admin: &ModelAdminClient, name: &str, said: &ModelInfo) -> Result<String, CallError> {
+        admin.load_weights(&self.source, said, name, &self.signature, &self.tree).await
+    }
+}
+
+/// B06: models are unloaded and loaded, and what is not what was signed, or not what is said of it, is refused.
 async fn models_come_and_go(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,
+    medium: &DirectoryClient,
     second: &ModelInfo,
 ) -> Result<(), Error> {
     let opened = catalog.open_language_model(&second.id).await?;
@@ -138,14 +162,74 @@ async fn models_come_and_go(
     admin.unload(&second.id).await?;
     ensure(opened.info().await.is_err(), "an unloaded model answers")?;
     ensure(catalog.open_language_model(&second.id).await.is_err(), "an unloaded model was opened")?;
-    ensure(!catalog.list().await?.iter().any(|model| model.id == second.id), "an unloaded model is listed")?;
-    let loaded = admin.load("boot/models/second.gguf").await?;
-    ensure(loaded == *second, "it came back as another one")?;
-    ensure(catalog.open_language_model(&second.id).await?.info().await?.id == second.id, "it does not answer")?;
-    admin.set_backend_policy(&BackendPolicy { allow_local: false, ..BackendPolicy::default() }).await?;
-    ensure(catalog.open_language_model(&second.id).await.is_err(), "the backend policy was not heeded")?;
-    admin.set_backend_policy(&BackendPolicy::default()).await?;
-    Ok(catalog.open_language_model(&second.id).await.map(drop)?)
+    let listed = async || Ok::<_, Error>(catalog.list().await?.iter().any(|model| model.id == second.id));
+    ensure(!listed().await?, "an unloaded model is listed")?;
+
+    let (good, other) = (Parts::open(medium, SECOND).await?, Parts::open(medium, "boot/models/builtin.gguf").await?);
+    let nothing = ModelInfo::default();
+    let with = |signature: &[u8], tree: &ReadOnlyFileClient| Parts {
+        source: good.source.clone(),
+        tree: tree.clone(),
+        signature: signature.to_vec(),
+    };
+    let mut changed = good.signature.clone();
+    if let Some(digit) = changed.iter_mut().nth_back(1) {
+        *digit ^= 1;
+    }
+    let lie = ModelInfo { arch: "qwen2".to_string(), ..ModelInfo::default() };
+    let refused = [
+        ("another model's signature", with(&other.signature, &good.tree), "second.gguf", &nothing),
+        ("a changed signature", with(&changed, &good.tree), "second.gguf", &nothing),
+        ("no signature", with(&[], &good.tree), "second.gguf", &nothing),
+        ("another model's tree", with(&good.signature, &other.tree), "second.gguf", &nothing),
+        ("another name", with(&good.signature, &good.tree), "builtin.gguf", &nothing),
+        ("what is not so", with(&good.signature, &good.tree), "second.gguf", &lie),
+    ];
+    for (what, parts, name, said) in refused {
+        ensure(parts.load(admin, name, said).await.is_err(), format!("it was loaded with {what}"))?;
+        ensure(!listed().await?, format!("with {what} it was refused and is listed"))?;
+    }
+    let loaded = good.load(admin, "second.gguf", second).await?;
+    ensure(loaded == second.id && listed().await?, "it came back as another one")?;
+    let again = catalog.open_language_model(&second.id).await?;
+    Ok(ensure(again.info().await? == *second, "it does not answer as itself")?)
+}
+
+/// B06, B16: the backend policy is in force for open models too, and what is asked beyond it is cut and told.
+async fn policies_are_heeded(
+    catalog: &ModelCatalogClient,
+    admin: &ModelAdminClient,
+    second: &ModelInfo,
+) -> Result<(), Error> {
+    let standard = BackendPolicy::default();
+    ensure(admin.backend_policy().await? == standard, "another policy was in force from the start")?;
+    ensure(second.output_tokens == standard.max_tokens_per_call, "an answer may have other tokens than a call")?;
+    let open = catalog.open_language_model(&second.id).await?;
+    let long = InferenceRequest { max_tokens: 4096, ..request("Say a sentence.") };
+    let whole = open.complete(&long).await?;
+    ensure(whole.finish_reason == FinishReason::Stop, "a sentence was cut")?;
+
+    let tight = BackendPolicy { max_tokens_per_call: 2, allow_remote: true, ..standard.clone() };
+    admin.set_backend_policy(&tight).await?;
+    ensure(admin.backend_policy().await? == tight, "the policy is not the one that was set")?;
+    for max_tokens in [0, 4096] {
+        let cut = open.complete(&InferenceRequest { max_tokens, ..long.clone() }).await?;
+        let told = cut.finish_reason == FinishReason::Length && cut.usage.completion_tokens == 2;
+        ensure(told, format!("of {max_tokens} tokens {} came", cut.usage.completion_tokens))?;
+    }
+    ensure(open.info().await?.output_tokens == 2, "the worker says another limit")?;
+    let listed = catalog.list().await?.into_iter().find(|model| model.id == second.id);
+    ensure(listed.is_some_and(|model| model.output_tokens == 2), "the catalog lists another limit")?;
+
+    let silent = BackendPolicy { max_tokens_per_call: 0, ..standard.clone() };
+    ensure(admin.set_backend_policy(&silent).await.is_err(), "a policy under which nothing can be said was taken")?;
+    ensure(admin.backend_policy().await? == tight, "a policy that was refused is in force")?;
+    admin.set_backend_policy(&BackendPolicy { allow_local: false, ..standard.clone() }).await?;
+    ensure(catalog.open_language_model(&second.id).await.is_err(), "a local model was opened against the policy")?;
+    ensure(open.info().await.is_err(), "an open model went on against the policy")?;
+    admin.set_backend_policy(&standard).await?;
+    let open = catalog.open_language_model(&second.id).await?;
+    Ok(ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")?)
 }
 
 /// Everything.
@@ -171,8 +255,10 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     report.line("streams end with their response or when they are cancelled");
     readers_may_be_slow(&model).await?;
     report.line("a slow reader loses nothing");
-    models_come_and_go(&catalog, &admin, &second).await?;
+    models_come_and_go(&catalog, &admin, &env.cap::<DirectoryClient>("medium")?, &second).await?;
     report.line("models come and go");
+    policies_are_heeded(&catalog, &admin, &second).await?;
+    report.line("the backend policy is heeded");
     report.line("the model service keeps its contract");
     Ok(())
 }

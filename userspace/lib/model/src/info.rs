@@ -1,0 +1,121 @@
+//! `ModelInfo`, made from a file and compared with what somebody says of it.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_gguf::Header;
+use capos_schema::models::ModelInfo;
+
+/// What a file of `bytes` bytes says of itself. Its answers are limited by its context alone: see [`output_tokens`].
+#[must_use]
+pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &str) -> ModelInfo {
+    let facts = header.facts();
+    ModelInfo {
+        id: id.to_string(),
+        display_name: facts.name.unwrap_or("unnamed").to_string(),
+        arch: facts.architecture.to_string(),
+        context_tokens: facts.context_length,
+        output_tokens: facts.context_length,
+        backend: backend.to_string(),
+        quantisation: facts.quantisation.to_string(),
+        supports_tools: facts.has_chat_template,
+        bytes,
+        license: facts.license.unwrap_or_default().to_string(),
+    }
+}
+
+/// The most tokens of one answer: what one call may have, and no more than the context where that is known.
+#[must_use]
+pub fn output_tokens(context_tokens: u32, per_call: u32) -> u32 {
+    if context_tokens == 0 { per_call } else { per_call.min(context_tokens) }
+}
+
+/// What is said of a model and is not so, in words. What is left empty, zero or false says nothing.
+#[must_use]
+pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
+    let texts = [
+        ("id", &said.id, &found.id),
+        ("displayName", &said.display_name, &found.display_name),
+        ("arch", &said.arch, &found.arch),
+        ("backend", &said.backend, &found.backend),
+        ("quantisation", &said.quantisation, &found.quantisation),
+        ("license", &said.license, &found.license),
+    ];
+    let numbers = [
+        ("contextTokens", u64::from(said.context_tokens), u64::from(found.context_tokens)),
+        ("outputTokens", u64::from(said.output_tokens), u64::from(found.output_tokens)),
+        ("bytes", said.bytes, found.bytes),
+    ];
+    let text = texts.into_iter().find(|(_, said, found)| !said.is_empty() && said != found);
+    if let Some((field, said, found)) = text {
+        return Some(format!("its {field} is {found:?} and not {said:?}"));
+    }
+    let number = numbers.into_iter().find(|(_, said, found)| *said != 0 && said != found);
+    if let Some((field, said, found)) = number {
+        return Some(format!("its {field} is {found} and not {said}"));
+    }
+    (said.supports_tools && !found.supports_tools).then(|| "it does not call tools".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_gguf::Synthetic;
+
+    fn found() -> ModelInfo {
+        let file = Synthetic::new(256 << 10, 3).unwrap().to_vec();
+        let header = Header::parse(&file, file.len() as u64).unwrap();
+        describe(&header, "sha256:1-llama", file.len() as u64, "local-scripted")
+    }
+
+    #[test]
+    fn b04_a_file_tells_all_that_the_contract_asks() {
+        let expected = ModelInfo {
+            id: "sha256:1-llama".into(),
+            display_name: "capOS synthetic".into(),
+            arch: "llama".into(),
+            context_tokens: 8192,
+            output_tokens: 8192,
+            backend: "local-scripted".into(),
+            quantisation: "Q8_0".into(),
+            supports_tools: true,
+            bytes: 256 << 10,
+            license: "MIT OR Apache-2.0".into(),
+        };
+        assert_eq!(found(), expected);
+    }
+
+    #[test]
+    fn b04_answers_are_as_long_as_a_call_and_the_context_allow() {
+        assert_eq!(output_tokens(8192, 4096), 4096);
+        assert_eq!(output_tokens(2048, 4096), 2048);
+        assert_eq!(output_tokens(0, 4096), 4096, "a file that does not tell its context");
+    }
+
+    #[test]
+    fn b06_what_is_said_of_a_model_has_to_be_so() {
+        let found = found();
+        assert_eq!(difference(&ModelInfo::default(), &found), None, "nothing is said");
+        assert_eq!(difference(&found, &found), None);
+        type Lie = fn(&mut ModelInfo);
+        let lies: [(&str, Lie); 9] = [
+            ("id", |said| said.id.push('x')),
+            ("displayName", |said| said.display_name.push('x')),
+            ("arch", |said| said.arch.push('x')),
+            ("backend", |said| said.backend.push('x')),
+            ("quantisation", |said| said.quantisation.push('x')),
+            ("license", |said| said.license.push('x')),
+            ("contextTokens", |said| said.context_tokens += 1),
+            ("outputTokens", |said| said.output_tokens += 1),
+            ("bytes", |said| said.bytes += 1),
+        ];
+        for (field, lie) in lies {
+            let mut said = found.clone();
+            lie(&mut said);
+            let words = difference(&said, &found).unwrap();
+            assert!(words.contains(&format!("its {field} is ")), "{field}: {words}");
+        }
+        let toolless = ModelInfo { supports_tools: false, ..found.clone() };
+        assert_eq!(difference(&found, &toolless).unwrap(), "it does not call tools");
+    }
+}

@@ -1,0 +1,10 @@
+//! What a model file says of itself, as the models' contract has it.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod info;
+
+pub use info::{describe, difference, output_tokens};

@@ -1,9 +1,12 @@
 //! Environment variables, the working directory, and what C asks about the machine.
 
+use alloc::ffi::CString;
+use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::guest::errno::{self, Errno};
+use crate::guest::errno::{self, Errno, Result};
+use crate::guest::lock::Mutex;
 
 #[unsafe(no_mangle)]
 static environ: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
@@ -31,6 +34,81 @@ unsafe extern "C" fn getenv(name: *const c_char) -> *const c_char {
         }
     }
     core::ptr::null()
+}
+
+/// The variables once one was changed: an array of strings with a null at its end, to which `environ` points.
+struct Changed(Vec<*const c_char>);
+
+// SAFETY: strings of the whole process, which are never written.
+unsafe impl Send for Changed {}
+
+static CHANGED: Mutex<Changed> = Mutex::new(Changed(Vec::new()));
+
+/// A variable's name, which is not empty and has no `=`.
+fn checked(name: &CStr) -> Result<&[u8]> {
+    let name = name.to_bytes();
+    if name.is_empty() || name.contains(&b'=') { Err(Errno(libc::EINVAL)) } else { Ok(name) }
+}
+
+/// Gives a variable another line, or none. What was there stays in memory: somebody may read it.
+///
+/// # Safety
+/// Nobody looks through `environ` at the same time, as C asks for.
+unsafe fn change(name: &[u8], line: Option<*const c_char>) {
+    let mut changed = CHANGED.lock();
+    let lines = &mut changed.0;
+    let mut next = environ.load(Ordering::Acquire).cast_const();
+    if lines.as_ptr() != next {
+        // The first change, or the program has put another array there.
+        lines.clear();
+        // SAFETY: an array of strings with a null at its end.
+        unsafe {
+            while !next.is_null() && !(*next).is_null() {
+                lines.push(*next);
+                next = next.add(1);
+            }
+        }
+    }
+    lines.retain(|line| {
+        // SAFETY: a string, but for the null at the end.
+        !line.is_null()
+            && !unsafe { CStr::from_ptr(*line) }.to_bytes().strip_prefix(name).is_some_and(|it| it.starts_with(b"="))
+    });
+    lines.extend(line);
+    lines.push(core::ptr::null());
+    environ.store(lines.as_mut_ptr(), Ordering::Release);
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int {
+    // SAFETY: the caller's strings.
+    let (text, value) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(value)) };
+    errno::answer(checked(text).and_then(|text| {
+        // SAFETY: the caller's string.
+        if overwrite == 0 && !unsafe { getenv(name) }.is_null() {
+            return Ok(0);
+        }
+        let line = [text, b"=", value.to_bytes()].concat();
+        let line = CString::new(line).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: as the caller says.
+        unsafe { change(text, Some(line.into_raw().cast_const())) };
+        Ok(0)
+    }))
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unsetenv(name: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    let name = checked(unsafe { CStr::from_ptr(name) });
+    errno::answer(name.map(|name| {
+        // SAFETY: as the caller says.
+        unsafe { change(name, None) };
+        0
+    }))
 }
 
 #[unsafe(no_mangle)]

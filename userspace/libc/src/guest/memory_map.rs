@@ -28,7 +28,11 @@ pub fn give(start: u64, length: u64) {
 pub fn map_new(length: u64) -> Result<u64> {
     let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
-    let memory = wait(account.create_memory(length))?;
+    // Whoever asks for memory is told that there is none where the account's share is used up.
+    let memory = wait(account.create_memory(length)).map_err(|error| match Errno::from(error) {
+        Errno(libc::EAGAIN) => Errno(libc::ENOMEM),
+        other => other,
+    })?;
     let start = take(length)?;
     let access = AddressSpaceAccess { read: true, write: true, execute: false };
     // The mapping keeps the memory.

@@ -15,6 +15,7 @@ mod grants;
 mod handle;
 mod lock;
 mod malloc;
+mod math;
 mod memory_map;
 mod metadata;
 mod names;

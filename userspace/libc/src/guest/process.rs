@@ -1,6 +1,6 @@
 //! The process itself: how it ends, and what C asks about it.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 use crate::guest::errno::unsupported;
 use crate::guest::output;
@@ -42,6 +42,32 @@ extern "C" fn getpid() -> c_int {
     1
 }
 
+/// Nobody: a process is not told who started it.
+#[unsafe(no_mangle)]
+extern "C" fn getppid() -> c_int {
+    0
+}
+
+/// A process never becomes two, so the functions that are to run then never do.
+#[unsafe(no_mangle)]
+extern "C" fn pthread_atfork(_prepare: *const c_void, _parent: *const c_void, _child: *const c_void) -> c_int {
+    0
+}
+
+macro_rules! owner {
+    ($($name:ident),* $(,)?) => {
+        $(
+            /// There are no users: all files are number 0's, and every process is.
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> libc::uid_t {
+                0
+            }
+        )*
+    };
+}
+
+owner!(getuid, geteuid, getgid, getegid);
+
 macro_rules! unsupported {
     ($($name:ident),* $(,)?) => {
         $(
@@ -76,4 +102,7 @@ unsupported!(
     posix_spawnattr_setpgroup,
     posix_spawnattr_setsigdefault,
     getpwuid_r,
+    gethostname,
+    sched_getaffinity,
+    sched_setaffinity,
 );

@@ -15,8 +15,12 @@ extern "C" fn signal(_number: c_int, _handler: usize) -> usize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(_number: c_int, _new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     if !old.is_null() {
-        // SAFETY: the caller's place for the answer; all zero is the default action.
-        unsafe { old.write_bytes(0, 1) };
+        // As where a signal is ignored: so `std` sees that it need not make each thread a stack for handlers.
+        // SAFETY: the caller's place for the answer; all zero is an action without flags.
+        unsafe {
+            old.write_bytes(0, 1);
+            (*old).sa_sigaction = libc::SIG_IGN;
+        }
     }
     0
 }

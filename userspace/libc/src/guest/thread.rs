@@ -147,8 +147,7 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
             drop(unsafe { Box::from_raw(thread) });
             memory_map::unmap(region, region_bytes)?;
             memory_map::give(ring, ring_bytes);
-            // As `pthread_create` has it for "no more threads".
-            Err(if Errno::from(error).0 == libc::ENOMEM { Errno(libc::EAGAIN) } else { Errno(libc::EPERM) })
+            Err(Errno::from(error))
         }
     }
 }
@@ -212,7 +211,10 @@ unsafe extern "C" fn pthread_create(
             unsafe { out.write(thread.expose_provenance() as libc::pthread_t) };
             0
         }
-        Err(error) => error.0,
+        // As C has it for "no more threads", and for no memory for one.
+        Err(Errno(libc::ENOMEM | libc::EAGAIN)) => libc::EAGAIN,
+        Err(Errno(libc::EINVAL)) => libc::EINVAL,
+        Err(_) => libc::EPERM,
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, Once, OnceLock, RwLock, mpsc};
@@ -219,6 +220,29 @@ fn deep_stacks_are_there() -> Outcome {
     check(joined(handle)? == 8000, "the depth differs")
 }
 
+fn what_is_too_much_is_refused() -> Outcome {
+    if !cfg!(capos_guest) {
+        // On Linux there is room for all of them.
+        return Ok(());
+    }
+    // More memory than the process may have, then more threads.
+    let large = thread::Builder::new().stack_size(1 << 30).spawn(|| ());
+    check(large.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "a stack of 1 GiB was given")?;
+    let (hold, held) = mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    let mut threads = Vec::new();
+    let refused = (0..64).find_map(|_| {
+        let held = Arc::clone(&held);
+        let waits = move || drop(held.lock().map(|held| held.recv()));
+        thread::Builder::new().stack_size(64 << 10).spawn(waits).map(|thread| threads.push(thread)).err()
+    });
+    drop(hold);
+    let made = threads.len();
+    threads.into_iter().try_for_each(joined)?;
+    check(made >= 8, "there was no room for 8 threads")?;
+    check(refused.is_some_and(|error| error.kind() == ErrorKind::WouldBlock), "64 threads were given")
+}
+
 fn hashes_are_seeded() -> Outcome {
     use std::hash::{BuildHasher, RandomState};
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
@@ -240,6 +264,7 @@ fn main() {
         ("waits time out", waits_time_out),
         ("parked threads are woken", parked_threads_are_woken),
         ("deep stacks are there", deep_stacks_are_there),
+        ("what is too much is refused", what_is_too_much_is_refused),
         ("hashes are seeded", hashes_are_seeded),
     ];
     let mut failed = 0;

@@ -8,13 +8,14 @@ CAPOS := target/debug/capos
 $(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test bench new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
 	@echo 'make run-uefi   the same with UEFI firmware'
 	@echo 'make run-agent  run a scenario: SCENARIO=dir OUT=dir; without them the shipped smoke'
 	@echo 'make test       run every test; ends with "N passed, N failed"; ONLY=part: those with it in their name'
+	@echo 'make test-std   run upstream test suites on capOS; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
 	@echo 'make bench      measure, into target/bench.json'
 	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
@@ -47,6 +48,9 @@ run-agent: tools
 
 test: tools
 	@$(CAPOS) test $(ONLY)
+
+test-std: tools
+	@$(CAPOS) test-std $(ONLY)
 
 bench: tools
 	@$(CAPOS) bench

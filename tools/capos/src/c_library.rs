@@ -12,6 +12,10 @@ use crate::{files, tool, toolchain};
 const FOLDER: &str = "target/std-lib";
 /// This file, below the source folder.
 const SOURCE: &str = "tools/capos/src/c_library.rs";
+/// The library itself.
+pub const OBJECT: &str = "target/std-lib/libc.o";
+/// How cargo builds programs that are linked against it, from the source folder.
+pub const CONFIG: &str = "userspace/libc/cargo-config.toml";
 /// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
 const NAMES: [&str; 9] = ["c", "m", "rt", "pthread", "util", "dl", "gcc", "gcc_s", "execinfo"];
 /// Crates of the archive whose C functions are the library's.
@@ -20,8 +24,7 @@ const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
 /// Builds it where anything has changed. Says whether it did.
 pub fn build(root: &Path) -> Result<bool> {
     let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
-    let folder = root.join(FOLDER);
-    let object = folder.join("libc.o");
+    let (folder, object) = (root.join(FOLDER), root.join(OBJECT));
     // How it is linked counts as well.
     let inputs = [archive, root.join(SOURCE)];
     if files::up_to_date(&object, &inputs)? {
@@ -36,6 +39,14 @@ pub fn build(root: &Path) -> Result<bool> {
     let [archive, _] = &inputs;
     link(archive, &object)?;
     Ok(true)
+}
+
+/// [`CONFIG`] for a workspace elsewhere, whose linker runs in another folder.
+pub fn config(root: &Path) -> Result<String> {
+    let path = root.join(CONFIG);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let folder = root.join(FOLDER);
+    Ok(text.replace(FOLDER, folder.to_str().context("the path of the source folder is not UTF-8")?))
 }
 
 /// The unwinder that comes with the C compiler.
@@ -88,6 +99,14 @@ fn c_names(listing: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_workspace_finds_the_library() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let config = config(root).unwrap();
+        assert!(config.contains(&format!("-Clink-arg={}", root.join(OBJECT).display())), "{config}");
+        assert!(config.contains(&format!("-L{}", root.join(FOLDER).display())), "{config}");
+    }
 
     #[test]
     fn names_of_c_are_found() {

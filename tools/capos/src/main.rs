@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites};
+use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream};
 use capos_tools::{weights_gguf, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
@@ -33,6 +33,8 @@ enum Command {
     RunAgent(run_agent::Args),
     /// Run every test.
     Test(test_suites::Args),
+    /// Run upstream test suites on capOS.
+    TestStd(upstream::Args),
     /// Measure, into target/bench.json.
     Bench(bench::Args),
     /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
@@ -61,6 +63,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::run(&args),
         Command::RunAgent(args) => run_agent::run(&args),
         Command::Test(args) => test_suites::run(&args),
+        Command::TestStd(args) => upstream::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),

@@ -11,10 +11,13 @@ use crate::iso::{Limine, limine_dir};
 use crate::qemu::{Board, Firmware};
 use crate::scenario::{Report, Scenario};
 use crate::system::System;
-use crate::{accel, run_agent, toolchain};
+use crate::upstream_suites::{self, Suite};
+use crate::{accel, run_agent, toolchain, upstream};
 
 /// Where scenarios lie, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
+/// Under which name the upstream suites that are a part of `make test` run; all of them are `make test-std`.
+const UPSTREAM: &str = "upstream";
 /// The scenario that is run on every kind of machine.
 const BOOT: &str = "boot";
 /// The scenario of the tests inside the kernel.
@@ -147,10 +150,12 @@ struct Run {
 /// All tests that run in QEMU.
 fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
     let mut runs = Vec::new();
+    let all = upstream_suites::read(system.root())?;
+    let upstream = |suite: &Suite| suite.ci && wanted(&format!("{UPSTREAM}/{}", suite.name));
     for folder in SCENARIOS {
         runs.extend(all_runs(&system.root().join(folder), wanted, tally)?);
     }
-    if runs.is_empty() {
+    if runs.is_empty() && !all.iter().any(upstream) {
         return Ok(());
     }
     let parts = system.build(true)?;
@@ -167,7 +172,26 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
             Err(error) => tally.fail(&run.name, &format!("{error:#}")),
         }
     }
+    match upstream::execute(system, &parts, &all, &upstream, &accelerator, false) {
+        Ok(results) => upstream_tests(results, tally),
+        Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
+    }
     Ok(())
+}
+
+/// Counts the tests of upstream suites.
+fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
+    for (suite, why) in results.broken {
+        tally.fail(&format!("{UPSTREAM}/{suite}"), &why);
+    }
+    for (program, count) in results.programs {
+        let name = format!("{UPSTREAM}/{program}");
+        println!("ok      {name}: {} tests", count.passed);
+        tally.passed += count.passed;
+        for (test, why) in count.failures {
+            tally.fail(&format!("{name}/{test}"), &why);
+        }
+    }
 }
 
 /// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.

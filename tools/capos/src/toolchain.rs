@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{files, tool};
+use crate::{c_library, files, tool};
 
 /// The kernel's target.
 pub const BARE: &str = "x86_64-unknown-none";
@@ -38,13 +38,32 @@ fn has_core(compiler: &str, target: &str) -> bool {
     })
 }
 
-fn has_core_source(compiler: &str) -> bool {
+/// The folder of the standard library's source beside a compiler, where it is installed.
+fn library_beside(compiler: &str) -> Option<PathBuf> {
     let output = Command::new(compiler).args(["--print", "sysroot"]).output();
-    let sysroot = output.ok().filter(|output| output.status.success());
-    sysroot.is_some_and(|output| {
-        let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file()
-    })
+    let output = output.ok().filter(|output| output.status.success())?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let library = sysroot.join("lib/rustlib/src/rust/library");
+    library.join("core/src/lib.rs").is_file().then_some(library)
+}
+
+/// The standard library's source and the compiler that it belongs to.
+#[derive(Debug)]
+pub struct LibrarySource {
+    /// The folder `library`.
+    pub path: PathBuf,
+    /// The compiler, where it is not the active one.
+    pub compiler: Option<&'static str>,
+}
+
+/// Finds the standard library's source: beside the active compiler, or beside Debian's.
+pub fn library_source() -> Result<LibrarySource> {
+    let own = library_beside("rustc").map(|path| LibrarySource { path, compiler: None });
+    let debian = || library_beside(DEBIAN_RUSTC).map(|path| LibrarySource { path, compiler: Some(DEBIAN_RUSTC) });
+    own.or_else(debian).context(
+        "the source of the standard library, whose tests are to be run, is not installed: `rustup component add \
+         rust-src`, or Debian's packages rustc-web and rust-web-src",
+    )
 }
 
 /// Finds out how to build for the bare target, installing it with rustup where that is quick.
@@ -53,7 +72,7 @@ pub fn bare() -> Result<Bare> {
         return Ok(Bare::Prebuilt);
     }
     // Before asking the network: once found missing there, Debian's compiler is as good.
-    let debian = has_core_source(DEBIAN_RUSTC);
+    let debian = library_beside(DEBIAN_RUSTC).is_some();
     let seconds = if debian { "20" } else { "120" };
     let mut add = Command::new("timeout");
     add.args([seconds, "rustup", "target", "add", BARE]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -108,9 +127,9 @@ pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
 /// they are linked against, and gives the folder they lie in.
 pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/std");
-    relink(&target.join(USER).join("std"), &root.join("target/std-lib/libc.o"), packages)?;
+    relink(&target.join(USER).join("std"), &root.join(c_library::OBJECT), packages)?;
     let mut command = cargo();
-    command.args(["build", "--config", "userspace/libc/cargo-config.toml", "--profile", "std", "--target", USER]);
+    command.args(["build", "--config", c_library::CONFIG, "--profile", "std", "--target", USER]);
     command.arg("--target-dir").arg(&target);
     for package in packages {
         command.args(["-p", package]);
@@ -120,7 +139,7 @@ pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
 }
 
 /// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
-fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
+pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
     let marks = folder.join(".fingerprint");
     if !marks.is_dir() {
         return Ok(());

@@ -1,0 +1,217 @@
+//! `capos test-std`: upstream test suites on capOS. They are built as they were published, packed into one image, run
+//! there one after another, and counted test by test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::scenario::{self, Scenario};
+use crate::system::{Parts, System, Variant};
+use crate::upstream_build::Program;
+use crate::upstream_results::{Count, Outcome};
+use crate::upstream_suites::{self, Suite};
+use crate::{accel, files, tool, upstream_build, upstream_results, upstream_sources};
+
+/// What boots to run them, below the source folder.
+const MACHINE: &str = "tests/upstream/system";
+/// The plan's name on the medium; `suite-runner` knows it.
+const PLAN: &str = "suites.jsonl";
+/// Threads of a test program: those that run tests, and those that tests make.
+const THREADS: u32 = 512;
+/// Tests that run at the same time in one program.
+const TEST_THREADS: &str = "--test-threads=4";
+/// Seconds of the host for booting, and for what each program takes besides its tests.
+const BOOT_SECONDS: u64 = 120;
+const PROGRAM_SECONDS: u64 = 30;
+
+/// Run upstream test suites on capOS.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run the suites whose name contains this only.
+    #[arg(value_name = "PART")]
+    only: Option<String>,
+    /// Write the lock files anew, after the list or its crates have changed.
+    #[arg(long)]
+    relock: bool,
+    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    accel: Option<String>,
+}
+
+/// A program of a suite, and how long it may run.
+struct Planned<'a> {
+    suite: &'a Suite,
+    program: Program,
+}
+
+/// A line of the plan.
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    program: String,
+    arguments: Vec<&'a str>,
+    seconds: u64,
+    memory_kib: u64,
+    threads: u32,
+}
+
+/// How all of them went: the tests of each program, and the suites that could not be built.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// By program.
+    pub programs: BTreeMap<String, Count>,
+    /// What kept suites from being run, by suite.
+    pub broken: Vec<(String, String)>,
+}
+
+/// Runs the subcommand: success when nothing failed.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let wanted = |suite: &Suite| args.only.as_deref().is_none_or(|part| suite.name.contains(part));
+    let suites = upstream_suites::read(system.root())?;
+    ensure!(suites.iter().any(wanted), "no suite has `{}` in its name", args.only.as_deref().unwrap_or_default());
+    let parts = system.build(true)?;
+    let accelerator = accel::choose(args.accel.as_deref())?;
+    let results = execute(&system, &parts, &suites, &wanted, &accelerator, args.relock)?;
+    let (mut passed, mut failed, mut ignored, mut skipped) = (0, results.broken.len(), 0, 0);
+    for (program, count) in results.programs.iter().filter(|(_, count)| **count != Count::default()) {
+        println!("{program}: {} passed, {} failed", count.passed, count.failures.len());
+        for (test, why) in &count.failures {
+            println!("FAILED  {program} {test}: {why}");
+        }
+        passed += count.passed;
+        failed += count.failures.len();
+        ignored += count.ignored;
+        skipped += count.skipped;
+    }
+    for (suite, why) in &results.broken {
+        println!("FAILED  {suite}: {why}");
+    }
+    println!("{ignored} ignored by their authors, {skipped} left out; {} says why", upstream_suites::FILE);
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Builds and runs the wanted suites.
+pub fn execute(
+    system: &System,
+    parts: &Parts,
+    all: &[Suite],
+    wanted: &dyn Fn(&Suite) -> bool,
+    accelerator: &str,
+    relock: bool,
+) -> Result<Results> {
+    let mut results = Results::default();
+    if !all.iter().any(wanted) {
+        return Ok(results);
+    }
+    let planned = build(system, all, wanted, relock, &mut results)?;
+    if planned.is_empty() {
+        return Ok(results);
+    }
+    let log = boot(system, parts, &planned, accelerator)?;
+    let outcomes = upstream_results::read(&log);
+    for Planned { suite, program } in &planned {
+        let skip: BTreeSet<&str> = suite.skipped().collect();
+        let count = outcomes.get(&program.name).unwrap_or(&Outcome::default()).count(&skip);
+        results.programs.insert(program.name.clone(), count);
+    }
+    for suite in all.iter().filter(|suite| wanted(suite)) {
+        let of_it = planned.iter().filter(|it| it.suite.name == suite.name);
+        let outcomes: Vec<&Outcome> = of_it.filter_map(|it| outcomes.get(&it.program.name)).collect();
+        let gone = suite.skipped().filter(|test| !outcomes.iter().any(|outcome| outcome.listed.contains(*test)));
+        let gone: Vec<&str> = gone.collect();
+        if !gone.is_empty() && !outcomes.is_empty() {
+            results.broken.push((suite.name.clone(), format!("it leaves out tests that it does not have: {gone:?}")));
+        }
+    }
+    Ok(results)
+}
+
+/// Builds the wanted suites. One that does not build does not keep the others from it.
+fn build<'a>(
+    system: &System,
+    all: &'a [Suite],
+    wanted: &dyn Fn(&Suite) -> bool,
+    relock: bool,
+    results: &mut Results,
+) -> Result<Vec<Planned<'a>>> {
+    let _alone = files::lock(&system.target().join("upstream"))?;
+    let mut planned = Vec::new();
+    for workspace in upstream_sources::workspaces(system.root(), all, wanted)? {
+        for (suite, manifest) in workspace.members.iter().filter(|(suite, _)| wanted(suite)) {
+            println!("building the tests of {}", suite.name);
+            match upstream_build::build(system.root(), &workspace, suite, manifest, relock) {
+                Ok(programs) => {
+                    planned.extend(programs.into_iter().map(|program| Planned { suite, program }));
+                }
+                Err(error) => results.broken.push((suite.name.clone(), format!("{error:#}"))),
+            }
+        }
+        // Without one nothing could be built, which is told.
+        let locked = std::fs::read(workspace.folder.join("Cargo.lock"));
+        if let (true, Ok(locked)) = (relock, locked) {
+            files::write_if_changed(&workspace.lock, &locked)?;
+        }
+    }
+    Ok(planned)
+}
+
+/// Packs the programs into an image, runs it, and gives its log.
+fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) -> Result<String> {
+    let mut scenario = Scenario::open(&system.root().join(MACHINE))?;
+    let out = system.target().join("upstream/run");
+    let over = system.target().join("upstream/over");
+    scenario.settings.limit_seconds =
+        BOOT_SECONDS + planned.iter().map(|it| it.suite.seconds + PROGRAM_SECONDS).sum::<u64>();
+    let mut plan = String::new();
+    let mut placed = Vec::new();
+    for Planned { suite, program } in planned {
+        let place = format!("bin/{}", program.name);
+        let stripped = system.target().join("upstream/stripped").join(&program.name);
+        strip(&program.file, &stripped)?;
+        let skip = suite.skipped().flat_map(|test| ["--skip", test]);
+        let entry = Entry {
+            name: &program.name,
+            program: format!("/{place}"),
+            arguments: [TEST_THREADS, "--exact"].into_iter().chain(skip).collect(),
+            seconds: suite.seconds,
+            memory_kib: suite.memory_mib << 10,
+            threads: THREADS,
+        };
+        plan.push_str(&serde_json::to_string(&entry)?);
+        plan.push('\n');
+        placed.push((place, stripped));
+    }
+    let plan_file = system.target().join("upstream").join(PLAN);
+    files::write_if_changed(&plan_file, plan.as_bytes())?;
+    placed.push((PLAN.into(), plan_file));
+    files::mirror(&placed, &over)?;
+    std::fs::create_dir_all(&out)?;
+    let image = out.join("upstream.iso");
+    let (folder, boot) = (Some(scenario.folder.clone()), scenario.settings.boot.clone());
+    let variant = Variant { over: Some(over), scenario: folder, boot, ..Variant::default() };
+    parts.image(&variant, &image)?;
+    println!("running {} programs; their words go to {}", planned.len(), out.join("serial.log").display());
+    let report = scenario::run(&scenario, &scenario.machine(&image, accelerator), &out)?;
+    if let Some(reason) = &report.reason {
+        println!("the machine: {reason}");
+    }
+    let log = std::fs::read(out.join("serial.log")).context("reading the machine's log")?;
+    Ok(String::from_utf8_lossy(&log).into_owned())
+}
+
+/// A program without what only debuggers read.
+fn strip(program: &Path, stripped: &PathBuf) -> Result<()> {
+    if files::up_to_date(stripped, &[program.to_owned()])? {
+        return Ok(());
+    }
+    if let Some(folder) = stripped.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
+    tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(stripped))
+}

@@ -30,6 +30,24 @@ struct Package {
     name: String,
     manifest_path: String,
     targets: Vec<Target>,
+    #[serde(default)]
+    metadata: Option<Notes>,
+}
+
+/// What a manifest says to others than cargo.
+#[derive(Deserialize)]
+struct Notes {
+    #[serde(default)]
+    capos: OurNotes,
+}
+
+/// `[package.metadata.capos]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OurNotes {
+    /// Whether the package stands on `std`, where its folder does not say so.
+    #[serde(default)]
+    std: bool,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +88,7 @@ fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {
         let place = Path::new(&package.manifest_path);
         let folder = FOLDERS.iter().find(|folder| place.starts_with(root.join("userspace").join(folder.name)));
         let Some(&Folder { test, std, .. }) = folder else { continue };
+        let std = std || package.metadata.is_some_and(|notes| notes.capos.std);
         let binaries = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
         programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone(), test, std }));
     }
@@ -108,6 +127,15 @@ mod tests {
         assert_eq!(names, ["hello", "hostile", "kv", "shell"]);
         assert_eq!(found.iter().map(|program| program.test).collect::<Vec<_>>(), [false, true, false, false]);
         assert_eq!(found.iter().map(|program| program.std).collect::<Vec<_>>(), [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_package_can_say_that_it_stands_on_std() {
+        let plain = package("ex", "userspace/examples/kv", "kv", "bin");
+        let noted = plain.replacen('{', r#"{"metadata":{"capos":{"std":true}},"#, 1);
+        assert!(read(std::slice::from_ref(&noted)).unwrap()[0].std);
+        assert!(!read(&[plain.replacen('{', r#"{"metadata":{"docs":{}},"#, 1)]).unwrap()[0].std);
+        assert!(read(&[noted.replace("std", "st")]).is_err());
     }
 
     #[test]

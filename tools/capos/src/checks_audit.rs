@@ -452,7 +452,7 @@ fn members(record: &Record, failures: &mut Vec<String>) {
             }
             // A call that the person made has no model in it, and says so by all of these.
             let said = |name: &&str| !member(record, name).is_empty();
-            let of_person = member(record, "callId").starts_with(DIRECT) && !MODEL.iter().any(|name| said(name));
+            let of_person = member(record, "callId").starts_with(DIRECT) && !MODEL.iter().any(&said);
             for name in MODEL.iter().filter(|name| !of_person && !said(name)) {
                 complain(format!("says nothing in {name}"));
             }

@@ -9,8 +9,9 @@ const TAKEN: u32 = 1;
 /// Taken, and somebody may sleep.
 const AWAITED: u32 = 2;
 
-/// A lock on one word.
+/// A lock on one word, free where that is 0.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Raw(AtomicU32);
 
 /// A value behind such a lock.

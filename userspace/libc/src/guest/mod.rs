@@ -18,6 +18,7 @@ mod malloc;
 mod math;
 mod memory_map;
 mod metadata;
+mod mutex;
 mod names;
 mod namespace;
 mod output;

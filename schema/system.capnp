@@ -61,7 +61,7 @@ interface Logger {
 interface LogReader {
   read @0 (service :Text = "", minimum :LogLevel = info, lastSeconds :UInt64 = 3600,
            max :UInt32 = 100) -> (entries :List(LogEntry))
-      $A.tool("read_log") $A.category(readOnly) $A.abortable $A.untrusted $A.redact;
+      $A.tool("read_log") $A.category(readOnly) $A.abortable $A.untrusted $A.redact $A.label("pii.log");
   # Reads the newest log entries, of one service or of all, at this level or above.
 }
 

@@ -35,3 +35,78 @@ impl LeaseServer for LeaseObject {
         used.map_err(|why| CallError::invalid_argument(why.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_schema::authority::LeaseClient;
+    use capos_schema::kernel::{TimerClient, TimerServer};
+    use capos_schema::local::{Local, run};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A timer that goes where it is put.
+    struct Hand(Rc<Cell<u64>>);
+
+    impl TimerServer for Hand {
+        async fn now(&self, _cx: &CallContext) -> Result<u64, CallError> {
+            Ok(self.0.get())
+        }
+
+        async fn sleep_until(&self, _cx: &CallContext, _nanoseconds: u64) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        async fn wall_clock(&self, _cx: &CallContext) -> Result<u64, CallError> {
+            Ok(0)
+        }
+    }
+
+    /// A lease as a session gets it when the clock says `now`, and what belongs to it.
+    struct Given {
+        lease: LeaseClient,
+        question: ToolQuestion,
+        hand: Rc<Cell<u64>>,
+        ended: Rc<Cell<bool>>,
+    }
+
+    impl Given {
+        fn at(now: u64) -> Self {
+            let (hand, ended, local) = (Rc::new(Cell::new(now)), Rc::new(Cell::new(false)), Local::default());
+            let clock = Clock::new(TimerClient::serve(&local, Rc::new(Hand(hand.clone()))).unwrap());
+            let question = ToolQuestion { tool: "delete_file".into(), call_id: "call-1".into(), ..Default::default() };
+            let object = LeaseObject::new("s1", &question, clock, ended.clone());
+            Self { lease: LeaseClient::serve(&local, Rc::new(object)).unwrap(), question, hand, ended }
+        }
+
+        /// Uses it at this time; why it could not be.
+        fn redeem(&self, now: u64) -> Option<String> {
+            self.hand.set(now);
+            let answer = run(self.lease.redeem(&self.question)).unwrap();
+            answer.err().map(|error| error.to_string())
+        }
+    }
+
+    /// Requirement D11: a step-up is good for a minute on the broker's own clock, from the moment that it was given.
+    #[test]
+    fn a_lease_ends_by_time() {
+        let given = 1000 * SECOND;
+        let late = Given::at(given);
+        let why = late.redeem(given + 60 * SECOND).unwrap();
+        assert!(why.contains("the lease has expired; authenticate again"), "{why}");
+        assert!(late.redeem(given + 3600 * SECOND).is_some(), "and stays so");
+        assert_eq!(Given::at(given).redeem(given + 60 * SECOND - 1), None);
+    }
+
+    #[test]
+    fn a_lease_is_used_once_and_ends_with_its_session() {
+        let used = Given::at(0);
+        assert_eq!(used.redeem(1), None);
+        let why = used.redeem(2).unwrap();
+        assert!(why.contains("the lease has been used"), "{why}");
+        let over = Given::at(0);
+        over.ended.set(true);
+        let why = over.redeem(1).unwrap();
+        assert!(why.contains("the session of this lease has ended"), "{why}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What of the broker holds no capability, tested on the host.
+//! What of the broker can be tested on the host: what holds no capability, or none but a clock.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -6,4 +6,5 @@ extern crate alloc;
 
 pub mod config;
 pub mod kept;
+pub mod lease;
 pub mod model;

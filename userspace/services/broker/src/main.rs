@@ -11,7 +11,6 @@ mod approvals;
 mod blocks;
 mod broker;
 mod decision;
-mod lease;
 mod session;
 
 use alloc::format;

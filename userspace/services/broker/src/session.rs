@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
+use capos_broker::lease::LeaseObject;
 use capos_broker::model;
 use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
 use capos_rt::log;
@@ -23,7 +24,6 @@ use crate::approvals::{ApprovalObject, Asked};
 use crate::blocks::Part;
 use crate::broker::Broker;
 use crate::decision::Subject;
-use crate::lease::LeaseObject;
 
 /// A session.
 pub struct Session {

@@ -20,6 +20,6 @@ mod table;
 
 pub use forest::{Forest, ForestError, NodeId, Round};
 pub use list::{Held, KeyedList, ListKey};
-pub use pool::Pool;
+pub use pool::{Pool, shrink};
 pub use queues::{QueueKey, Queues};
 pub use table::{Full, Table};

@@ -54,6 +54,19 @@ enum List {
     Hole,
 }
 
+/// Gives back what a vector that was long has too much of; room for `fewest` elements stays. Where there is no
+/// memory to move into, everything stays: giving back never fails.
+pub fn shrink<T>(vector: &mut Vec<T>, fewest: usize) {
+    let enough = vector.len().next_power_of_two().max(fewest);
+    if vector.capacity() > enough {
+        let mut small = Vec::new();
+        if small.try_reserve_exact(enough).is_ok() {
+            small.append(vector);
+            *vector = small;
+        }
+    }
+}
+
 fn split(index: u32) -> (u32, usize) {
     (index / CHUNK as u32, index as usize % CHUNK)
 }
@@ -198,10 +211,7 @@ impl<T> Pool<T> {
             self.unlink(List::Hole, last);
             self.chunks.pop();
         }
-        let enough = self.chunks.len().next_power_of_two().max(FEWEST);
-        if self.chunks.capacity() > enough {
-            self.chunks.shrink_to(enough);
-        }
+        shrink(&mut self.chunks, FEWEST);
     }
 
     fn head_mut(&mut self, list: List) -> &mut u32 {

@@ -5,7 +5,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_captable::NodeId;
@@ -13,12 +12,16 @@ use capos_paging::{Clock, PAGE, PageState, Pages, Slot};
 use spin::Mutex;
 
 use crate::memory::frames::{self, Frame};
+use crate::memory::reserve;
 use crate::object::endpoint::Client;
 use crate::object::memory::MemoryObject;
 use crate::pager::PageIn;
 
-/// Frames that the cache leaves free: for page tables and the kernel's heap.
-pub const RESERVE: usize = 512;
+/// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
+pub const RESERVE: usize = reserve::FRAMES + 512;
+
+/// Objects looked at for one page that is to go. The page after the last of them goes, used or not.
+const LOOKED_AT: usize = 32;
 
 /// Which page an entry of the clock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +97,16 @@ impl PagedContent {
     }
 }
 
+/// Makes room for `count` pages that a pager is asked for. False where there is no memory to keep them.
+pub fn expect(count: u64) -> bool {
+    CLOCK.lock().expect(count as usize)
+}
+
+/// So many of the pages that were asked for do not come.
+pub fn take_back(count: u64) {
+    CLOCK.lock().take_back(count as usize);
+}
+
 /// How many frames the cache holds.
 pub fn frames_held() -> usize {
     CLOCK.lock().len()
@@ -118,29 +131,35 @@ pub fn forget(content: &PagedContent) {
 }
 
 /// Makes `count` frames free beyond the reserve, as far as giving pages up helps. Whether `count`
-/// frames are free now.
+/// frames are free now, and what is kept for the heap.
 pub fn make_room(count: usize) -> bool {
     while frames::free_count() < count.saturating_add(RESERVE) {
         if !evict_one() {
             break;
         }
     }
-    frames::free_count() >= count
+    frames::free_count() >= count.saturating_add(reserve::kept())
 }
 
 /// Gives up the page that was not used for longest, roughly. False where there is none.
 fn evict_one() -> bool {
     // Objects looked at are let go after the clock's lock, since one's end takes it.
-    let mut looked_at: Option<Arc<MemoryObject>> = None;
-    let mut keep: Vec<Arc<MemoryObject>> = Vec::new();
+    let mut looked_at: [Option<Arc<MemoryObject>>; LOOKED_AT] = [const { None }; LOOKED_AT];
+    let mut count = 0;
     let victim = {
         let mut clock = CLOCK.lock();
         let victim = clock.victim(|page| {
-            if looked_at.as_ref().is_none_or(|object| object.id != page.object) {
-                let next = MemoryObject::find_paged(page.object);
-                keep.extend(core::mem::replace(&mut looked_at, next));
+            let latest = looked_at.get(count).and_then(Option::as_ref);
+            if latest.is_none_or(|object| object.id != page.object)
+                && let Some(object) = MemoryObject::find_paged(page.object)
+            {
+                let next = if latest.is_none() { count } else { count + 1 };
+                let Some(place) = looked_at.get_mut(next) else { return false };
+                *place = Some(object);
+                count = next;
             }
-            looked_at.as_ref().is_some_and(|object| accessed(object, page.page))
+            let latest = looked_at.get(count).and_then(Option::as_ref);
+            latest.filter(|object| object.id == page.object).is_some_and(|object| accessed(object, page.page))
         });
         if let Some((slot, _)) = victim {
             clock.remove(slot);
@@ -148,10 +167,7 @@ fn evict_one() -> bool {
         victim
     };
     let Some((_, page)) = victim else { return false };
-    keep.extend(looked_at);
-    let object =
-        keep.iter().find(|object| object.id == page.object).cloned().or_else(|| MemoryObject::find_paged(page.object));
-    if let Some(object) = object
+    if let Some(object) = MemoryObject::find_paged(page.object)
         && drop_page(&object, page.page)
     {
         EVICTIONS.fetch_add(1, Ordering::Relaxed);
@@ -188,13 +204,14 @@ fn drop_page(object: &MemoryObject, page: u64) -> bool {
 /// Gives up every page of one object; how many that were.
 pub fn evict_object(object: &MemoryObject) -> u64 {
     let Some(content) = object.paged_content() else { return 0 };
-    let pages: Vec<(u64, Resident)> = content.state.lock().pages.iter_resident().collect();
-    let mut count = 0;
-    for (page, resident) in pages {
+    let (mut count, mut from) = (0, 0);
+    loop {
+        let next = content.state.lock().pages.next_resident(from);
+        let Some((page, resident)) = next else { return count };
+        from = page + 1;
         let removed = CLOCK.lock().remove(resident.slot);
         if removed.is_some() && drop_page(object, page) {
             count += 1;
         }
     }
-    count
 }

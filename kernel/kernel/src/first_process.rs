@@ -15,8 +15,8 @@ use capos_schema::sync::{self, Completion};
 use capos_ustar::ArchiveError;
 
 use crate::boot::{BootInfo, Module};
-use crate::memory::frames;
 use crate::memory::page_table::Access;
+use crate::memory::{frames, reserve};
 use crate::object::account::{Account, Amounts};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::capability::Object;
@@ -112,6 +112,7 @@ pub fn start(boot: BootInfo) {
     mmio::set_ram(boot.ram.clone());
     let boot = machine::set_boot(boot);
     let account = Account::root(limits(frames::free_count() as u64));
+    reserve::keep(reserve::FRAMES);
     if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
         tests_in_kernel::run(&account);
     }

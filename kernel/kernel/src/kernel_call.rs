@@ -8,8 +8,10 @@ use core::cell::RefCell;
 use capnp::{Word, any_pointer, word};
 use capos_abi::{CapId, ExceptionKind, Rights, Status};
 use capos_captable::NodeId;
+use capos_paging::PAGE;
 use capos_schema::sync::{self, Completion, Exception, Output};
 
+use crate::memory::heap;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
 use crate::object::dispatch;
@@ -22,6 +24,8 @@ use crate::{ipc, scheduler};
 
 /// The longest parameters that a kernel object reads, in bytes.
 const MAX_PARAMS: usize = 64 * 1024;
+/// What a result takes beside its data, in bytes, generously.
+const OVERHEAD: usize = 256;
 /// Words of parameters that are read without allocating.
 const SMALL: usize = 32;
 
@@ -47,6 +51,8 @@ pub struct Invocation<'a> {
     /// Runs once the caller has its capability.
     starts: Option<Arc<Thread>>,
     deferred: Option<Ticket>,
+    /// Memory for results that are large.
+    secured: Option<heap::Secured>,
 }
 
 impl<'a> Invocation<'a> {
@@ -91,6 +97,16 @@ impl<'a> Invocation<'a> {
         self.starts = Some(thread);
     }
 
+    /// Makes sure of the memory for results with so many bytes of data, lists and texts. A method says so before it
+    /// writes results that may take more than a frame.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn expect(&mut self, bytes: usize) -> Result<(), Exception> {
+        self.secured = secure(bytes).map_err(refused)?;
+        Ok(())
+    }
+
     /// Bytes of results that the caller accepts.
     pub fn capacity(&self) -> usize {
         self.call.results.length as usize
@@ -107,6 +123,20 @@ impl<'a> Invocation<'a> {
         self.deferred = Some(ticket);
         Ok(OperationRef { thread: Arc::clone(self.thread), ticket })
     }
+}
+
+/// Memory for a message with so many bytes of content, as long as the value is there.
+///
+/// # Errors
+/// There is none.
+pub fn secure(bytes: usize) -> Result<Option<heap::Secured>, Status> {
+    if bytes <= PAGE as usize / 2 {
+        // No piece is longer than a frame.
+        return Ok(None);
+    }
+    // The data itself, two segments of the message, the one that they are brought into, and its copy.
+    let frames = (bytes + OVERHEAD).div_ceil(PAGE as usize).saturating_mul(5);
+    heap::secure(frames).map(Some).ok_or(Status::OutOfMemory)
 }
 
 /// CALL.
@@ -133,13 +163,17 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, call: Call) -> Result<()
         return Ok(());
     }
     let mut small = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
-    let mut large;
+    let mut large = Vec::new();
     let length = call.params.length as usize;
     let words = length.div_ceil(8);
     let buffer: &mut [Word] = if words <= SMALL {
         &mut small
     } else if length <= MAX_PARAMS {
-        large = Word::allocate_zeroed_vec(words);
+        if large.try_reserve_exact(words).is_err() {
+            thread.post(tag, Status::OutOfMemory);
+            return Ok(());
+        }
+        large.resize(words, word(0, 0, 0, 0, 0, 0, 0, 0));
         &mut large
     } else {
         thread.post(tag, Status::TooLarge);
@@ -178,7 +212,8 @@ fn invoke(
 ) {
     let Capability { object, rights, node } = capability;
     let (given, starts, deferred) = (Vec::new(), None, None);
-    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given, starts, deferred };
+    let secured = None;
+    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured };
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let cell = RefCell::new(&mut invocation);
     let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {

@@ -17,6 +17,7 @@ use capos_schema::{kernel_capnp, kernel_dispatch, sync};
 use spin::Mutex;
 
 use crate::derivation::{self, Holder};
+use crate::memory::reserve;
 use crate::object::address_space::{Backing, Fault, Mapping};
 use crate::object::capability::Object;
 use crate::object::endpoint::Client;
@@ -111,10 +112,12 @@ impl PageIn {
         Some(waiters)
     }
 
-    /// A thread waits for the pages. False where the request has ended: then it tries again.
+    /// A thread waits for the pages. False where the request has ended, or there is no memory to wait: then it
+    /// tries again.
     fn join(self: &Arc<Self>, thread: &Arc<Thread>) -> bool {
         let mut state = self.state.lock();
-        if state.ended {
+        // Where it cannot wait for want of memory, it touches the page again until it can, or the page is in.
+        if state.ended || state.waiters.try_reserve(1).is_err() {
             return false;
         }
         thread.change(State::Running, State::Blocked);
@@ -156,6 +159,7 @@ impl PageIn {
     /// it touches again first, and the page is asked for alone.
     pub fn fail(&self, reason: &str) {
         let Some(waiters) = self.end() else { return };
+        cache::take_back(self.count);
         self.forget_request(true);
         if self.count > 1
             && let Some(content) = self.memory.paged_content()
@@ -248,6 +252,9 @@ fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
     let count = if cache::make_room(wanted as usize * 2) { wanted } else { 1 };
+    if !reserve::is_whole() {
+        return Err(Status::OutOfMemory);
+    }
     let window = MemoryObject::window(count)?;
     let node = derivation::add(None, Holder::Kernel)?;
     let params = sync::results(|builder| {
@@ -261,11 +268,16 @@ fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u
     .words;
     let state = Mutex::default();
     let request = Arc::new(PageIn { memory: Arc::clone(memory), first, count, window, node, params, state });
+    if !cache::expect(count) {
+        derivation::forget(node);
+        return Err(Status::OutOfMemory);
+    }
     {
         let mut pages = content.state.lock();
         if pages.pages.run_of_absent(first, count) < count {
             // Another thread's fault was faster: this one touches the page again and finds what that began.
             drop(pages);
+            cache::take_back(count);
             derivation::forget(node);
             return Ok(());
         }

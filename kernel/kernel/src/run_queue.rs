@@ -2,7 +2,6 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use crate::object::thread::{State, Thread};
 
@@ -14,8 +13,35 @@ pub const ORDINARY: i8 = 0;
 pub const HIGHEST: i8 = 2;
 const LEVELS: usize = 4;
 
-/// Threads that a level has room for in any case, so that using it for the first time takes no memory.
-const KEPT: usize = 4;
+/// Threads that a level has room for in any case.
+const KEPT: usize = 64;
+
+/// Threads that are taken out of the queue at once, since they died.
+#[derive(Default)]
+pub struct Dead {
+    threads: [Option<Arc<Thread>>; 16],
+    length: usize,
+}
+
+impl Dead {
+    /// Adds one, where there is room: otherwise it is given back.
+    pub fn push(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
+        let Some(place) = self.threads.get_mut(self.length) else { return Some(thread) };
+        *place = Some(thread);
+        self.length += 1;
+        None
+    }
+
+    /// Those that were taken out.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Thread>> {
+        self.threads.iter().flatten()
+    }
+
+    /// Whether there is room for no more.
+    pub fn is_full(&self) -> bool {
+        self.length == self.threads.len()
+    }
+}
 
 /// Threads of one priority.
 struct Level {
@@ -86,29 +112,44 @@ impl RunQueue {
         Some((thread, slice))
     }
 
-    /// Takes out dead threads.
-    pub fn take_dead(&mut self, dead: &mut Vec<Arc<Thread>>) {
+    /// Makes room for so many threads, whatever their priorities come to be: adding one of them takes no memory
+    /// then. False where there is none.
+    pub fn make_room(&mut self, threads: usize) -> bool {
+        self.levels.iter_mut().all(|level| {
+            let missing = threads.saturating_sub(level.threads.len());
+            level.threads.try_reserve(missing).is_ok()
+        })
+    }
+
+    /// Takes out dead threads, as many as there is room for.
+    pub fn take_dead(&mut self, dead: &mut Dead) {
         for level in &mut self.levels {
             if level.threads.front().is_some_and(|first| first.state() == State::Dead) {
                 level.front_slice = None;
             }
             for _ in 0..level.threads.len() {
-                match level.threads.pop_front() {
+                let thread = level.threads.pop_front();
+                let kept = match thread {
                     Some(thread) if thread.state() == State::Dead => dead.push(thread),
-                    Some(thread) => level.threads.push_back(thread),
-                    None => {}
+                    other => other,
+                };
+                if let Some(thread) = kept {
+                    level.threads.push_back(thread);
                 }
             }
         }
         self.length = self.levels.iter().map(|level| level.threads.len()).sum();
     }
 
-    /// Gives back the memory of queues that were long.
-    pub fn shrink(&mut self) {
+    /// Gives back the memory of queues that were long; room for so many threads stays. Where there is no memory
+    /// to move into, everything stays.
+    pub fn shrink(&mut self, threads: usize) {
         for level in &mut self.levels {
-            let enough = level.threads.len().next_power_of_two().max(KEPT);
-            if level.threads.capacity() > enough {
-                level.threads.shrink_to(enough);
+            let enough = level.threads.len().max(threads).next_power_of_two().max(KEPT);
+            let mut small = VecDeque::new();
+            if level.threads.capacity() > enough && small.try_reserve_exact(enough).is_ok() {
+                small.append(&mut level.threads);
+                level.threads = small;
             }
         }
     }

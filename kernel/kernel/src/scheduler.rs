@@ -6,14 +6,13 @@
 //! nothing else. Only a thread with a higher priority goes before it.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::context::{self, Context};
 use crate::arch::interrupts;
 use crate::object::process;
-use crate::object::thread::{State, Thread};
-use crate::run_queue::RunQueue;
+use crate::object::thread::{self, State, Thread};
+use crate::run_queue::{Dead, RunQueue};
 use crate::{deadline, fault, first_process, log, percpu, syscall, time};
 
 /// How long a thread runs while others wait, in nanoseconds.
@@ -61,7 +60,13 @@ pub fn current() -> Option<Arc<Thread>> {
 
 /// Gives back the memory of a run queue that was long.
 pub fn shrink_queue() {
-    percpu::current().scheduler.lock().queue.shrink();
+    let threads = thread::ALIVE.load(Ordering::Relaxed) as usize;
+    percpu::current().scheduler.lock().queue.shrink(threads);
+}
+
+/// Makes room for so many threads in the run queue. False where there is no memory.
+pub fn make_room(threads: usize) -> bool {
+    percpu::current().scheduler.lock().queue.make_room(threads)
 }
 
 /// Makes a blocked thread ready.
@@ -184,12 +189,12 @@ impl CpuState {
         self.loaded.replace(Arc::clone(next))
     }
 
-    /// Takes out dead threads, so that their memory can go back.
-    fn take_dead(&mut self) -> Vec<Arc<Thread>> {
-        let mut dead = Vec::new();
+    /// Takes out dead threads, so that their memory can go back: as many as there is room for.
+    fn take_dead(&mut self) -> Dead {
+        let mut dead = Dead::default();
         for place in [&mut self.loaded, &mut self.handoff] {
             if place.as_ref().is_some_and(|thread| thread.state() == State::Dead) {
-                dead.extend(place.take());
+                place.take().map(|thread| dead.push(thread));
             }
         }
         self.queue.take_dead(&mut dead);
@@ -199,8 +204,12 @@ impl CpuState {
 
 /// Lets go of dead threads.
 pub fn forget_dead() {
-    let dead = percpu::current().scheduler.lock().take_dead();
-    drop(dead);
+    loop {
+        let dead = percpu::current().scheduler.lock().take_dead();
+        if !dead.is_full() {
+            return;
+        }
+    }
 }
 
 /// Puts the current thread behind those that wait, in the middle of a system call that it goes on with
@@ -227,10 +236,12 @@ pub fn forget(thread: &Arc<Thread>) {
             if is(&cpu.loaded) { cpu.loaded.take() } else { None }
         } else {
             drop(cpu);
-            return forget_dead();
+            forget_dead();
+            None
         }
     };
     drop(loaded);
+    shrink_queue();
 }
 
 /// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the

@@ -7,6 +7,7 @@ use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{ENTRY_SIZE, Operation as Request};
 use capos_abi::{CapId, Entry, RawEntry, Status, syscall as number};
 
+use crate::memory::reserve;
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
 use crate::pager::{self, Brought};
@@ -119,6 +120,10 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
 
 fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
     let tag = entry.user_data;
+    if reserve::refuses(&entry.operation) {
+        thread.post(tag, Status::OutOfMemory);
+        return Ok(());
+    }
     match entry.operation {
         Request::Nop => thread.post(tag, Status::Ok),
         Request::Call { cap, interface, method, params, results, caps } => {

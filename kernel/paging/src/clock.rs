@@ -13,6 +13,8 @@ pub struct Clock<K> {
     free: Vec<usize>,
     hand: usize,
     live: usize,
+    /// Entries that are to come, for which there is room.
+    expected: usize,
 }
 
 impl<K: Copy> Default for Clock<K> {
@@ -25,7 +27,7 @@ impl<K: Copy> Clock<K> {
     /// An empty clock.
     #[must_use]
     pub const fn new() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), hand: 0, live: 0 }
+        Self { entries: Vec::new(), free: Vec::new(), hand: 0, live: 0, expected: 0 }
     }
 
     /// Entries in it.
@@ -40,9 +42,29 @@ impl<K: Copy> Clock<K> {
         self.live == 0
     }
 
-    /// Adds an entry.
+    /// Makes room for `count` entries, which are inserted or taken back later. False where there is no memory.
+    #[must_use]
+    pub fn expect(&mut self, count: usize) -> bool {
+        let most = self.live.saturating_add(self.expected).saturating_add(count);
+        // As many places can come to be free as there are entries.
+        let missing = |vector: usize| most.saturating_sub(vector);
+        let (entries, free) = (missing(self.entries.len()), missing(self.free.len()));
+        if self.entries.try_reserve(entries).is_err() || self.free.try_reserve(free).is_err() {
+            return false;
+        }
+        self.expected = self.expected.saturating_add(count);
+        true
+    }
+
+    /// So many of the entries that were expected do not come.
+    pub fn take_back(&mut self, count: usize) {
+        self.expected = self.expected.saturating_sub(count);
+    }
+
+    /// Adds an entry that was expected: this takes no memory.
     pub fn insert(&mut self, key: K) -> Slot {
         self.live = self.live.saturating_add(1);
+        self.take_back(1);
         if let Some(at) = self.free.pop()
             && let Some(place) = self.entries.get_mut(at)
         {
@@ -105,6 +127,24 @@ mod tests {
         clock.remove(slots[3]);
         assert_eq!(clock.victim(|key| used.remove(key)).unwrap().1, 0);
         assert_eq!(clock.len(), 2);
+    }
+
+    #[test]
+    fn what_is_expected_has_room() {
+        let mut clock = Clock::new();
+        assert!(clock.expect(100));
+        let room = (clock.entries.capacity(), clock.free.capacity());
+        let slots: Vec<Slot> = (0..60).map(|key| clock.insert(key)).collect();
+        clock.take_back(10);
+        assert_eq!(clock.expected, 30);
+        assert!(slots.iter().take(59).all(|slot| clock.remove(*slot).is_some()));
+        assert!(clock.expect(69), "100 are in or expected again");
+        for key in 0..99 {
+            clock.insert(key);
+        }
+        assert_eq!((clock.len(), clock.expected), (100, 0));
+        assert_eq!((clock.entries.capacity(), clock.free.capacity()), room, "and nothing was allocated for them");
+        assert!(!clock.expect(usize::MAX / 2), "more than there can be memory for");
     }
 
     #[test]

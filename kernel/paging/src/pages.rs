@@ -71,6 +71,15 @@ impl<L: Copy, R: Copy> Pages<L, R> {
         self.states.remove(&page)
     }
 
+    /// The first page that is in, from `page` on.
+    #[must_use]
+    pub fn next_resident(&self, page: u64) -> Option<(u64, R)> {
+        self.states.range(page..).find_map(|(page, state)| match state {
+            PageState::Resident(resident) => Some((*page, *resident)),
+            PageState::Loading(_) => None,
+        })
+    }
+
     /// The pages that are in.
     pub fn iter_resident(&self) -> impl Iterator<Item = (u64, R)> + '_ {
         self.states.iter().filter_map(|(page, state)| match state {
@@ -97,6 +106,7 @@ mod tests {
         pages.complete(3, 7);
         pages.remove(4);
         assert_eq!(pages.resident(), 1);
+        assert_eq!((pages.next_resident(0), pages.next_resident(4)), (Some((3, 7)), None));
         assert_eq!(pages.run_of_absent(4, 8), 6);
         pages.begin(9, 5, 2);
         assert_eq!(pages.get(10), None);

@@ -13,6 +13,8 @@ pub enum RangeError {
     OutOfBounds,
     /// Something is mapped there.
     Overlap,
+    /// There is no memory to note what goes.
+    NoMemory,
 }
 
 /// Content by which its pieces are found.
@@ -75,7 +77,7 @@ impl<T: Clone + Keyed> Regions<T> {
     /// Judges a range: on page borders, within bounds.
     ///
     /// # Errors
-    /// [`RangeError`], all but `Overlap`.
+    /// [`RangeError::Malformed`] or [`RangeError::OutOfBounds`].
     pub fn check(&self, start: u64, length: u64) -> Result<u64, RangeError> {
         if length == 0 || !crate::is_aligned(start) || !crate::is_aligned(length) {
             return Err(RangeError::Malformed);
@@ -114,18 +116,16 @@ impl<T: Clone + Keyed> Regions<T> {
     /// Removes a range from all regions, cutting those that stick out; the pieces that went away.
     ///
     /// # Errors
-    /// [`RangeError`], all but `Overlap`.
+    /// [`RangeError`], all but `Overlap`; nothing has changed then.
     pub fn remove(&mut self, start: u64, length: u64) -> Result<Vec<Region<T>>, RangeError> {
         let end = self.check(start, length)?;
-        let touched: Vec<u64> = self
-            .by_start
-            .range(..end)
-            .rev()
-            .take_while(|(_, region)| region.end() > start)
-            .map(|(key, _)| *key)
-            .collect();
-        let mut removed = Vec::with_capacity(touched.len());
-        for key in touched.into_iter().rev() {
+        let touched = || self.by_start.range(..end).rev().take_while(|(_, region)| region.end() > start);
+        // The range may hold any number of regions.
+        let mut removed = Vec::new();
+        removed.try_reserve_exact(touched().count()).map_err(|_| RangeError::NoMemory)?;
+        let mut next = touched().last().map(|(key, _)| *key);
+        while let Some(key) = next {
+            next = self.by_start.range(key.saturating_add(1)..end).next().map(|(key, _)| *key);
             let Some(region) = self.take(key) else { continue };
             let cut_start = region.start.max(start);
             let cut_end = region.end().min(end);
@@ -172,10 +172,10 @@ impl<T: Clone + Keyed> Regions<T> {
         self.by_start.get(start)
     }
 
-    /// Removes every region.
-    pub fn clear(&mut self) -> Vec<Region<T>> {
+    /// Removes every region. Takes no memory, however many there are.
+    pub fn clear(&mut self) -> impl Iterator<Item = Region<T>> + use<T> {
         self.by_content.clear();
-        core::mem::take(&mut self.by_start).into_values().collect()
+        core::mem::take(&mut self.by_start).into_values()
     }
 
     /// How many regions there are.

@@ -4,12 +4,14 @@
 //! the firmware or the kernel image occupy is never marked free. The first MiB is left alone:
 //! firmware uses it, and processors are started from there.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use capos_machine::bitmap::{self, Bitmap};
 use capos_machine::page_entry::PAGE;
 use capos_machine::range::Range;
 use spin::Mutex;
 
-use super::hhdm;
+use super::{hhdm, reserve};
 
 /// Memory below this address is not handed out.
 const LOWEST: u64 = 0x10_0000;
@@ -47,8 +49,29 @@ struct Pool {
 }
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+/// How many frames are free, so that looking takes no lock.
+static FREE: AtomicUsize = AtomicUsize::new(0);
 
-/// A zeroed frame, or `None` where none is left.
+impl Pool {
+    /// The first of `count` frames in a row, where `kept` frames stay free.
+    fn take(&mut self, count: usize, kept: usize) -> Option<Frame> {
+        if self.bitmap.free_count() < count.saturating_add(kept) {
+            return None;
+        }
+        let index = match count {
+            1 => self.bitmap.take()?,
+            _ => self.bitmap.take_run(count)?,
+        };
+        self.note_free();
+        Some(Frame(index as u64))
+    }
+
+    fn note_free(&self) {
+        FREE.store(self.bitmap.free_count(), Ordering::Relaxed);
+    }
+}
+
+/// A zeroed frame, or `None` where none is left but those kept for the heap.
 pub fn allocate() -> Option<Frame> {
     let frame = allocate_dirty()?;
     zero(frame);
@@ -57,8 +80,12 @@ pub fn allocate() -> Option<Frame> {
 
 /// A frame with whatever was in it before. For callers that overwrite all of it.
 pub fn allocate_dirty() -> Option<Frame> {
-    let index = POOL.lock().as_mut()?.bitmap.take()?;
-    Some(Frame(index as u64))
+    POOL.lock().as_mut()?.take(1, reserve::kept())
+}
+
+/// A frame for the heap, which may have the last one.
+pub fn allocate_for_heap() -> Option<Frame> {
+    POOL.lock().as_mut()?.take(1, 0)
 }
 
 /// `count` zeroed frames in a row; gives the first. `None` where no such run is left.
@@ -72,22 +99,22 @@ pub fn allocate_contiguous(count: usize) -> Option<Frame> {
 
 /// As [`allocate_contiguous`], with whatever was in the frames before.
 pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
-    let index = match count {
-        1 => POOL.lock().as_mut()?.bitmap.take()?,
-        _ => POOL.lock().as_mut()?.bitmap.take_run(count)?,
-    };
-    Some(Frame(index as u64))
+    POOL.lock().as_mut()?.take(count, reserve::kept())
 }
 
 /// Gives a frame back. It must have come from here and nobody may use it any more.
 pub fn free(frame: Frame) {
-    let freed = POOL.lock().as_mut().is_some_and(|pool| pool.bitmap.release(frame.0 as usize));
+    let freed = POOL.lock().as_mut().is_some_and(|pool| {
+        let freed = pool.bitmap.release(frame.0 as usize);
+        pool.note_free();
+        freed
+    });
     assert!(freed, "frame {:#x} was freed twice, or is no RAM", frame.address());
 }
 
 /// How many frames are free now.
 pub fn free_count() -> usize {
-    POOL.lock().as_ref().map_or(0, |pool| pool.bitmap.free_count())
+    FREE.load(Ordering::Relaxed)
 }
 
 /// How many frames there are for the kernel and all processes, used or free.
@@ -157,6 +184,7 @@ fn give(pool: &mut Pool, range: Range) {
         let before = pool.bitmap.free_count();
         pool.bitmap.release_range((range.start / PAGE) as usize, (range.end / PAGE) as usize);
         pool.total += pool.bitmap.free_count() - before;
+        pool.note_free();
     }
 }
 

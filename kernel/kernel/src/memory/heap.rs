@@ -3,7 +3,7 @@
 //! Small blocks come from frames cut into blocks of one size class, larger ones are runs of whole
 //! frames. Everything lies in the direct map, so the heap needs no page tables, and a frame whose
 //! blocks are all free goes back to the pool at once: a process that dies gives its memory back to
-//! the byte.
+//! the byte. Pieces of up to one frame may come from the [`super::reserve`].
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
@@ -13,6 +13,7 @@ use spin::Mutex;
 
 use super::frames::{self, Frame};
 use super::hhdm;
+use crate::percpu;
 
 /// Block sizes. Multiples of 16 that waste little of a frame's 4,032 bytes.
 const CLASSES: [usize; 15] = [16, 32, 48, 64, 96, 128, 192, 256, 336, 448, 576, 800, 1008, 1344, 2016];
@@ -46,6 +47,8 @@ struct Heap {
     used: usize,
     /// Frames that the heap holds.
     frames: usize,
+    /// Frames in a row that the processor with this number has secured, and how many are left.
+    secured: Option<(u32, Frame, usize)>,
 }
 
 // SAFETY: the pointers lead to frames that the heap owns; they are used under the lock only.
@@ -55,7 +58,8 @@ unsafe impl Send for Heap {}
 pub struct KernelHeap(Mutex<Heap>);
 
 #[global_allocator]
-static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0 }));
+static HEAP: KernelHeap =
+    KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0, secured: None }));
 
 /// Bytes in use, as callers asked for them.
 pub fn used() -> usize {
@@ -65,6 +69,30 @@ pub fn used() -> usize {
 /// Frames that the heap holds now.
 pub fn frames() -> usize {
     HEAP.0.lock().frames
+}
+
+/// As long as this is there, its processor's next allocations of more than a frame find what was secured.
+#[derive(Debug)]
+pub struct Secured(());
+
+/// Secures `count` frames for allocations of more than a frame each, which the processor that asks makes until the
+/// value is dropped. `None` where there is no such run, or another one is secured.
+pub fn secure(count: usize) -> Option<Secured> {
+    let mut heap = HEAP.0.lock();
+    if heap.secured.is_some() {
+        return None;
+    }
+    let first = frames::allocate_contiguous_dirty(count)?;
+    heap.secured = Some((percpu::current().index, first, count));
+    Some(Secured(()))
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        if let Some((_, first, left)) = HEAP.0.lock().secured.take() {
+            (0..left).for_each(|n| frames::free(first.offset(n)));
+        }
+    }
 }
 
 /// Per size in steps of 16 bytes, the smallest class that holds it.
@@ -107,7 +135,7 @@ unsafe impl GlobalAlloc for KernelHeap {
             Some(class) => heap.take(class),
             None => {
                 let count = layout.size().div_ceil(FRAME);
-                match frames::allocate_contiguous_dirty(count) {
+                match heap.take_frames(count) {
                     Some(first) => {
                         heap.frames += count;
                         first.pointer()
@@ -140,12 +168,29 @@ unsafe impl GlobalAlloc for KernelHeap {
 }
 
 impl Heap {
+    /// The first of `count` frames in a row.
+    fn take_frames(&mut self, count: usize) -> Option<Frame> {
+        if count == 1 {
+            return frames::allocate_for_heap();
+        }
+        frames::allocate_contiguous_dirty(count).or_else(|| {
+            let (processor, first, left) = self.secured.as_mut()?;
+            if *left < count || *processor != percpu::current().index {
+                return None;
+            }
+            let taken = *first;
+            *first = taken.offset(count);
+            *left -= count;
+            Some(taken)
+        })
+    }
+
     /// A block of `class`, or null.
     fn take(&mut self, class: usize) -> *mut u8 {
         let Some(size) = CLASSES.get(class).copied() else { return null_mut() };
         let mut page = self.head(class);
         if page.is_null() {
-            let Some(frame) = frames::allocate_dirty() else { return null_mut() };
+            let Some(frame) = frames::allocate_for_heap() else { return null_mut() };
             self.frames += 1;
             page = frame.pointer().cast();
             // SAFETY: the frame is the heap's alone, aligned and larger than the header.

@@ -277,7 +277,10 @@ impl AddressSpace {
             }
             let removed = inner.regions.remove(start, length);
             inner.settle(&self.account);
-            let removed = removed.map_err(|_| Status::InvalidArgument)?;
+            let removed = removed.map_err(|error| match error {
+                RangeError::NoMemory => Status::OutOfMemory,
+                RangeError::Malformed | RangeError::OutOfBounds | RangeError::Overlap => Status::InvalidArgument,
+            })?;
             for region in &removed {
                 unmap_pages(&mut inner.table, region.start, region.length);
             }
@@ -318,6 +321,7 @@ impl AddressSpace {
                 let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
                 if shows {
                     unmap_pages(&mut inner.table, at, next - at);
+                    // At most one for each page of a ring, whose memory is not mapped elsewhere.
                     if let Ok(regions) = inner.regions.remove(at, next - at) {
                         removed.extend(regions);
                     }
@@ -484,6 +488,7 @@ impl MapFailure {
             Self::Range(RangeError::Malformed) => "address and length must be positive multiples of 4096",
             Self::Range(RangeError::OutOfBounds) => "the range is not user memory",
             Self::Range(RangeError::Overlap) => "something is mapped in the range",
+            Self::Range(RangeError::NoMemory) => Status::OutOfMemory.words(),
             Self::Status(status) => status.words(),
         }
     }

@@ -19,7 +19,8 @@ use super::process::Process;
 use super::reply::Reply;
 use super::thread_handle::ThreadHandle;
 use crate::deadline::{self, Due};
-use crate::time;
+use crate::memory::reserve;
+use crate::{log, time};
 
 /// How long a device has to finish with memory that its driver lost, nanoseconds.
 const LINGER: u64 = 1_000_000_000;
@@ -125,7 +126,13 @@ impl Object {
         if let Self::Dma(region) = self
             && !region.is_settled()
         {
-            deadline::add(time::now().saturating_add(LINGER), Due::Free(Arc::clone(region)));
+            let region = Arc::clone(region);
+            if reserve::covers_ends() {
+                deadline::add(time::now().saturating_add(LINGER), Due::Free(region));
+            } else {
+                log!("no memory to note when {} bytes that a device may reach can go: they stay", region.bytes());
+                core::mem::forget(region);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use capos_abi::Rights;
+use capos_abi::{Rights, Status};
 use capos_paging::PAGE;
 use capos_schema::kernel_capnp::{dma_domain, dma_region, dma_segment};
 use capos_schema::kernel_dispatch::{DmaDomainKernel, DmaRegionKernel};
@@ -18,6 +18,8 @@ use crate::memory::frames::Frame;
 
 /// The most memory that one region holds, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
+/// Bytes of a segment in a message.
+const SEGMENT: usize = 16;
 
 /// Memory as a device sees it. Keeps the memory object, and with it the frames.
 #[derive(Debug)]
@@ -31,16 +33,20 @@ pub struct DmaRegion {
 }
 
 impl DmaRegion {
-    fn new(memory: Arc<MemoryObject>, offset: u64, bytes: u64, object: Charge) -> Option<Self> {
+    fn new(memory: Arc<MemoryObject>, offset: u64, bytes: u64, object: Charge) -> Result<Self, Exception> {
         let mut segments: Vec<(u64, u64)> = Vec::new();
         for page in offset / PAGE..(offset + bytes) / PAGE {
-            let address = memory.stable_frame(page)?.address();
+            let frame = memory.stable_frame(page);
+            let address = frame.ok_or_else(|| Exception::failed("paged memory cannot be pinned"))?.address();
             match segments.last_mut() {
                 Some((start, length)) if *start + *length == address => *length += PAGE,
-                _ => segments.push((address, PAGE)),
+                _ => {
+                    segments.try_reserve(1).map_err(|_| refused(Status::OutOfMemory))?;
+                    segments.push((address, PAGE));
+                }
             }
         }
-        Some(Self { memory, offset, bytes, segments, _object: object })
+        Ok(Self { memory, offset, bytes, segments, _object: object })
     }
 
     /// Size in bytes.
@@ -73,6 +79,15 @@ impl DmaRegion {
     fn segment_count(&self) -> u32 {
         self.segments.len() as u32
     }
+
+    /// Makes sure that the segments can be told.
+    fn expect(&self, cx: &mut Invocation<'_>) -> Result<(), Exception> {
+        let bytes = self.segments.len() * SEGMENT;
+        if bytes > cx.capacity() {
+            return Err(Exception::failed("the caller's buffer has no room for so many segments"));
+        }
+        cx.expect(bytes)
+    }
 }
 
 /// The authority to let devices reach memory.
@@ -92,7 +107,7 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
         let object = account.hold(Resource::Objects, 1).map_err(refused)?;
         let memory = MemoryObject::contiguous(account, params.get_bytes()).map_err(refused)?;
         let bytes = memory.bytes();
-        let region = DmaRegion::new(memory, 0, bytes, object).ok_or_else(|| Exception::failed("the memory is gone"))?;
+        let region = DmaRegion::new(memory, 0, bytes, object)?;
         results.set_address(region.physical(0).unwrap_or(0));
         cx.give(Object::Dma(Arc::new(region)), Rights::ALL, cx.node);
         results.set_region(capability());
@@ -120,8 +135,8 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
             ));
         }
         let object = cx.process().account.hold(Resource::Objects, 1).map_err(refused)?;
-        let region = DmaRegion::new(Arc::clone(memory), offset, bytes, object)
-            .ok_or_else(|| Exception::failed("paged memory cannot be pinned"))?;
+        let region = DmaRegion::new(Arc::clone(memory), offset, bytes, object)?;
+        region.expect(cx)?;
         region.write_segments(results.reborrow().init_segments(region.segment_count()));
         cx.give(Object::Dma(Arc::new(region)), Rights::ALL, pinned.node);
         results.set_region(capability());
@@ -132,10 +147,11 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
 impl DmaRegionKernel<Invocation<'_>> for Arc<DmaRegion> {
     fn info(
         &self,
-        _cx: &mut Invocation<'_>,
+        cx: &mut Invocation<'_>,
         _params: dma_region::info_params::Reader<'_>,
         mut results: dma_region::info_results::Builder<'_>,
     ) -> Answer {
+        self.expect(cx)?;
         results.set_bytes(self.bytes);
         self.write_segments(results.init_segments(self.segment_count()));
         Ok(Completion::Done)

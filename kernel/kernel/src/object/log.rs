@@ -44,8 +44,14 @@ impl fmt::Display for Visible<'_> {
     }
 }
 
-fn write_results(position: u64, capacity: usize, mut results: m::read_results::Builder<'_>) {
-    let room = capacity.saturating_sub(OVERHEAD).min(MAX_READ);
+/// How many bytes a read gives that begins at a position.
+fn room(position: u64, capacity: usize) -> usize {
+    let there = usize::try_from(log::end().saturating_sub(position)).unwrap_or(MAX_READ);
+    capacity.saturating_sub(OVERHEAD).min(MAX_READ).min(there)
+}
+
+/// Writes what is there. The caller has made sure of the memory for [`room`] bytes.
+fn write_results(position: u64, room: usize, mut results: m::read_results::Builder<'_>) {
     let mut data = vec![0; room];
     let read = log::read_from(position, &mut data);
     results.set_data(data.get(..read.length).unwrap_or_default());
@@ -81,9 +87,17 @@ pub fn serve() {
         };
         let Some(reader) = reader else { return };
         let Some(Kind::Log { call, position, .. }) = reader.peek().map(|operation| operation.kind) else { continue };
+        let room = room(position, call.results.length as usize);
+        let _secured = match kernel_call::secure(room) {
+            Ok(secured) => secured,
+            Err(status) => {
+                reader.complete(status);
+                continue;
+            }
+        };
         kernel_call::answer_later(&reader, |mut results| {
             let results = results.reborrow().init_as::<m::read_results::Builder<'_>>();
-            write_results(position, call.results.length as usize, results);
+            write_results(position, room, results);
             Ok(Completion::Done)
         });
     }
@@ -119,7 +133,9 @@ impl DebugLogKernel<Invocation<'_>> for DebugLog {
         // next line.
         let position = params.get_position().min(log::end());
         if position < log::end() {
-            write_results(position, cx.capacity(), results);
+            let room = room(position, cx.capacity());
+            cx.expect(room)?;
+            write_results(position, room, results);
             return Ok(Completion::Done);
         }
         let operation = cx.defer(|call| Kind::Delivered { call })?;

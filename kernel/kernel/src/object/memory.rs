@@ -98,7 +98,12 @@ impl MemoryObject {
         let charge = account.hold(Resource::Frames, pages)?;
         let count = usize::try_from(pages).map_err(|_| Status::InvalidArgument)?;
         let first = frames::allocate_contiguous(count).ok_or(Status::OutOfMemory)?;
-        let frames = (0..count).map(|n| first.offset(n)).collect();
+        let mut frames = Vec::new();
+        if frames.try_reserve_exact(count).is_err() {
+            (0..count).for_each(|n| frames::free(first.offset(n)));
+            return Err(Status::OutOfMemory);
+        }
+        frames.extend((0..count).map(|n| first.offset(n)));
         Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
     }
 

@@ -134,6 +134,7 @@ impl IoPortsKernel<Invocation<'_>> for IoPorts {
         self.check(params.get_data_port(), 1)?;
         let mut data = alloc::vec::Vec::new();
         let most = usize::from(params.get_max()).min(4096);
+        cx.expect(most)?;
         while data.len() < most && port::input(params.get_status_port(), Width::One) & u32::from(params.get_mask()) != 0
         {
             data.push(port::input(params.get_data_port(), Width::One).to_le_bytes()[0]);

@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::{CapId, Rights, Status};
-use capos_captable::{NodeId, Pool, Table};
+use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::Mutex;
 
 use super::account::{Account, Charge, Resource};
@@ -33,11 +33,14 @@ struct Entry {
 /// be dropped while it is locked.
 static ALL: Mutex<Pool<Entry>> = Mutex::new(Pool::new());
 
-/// Processes that must end, once nothing of theirs is in use any more.
+/// Processes that must end, once nothing of theirs is in use any more: each once. There is room for every process
+/// that there is; it changes while `ALL` is locked.
 static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
 
-/// Deaths at once for which there is always room.
+/// Threads of a process for which there is room once there was.
 const FEW: usize = 4;
+/// Deaths at once for which there is room once there was.
+const KEPT: usize = 16;
 
 /// Why a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,10 +79,7 @@ impl Life {
     fn remove(&mut self, place: usize) {
         self.threads.swap_remove(place);
         // Many threads that are gone leave no memory behind.
-        let enough = self.threads.len().next_power_of_two().max(FEW);
-        if self.threads.capacity() > enough {
-            self.threads.shrink_to(enough);
-        }
+        shrink(&mut self.threads, FEW);
     }
 }
 
@@ -97,6 +97,8 @@ pub struct Process {
     pub ending: Arc<Ending>,
     /// Capability slots that designate it.
     holders: AtomicU32,
+    /// It must end, or has ended.
+    doomed: AtomicBool,
     itself: Weak<Process>,
     /// Its place among all processes.
     place: u32,
@@ -117,7 +119,11 @@ impl Process {
     pub fn new(name: String, account: Arc<Account>, charge: Option<Charge>) -> Result<Arc<Self>, Status> {
         let space = AddressSpace::new(&account)?;
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
-        let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
+        let place = {
+            let mut all = ALL.lock();
+            DOOMED.lock().try_reserve(all.len() + 1).map_err(|_| Status::OutOfMemory)?;
+            all.insert(entry).ok_or(Status::OutOfMemory)?
+        };
         ALIVE.fetch_add(1, Ordering::Relaxed);
         account.enter_slot();
         let process = Arc::new_cyclic(|itself| Self {
@@ -130,6 +136,7 @@ impl Process {
             life: Mutex::default(),
             ending: Ending::new(super::process_calls::answer_exit),
             holders: AtomicU32::new(0),
+            doomed: AtomicBool::new(false),
             itself: itself.clone(),
             place,
             _charge: charge,
@@ -287,8 +294,15 @@ impl Process {
     }
 
     /// Identifiers and contents of its table.
-    pub fn capabilities(&self) -> Vec<(CapId, Capability)> {
-        self.table.lock().iter().map(|(id, capability)| (id, capability.clone())).collect()
+    ///
+    /// # Errors
+    /// No memory for so many.
+    pub fn capabilities(&self) -> Result<Vec<(CapId, Capability)>, Status> {
+        let mut all = Vec::new();
+        let table = self.table.lock();
+        all.try_reserve_exact(table.len() as usize).map_err(|_| Status::OutOfMemory)?;
+        all.extend(table.iter().map(|(id, capability)| (id, capability.clone())));
+        Ok(all)
     }
 
     /// One more slot designates it.
@@ -351,9 +365,12 @@ impl Process {
         self.life.lock().threads.len()
     }
 
-    /// Notes that the process must end. It runs no more; [`bury`] does the rest.
+    /// Notes that the process must end. It runs no more; [`bury`] does the rest. The first end counts.
     pub fn doom(&self, end: End) {
         let Some(process) = self.itself.upgrade() else { return };
+        if self.doomed.swap(true, Ordering::AcqRel) {
+            return;
+        }
         for thread in &self.life.lock().threads {
             thread.halt();
         }
@@ -453,8 +470,10 @@ pub fn bury() {
         any = true;
     }
     if any {
-        // What many deaths at once, or many threads, made grow becomes small again.
-        DOOMED.lock().shrink_to(FEW);
+        // What many processes or threads made grow becomes small again.
+        let all = ALL.lock();
+        shrink(&mut DOOMED.lock(), all.len().next_power_of_two().max(KEPT));
+        drop(all);
         scheduler::shrink_queue();
     }
 }

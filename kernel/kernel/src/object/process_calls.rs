@@ -128,7 +128,8 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
         let reason = params.get_reason()?.to_str().unwrap_or("no text");
-        let reason: String = reason.chars().take(MAX_REASON).filter(|c| !c.is_control()).collect();
+        let cut = reason.get(..reason.floor_char_boundary(MAX_REASON)).unwrap_or_default();
+        let reason: String = cut.chars().filter(|c| !c.is_control()).collect();
         let report = format!("killed by `{}`: {reason}", cx.process().name);
         self.doom(End { cause: Cause::Killed, code: 0, report });
         Ok(Completion::Done)

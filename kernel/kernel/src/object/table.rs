@@ -19,6 +19,8 @@ pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
 
 /// The fewest bytes that a capability takes in the results of `list`.
 const SMALLEST: usize = 40;
+/// The most that it takes.
+const LARGEST: usize = 64;
 
 fn describe(id: CapId, capability: &Capability, round: Round, mut info: capability_info::Builder<'_>) {
     info.set_id(id.0);
@@ -40,7 +42,8 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
             return Err(Exception::failed("the caller's buffer has no room for so many capabilities"));
         }
         let round = derivation::begin_round();
-        let capabilities = self.0.capabilities();
+        let capabilities = self.0.capabilities().map_err(refused)?;
+        cx.expect(capabilities.len() * LARGEST)?;
         let mut list = results.init_capabilities(capabilities.len() as u32);
         for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
             describe(*id, capability, round, list.reborrow().get(index));

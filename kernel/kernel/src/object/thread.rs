@@ -21,6 +21,7 @@ use crate::arch::context::{Context, Fpu};
 use crate::deadline;
 use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
+use crate::memory::reserve;
 use crate::operation::{Call, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
 use crate::pager::PageIn;
 use crate::ring::{Corrupt, Ring};
@@ -149,7 +150,7 @@ impl Thread {
             ring_bytes: bytes,
             _registers_charge: registers_charge,
         });
-        if let Err(status) = process.add_thread(Arc::clone(&thread)) {
+        if let Err(status) = Self::make_room().and_then(|()| process.add_thread(Arc::clone(&thread))) {
             let body = thread.inner.lock().body.take();
             if let Some(Body { ring_memory, .. }) = &body {
                 thread.unmap_ring(ring_memory);
@@ -158,6 +159,12 @@ impl Thread {
         }
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Ok(thread)
+    }
+
+    /// Makes room in the run queue for one thread more than there are, so that each of them can always wait there.
+    fn make_room() -> Result<(), Status> {
+        let threads = ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
+        if scheduler::make_room(threads) { Ok(()) } else { Err(Status::OutOfMemory) }
     }
 
     /// Which threads it goes before.
@@ -453,7 +460,10 @@ impl Thread {
     /// Keeps revocable what is in flight through a capability that goes from the table; with `calls`, that
     /// can only be calls. False where some could not be kept so: they are to be cancelled.
     pub fn detach(self: &Arc<Self>, cap: CapId, calls: bool, node: NodeId) -> bool {
-        let attach = |ticket| derivation::attach(node, Holder::Call(Arc::downgrade(self), ticket)).ok();
+        let attach = |ticket| {
+            let holder = Holder::Call(Arc::downgrade(self), ticket);
+            if reserve::covers_ends() { derivation::attach(node, holder).ok() } else { None }
+        };
         self.with_operations(|operations| operations.detach(cap, calls, attach)).unwrap_or(true)
     }
 

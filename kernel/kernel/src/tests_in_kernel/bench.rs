@@ -13,6 +13,7 @@ use capos_schema::sync;
 
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
+use crate::memory::reserve;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
@@ -224,8 +225,10 @@ impl Drop for Actor {
 /// Blocks of small sizes that the heap can have free in frames that it holds, at most.
 const FREE_BLOCKS: usize = 1 << 14;
 
-/// Runs `act` while no frame is free and the heap has no block of any size.
+/// Runs `act` while no frame is free and the heap has no block of any size. Nothing is kept for the heap, so that
+/// what can be refused for want of memory is refused where it asks for that.
 pub fn starved<R>(act: impl FnOnce() -> R) -> R {
+    let kept = reserve::keep(0);
     let mut hog: Vec<Frame> = Vec::with_capacity(frames::total());
     let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(FREE_BLOCKS);
     while let Some(frame) = frames::allocate_dirty() {
@@ -243,6 +246,7 @@ pub fn starved<R>(act: impl FnOnce() -> R) -> R {
     }
     let result = act();
     hog.into_iter().for_each(frames::free);
+    reserve::keep(kept);
     result
 }
 

@@ -7,6 +7,7 @@ mod accounts;
 mod bench;
 mod calls;
 mod exhaustion;
+mod full_heap;
 mod machine;
 mod processes;
 mod revocation;
@@ -25,7 +26,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 52] = [
+const OBJECTS: [(&str, Test); 55] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -44,6 +45,9 @@ const OBJECTS: [(&str, Test); 52] = [
     ("places-in-queues-are-kept", exhaustion::places_in_queues_are_kept),
     ("capabilities-arrive-or-stay", exhaustion::capabilities_arrive_or_stay),
     ("memory-is-given-back-at-the-limit", exhaustion::memory_is_given_back_at_the_limit),
+    ("one-operation-fits-the-reserve", full_heap::one_operation_fits_the_reserve),
+    ("a-full-heap-is-an-answer", full_heap::a_full_heap_is_an_answer),
+    ("ends-need-little", full_heap::ends_need_little),
     ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
     ("chains-of-accounts-end", accounts::chains_of_accounts_end),
     ("chains-of-accounts-retire", accounts::chains_of_accounts_retire),

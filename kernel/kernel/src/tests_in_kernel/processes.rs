@@ -437,7 +437,7 @@ pub fn rights_only_shrink(account: &Arc<Account>) {
         params.set_rights(u32::MAX);
     });
     assert_eq!(done, 0);
-    let derived = actor.process.capabilities().into_iter().map(|(_, capability)| capability.rights);
+    let derived = actor.process.capabilities().unwrap().into_iter().map(|(_, capability)| capability.rights);
     assert_eq!(derived.filter(|rights| *rights == Rights::READ.union(Rights::GRANT)).count(), 2);
     let call = Operation::Call {
         cap: weak.0,

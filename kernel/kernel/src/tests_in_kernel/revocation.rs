@@ -68,7 +68,7 @@ pub fn long_chains_are_listed(account: &Arc<Account>) {
             let id = process.insert(Object::Timer, Rights::ALL, node).unwrap();
             node = process.get(id).unwrap().node;
         }
-        let capabilities = process.capabilities();
+        let capabilities = process.capabilities().unwrap();
         let start = time::tsc();
         let round = derivation::begin_round();
         for (behind, (_, capability)) in (0..).zip(capabilities.iter().rev()) {

@@ -22,7 +22,7 @@ use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
-use crate::run_queue::RunQueue;
+use crate::run_queue::{Dead, RunQueue};
 use crate::{derivation, fault};
 
 /// Where calls here put their results.
@@ -357,9 +357,16 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
     queue.push_front(first, 77);
     assert_eq!(queue.pop().map(|(thread, slice)| (place(&thread), slice)), Some((1, Some(77))));
     actors[3].thread.halt();
-    let mut dead = Vec::new();
-    queue.take_dead(&mut dead);
-    assert_eq!(dead.iter().map(place).collect::<Vec<_>>(), [3]);
+    let taken = |queue: &mut RunQueue| {
+        let mut dead = Dead::default();
+        queue.take_dead(&mut dead);
+        (dead.iter().map(place).collect::<Vec<_>>(), dead.is_full())
+    };
+    assert_eq!(taken(&mut queue), ([3].to_vec(), false));
+    // More than are taken out at once.
+    (0..20).for_each(|_| queue.push(Arc::clone(&actors[3].thread)));
+    assert_eq!(taken(&mut queue), ([3; 16].to_vec(), true));
+    assert_eq!(taken(&mut queue), ([3; 4].to_vec(), false));
     let order: Vec<usize> = core::iter::from_fn(|| queue.pop()).map(|(thread, _)| place(&thread)).collect();
     assert_eq!(order, [5, 4, 0, 2]);
     assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));

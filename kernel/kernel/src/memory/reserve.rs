@@ -1,0 +1,94 @@
+//! What keeps the kernel alive where memory is full.
+//!
+//! Most of the kernel's allocations end the machine where they find no memory. They never find none: the last
+//! [`FRAMES`] free frames are for the heap alone, in pieces of one frame at most, and an operation that can make
+//! the heap larger begins only while all of them are free. Otherwise it is answered with
+//! [`capos_abi::Status::OutOfMemory`] before it has had any effect. What takes more than a frame in one piece, or
+//! as much as a caller says, asks in a way that can be refused (`try_reserve`, [`super::heap::secure`]).
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use capos_abi::entry::Operation;
+use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_METHODS, PROCESS, PROCESS_METHODS};
+
+use super::frames;
+use crate::cache;
+
+/// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
+/// is larger, such as messages. One operation runs at a time, since the kernel is not preempted; each
+/// further processor that runs operations would need as many.
+const OPERATION: usize = 64;
+/// What cannot be refused may take: the ends of all processes (1024, each with a report in a block of at most 800
+/// bytes and 64 bytes for how it ended) and of all threads (4096, each with 64 bytes for how it ended, or 110 for
+/// the deadline of its wait) need 391 frames.
+const ENDS: usize = 448;
+/// Frames that are the heap's alone.
+pub const FRAMES: usize = OPERATION + ENDS;
+
+/// Method numbers of what must be possible where memory is full, since it gives memory back.
+const KILL: u16 = 5;
+const REVOKE: u16 = 3;
+#[allow(clippy::indexing_slicing, reason = "evaluated, and so checked, by the compiler")]
+const _: () = assert!(
+    matches!(PROCESS_METHODS[KILL as usize].as_bytes(), b"kill")
+        && matches!(CAPABILITY_TABLE_METHODS[REVOKE as usize].as_bytes(), b"revoke")
+);
+
+/// [`FRAMES`] once processes run, and nothing before.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many frames are kept for the heap now.
+pub fn kept() -> usize {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// Keeps so many from now on; gives how many it were before.
+pub fn keep(frames: usize) -> usize {
+    KEPT.swap(frames, Ordering::Relaxed)
+}
+
+/// Whether all of the reserve is free, where pages of the cache have given way.
+pub fn is_whole() -> bool {
+    frames::free_count() >= kept() || free_now() >= kept()
+}
+
+/// Whether there is as much as what cannot be refused may take.
+pub fn covers_ends() -> bool {
+    frames::free_count() >= kept().saturating_sub(OPERATION)
+}
+
+/// Whether an operation has to be refused, for want of memory that it might need.
+#[inline]
+pub fn refuses(operation: &Operation) -> bool {
+    frames::free_count() < kept() && free_now() < needed(operation)
+}
+
+/// Frames that are free, where pages of the cache have given way. No lock may be held.
+#[cold]
+fn free_now() -> usize {
+    cache::make_room(0);
+    frames::free_count()
+}
+
+/// Frames that must be free for an operation to begin.
+#[cold]
+fn needed(operation: &Operation) -> usize {
+    match operation {
+        Operation::Call { interface: PROCESS, method: KILL, .. }
+        | Operation::Call { interface: CAPABILITY_TABLE, method: REVOKE, .. } => 0,
+        Operation::Call { .. } => kept(),
+        Operation::Return { caps, .. } if caps.sent > 0 => kept(),
+        // A place in a queue, which may have to grow.
+        Operation::Recv { .. } | Operation::Wait { .. } | Operation::WaitWord { .. } => {
+            kept().saturating_sub(OPERATION)
+        }
+        // These give back, or take nothing.
+        Operation::Nop
+        | Operation::Return { .. }
+        | Operation::Release { .. }
+        | Operation::Cancel { .. }
+        | Operation::Notify { .. }
+        | Operation::WakeWord { .. }
+        | Operation::ThreadPointer { .. } => 0,
+    }
+}

@@ -39,8 +39,11 @@ static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
 
 /// Threads of a process for which there is room once there was.
 const FEW: usize = 4;
-/// Deaths at once for which there is room once there was.
-const KEPT: usize = 16;
+
+/// The room of `DOOMED` where there are so many processes.
+fn room_for_ends(processes: usize) -> usize {
+    processes.next_power_of_two().max(16)
+}
 
 /// Why a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +124,9 @@ impl Process {
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
         let place = {
             let mut all = ALL.lock();
-            DOOMED.lock().try_reserve(all.len() + 1).map_err(|_| Status::OutOfMemory)?;
+            let mut doomed = DOOMED.lock();
+            let missing = room_for_ends(all.len() + 1).saturating_sub(doomed.len());
+            doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)?;
             all.insert(entry).ok_or(Status::OutOfMemory)?
         };
         ALIVE.fetch_add(1, Ordering::Relaxed);
@@ -445,7 +450,12 @@ impl Drop for Process {
             ALIVE.fetch_sub(1, Ordering::Relaxed);
             self.account.retire();
         }
-        let entry = ALL.lock().remove(self.place);
+        let entry = {
+            let mut all = ALL.lock();
+            let entry = all.remove(self.place);
+            shrink(&mut DOOMED.lock(), room_for_ends(all.len()));
+            entry
+        };
         drop(entry);
     }
 }
@@ -470,10 +480,7 @@ pub fn bury() {
         any = true;
     }
     if any {
-        // What many processes or threads made grow becomes small again.
-        let all = ALL.lock();
-        shrink(&mut DOOMED.lock(), all.len().next_power_of_two().max(KEPT));
-        drop(all);
+        // What many threads made grow becomes small again.
         scheduler::shrink_queue();
     }
 }

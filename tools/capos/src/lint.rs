@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
+use crate::c_library;
 use crate::packages;
 use crate::system::System;
 use crate::toolchain::{self, BARE, Bare};
@@ -37,7 +38,7 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     let of = |std: bool| programs.iter().filter(move |program| program.std == std).map(|program| &program.package);
     let library = String::from("capos-libc");
     let guest = ["userspace/cargo-config.toml", "guest", "target/guest"];
-    let on_std = ["userspace/libc/cargo-config.toml", "std", "target/std"];
+    let on_std = [c_library::CONFIG, "std", "target/std"];
     let parts: [(&str, [&str; 3], Vec<&String>); 2] =
         [("programs", guest, of(false).chain([&library]).collect()), ("programs on std", on_std, of(true).collect())];
     for (what, [config, profile, target], packages) in parts {
@@ -47,5 +48,8 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
         command.args(packages.into_iter().flat_map(|package| ["-p", package]));
         step(what, command.args(deny))?;
     }
+    // A workspace of its own with hundreds of crates: its lints would take longer than all the others together.
+    let apart = ["fmt", "--check", "--manifest-path", "userspace/std-tests/crate-test/Cargo.toml"];
+    step("format of the checks of crates", toolchain::cargo().args(apart))?;
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

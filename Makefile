@@ -32,6 +32,7 @@ deps:
 	@tools/deps.sh
 
 tools: deps
+	@test -x $(CAPOS) || echo 'Building the host tools first, once. This and the first build of the system take some minutes.'
 	@$(CARGO) build --quiet -p capos-tools
 
 iso: tools
@@ -56,9 +57,11 @@ bench: tools
 	@$(CAPOS) bench
 
 new-service: tools
+	@test -n '$(NAME)' || { echo 'make new-service needs a name: make new-service NAME=field-notes' >&2; exit 2; }
 	@$(CAPOS) new-service $(NAME)
 
 new-app: tools
+	@test -n '$(NAME)' || { echo 'make new-app needs a name: make new-app NAME=letter-count' >&2; exit 2; }
 	@$(CAPOS) new-app $(NAME)
 
 fmt:

@@ -10,7 +10,7 @@ use crate::system::{System, Variant};
 /// Build the system and its image.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the image; `capos.iso` in the source folder when left out.
+    /// Where to put the image; `target/capos.iso` when left out.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Boot with the Limine binary release in this folder.

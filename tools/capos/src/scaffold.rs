@@ -20,6 +20,8 @@ const PROGRAMS: &str = "userspace/programs";
 const SCENARIOS: &str = "tests/scenarios";
 const SCHEMA: &str = "schema";
 const MANIFEST: &str = "iso_root/etc/manifest.toml";
+/// What a schema calls the file of annotations that it imports.
+const ANNOTATIONS: &str = "A";
 /// The profile whose sessions hold a new service: those who run the machine.
 const PROFILE: &str = "operator";
 /// Characters of a name at most: it is that of a process, a folder and a part of a tool's name.
@@ -227,6 +229,7 @@ pub fn service(root: &Path, name: &Name) -> Result<Part> {
     if let Some(file) = declares(&root.join(SCHEMA), &camel)? {
         bail!("{} has an interface or type `{camel}` already; choose another name", file.display());
     }
+    ensure!(camel != ANNOTATIONS, "`{camel}` is what a schema calls its annotations; choose another name");
     let package = root.join(SERVICES).join(&name.0);
     // The highest bit is set in every identifier of a schema file.
     let id = RandomState::new().hash_one(&name.0) | 1 << 63;
@@ -330,6 +333,9 @@ fn hold(document: &mut DocumentMut, name: &str, from: &str) -> Result<()> {
     let profile = document.get_mut("profile").and_then(|profiles| profiles.get_mut(PROFILE));
     let grants = profile.and_then(|profile| profile.get_mut("grants")).and_then(Item::as_array_mut);
     let grants = grants.with_context(|| format!("there is no `[profile.{PROFILE}]` with `grants` to add it to"))?;
+    let named =
+        |held: &Value| held.as_inline_table().and_then(|held| held.get("name")).and_then(Value::as_str) == Some(name);
+    ensure!(!grants.iter().any(named), "sessions of `{PROFILE}` hold a `{name}` already; choose another name");
     let mut grant = grant(name, from);
     grant.decor_mut().set_prefix("\n    ");
     grants.push_formatted(grant);

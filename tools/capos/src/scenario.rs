@@ -101,6 +101,7 @@ impl Scenario {
             #[serde(default)]
             runner: Settings,
         }
+        ensure!(folder.is_dir(), "there is no folder {}", folder.display());
         let script_file = folder.join("terminal.txt");
         let text = std::fs::read_to_string(&script_file)
             .with_context(|| format!("a scenario needs its script: reading {}", script_file.display()))?;

@@ -86,6 +86,8 @@ impl System {
         let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
         let programs = packages::programs(&self.root)?;
         let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
+        let manifest = self.root.join("iso_root").join(MANIFEST);
+        every_program_is_built(&manifest, &programs)?;
         let wanted = || programs.iter().chain(test_programs.iter().filter(|_| tests));
         let names = |std: bool| {
             let mut names: Vec<String> =
@@ -102,7 +104,6 @@ impl System {
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user, &std)?) } else { None };
         let boot_package = self.boot_package(&user)?;
         let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
-        let manifest = self.root.join("iso_root").join(MANIFEST);
         Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys })
     }
 
@@ -325,5 +326,36 @@ impl Parts {
             std::fs::remove_file(&note)?;
         }
         built
+    }
+}
+
+/// Makes sure that what the manifest starts or lets be run is on an image without test programs.
+fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
+    let manifest = crate::manifest::read(&[manifest])?;
+    for entry in manifest.services.iter().chain(&manifest.programs) {
+        let Some(file) = entry.program.strip_prefix("/bin/") else { continue };
+        ensure!(
+            programs.iter().any(|program| program.name == file),
+            "the manifest's `{}` is /bin/{file}, which no package below userspace/ builds for the image; a program that \
+             is there for tests belongs into the manifest of a scenario",
+            entry.name
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_that_names_what_is_not_built_is_refused() {
+        let system = System::find().unwrap();
+        let shipped = system.root.join("iso_root").join(MANIFEST);
+        let (tests, programs): (Vec<Program>, Vec<Program>) =
+            packages::programs(&system.root).unwrap().into_iter().partition(|program| program.test);
+        every_program_is_built(&shipped, &programs).unwrap();
+        let error = every_program_is_built(&shipped, &tests).unwrap_err().to_string();
+        assert!(error.contains("which no package below userspace/ builds"), "{error}");
     }
 }

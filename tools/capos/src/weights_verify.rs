@@ -41,7 +41,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 pub fn verify(path: &Path, trust: &TrustStore, purpose: &str) -> Result<VerifiedFile> {
     let (file, size) = open(path)?;
     let signature_path = signature_path(path);
-    let text = std::fs::read(&signature_path).with_context(|| format!("reading {}", signature_path.display()))?;
+    let text = std::fs::read(&signature_path).with_context(|| match signature_path.exists() {
+        true => format!("reading {}", signature_path.display()),
+        false => format!("{} is not signed: `capos sign` makes {}", path.display(), signature_path.display()),
+    })?;
     let refused = || format!("{} is refused", path.display());
     let signature = FileSignature::parse(&text).map_err(Refusal::from).with_context(refused)?;
     let expected = Expected { purpose, name: name_of(path)?, size };

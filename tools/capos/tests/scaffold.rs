@@ -101,8 +101,10 @@ fn names_that_are_taken_are_refused() {
     for own in ["wire", "cap", "kernel-capnp"] {
         refused(scaffold::service(folder.path(), &name(own)), "of its own; choose another name");
     }
+    refused(scaffold::service(folder.path(), &name("a")), "`A` is what a schema calls its annotations");
+    refused(scaffold::service(folder.path(), &name("home")), "sessions of `operator` hold a `home` already");
     refused(scaffold::service(folder.path(), &name("text")), "`Text` is a type of every schema");
-    refused(scaffold::app(folder.path(), &name("sleeper")), "it has a program `sleeper` already");
+    refused(scaffold::app(folder.path(), &name("sleep")), "it has a program `sleep` already");
     std::fs::create_dir_all(folder.path().join("tests/scenarios/notes")).unwrap();
     refused(scaffold::app(folder.path(), &name("notes")), "is there already; choose another name");
 }

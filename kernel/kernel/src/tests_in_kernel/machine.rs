@@ -4,19 +4,23 @@
 
 use alloc::vec::Vec;
 
+use capos_machine::page_entry::{Flags, PageEntry};
+
 use crate::arch::context::Fpu;
-use crate::arch::{interrupts, io_apic};
+use crate::arch::{cpu, interrupts, io_apic, msr};
 use crate::memory::frames::{self, Frame};
-use crate::memory::heap;
 use crate::memory::page_table::{Access, MapError, PageTable};
+use crate::memory::{heap, kernel_space};
 use crate::{entropy, log, time};
 
 /// The tests by name.
-pub const TESTS: [(&str, fn()); 10] = [
+pub const TESTS: [(&str, fn()); 12] = [
     ("frames", frames_come_and_go),
     ("frame-runs", runs_are_contiguous_and_zeroed),
     ("heap", heap_returns_every_byte),
     ("page-table", page_table_maps_and_returns_its_frames),
+    ("protections", protections_are_on),
+    ("kernel-half", nothing_of_the_kernel_is_writable_and_executable),
     ("clock", clock_advances),
     ("random", random_bytes_differ),
     ("vectors", vectors_are_exclusive),
@@ -222,4 +226,49 @@ fn log_positions_hold() {
     assert!(text[..read.length].starts_with(b"position "));
     assert_eq!(log::read_from(log::end(), &mut text).length, 0);
     assert_eq!(log::read_from(u64::MAX, &mut text).length, 0);
+}
+
+fn protections_are_on() {
+    let (cr0, cr4): (u64, u64);
+    // SAFETY: reading control registers has no effect.
+    unsafe {
+        core::arch::asm!("mov {}, cr0", out(reg) cr0, options(nostack, nomem, preserves_flags));
+        core::arch::asm!("mov {}, cr4", out(reg) cr4, options(nostack, nomem, preserves_flags));
+    }
+    let is_on = |register: u64, bit: u32| register >> bit & 1 == 1;
+    assert!(is_on(cr0, 16), "the kernel writes to read-only pages");
+    assert!(is_on(msr::read(msr::EFER), 11), "pages cannot be made not executable");
+    let features = cpu::features();
+    for (name, there, bit) in [("UMIP", features.umip, 11), ("SMEP", features.smep, 20), ("SMAP", features.smap, 21)] {
+        assert!(there, "the machine of this test has {name}");
+        assert!(is_on(cr4, bit), "{name} is off");
+    }
+}
+
+/// Visits every page that a table of this level maps, huge ones whole.
+fn visit_pages(table: Frame, level: u32, entries: core::ops::Range<usize>, seen: &mut dyn FnMut(PageEntry)) {
+    for at in entries {
+        // SAFETY: a table in use, whose 512 words only this processor changes; the test reads them.
+        let entry = PageEntry(unsafe { table.pointer().cast::<u64>().add(at).read_volatile() });
+        if !entry.is_present() {
+            continue;
+        }
+        if level == 1 || entry.has(Flags::LARGE) {
+            seen(entry);
+        } else {
+            visit_pages(Frame::from_address(entry.physical()), level - 1, 0..512, seen);
+        }
+    }
+}
+
+fn nothing_of_the_kernel_is_writable_and_executable() {
+    let (mut executable, mut writable) = (0, 0);
+    visit_pages(kernel_space::loaded_root(), 4, 256..512, &mut |entry| {
+        let (write, execute) = (entry.has(Flags::WRITE), !entry.has(Flags::NO_EXECUTE));
+        assert!(!(write && execute), "{entry:?} is writable and executable");
+        assert!(!entry.has(Flags::USER), "{entry:?} of the kernel's half is open to programs");
+        executable += u32::from(execute);
+        writable += u32::from(write);
+    });
+    assert!(executable > 0 && writable > 0, "{executable} executable and {writable} writable pages");
 }

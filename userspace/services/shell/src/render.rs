@@ -58,7 +58,8 @@ impl Renderer for Runner {
             Show::Notice(text) => screen.line(Style::Warning, text).await,
             // What runs without asking is mostly over before it could be read that it runs.
             Show::Started { tool, .. } if tool.descriptor.permission != PermissionMode::Auto => {
-                let text = format!("  … {} runs; Ctrl-C stops it", tool.descriptor.name);
+                let what = if tool.descriptor.abortable { "stops it" } else { "leaves it to end by itself" };
+                let text = format!("  … {} runs; Ctrl-C {what}", tool.descriptor.name);
                 screen.line(Style::Dim, &text).await;
             }
             Show::Progress { .. } | Show::Started { .. } | Show::State(_) => {}

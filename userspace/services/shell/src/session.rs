@@ -50,6 +50,8 @@ pub struct Runner {
     pub dropped: RefCell<BTreeSet<String>>,
     writer: RefCell<Option<AuditWriterClient>>,
     pub model: RefCell<Option<(LanguageModelClient, ModelInfo)>>,
+    /// Why there is none, where one was to be opened.
+    no_model: RefCell<String>,
     /// The broker has forgotten this session.
     lost: Cell<bool>,
     pub progress: Progress,
@@ -132,7 +134,10 @@ impl Runner {
         grants.retain(|grant| !dropped.contains(&grant.name));
         *self.grants.borrow_mut() = grants;
         if self.model.borrow().is_none() && self.info.model_allowed {
-            self.open_model("").await.unwrap_or_else(|why| log::warning!("no model: {why}"));
+            self.open_model("").await.unwrap_or_else(|why| {
+                log::warning!("no model: {why}");
+                *self.no_model.borrow_mut() = why;
+            });
         }
         Ok(())
     }
@@ -208,6 +213,7 @@ impl Session {
             dropped: RefCell::default(),
             writer: RefCell::default(),
             model: RefCell::default(),
+            no_model: RefCell::default(),
             lost: Cell::new(false),
             progress: Progress::default(),
             interrupts: Cell::new(0),
@@ -340,8 +346,10 @@ impl Session {
             return;
         }
         if self.runner.model.borrow().is_none() {
-            let text = "this session has no model; commands that begin with / work without one";
-            screen.line(Style::Error, text).await;
+            let why = self.runner.no_model.borrow().clone();
+            let why = if why.is_empty() { why } else { format!(" ({why})") };
+            let text = format!("this session has no model{why}; commands that begin with / work without one");
+            screen.line(Style::Error, &text).await;
             return;
         }
         let toolless = self

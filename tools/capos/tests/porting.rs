@@ -1,4 +1,5 @@
 //! The table of `docs/porting.md` is what `userspace/std-tests/crate-test` checks, no more and no less.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -303,8 +303,11 @@ impl UserSessionServer for Session {
             let session = self.info.id.clone();
             // The session has ended whatever the observer does with it; nobody waits for that.
             drop(capos_rt::spawn(async move {
-                if let Err(error) = observer.ended(&session).await {
-                    log::info!("nobody takes note that the session has ended: {error}");
+                match observer.ended(&session).await {
+                    Ok(()) => {}
+                    // The exporter is there in a scenario only.
+                    Err(error) if error.is_disconnected() => log::debug!("nobody asks when sessions end: {error}"),
+                    Err(error) => log::info!("the end of session {session} was not taken note of: {error}"),
                 }
             }));
         }

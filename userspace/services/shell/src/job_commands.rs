@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use capos_agent::world::Host;
 use capos_rt::{Either, select};
 use capos_schema::models::Outcome;
-use capos_schema::system::{LauncherClient, ProgramInfo};
+use capos_schema::system::{LauncherClient, ProgramInfo, ProgramNeed};
 use capos_schema::terminal::Style;
 use serde_json::json;
 
@@ -54,12 +54,17 @@ pub async fn run(session: &mut Session, text: &str) -> Done {
 
 /// `/run` alone.
 async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
+    let grants = session.runner.grants();
+    let is_held = |need: &ProgramNeed| {
+        need.own || grants.iter().any(|held| held.from == need.from && held.interface == need.interface)
+    };
     let text: Vec<(String, String)> = programs
         .iter()
         .map(|program| {
-            let needs = program.needs.iter().map(|need| match need.read_only {
-                true => format!("{} (read)", need.name),
-                false => need.name.clone(),
+            let needs = program.needs.iter().map(|need| match (is_held(need), need.read_only) {
+                (false, _) => format!("{} (not held here)", need.name),
+                (true, true) => format!("{} (read)", need.name),
+                (true, false) => need.name.clone(),
             });
             let needs: Vec<String> = needs.collect();
             let asks = if needs.is_empty() { "nothing".into() } else { needs.join(", ") };

@@ -46,7 +46,7 @@ struct GeneralEvent {
   kind @0 :Text;
   # Of the log: log.start. Of the broker: session.start, session.end, broker.decision. Of the shell: session.opened,
   # session.closed, message, tool.late, records.lost. Of the model loader: model.loaded, model.refused, model.unloaded,
-  # worker.start, worker.end, worker.failed. Others are allowed, but for `tool`, which would pass for a tool call.
+  # model.policy, worker.start, worker.end, worker.failed. Others are allowed, but for `tool`, which would pass for a tool call.
   session @1 :Text;
   principal @2 :Text;
   fields @3 :List(Field);

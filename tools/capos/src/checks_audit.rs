@@ -36,7 +36,8 @@ pub struct Audit {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Its id in the conversation.
+    /// Its id in the conversation; `$nonce` is the id by which the model tells the nonce of the request that it was
+    /// sent, and so the nonce that the record has to hold.
     pub id: String,
     /// What the model calls the tool.
     pub tool: String,
@@ -257,7 +258,11 @@ fn calls(wanted: &[Call], records: &[Record], failures: &mut Vec<String>) {
                 ));
             }
         };
-        differs("id", id, &call.id);
+        let wanted = match call.id.as_str() {
+            "$nonce" => format!("{}{}", capos_script::NONCE_ID, member(told.first, "nonce")),
+            literal => literal.to_owned(),
+        };
+        differs("id", id, &wanted);
         differs("tool", tool(told.first), &call.tool);
         differs("decision", member(told.last, "decision"), call.decision.as_deref().unwrap_or_default());
         differs("outcome", member(told.last, "outcome"), &call.outcome);
@@ -539,6 +544,23 @@ mod tests {
         tool = "read_file"
         outcome = "unknownTool"
     "#;
+
+    #[test]
+    fn b07_the_nonce_that_the_model_was_sent_is_the_audited_one() {
+        let audit: Audit =
+            toml::from_str("calls = [{ id = \"$nonce\", tool = \"read_file\", outcome = \"unknownTool\" }]").unwrap();
+        let failures = |id: &str, nonce: &str| {
+            let mut failures = Vec::new();
+            let more = json!({"outcome": "unknownTool", "nonce": nonce});
+            audit.check(b"", &[record(1, "refused", id, more)], &mut failures);
+            failures
+        };
+        assert_eq!(failures("nonce-00ff", "00ff"), Vec::<String>::new());
+        for (id, nonce) in [("nonce-00ff", "00fe"), ("nonce-", "00ff"), ("00ff", "00ff")] {
+            let [failure] = failures(id, nonce).try_into().unwrap();
+            assert!(failure.contains("its id is"), "{failure}");
+        }
+    }
 
     #[test]
     fn calls_are_compared_one_by_one() {

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use capos_gguf::Synthetic;
+use capos_retrieval::Title;
 use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
 use serde::Deserialize;
 
 use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path, write_whole};
+use crate::weights_handbook;
 use crate::weights_sign::sign;
 
 /// Where models lie on the image.
@@ -26,7 +28,7 @@ const TITLE: &[u8] = b"capOS synthetic";
 pub struct ExtraModel {
     /// Its file's name in `/boot/models`.
     pub name: String,
-    /// What it calls itself, in at most 15 bytes.
+    /// What it calls itself; in at most 15 bytes where it is no handbook.
     pub title: Option<String>,
     /// Its size.
     #[serde(default = "default_size")]
@@ -34,6 +36,8 @@ pub struct ExtraModel {
     /// What its content depends on.
     #[serde(default = "default_seed")]
     pub seed: u64,
+    /// The text of the handbook from which it answers; size, seed and tools are the handbook's then.
+    pub handbook: Option<String>,
     /// Whether it says that it can call tools.
     #[serde(default = "default_tools")]
     pub tools: bool,
@@ -114,6 +118,18 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
     let name = &model.name;
     ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
     let path = folder.join(name);
+    match &model.handbook {
+        Some(text) => {
+            let name = model.title.as_deref().unwrap_or("handbook");
+            weights_handbook::create(&path, text, Title { name, license: "" })?;
+        }
+        None => synthetic(model, &path)?,
+    }
+    sign_and_spoil(model, &path, keys, trust)
+}
+
+/// A model that says nothing sensible.
+fn synthetic(model: &ExtraModel, path: &Path) -> Result<()> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
     Synthetic::new(size, model.seed)?.write(|piece| {
@@ -128,24 +144,28 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
     if let Some(title) = &model.title {
         replace(&mut bytes, TITLE, format!("{title:width$}", width = TITLE.len()).as_bytes())?;
     }
-    std::fs::write(&path, &bytes).with_context(|| format!("writing {}", path.display()))?;
+    std::fs::write(path, &bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Signs a model as it asks for, and makes the change to it that it asks for.
+fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut TrustStore) -> Result<()> {
     // Keys of a test are no secrets; they differ so that none passes for another.
     let key = match model.key {
         Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
         Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,
         Signer::Unknown => SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [3; 32])?,
     };
-    sign(&path, &key)?;
+    sign(path, &key)?;
     match model.key {
         Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,
-        Signer::Nobody => std::fs::remove_file(signature_path(&path))?,
+        Signer::Nobody => std::fs::remove_file(signature_path(path))?,
         Signer::Trusted | Signer::Unknown => {}
     }
     if let Some(flip) = &model.flip {
         let part = match flip.part {
-            Part::Weights => path,
-            Part::Tree => tree_path(&path),
-            Part::Signature => signature_path(&path),
+            Part::Weights => path.to_path_buf(),
+            Part::Tree => tree_path(path),
+            Part::Signature => signature_path(path),
         };
         let mut bytes = std::fs::read(&part)?;
         let size = i64::try_from(bytes.len())?;
@@ -199,6 +219,7 @@ mod tests {
     fn good_models_verify_and_bad_ones_do_not() {
         made("").unwrap();
         made("tools = false\ntitle = \"no tools\"").unwrap();
+        made("handbook = \"? a\\nb\"").unwrap();
         for (bad, why) in [
             ("key = \"other-purpose\"", "purpose"),
             ("key = \"unknown\"", "trust"),

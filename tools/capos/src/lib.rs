@@ -43,6 +43,7 @@ pub mod upstream_suites;
 pub mod ustar;
 pub mod weights;
 pub mod weights_gguf;
+pub mod weights_handbook;
 pub mod weights_keygen;
 pub mod weights_sign;
 pub mod weights_verify;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream};
-use capos_tools::{weights_gguf, weights_keygen, weights_sign, weights_verify};
+use capos_tools::{weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -53,6 +53,8 @@ enum Command {
     Verify(weights_verify::Args),
     /// Make a model file of any size.
     Gguf(weights_gguf::Args),
+    /// Make a model file that answers from a text.
+    Handbook(weights_handbook::Args),
 }
 
 fn execute(command: Command) -> Result<ExitCode> {
@@ -73,6 +75,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Sign(args) => weights_sign::run(&args),
         Command::Verify(args) => weights_verify::run(&args),
         Command::Gguf(args) => weights_gguf::run(&args),
+        Command::Handbook(args) => weights_handbook::run(&args),
     }
 }
 

@@ -6,19 +6,26 @@ use alloc::string::{String, ToString};
 use capos_gguf::Header;
 use capos_schema::models::ModelInfo;
 
+use crate::Backend;
+
 /// What a file of `bytes` bytes says of itself. Its answers are limited by its context alone: see [`output_tokens`].
 #[must_use]
-pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &str) -> ModelInfo {
+pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
+    let (quantisation, supports_tools) = match backend {
+        Backend::Scripted => (facts.quantisation, facts.has_chat_template),
+        // It has no tensors, and its answers need no template.
+        Backend::Retrieval(handbook) => ("none", handbook.calls_tools()),
+    };
     ModelInfo {
         id: id.to_string(),
         display_name: facts.name.unwrap_or("unnamed").to_string(),
         arch: facts.architecture.to_string(),
         context_tokens: facts.context_length,
         output_tokens: facts.context_length,
-        backend: backend.to_string(),
-        quantisation: facts.quantisation.to_string(),
-        supports_tools: facts.has_chat_template,
+        backend: backend.name().to_string(),
+        quantisation: quantisation.to_string(),
+        supports_tools,
         bytes,
         license: facts.license.unwrap_or_default().to_string(),
     }
@@ -61,11 +68,12 @@ pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
 mod tests {
     use super::*;
     use capos_gguf::Synthetic;
+    use capos_retrieval::{Handbook, Title};
 
     fn found() -> ModelInfo {
         let file = Synthetic::new(256 << 10, 3).unwrap().to_vec();
         let header = Header::parse(&file, file.len() as u64).unwrap();
-        describe(&header, "sha256:1-llama", file.len() as u64, "local-scripted")
+        describe(&header, "sha256:1-llama", file.len() as u64, &Backend::of(&header).unwrap())
     }
 
     #[test]
@@ -83,6 +91,31 @@ mod tests {
             license: "MIT OR Apache-2.0".into(),
         };
         assert_eq!(found(), expected);
+    }
+
+    #[test]
+    fn a_handbook_is_a_model_too() {
+        let told = |text: &str| {
+            let title = Title { name: "help desk", license: "CC0-1.0" };
+            let file = Handbook::parse(text).unwrap().to_file(title);
+            let header = Header::parse(&file, file.len() as u64).unwrap();
+            describe(&header, "sha256:1-retrieval", file.len() as u64, &Backend::of(&header).unwrap())
+        };
+        let found = told("? a\nb\n");
+        let expected = ModelInfo {
+            id: "sha256:1-retrieval".into(),
+            display_name: "help desk".into(),
+            arch: "retrieval".into(),
+            context_tokens: 65_536,
+            output_tokens: 65_536,
+            backend: "local-retrieval".into(),
+            quantisation: "none".into(),
+            supports_tools: false,
+            bytes: found.bytes,
+            license: "CC0-1.0".into(),
+        };
+        assert_eq!(found, expected);
+        assert!(told("? a\ncall b {}\n").supports_tools);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 extern crate alloc;
 
+mod backend;
 mod info;
 
+pub use backend::{Backend, LOCAL_RETRIEVAL, LOCAL_SCRIPTED};
 pub use info::{describe, difference, output_tokens};

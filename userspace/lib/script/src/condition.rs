@@ -8,7 +8,7 @@ use crate::request::{RequestView, Role};
 
 /// What must hold of a request. All that is given must hold; nothing given always holds. Texts are compared as exact
 /// substrings, byte for byte.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Condition {
     /// Each is contained in the last user message.
     pub user: Vec<String>,
@@ -24,6 +24,12 @@ pub struct Condition {
     pub offered: Vec<String>,
     /// None is the name of an advertised tool.
     pub missing: Vec<String>,
+    /// The request's temperature is exactly this.
+    pub temperature: Option<f32>,
+    /// Each is contained in the JSON Schema that the answer is to have.
+    pub response_schema: Vec<String>,
+    /// Each is contained in the request's nonce, in hexadecimal digits.
+    pub nonce: Vec<String>,
     /// The model has spoken exactly this often in this conversation.
     pub assistant_messages: Option<u64>,
     /// It is the process's n-th request, counted from 1.
@@ -46,6 +52,7 @@ impl Condition {
             needles.is_empty()
                 || request.last(role).is_some_and(|text| needles.iter().all(|needle| text.contains(needle.as_str())))
         };
+        let nonce = || hex::encode(request.nonce);
         contained(&self.user, Role::User)
             && contained(&self.system, Role::System)
             && self.tool.iter().all(|needle| request.fresh_results().any(|text| text.contains(needle.as_str())))
@@ -53,6 +60,9 @@ impl Condition {
             && self.any.iter().all(|needle| request.messages.iter().any(|m| m.content.contains(needle.as_str())))
             && self.offered.iter().all(|name| request.handle(name).is_some())
             && self.missing.iter().all(|name| request.handle(name).is_none())
+            && self.temperature.is_none_or(|wanted| wanted == request.temperature)
+            && self.response_schema.iter().all(|needle| request.response_schema.contains(needle.as_str()))
+            && (self.nonce.is_empty() || self.nonce.iter().all(|needle| nonce().contains(needle.as_str())))
             && self.assistant_messages.is_none_or(|count| count == request.assistant_messages())
             && self.request.is_none_or(|number| number == ordinal)
             && self.not.as_ref().is_none_or(|not| !not.holds(request, ordinal))

@@ -19,6 +19,10 @@ pub enum Event {
     Weights { offset: u64, bytes: u64 },
     /// Say which capabilities the worker's process holds.
     Capabilities,
+    /// Call capabilities that the process was not given, by every id that could be one, and say what became of it.
+    Reach,
+    /// Work for this many milliseconds of guest time, as a model that decodes does, unless it is cancelled.
+    Compute(u32),
     /// The response is complete. Always the last event.
     Finish { reason: Finish, usage: Usage },
     /// The call ends with an exception instead of a response. Always the last event.

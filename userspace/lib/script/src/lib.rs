@@ -28,4 +28,4 @@ pub use player::Player;
 pub use request::{MessageView, RequestView, Role, ToolView};
 pub use response::{Collected, CollectedCall, Response};
 pub use tokens::count_tokens;
-pub use turn::{Arguments, Handle, Script, Selection, Step, Turn};
+pub use turn::{Arguments, Handle, Id, NONCE_ID, Script, Selection, Step, Turn};

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::condition::Condition;
 use crate::event::{Crash, ErrorKind, Finish};
-use crate::turn::{Arguments, Handle, Script, Selection, Step, Turn};
+use crate::turn::{Arguments, Handle, Id, Script, Selection, Step, Turn};
 
 /// What is wrong with a script, and on which line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,21 @@ fn condition(value: &Value) -> Parsed<Condition> {
     known(
         object,
         "match",
-        &["user", "tool", "outcome", "system", "any", "offered", "missing", "assistantMessages", "request", "not"],
+        &[
+            "user",
+            "tool",
+            "outcome",
+            "system",
+            "any",
+            "offered",
+            "missing",
+            "temperature",
+            "responseSchema",
+            "nonce",
+            "assistantMessages",
+            "request",
+            "not",
+        ],
     )?;
     let texts = |key| object.get(key).map_or(Ok(Vec::new()), |value| strings(value, key));
     let number = |key| object.get(key).map(|value| integer(value, key)).transpose();
@@ -126,10 +140,20 @@ fn condition(value: &Value) -> Parsed<Condition> {
         any: texts("any")?,
         offered: texts("offered")?,
         missing: texts("missing")?,
+        temperature: object.get("temperature").map(temperature).transpose()?,
+        response_schema: texts("responseSchema")?,
+        nonce: texts("nonce")?,
         assistant_messages: number("assistantMessages")?,
         request: number("request")?,
         not: object.get("not").map(|value| condition(value).map(Box::new)).transpose()?,
     })
+}
+
+fn temperature(value: &Value) -> Parsed<f32> {
+    // Compared with what a request carries, which has 32 bits.
+    #[expect(clippy::cast_possible_truncation, reason = "the schema's temperature is as narrow")]
+    let narrow = |number: f64| number as f32;
+    value.as_f64().map(narrow).ok_or_else(|| format!("\"temperature\" is a number, not {}", kind_of(value)))
 }
 
 fn outcomes(names: &[String]) -> Parsed<Vec<String>> {
@@ -173,6 +197,8 @@ impl Steps {
             "delayMs",
             "weights",
             "capabilities",
+            "reach",
+            "computeMs",
             "error",
             "exit",
             "crash",
@@ -212,6 +238,11 @@ impl Steps {
                 let (offset, bytes) = (number("offset")?, number("bytes")?);
                 self.push(Step::Weights { offset, bytes })
             }
+            "computeMs" => self.push(Step::Compute(small(body, kind)?)),
+            "reach" => match body {
+                Value::Bool(true) => self.push(Step::Reach),
+                _ => Err("\"reach\" is true".to_string()),
+            },
             "capabilities" => match body {
                 Value::Bool(true) => self.push(Step::Capabilities),
                 _ => Err("\"capabilities\" is true".to_string()),
@@ -246,7 +277,11 @@ impl Steps {
             Some(Value::Null) => None,
             Some(value) => Some(handle(&string(value, "handle")?)),
         };
-        let id = text("id")?.or_else(|| whole.then(|| format!("call-{}", index.saturating_add(1))));
+        let id = match text("id")?.as_deref() {
+            Some("$nonce") => Some(Id::Nonce),
+            Some(literal) => Some(Id::Literal(literal.to_string())),
+            None => whole.then(|| Id::Literal(format!("call-{}", index.saturating_add(1)))),
+        };
         let arguments = Arguments {
             text: match call.get("arguments") {
                 None if whole => "{}".to_string(),

@@ -34,8 +34,7 @@ impl Player {
     /// A player without a script: it answers each request with an exception that says why.
     #[must_use]
     pub fn broken(why: String) -> Self {
-        let turn = Turn { repeat: true, ..failing(why) };
-        Self::new(Script { selection: Selection::Stateless, turns: vec![Arc::new(turn)] })
+        Self::new(Script { selection: Selection::Stateless, turns: vec![Arc::new(failing(why))] })
     }
 
     /// How many requests have been answered.
@@ -75,14 +74,5 @@ fn exhausted(ordinal: u64) -> Arc<Turn> {
 
 /// A line that fails and says why.
 fn failing(message: String) -> Turn {
-    Turn {
-        line: 0,
-        condition: crate::Condition::default(),
-        repeat: false,
-        obey: true,
-        steps: vec![Step::Error { kind: ErrorKind::Failed, message }],
-        prompt_tokens: None,
-        completion_tokens: None,
-        finish: Some(Finish::Error),
-    }
+    Turn { finish: Some(Finish::Error), ..Turn::of(vec![Step::Error { kind: ErrorKind::Failed, message }]) }
 }

@@ -11,6 +11,11 @@ pub struct RequestView<'a> {
     pub max_tokens: u32,
     /// Text that ends the answer when it would appear in it; empty entries are ignored.
     pub stop_sequences: Vec<&'a str>,
+    pub temperature: f32,
+    /// JSON Schema of the final answer; empty where none is asked for.
+    pub response_schema: &'a str,
+    /// What the audit log calls the request.
+    pub nonce: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

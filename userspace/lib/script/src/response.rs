@@ -17,6 +17,8 @@ pub struct Response {
     turn: Arc<Turn>,
     /// The handles of the turn's steps, in order; resolved against the request.
     handles: Vec<Option<String>>,
+    /// The ids of the turn's steps, the same.
+    ids: Vec<Option<String>>,
     prompt_tokens: u64,
     budget: Budget,
     text: TextGate,
@@ -32,7 +34,9 @@ pub struct Response {
 }
 
 impl Response {
-    pub(crate) fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
+    /// The answer that a turn gives to a request.
+    #[must_use]
+    pub fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
         let stops: &[&str] = if turn.obey { &request.stop_sequences } else { &[] };
         let handles = turn
@@ -43,9 +47,18 @@ impl Response {
                 _ => None,
             })
             .collect();
+        let ids = turn
+            .steps
+            .iter()
+            .map(|step| match step {
+                Step::Call { id: Some(id), .. } => Some(id.resolve(request)),
+                _ => None,
+            })
+            .collect();
         let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();
         Self {
             handles,
+            ids,
             prompt_tokens: turn.prompt_tokens.unwrap_or(prompt),
             budget: Budget::new(limit),
             text: TextGate::new(stops),
@@ -174,8 +187,8 @@ impl Response {
                     self.end(Finish::Length, false);
                 }
             }
-            Step::Call { index, id, name, handle, arguments } => {
-                self.call(*index, id.as_ref(), name.as_ref(), handle.as_ref(), arguments);
+            Step::Call { index, id: _, name, handle, arguments } => {
+                self.call(*index, name.as_ref(), handle.as_ref(), arguments);
             }
             Step::Delay(milliseconds) => {
                 self.next_step();
@@ -189,6 +202,14 @@ impl Response {
             Step::Capabilities => {
                 self.next_step();
                 self.pending.push_back(Event::Capabilities);
+            }
+            Step::Reach => {
+                self.next_step();
+                self.pending.push_back(Event::Reach);
+            }
+            Step::Compute(milliseconds) => {
+                self.next_step();
+                self.pending.push_back(Event::Compute(*milliseconds));
             }
             Step::Error { kind, message } => self.last(Event::Error { kind: *kind, message: message.clone() }),
             Step::Exit(code) => self.last(Event::Exit(*code)),
@@ -212,16 +233,10 @@ impl Response {
         self.say(piece);
     }
 
-    fn call(
-        &mut self,
-        index: u32,
-        id: Option<&String>,
-        name: Option<&String>,
-        handle: Option<&Handle>,
-        arguments: &Arguments,
-    ) {
+    fn call(&mut self, index: u32, name: Option<&String>, handle: Option<&Handle>, arguments: &Arguments) {
         let first = self.done == 0;
         let resolved = handle.and_then(|_| self.handles.get(self.step).cloned().flatten());
+        let id = self.ids.get(self.step).cloned().flatten();
         self.repeated(arguments.times);
         let Some((fragment, verdict)) = self.arguments.push(index, &arguments.text, &mut self.budget) else {
             self.end(Finish::Length, false);
@@ -230,7 +245,7 @@ impl Response {
         self.called = true;
         let mut delta = CallDelta { index, arguments: fragment, ..CallDelta::default() };
         if first {
-            delta.id = id.cloned();
+            delta.id = id;
             delta.name = name.cloned();
             delta.handle = resolved;
         }

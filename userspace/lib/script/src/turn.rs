@@ -1,5 +1,6 @@
 //! A parsed script: turns, each a list of steps.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use crate::event::{Crash, ErrorKind, Finish};
 use crate::request::RequestView;
 
 /// A whole script, read and checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     pub selection: Selection,
     pub turns: Vec<Arc<Turn>>,
@@ -27,7 +28,7 @@ pub enum Selection {
 }
 
 /// One line: one response.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     /// Line number in the file, from 1.
     pub line: u64,
@@ -45,6 +46,23 @@ pub struct Turn {
     pub finish: Option<Finish>,
 }
 
+impl Turn {
+    /// A turn that says and does this, keeps to the request's limits, and claims nothing.
+    #[must_use]
+    pub fn of(steps: Vec<Step>) -> Self {
+        Self {
+            line: 0,
+            condition: Condition::default(),
+            repeat: true,
+            obey: true,
+            steps,
+            prompt_tokens: None,
+            completion_tokens: None,
+            finish: None,
+        }
+    }
+}
+
 /// One entry of a turn's `events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -60,7 +78,7 @@ pub enum Step {
     /// A tool call, or a piece of one.
     Call {
         index: u32,
-        id: Option<String>,
+        id: Option<Id>,
         name: Option<String>,
         handle: Option<Handle>,
         arguments: Arguments,
@@ -73,6 +91,10 @@ pub enum Step {
     },
     /// Say which capabilities the process holds.
     Capabilities,
+    /// Call capabilities that the process was not given.
+    Reach,
+    /// Work for this many milliseconds.
+    Compute(u32),
     Error {
         kind: ErrorKind,
         message: String,
@@ -87,6 +109,28 @@ pub enum Step {
 pub struct Arguments {
     pub text: String,
     pub times: u64,
+}
+
+/// Which id a call carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// The request's nonce, which the audit log has too: see [`NONCE_ID`].
+    Nonce,
+    /// This text.
+    Literal(String),
+}
+
+/// How an id that tells the request's nonce begins; the nonce follows in hexadecimal digits.
+pub const NONCE_ID: &str = "nonce-";
+
+impl Id {
+    /// The id's text for this request.
+    pub(crate) fn resolve(&self, request: &RequestView<'_>) -> String {
+        match self {
+            Self::Nonce => format!("{NONCE_ID}{}", hex::encode(request.nonce)),
+            Self::Literal(text) => text.clone(),
+        }
+    }
 }
 
 /// Which handle a call carries. Handles cannot be guessed, so a script names the tool instead.

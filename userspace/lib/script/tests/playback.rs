@@ -23,8 +23,7 @@ fn request<'a>(messages: &[MessageView<'a>]) -> RequestView<'a> {
             ToolView { name: "readFile", handle: "/object/aaaaaaaaaaaaaaaaaaaaaaaaaa" },
             ToolView { name: "writeFile", handle: "/object/bbbbbbbbbbbbbbbbbbbbbbbbbb" },
         ],
-        max_tokens: 0,
-        stop_sequences: Vec::new(),
+        ..RequestView::default()
     }
 }
 
@@ -397,6 +396,12 @@ fn a_silent_response_ends_when_it_is_cancelled() {
 
 #[test]
 fn the_worker_tells_what_it_holds_and_reads_its_weights() {
+    let script = r#"{"events":[{"reach":true},{"computeMs":7},"x"]}"#;
+    let events: Vec<Event> = player(script).respond(&request(&[user("a")])).collect();
+    assert_eq!(events[..3], [Event::Reach, Event::Compute(7), Event::Text("x".into())]);
+    for wrong in [r#"{"events":[{"reach":false}]}"#, r#"{"events":[{"computeMs":-1}]}"#] {
+        assert!(Script::parse(wrong.as_bytes()).is_err(), "{wrong}");
+    }
     let script = r#"{"events":[{"capabilities":true},{"weights":{"offset":1,"bytes":2}}]}"#;
     let mut response = player(script).respond(&request(&[]));
     assert_eq!(response.next(), Some(Event::Capabilities));
@@ -499,4 +504,31 @@ proptest! {
         let cut = say(&pieces);
         prop_assert_eq!(whole, cut);
     }
+}
+
+#[test]
+fn b07_temperature_response_schema_and_nonce_can_be_told_apart() {
+    let script = r#"
+        {"script":{"select":"stateless"}}
+        {"match":{"temperature":0.1},"text":"cold"}
+        {"match":{"responseSchema":["\"type\"","warm"]},"text":"formed"}
+        {"match":{"nonce":["00ff"]},"calls":[{"id":"$nonce","name":"readFile"},{"id":"nonce","name":"readFile"}]}
+        {"text":"none of them"}"#;
+    let mut player = player(script);
+    let mut said = |change: fn(&mut RequestView<'static>)| {
+        let mut request = request(&[user("a")]);
+        change(&mut request);
+        player.respond(&request).collect_all()
+    };
+    assert_eq!(text(&said(|_| {})), "none of them");
+    assert_eq!(text(&said(|request| request.temperature = 0.1)), "cold");
+    assert_eq!(text(&said(|request| request.temperature = 0.2)), "none of them");
+    assert_eq!(text(&said(|request| request.response_schema = r#"{"type":"object","required":["warm"]}"#)), "formed");
+    assert_eq!(text(&said(|request| request.response_schema = "warm")), "none of them", "both have to be in it");
+    assert_eq!(text(&said(|request| request.nonce = &[0x0f, 0xf0])), "none of them");
+    let echoed = said(|request| request.nonce = &[0x00, 0xff, 0x12]);
+    let ids: Vec<&str> = echoed.calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["nonce-00ff12", "nonce"], "only `$nonce` stands for it");
+    let error = Script::parse(br#"{"match":{"temperature":"warm"}}"#).unwrap_err();
+    assert!(error.what.contains("\"temperature\" is a number"), "{error}");
 }

@@ -20,9 +20,6 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 use capos_verity::TrustStore;
 use core::cell::RefCell;
 
-/// The backend of this build's worker.
-const BACKEND: &str = "local-scripted";
-
 struct Model {
     info: ModelInfo,
     weights: Rc<VerifiedWeights>,
@@ -87,7 +84,7 @@ impl Catalog {
 
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
         let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
-        let info = weights.info(BACKEND).await?;
+        let info = weights.info().await?;
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
             return Err(Error::new(format!("{}: {difference}", weights.path)));
         }
@@ -143,7 +140,7 @@ impl ModelCatalogServer for Catalog {
         if let Some(worker) = worker.filter(|worker| !worker.is_given_up()) {
             return Ok(worker.client());
         }
-        let worker = Worker::start(&self.forge, &id, &weights, &memory).await?;
+        let worker = Worker::start(&self.forge, &id, &backend, &weights, &memory).await?;
         let client = worker.client();
         self.find(&id, |model| model.worker = Some(worker))?;
         Ok(client)
@@ -151,7 +148,7 @@ impl ModelCatalogServer for Catalog {
 
     async fn open_embedder(&self, _cx: &CallContext, id: String) -> Result<TextEmbedderClient, CallError> {
         self.find(&id, |_| ())?;
-        Err(CallError::unimplemented("the scripted backend embeds no text"))
+        Err(CallError::unimplemented("no backend of this system embeds text"))
     }
 }
 

@@ -8,6 +8,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_gguf as gguf;
+use capos_model::Backend;
 use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error};
 use capos_schema::cap::{AsCap, CallContext, CallError};
@@ -151,14 +152,15 @@ impl VerifiedWeights {
     ///
     /// # Errors
     /// A block is not what was signed, or the file is not a well-formed GGUF file.
-    pub async fn info(&self, backend: &str) -> Result<ModelInfo, Error> {
+    pub async fn info(&self) -> Result<ModelInfo, Error> {
         let mut wanted = FIRST_HEADER;
         loop {
             let data = self.prefix(wanted).await?;
             match gguf::Header::parse(&data, self.size) {
                 Ok(header) => {
                     let id = format!("{}-{}", self.digest(), header.facts().architecture);
-                    return Ok(capos_model::describe(&header, &id, self.size, backend));
+                    let backend = Backend::of(&header).with_context(|| self.path.clone())?;
+                    return Ok(capos_model::describe(&header, &id, self.size, &backend));
                 }
                 Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {
                     let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);

@@ -7,6 +7,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use capos_model::LOCAL_SCRIPTED;
 use capos_rt::{Context, Error};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
@@ -48,6 +49,8 @@ pub struct Forge {
 pub struct Worker {
     forge: Rc<Forge>,
     model: String,
+    /// Whether its backend plays the script; no other gets it.
+    scripted: bool,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
     endpoint: EndpointClient,
@@ -67,6 +70,7 @@ impl Worker {
     pub async fn start(
         forge: &Rc<Forge>,
         model: &str,
+        backend: &str,
         weights: &Rc<VerifiedWeights>,
         memory: &MemoryObjectClient,
     ) -> Result<Rc<Self>, Error> {
@@ -76,6 +80,7 @@ impl Worker {
         let worker = Rc::new(Self {
             forge: forge.clone(),
             model: model.to_string(),
+            scripted: backend == LOCAL_SCRIPTED,
             weights: weights.clone(),
             memory: memory.clone(),
             endpoint,
@@ -108,7 +113,8 @@ impl Worker {
 
     /// Ends the process, which another one follows; that counts for no bound.
     pub async fn renew(&self, reason: &str) {
-        self.renewed.set(true);
+        // One that is just being started will find what is in force then.
+        self.renewed.set(self.process.borrow().is_some());
         self.kill(reason).await;
     }
 
@@ -129,11 +135,11 @@ impl Worker {
             grant("timer", &self.forge.timer, Rights::CALL),
         ];
         let script_bytes = match &self.forge.script {
-            Some((memory, bytes)) => {
+            Some((memory, bytes)) if self.scripted => {
                 grants.push(grant("script", memory, read_only));
                 *bytes
             }
-            None => 0,
+            _ => 0,
         };
         let arguments = [
             self.model.clone(),

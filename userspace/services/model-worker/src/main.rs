@@ -1,22 +1,25 @@
 //! The language-model worker.
 //!
-//! It holds its weights, memory, its endpoint and, for this backend, a script and a clock: nothing
+//! It holds its weights, memory, its endpoint, a clock and, for the scripted backend, a script: nothing
 //! else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes
-//! and the most tokens of one call.
+//! and the most tokens of one call. Which backend it is the model's file says.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
+mod chunk;
+mod engine;
 mod misbehave;
-mod scripted;
+mod stage;
 mod stream;
 mod weights;
 
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use capos_model::Backend;
 use capos_rt::memory::FileMapping;
-use capos_rt::{Context, Env, Error, ServeOptions};
+use capos_rt::{CancelToken, Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient};
 use capos_schema::models::{
@@ -26,23 +29,20 @@ use capos_schema::models::{
 use capos_schema::reflection;
 use capos_script::{Collected, Event, Player, Script};
 use core::cell::RefCell;
+use engine::Engine;
+use stage::Stage;
 use stream::Stream;
 use weights::Weights;
-
-/// What the contract calls this backend.
-const BACKEND: &str = "local-scripted";
 
 /// A request holds a whole conversation.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 1 << 20, concurrent: 16 };
 
 struct Worker {
     info: ModelInfo,
-    weights: Rc<Weights>,
-    player: RefCell<Player>,
+    engine: Engine,
+    stage: Rc<Stage>,
     exporter: Rc<dyn Export>,
     max_tokens: u32,
-    /// What this process holds, in words.
-    held: Rc<str>,
 }
 
 impl Worker {
@@ -61,27 +61,17 @@ impl LanguageModelServer for Worker {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        let request = self.within_budget(req);
-        let response = scripted::respond(&mut self.player.borrow_mut(), &request);
+        let response = self.engine.respond(&self.within_budget(req))?;
+        // Whoever cancels a call that is not streamed drops it where it stands.
+        let never = CancelToken::new();
         let mut collected = Collected::default();
         for event in response {
-            match event {
-                Event::Delay(milliseconds) => {
-                    capos_rt::sleep(u64::from(milliseconds).saturating_mul(stream::MILLISECOND)).await?;
-                }
-                Event::Hang => core::future::pending().await,
-                Event::Exit(code) => misbehave::exit(code),
-                Event::Crash(crash) => misbehave::crash(crash),
-                Event::Error { kind, message } => return Err(stream::exception(kind, message)),
-                Event::Weights { offset, bytes } => {
-                    collected.add(Event::Text(capos_script::weights_text(self.weights.bytes(), offset, bytes)));
-                }
-                Event::Capabilities => collected.add(Event::Text(self.held.as_ref().into())),
-                other => collected.add(other),
+            if let Some(said) = self.stage.play(event, &never).await? {
+                collected.add(said);
             }
         }
         let (finish_reason, usage) = match collected.end {
-            Some(Event::Finish { reason, usage }) => (scripted::reason(reason), scripted::usage(usage)),
+            Some(Event::Finish { reason, usage }) => (chunk::reason(reason), chunk::usage(usage)),
             _ => (None, capos_schema::models::TokenUsage::default()),
         };
         let tool_calls: Vec<ToolCall> = collected
@@ -102,9 +92,8 @@ impl LanguageModelServer for Worker {
     }
 
     async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
-        let request = self.within_budget(req);
-        let response = scripted::respond(&mut self.player.borrow_mut(), &request);
-        let cap = self.exporter.export(Stream::new(response, self.weights.clone(), self.held.clone()))?;
+        let response = self.engine.respond(&self.within_budget(req))?;
+        let cap = self.exporter.export(Stream::serve(response, self.stage.clone()))?;
         Ok(capos_schema::cap::Client::from_cap(cap))
     }
 }
@@ -129,11 +118,8 @@ async fn held(env: &Env) -> Result<String, Error> {
     Ok(alloc::format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
 }
 
-async fn run(env: Env) -> Result<(), Error> {
-    let id = env.arguments().first().cloned().context("argument 0 must be the model's id")?;
-    let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?)?;
-    let length = number(&env, 2, "the script's length in bytes")?;
-    let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
+/// The player of the script that this process was given.
+fn player(env: &Env, length: u64) -> Result<Player, Error> {
     let script = if length == 0 {
         Vec::new()
     } else {
@@ -141,19 +127,29 @@ async fn run(env: Env) -> Result<(), Error> {
         FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
     // A script that cannot be played is told to whoever asks the model: this process has no other way to say it.
-    let player = match Script::parse(&script) {
+    Ok(match Script::parse(&script) {
         Ok(script) => Player::new(script),
         Err(why) => Player::broken(alloc::format!("its script cannot be played: {why}")),
+    })
+}
+
+async fn run(env: Env) -> Result<(), Error> {
+    let id = env.arguments().first().cloned().context("argument 0 must be the model's id")?;
+    let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?)?;
+    let length = number(&env, 2, "the script's length in bytes")?;
+    let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
+    let (info, backend) = weights.info(&id, max_tokens)?;
+    let engine = match backend {
+        Backend::Scripted => Engine::Scripted(RefCell::new(player(&env, length)?)),
+        Backend::Retrieval(handbook) => Engine::Retrieval(handbook),
     };
-    let info = weights.info(&id, BACKEND, max_tokens)?;
     let server = env.server();
     let worker = Worker {
         info,
-        weights: Rc::new(weights),
-        player: RefCell::new(player),
+        engine,
+        stage: Rc::new(Stage { weights, table: env.cap::<CapabilityTableClient>("table")?, held: held(&env).await? }),
         exporter: server.clone(),
         max_tokens,
-        held: held(&env).await?.into(),
     };
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
     env.run_with(OPTIONS).await

@@ -1,6 +1,66 @@
-//! What a script may make the worker do to itself. Each ends the process; the system must not mind.
+//! What a script may make the worker do that no worker should. The system must not mind: what it reaches for it does not
+//! get, and what it does to itself ends the process.
 
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use capnp::Word;
+use capos_schema::authority::{ApprovalClientClient, AuthorityBrokerClient, UserSessionClient};
+use capos_schema::cap::{CallError, Client, Message, Status};
+use capos_schema::kernel::{CapabilityTableClient, ObjectClient};
+use capos_schema::storage::FileClient;
+use capos_schema::system::{LauncherClient, ProcessSpawnerClient};
+use capos_schema::terminal::{TerminalClient, TerminalSessionClient};
 use capos_script::Crash;
+
+/// What no model may have: the person's terminal and session, what starts programs, who asks and decides, files.
+const BEYOND: [(&str, u64); 8] = [
+    (TerminalClient::NAME, TerminalClient::INTERFACE_ID),
+    (TerminalSessionClient::NAME, TerminalSessionClient::INTERFACE_ID),
+    (UserSessionClient::NAME, UserSessionClient::INTERFACE_ID),
+    (LauncherClient::NAME, LauncherClient::INTERFACE_ID),
+    (ProcessSpawnerClient::NAME, ProcessSpawnerClient::INTERFACE_ID),
+    (ApprovalClientClient::NAME, ApprovalClientClient::INTERFACE_ID),
+    (AuthorityBrokerClient::NAME, AuthorityBrokerClient::INTERFACE_ID),
+    (FileClient::NAME, FileClient::INTERFACE_ID),
+];
+/// Places of the capability table that are guessed.
+const PLACES: u64 = 64;
+/// How often each place is taken to have been used before.
+const GENERATIONS: u64 = 4;
+
+/// Calls the first method of everything that no model may have, by each capability that the process holds and by every
+/// id of the first places of its table, and says what became of it.
+pub async fn reach(table: &CapabilityTableClient) -> Result<String, CallError> {
+    let mut ids: Vec<u64> = table.list().await?.iter().map(|entry| entry.id).collect();
+    let held = ids.len();
+    ids.extend((0..GENERATIONS).flat_map(|generation| (0..PLACES).map(move |place| (generation << 32) | place)));
+    let mut calls = 0_usize;
+    let mut answered = Vec::new();
+    for (name, interface) in BEYOND {
+        for id in &ids {
+            let cap = capos_rt::adopt::<ObjectClient>(*id).into_cap();
+            // It may be one of the process's own, which is not to be released.
+            cap.transport().forget();
+            let arguments = Message { words: Word::allocate_zeroed_vec(1), caps: vec![] };
+            calls = calls.saturating_add(1);
+            match cap.call(interface, 0, arguments).await {
+                Err(CallError::Transport(
+                    Status::BadCapability | Status::StaleCapability | Status::WrongInterface | Status::MissingRight,
+                )) => {}
+                Ok(_) => answered.push(format!("{name} by {id:#x}")),
+                Err(error) => answered.push(format!("{name} by {id:#x}: {error}")),
+            }
+        }
+    }
+    let names = BEYOND.map(|(name, _)| name).join(", ");
+    let end = if answered.is_empty() { "all refused".to_string() } else { format!("reached {}", answered.join("; ")) };
+    Ok(format!(
+        "[reached for {names} by {held} capabilities and {} guesses: {calls} calls, {end}]",
+        ids.len().saturating_sub(held)
+    ))
+}
 
 /// Ends the process with a code.
 pub fn exit(code: u32) -> ! {

@@ -1,6 +1,7 @@
 //! The weights: mapped read-only, checked page by page as they are touched.
 
 use capos_gguf as gguf;
+use capos_model::Backend;
 use capos_rt::memory::FileMapping;
 use capos_rt::{Context, Env, Error};
 use capos_schema::kernel::MemoryObjectClient;
@@ -36,14 +37,16 @@ impl Weights {
         &self.mapping
     }
 
-    /// What the file says of itself, where one call may have `max_tokens` tokens.
+    /// What the file says of itself, where one call may have `max_tokens` tokens, and the backend that it asks for.
     ///
     /// # Errors
     /// It is malformed.
-    pub fn info(&self, id: &str, backend: &str, max_tokens: u32) -> Result<ModelInfo, Error> {
+    pub fn info(&self, id: &str, max_tokens: u32) -> Result<(ModelInfo, Backend), Error> {
         let header = gguf::Header::parse(self.bytes(), self.bytes().len() as u64)
             .context("the weights are not a well-formed GGUF file")?;
-        let info = capos_model::describe(&header, id, self.bytes().len() as u64, backend);
-        Ok(ModelInfo { output_tokens: capos_model::output_tokens(info.context_tokens, max_tokens), ..info })
+        let backend = Backend::of(&header).context("the weights are of no backend")?;
+        let info = capos_model::describe(&header, id, self.bytes().len() as u64, &backend);
+        let output_tokens = capos_model::output_tokens(info.context_tokens, max_tokens);
+        Ok((ModelInfo { output_tokens, ..info }, backend))
     }
 }

@@ -292,14 +292,19 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
         .iter()
         .map(|info| {
             let now = if current.as_ref().is_some_and(|current| current.id == info.id) { "in use, " } else { "" };
+            let tools = if info.supports_tools { "calls tools" } else { "calls no tools" };
+            let size = match info.bytes >> 20 {
+                0 => format!("{} KiB", info.bytes.div_ceil(1 << 10)),
+                mebibytes => format!("{mebibytes} MiB"),
+            };
             let what = format!(
-                "{now}{}, {}, {}, {}, context {}, {} MiB",
+                "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}, {size}",
                 info.display_name,
                 info.arch,
                 info.quantisation,
                 info.backend,
                 count(info.context_tokens, "token"),
-                info.bytes / (1 << 20)
+                count(info.output_tokens, "token"),
             );
             (info.id.clone(), what)
         })

@@ -1,5 +1,5 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
-//! process, `models` the model service. What does not hold ends it with an error that says so.
+//! process, `workers` of two of a model, `models` the model service. What does not hold ends it with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -7,6 +7,7 @@ extern crate alloc;
 mod capabilities;
 mod models;
 mod sharing;
+mod workers;
 
 use alloc::format;
 use alloc::string::String;
@@ -45,10 +46,11 @@ async fn start(env: Env) -> Result<(), Error> {
 }
 
 async fn look(env: &Env, report: &Report) -> Result<(), Error> {
-    match env.arguments().first().map(String::as_str).context("say capabilities, sharing or models")? {
+    match env.arguments().first().map(String::as_str).context("say capabilities, sharing, workers or models")? {
         "capabilities" => capabilities::run(env, report).await,
         "sharing" => sharing::run(env, report).await,
         "sharer" => sharing::second(env, report).await,
+        "workers" => workers::run(env, report).await,
         "models" => models::run(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }

@@ -14,20 +14,26 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 
 use crate::{Report, ensure};
 
-fn request(text: &str) -> InferenceRequest {
+/// What a person says alone.
+pub fn request(text: &str) -> InferenceRequest {
     let message = ChatMessage { role: Role::User, content: text.to_string(), ..ChatMessage::default() };
     InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
 }
 
 /// A stream put together again.
 #[derive(Default)]
-struct Whole {
+pub struct Whole {
     text: String,
     calls: Vec<(String, String, String)>,
-    end: Option<StreamChunkFinish>,
+    /// How it ended.
+    pub end: Option<StreamChunkFinish>,
 }
 
-async fn whole(stream: &TokenStreamClient) -> Result<Whole, CallError> {
+/// Reads a stream to its end.
+///
+/// # Errors
+/// The stream's.
+pub async fn whole(stream: &TokenStreamClient) -> Result<Whole, CallError> {
     let mut whole = Whole::default();
     loop {
         let piece = stream.next().await?;
@@ -53,11 +59,24 @@ async fn whole(stream: &TokenStreamClient) -> Result<Whole, CallError> {
     }
 }
 
+/// A request that offers tools of these names.
+fn with_tools(text: &str, names: &[&str]) -> InferenceRequest {
+    let tool = |name: &&str| ToolDescriptor {
+        name: name.to_string(),
+        handle: format!("/object/{name}"),
+        ..ToolDescriptor::default()
+    };
+    InferenceRequest { tools: names.iter().map(tool).collect(), ..request(text) }
+}
+
 /// B01, B08, B09, B15: what is streamed adds up to the response, and the same request gives the same again.
 async fn streams_add_up(model: &LanguageModelClient) -> Result<(), Error> {
-    let cases = [("Say a sentence.", FinishReason::Stop), ("Call two tools.", FinishReason::ToolCalls)];
-    for (text, reason) in cases {
-        let request = request(text);
+    let cases = [
+        (request("Say a sentence."), FinishReason::Stop),
+        (with_tools("Call two tools.", &["lamp", "fan"]), FinishReason::ToolCalls),
+    ];
+    for (request, reason) in cases {
+        let text = request.messages.first().map(|message| message.content.as_str()).unwrap_or_default();
         let response = model.complete(&request).await?;
         let again = model.complete(&request).await?;
         ensure(response == again, format!("{text}: a second answer differs"))?;
@@ -91,11 +110,33 @@ async fn requests_are_heeded(model: &LanguageModelClient) -> Result<(), Error> {
     let stopped = model.complete(&InferenceRequest { stop_sequences: stop, ..request("Say a sentence.") }).await?;
     ensure(stopped.finish_reason == FinishReason::Stop, "a stop sequence ends as a stop")?;
     ensure(stopped.message.content == "One second third ", format!("stopped at {:?}", stopped.message.content))?;
-    let tool =
-        ToolDescriptor { name: "lamp".to_string(), handle: "/object/x".to_string(), ..ToolDescriptor::default() };
-    let with = model.complete(&InferenceRequest { tools: Vec::from([tool]), ..request("Is there a lamp?") }).await?;
+    let with = model.complete(&with_tools("Is there a lamp?", &["lamp"])).await?;
     let without = model.complete(&request("Is there a lamp?")).await?;
     ensure(with.message.content == "Yes." && without.message.content == "No.", "the tools made no difference")
+}
+
+/// B07: temperature, response schema and nonce reach the backend as they were sent; a script tells them apart.
+async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error> {
+    let answer = async |request: InferenceRequest| Ok::<_, Error>(model.complete(&request).await?.message);
+    for (temperature, expected) in [(0.0, "It is cold."), (0.75, "It is warm."), (0.5, "It is some other way.")] {
+        let said = answer(InferenceRequest { temperature, ..request("How warm is it?") }).await?.content;
+        ensure(said == expected, format!("at temperature {temperature} it said {said}"))?;
+    }
+    let schema = r#"{"type":"object","required":["warm"]}"#.to_string();
+    let formed = answer(InferenceRequest { response_schema: schema, ..request("Answer in form.") }).await?.content;
+    ensure(formed == r#"{"warm":true}"#, format!("with a response schema it said {formed}"))?;
+    let free = answer(request("Answer in form.")).await?.content;
+    ensure(free == "Warm.", format!("without a response schema it said {free}"))?;
+    for (nonce, expected, id) in [
+        (&[0xab, 0xcd, 0x01][..], "That one.", "nonce-abcd01"),
+        (&[0x00, 0xff][..], "Another one.", "nonce-00ff"),
+        (&[][..], "Another one.", "nonce-"),
+    ] {
+        let said = answer(InferenceRequest { nonce: nonce.to_vec(), ..request("Which nonce is it?") }).await?;
+        let told = said.tool_calls.first().map(|call| call.id.clone()).unwrap_or_default();
+        ensure(said.content == expected && told == id, format!("of {nonce:?} it said {} and {told}", said.content))?;
+    }
+    Ok(())
 }
 
 /// B02, B13: a stream lives as long as its response, and cancelling ends it.
@@ -104,28 +145,60 @@ async fn streams_end(model: &LanguageModelClient) -> Result<(), Error> {
     whole(&stream).await?;
     let after = stream.next().await;
     ensure(after.is_err(), "a stream went on after its end")?;
-    let silent = model.stream(&request("Say nothing more.")).await?;
-    let first = silent.next().await?;
+    cancelled_in_the_middle(model, "Count for long.").await
+}
+
+/// Cancels an answer after its first piece, while the next one is waited for.
+async fn cancelled_in_the_middle(model: &LanguageModelClient, text: &str) -> Result<(), Error> {
+    let stream = model.stream(&request(text)).await?;
+    let first = stream.next().await?;
     ensure(matches!(first.chunk, StreamChunk::TextDelta(_)) && !first.done, "it said nothing")?;
-    let (rest, cancelled) = capos_rt::join(whole(&silent), silent.cancel()).await;
+    let (rest, cancelled) = capos_rt::join(whole(&stream), stream.cancel()).await;
     cancelled?;
     let end = rest?.end.map(|end| end.reason);
     ensure(end == Some(FinishReason::Cancelled), format!("a cancelled stream ended as {end:?}"))?;
-    ensure(silent.next().await.is_err(), "a cancelled stream went on")?;
+    ensure(stream.next().await.is_err(), "a cancelled stream went on")?;
     // Others were not held up.
     whole(&model.stream(&request("Say a sentence.")).await?).await.map(drop)?;
     Ok(())
 }
 
 /// A19: a slow reader loses nothing, and nothing piles up: a piece is made when it is asked for.
-async fn readers_may_be_slow(model: &LanguageModelClient) -> Result<(), Error> {
-    let stream = model.stream(&InferenceRequest { max_tokens: 4096, ..request("Count for long.") }).await?;
+async fn readers_may_be_slow(model: &LanguageModelClient, words: usize) -> Result<(), Error> {
+    let request = InferenceRequest { max_tokens: 4096, ..request("Count for long.") };
+    let stream = model.stream(&request).await?;
     for _ in 0..200 {
         capos_rt::yield_now().await;
     }
     let text = whole(&stream).await?.text;
-    let pieces = text.matches("tick ").count();
-    ensure(pieces == 3000 && text.len() == 15_000, format!("{pieces} of 3000 pieces came"))
+    let found = text.matches("tick").count();
+    ensure(found == words, format!("{found} of {words} words came"))?;
+    ensure(text == model.complete(&request).await?.message.content, "the words came in another order")
+}
+
+/// What every backend keeps to; `words` is how long its long answer is.
+async fn contract(model: &LanguageModelClient, words: usize) -> Result<(), Error> {
+    streams_add_up(model).await?;
+    requests_are_heeded(model).await?;
+    streams_end(model).await?;
+    readers_may_be_slow(model, words).await
+}
+
+/// B12: the same questions to two backends get the same answers, the counted tokens included.
+async fn backends_are_alike(one: &LanguageModelClient, other: &LanguageModelClient) -> Result<(), Error> {
+    let requests = [
+        request("Say a sentence."),
+        InferenceRequest { max_tokens: 2, ..request("Say a sentence.") },
+        InferenceRequest { stop_sequences: Vec::from(["third".to_string()]), ..request("Say a sentence.") },
+        with_tools("Call two tools.", &["lamp", "fan"]),
+        with_tools("Is there a lamp?", &["lamp"]),
+        request("Is there a lamp?"),
+    ];
+    for request in requests {
+        let (first, second) = (one.complete(&request).await?, other.complete(&request).await?);
+        ensure(first == second, format!("one says {first:?}, the other {second:?}"))?;
+    }
+    Ok(())
 }
 
 /// Where the second model lies.
@@ -192,7 +265,7 @@ async fn models_come_and_go(
     let loaded = good.load(admin, "second.gguf", second).await?;
     ensure(loaded == second.id && listed().await?, "it came back as another one")?;
     let again = catalog.open_language_model(&second.id).await?;
-    Ok(ensure(again.info().await? == *second, "it does not answer as itself")?)
+    ensure(again.info().await? == *second, "it does not answer as itself")
 }
 
 /// B06, B16: the backend policy is in force for open models too, and what is asked beyond it is cut and told.
@@ -229,7 +302,7 @@ async fn policies_are_heeded(
     ensure(open.info().await.is_err(), "an open model went on against the policy")?;
     admin.set_backend_policy(&standard).await?;
     let open = catalog.open_language_model(&second.id).await?;
-    Ok(ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")?)
+    ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")
 }
 
 /// Everything.
@@ -241,20 +314,27 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     let admin = env.cap::<ModelAdminClient>("admin")?;
     let models = catalog.list().await?;
     let find = |title: &str| models.iter().find(|model| model.display_name.starts_with(title)).cloned();
-    let (Some(first), Some(second)) = (find("capOS"), find("second")) else {
-        return Err(Error::new("the two models of the scenario are not registered"));
+    let (Some(first), Some(second), Some(handbook)) = (find("capOS"), find("second"), find("handbook")) else {
+        return Err(Error::new("the three models of the scenario are not registered"));
     };
     let model = catalog.open_language_model(&first.id).await?;
     ensure(model.info().await? == first, "a worker says something else of its model than the catalog")?;
     report.line("info is what the catalog lists");
-    streams_add_up(&model).await?;
-    report.line("streams add up to the response, the same each time");
-    requests_are_heeded(&model).await?;
-    report.line("messages, tools, limits and stop sequences are heeded");
-    streams_end(&model).await?;
-    report.line("streams end with their response or when they are cancelled");
-    readers_may_be_slow(&model).await?;
-    report.line("a slow reader loses nothing");
+    contract(&model, 3000).await?;
+    report.line("streams add up, requests are heeded, streams end, a slow reader loses nothing");
+    requests_arrive_whole(&model).await?;
+    report.line("temperature, response schema and nonce reach the backend");
+    cancelled_in_the_middle(&model, "Say nothing more.").await?;
+    report.line("a silent stream can be cancelled");
+    let other = catalog.open_language_model(&handbook.id).await?;
+    let backends = [first.backend.as_str(), handbook.backend.as_str()];
+    ensure(backends == ["local-scripted", "local-retrieval"], format!("the backends are {backends:?}"))?;
+    ensure(other.info().await? == handbook, "a worker says something else of its handbook than the catalog")?;
+    contract(&other, 40).await?;
+    let schema = InferenceRequest { response_schema: "{}".to_string(), ..request("Say a sentence.") };
+    ensure(other.complete(&schema).await.is_err(), "a handbook took a response schema for nothing")?;
+    backends_are_alike(&model, &other).await?;
+    report.line("two backends keep the same contract and give the same answers");
     models_come_and_go(&catalog, &admin, &env.cap::<DirectoryClient>("medium")?, &second).await?;
     report.line("models come and go");
     policies_are_heeded(&catalog, &admin, &second).await?;

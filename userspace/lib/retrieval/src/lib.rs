@@ -1,0 +1,20 @@
+//! A model that answers from a handbook: what is asked is compared with the questions of its entries, and the nearest
+//! entry is the answer, text and tool calls.
+//!
+//! A [`Handbook`] is read from text, written as a GGUF file, which is signed and loaded like any other model, and read
+//! back from there. [`Handbook::respond`] plays an answer as [`capos_script::Response`], so its tokens, limits and stop
+//! sequences are those of every backend of the worker. The format is described in `docs/retrieval-model.md`.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod answer;
+mod file;
+mod handbook;
+mod parse;
+
+pub use file::{ARCHITECTURE, FileError, Title};
+pub use handbook::{Call, Entry, Handbook};
+pub use parse::HandbookError;

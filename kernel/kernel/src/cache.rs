@@ -97,9 +97,11 @@ impl PagedContent {
     }
 }
 
-/// Makes room for `count` pages that a pager is asked for. False where there is no memory to keep them.
+/// Makes room for `count` pages that a pager is asked for: where the clock cannot become larger, pages give way, whose
+/// places take no memory. False where there is no memory to keep them.
 pub fn expect(count: u64) -> bool {
-    CLOCK.lock().expect(count as usize)
+    let room = || CLOCK.lock().expect(count as usize);
+    room() || ((0..count).all(|_| evict_one()) && room())
 }
 
 /// So many of the pages that were asked for do not come.

@@ -120,7 +120,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
 
 fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
     let tag = entry.user_data;
-    if reserve::refuses(&entry.operation) {
+    if reserve::refuses(&thread.process, &entry.operation) {
         thread.post(tag, Status::OutOfMemory);
         return Ok(());
     }

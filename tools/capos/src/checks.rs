@@ -80,7 +80,7 @@ impl Checks {
         let lines = read(out, "audit.jsonl")?;
         let records: Vec<Record> = checks_audit::chain(&lines, guest, &self.audit, &mut failures);
         self.audit.check(&lines, &records, &mut failures);
-        checks_effects::check(&read(out, "serial.log")?, &records, &mut failures);
+        checks_effects::check(&read(out, "serial.log")?, &records, self.audit.restarted, &mut failures);
         checks_home::check(&self.home, &folder.join("home"), &out.join("home"), &records, &mut failures)?;
         Ok(failures)
     }

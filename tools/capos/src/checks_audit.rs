@@ -196,7 +196,7 @@ pub fn member<'a>(record: &'a Record, name: &str) -> &'a str {
 }
 
 /// A field of a general record; empty where it has none.
-pub fn field<'a>(record: &'a Record, name: &str) -> &'a str {
+fn field<'a>(record: &'a Record, name: &str) -> &'a str {
     record.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 

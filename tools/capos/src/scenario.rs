@@ -172,7 +172,8 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     }
     let started = Instant::now();
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
-    let (mut running, mut terminal) = match scenario.settings.person {
+    // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
+    let (mut terminal, mut running) = match scenario.settings.person {
         false => start(machine, &log, &stream, deadline)?,
         true => start_in_terminal(machine, &log, &stream)?,
     };
@@ -217,7 +218,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
 }
 
 /// Starts the machine and takes its terminal.
-fn start(machine: &Machine, log: &Path, stream: &Path, deadline: Instant) -> Result<(Running, Terminal)> {
+fn start(machine: &Machine, log: &Path, stream: &Path, deadline: Instant) -> Result<(Terminal, Running)> {
     // A socket's path must be short, so it does not lie in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
@@ -226,21 +227,21 @@ fn start(machine: &Machine, log: &Path, stream: &Path, deadline: Instant) -> Res
         let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
         let mut running = machine.start(qemu::Line::Socket(&socket), log, stream)?;
         let line = accept(&listener, &mut running, deadline)?;
-        Ok((running, Terminal::new(line)?))
+        Ok((Terminal::new(line)?, running))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
 }
 
 /// Starts the machine in a terminal of its own and takes the other side of that.
-fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Running, Terminal)> {
+fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Terminal, Running)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("making a terminal")?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;
     let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
     let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
-    Ok((running, Terminal::new(ours)?))
+    Ok((Terminal::new(ours)?, running))
 }
 
 /// Waits for QEMU to connect; an early end of QEMU is an error with what it said.

@@ -8,11 +8,14 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use capos_abi::CapId;
 use capos_abi::entry::Operation;
 use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_METHODS, PROCESS, PROCESS_METHODS};
 
 use super::frames;
 use crate::cache;
+use crate::object::capability::{Capability, Object};
+use crate::object::process::Process;
 
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
 /// is larger, such as messages. One operation runs at a time, since the kernel is not preempted; each
@@ -57,10 +60,15 @@ pub fn covers_ends() -> bool {
     frames::free_count() >= kept().saturating_sub(OPERATION)
 }
 
-/// Whether an operation has to be refused, for want of memory that it might need.
+/// Gives pages of the cache up where the reserve is not whole. No lock may be held.
+pub fn refill() {
+    is_whole();
+}
+
+/// Whether an operation of a process has to be refused, for want of memory that it might need.
 #[inline]
-pub fn refuses(operation: &Operation) -> bool {
-    frames::free_count() < kept() && free_now() < needed(operation)
+pub fn refuses(process: &Process, operation: &Operation) -> bool {
+    frames::free_count() < kept() && free_now() < needed(process, operation)
 }
 
 /// Frames that are free, where pages of the cache have given way. No lock may be held.
@@ -72,10 +80,9 @@ fn free_now() -> usize {
 
 /// Frames that must be free for an operation to begin.
 #[cold]
-fn needed(operation: &Operation) -> usize {
-    match operation {
-        Operation::Call { interface: PROCESS, method: KILL, .. }
-        | Operation::Call { interface: CAPABILITY_TABLE, method: REVOKE, .. } => 0,
+fn needed(process: &Process, operation: &Operation) -> usize {
+    match *operation {
+        Operation::Call { cap, interface, method, .. } if gives_back(process, CapId(cap), interface, method) => 0,
         Operation::Call { .. } => kept(),
         Operation::Return { caps, .. } if caps.sent > 0 => kept(),
         // A place in a queue, which may have to grow.
@@ -91,4 +98,15 @@ fn needed(operation: &Operation) -> usize {
         | Operation::WakeWord { .. }
         | Operation::ThreadPointer { .. } => 0,
     }
+}
+
+/// Whether a call is one of those that must be possible. The object counts, not what the entry calls it: a server's
+/// client may bear any interface's number.
+fn gives_back(process: &Process, cap: CapId, interface: u64, method: u16) -> bool {
+    let is_one = |capability: &Capability| match capability.object {
+        Object::Process(_) => (interface, method) == (PROCESS, KILL),
+        Object::Table(_) => (interface, method) == (CAPABILITY_TABLE, REVOKE),
+        _ => false,
+    };
+    process.with(cap, is_one).unwrap_or(false)
 }

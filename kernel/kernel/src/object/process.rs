@@ -17,6 +17,7 @@ use super::ending::Ending;
 use super::thread::Thread;
 use super::words::Words;
 use crate::derivation::{self, Holder};
+use crate::memory::reserve;
 use crate::{first_process, log, scheduler};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -474,6 +475,8 @@ pub fn bury() {
     loop {
         let doomed = DOOMED.lock().pop();
         let Some((process, end)) = doomed else { break };
+        // What the process's end may need is there where the cache has it.
+        reserve::refill();
         process.end(end);
         drop(process);
         scheduler::forget_dead();

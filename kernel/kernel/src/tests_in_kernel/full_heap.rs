@@ -258,9 +258,20 @@ pub fn a_full_heap_is_an_answer(account: &Arc<Account>) {
         caps: CapArray { address: SCRATCH + 0x400, sent: 1, accepted: 0 },
     };
     let none = status(Status::OutOfMemory);
+    // A server's client that bears the number of an interface whose methods give back is a client all the same.
+    let endpoint = Endpoint::new(actor.process.account.hold(Resource::Objects, 1).unwrap());
+    let forged = [(interface::PROCESS, 5), (interface::CAPABILITY_TABLE, 3)].map(|(kind, method)| {
+        let client = Client { endpoint: Arc::clone(&endpoint), badge: 1, interface: kind };
+        let cap = actor.give(Object::Client(client)).0;
+        let (params, results) = (Buffer::default(), Buffer::default());
+        Operation::Call { cap, interface: kind, method, params, results, caps: CapArray::default() }
+    });
 
     let mut hog = Hog::new();
     hog.leave(reserve::kept() - 1);
+    for operation in forged {
+        assert_eq!(outcome(&mut actor, operation), Some(none), "{operation:?}");
+    }
     let before = (derivation::count(), actor.process.account.usage(), actor.process.capability_count());
     for (name, operation) in &wishes.0 {
         assert_eq!(outcome(&mut actor, *operation), Some(none), "{name}");

@@ -25,22 +25,31 @@ pub fn clock(nanoseconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
 }
 
-/// The time that a person means, in nanoseconds since 1970: a date, a date and a time of day as `2026-11-21T09:05`, or
-/// how long before `now`, as `90m`, `2h`, `7d` or `1 week`.
+/// The time that a person means, in nanoseconds since 1970: a date, a date and a time of day as `2026-11-21T09:05`, which
+/// are UTC unless an offset follows, or how long before `now`, as `90m`, `2h`, `7d` or `1 week`.
 ///
 /// # Errors
 /// What can be said, where the text is none of these.
 pub fn since(text: &str, now: u64) -> Result<u64, String> {
     let wrong =
         || format!("{text:?} is no time: say a date (2026-11-21, 2026-11-21T09:05, UTC) or how long ago (2h, 7d)");
-    let point = match text.parse::<DateTime>() {
-        Ok(point) => point,
-        Err(_) => {
-            let span: Span = text.parse().map_err(|_| wrong())?;
-            moment(now).checked_sub(span.abs()).map_err(|_| wrong())?
-        }
+    if text.trim_start().starts_with('-') {
+        return Err(wrong());
+    }
+    // With an offset or `Z` first: a date and time without one would pass over it.
+    let stamp = if let Ok(stamp) = text.parse::<Timestamp>() {
+        stamp
+    } else {
+        let point = match text.parse::<DateTime>() {
+            Ok(point) => point,
+            Err(_) => {
+                let span: Span = text.parse().map_err(|_| wrong())?;
+                moment(now).checked_sub(span.abs()).map_err(|_| wrong())?
+            }
+        };
+        // What is later than every stamp is later than every record.
+        TimeZone::UTC.to_timestamp(point).unwrap_or(Timestamp::MAX)
     };
-    let stamp = TimeZone::UTC.to_timestamp(point).map_err(|_| wrong())?;
     // Before 1970 there is nothing, so everything is later than that.
     Ok(u64::try_from(stamp.as_nanosecond().max(0)).unwrap_or(u64::MAX))
 }
@@ -67,16 +76,30 @@ mod tests {
         for (text, meant) in [
             ("2026-11-21", midnight),
             ("2026-11-21T09:05", midnight + (9 * 3600 + 5 * 60) * SECOND),
+            ("2026-11-21T09:05Z", midnight + (9 * 3600 + 5 * 60) * SECOND),
+            ("2026-11-21T09:05-08:00", midnight + (17 * 3600 + 5 * 60) * SECOND),
             ("2h", NOW - 2 * 3600 * SECOND),
             ("90m", NOW - 90 * 60 * SECOND),
             ("7d", NOW - 7 * 86_400 * SECOND),
             ("1 week", NOW - 7 * 86_400 * SECOND),
+            ("1h ago", NOW - 3600 * SECOND),
+            ("9999-12-31", u64::MAX),
             ("1900-01-01", 0),
             ("1000 years", 0),
         ] {
             assert_eq!(since(text, NOW), Ok(meant), "{text}");
         }
-        for text in ["", "yesterday", "-", "2026-13-40", "9999999999999999999d", "20000 years", "\u{1b}[2J"] {
+        for text in [
+            "",
+            "yesterday",
+            "-",
+            "-1h",
+            "-009999-01-01",
+            "2026-13-40",
+            "9999999999999999999d",
+            "20000 years",
+            "\u{1b}[2J",
+        ] {
             let why = since(text, NOW).unwrap_err();
             assert!(why.contains("is no time: say a date"), "{why}");
             assert!(!why.contains('\u{1b}'), "{why}");

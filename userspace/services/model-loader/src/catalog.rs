@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::weights::{Offer, VerifiedWeights};
-use crate::worker::{Forge, Worker};
+use crate::worker::{Entrance, Forge, Worker};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
@@ -118,6 +118,15 @@ impl Catalog {
         ModelInfo { output_tokens: capos_model::output_tokens(info.context_tokens, per_call), ..info.clone() }
     }
 
+    /// The worker of a model, where it has one that may be called.
+    ///
+    /// # Errors
+    /// The policy in force does not allow the model's backend.
+    fn live(&self, model: &Model) -> Result<Option<Rc<Worker>>, CallError> {
+        may_open(&self.forge.policy.borrow(), &model.info.backend).map_err(CallError::invalid_argument)?;
+        Ok(model.worker.clone().filter(|worker| !worker.is_given_up()))
+    }
+
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
         let mut models = self.models.borrow_mut();
         let model = models.get_mut(id).ok_or_else(|| {
@@ -133,17 +142,29 @@ impl ModelCatalogServer for Catalog {
     }
 
     async fn open_language_model(&self, _cx: &CallContext, id: String) -> Result<LanguageModelClient, CallError> {
-        let (backend, worker, weights, memory) = self.find(&id, |model| {
-            (model.info.backend.clone(), model.worker.clone(), model.weights.clone(), model.memory.clone())
-        })?;
-        may_open(&self.forge.policy.borrow(), &backend).map_err(CallError::invalid_argument)?;
-        if let Some(worker) = worker.filter(|worker| !worker.is_given_up()) {
+        if let Some(worker) = self.find(&id, |model| self.live(model))?? {
             return Ok(worker.client());
         }
-        let worker = Worker::start(&self.forge, &id, &backend, &weights, &memory).await?;
-        let client = worker.client();
-        self.find(&id, |model| model.worker = Some(worker))?;
-        Ok(client)
+        let entrance = Entrance::make(&self.forge).await?;
+        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
+        // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
+        // one worker at most, and whoever unloads the model or sets the policy finds each that is starting.
+        let (worker, starting) = self.find(&id, |model| {
+            if let Some(worker) = self.live(model)? {
+                return Ok::<_, CallError>((worker, None));
+            }
+            let worker = Worker::new(&self.forge, entrance, &model.info, &model.weights, &model.memory);
+            model.worker = Some(worker.clone());
+            let starting = worker.start();
+            Ok((worker, Some(starting)))
+        })??;
+        // Another opener's worker may still be starting: calls wait at its endpoint.
+        if let Some(starting) = starting {
+            starting
+                .await
+                .ok_or_else(|| CallError::failed("the worker's start was cancelled; open the model again"))??;
+        }
+        Ok(worker.client())
     }
 
     async fn open_embedder(&self, _cx: &CallContext, id: String) -> Result<TextEmbedderClient, CallError> {

@@ -8,13 +8,13 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use capos_model::LOCAL_SCRIPTED;
-use capos_rt::{Context, Error};
+use capos_rt::{Context, Error, Task};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
     CapabilityTableClient, EndpointClient, Limits, MemoryObjectClient, ProcessClient, ResourceAccountClient,
     TimerClient,
 };
-use capos_schema::models::{BackendPolicy, LanguageModelClient};
+use capos_schema::models::{BackendPolicy, LanguageModelClient, ModelInfo};
 use capos_schema::system::{Grant, ProcessSpawnerClient};
 use core::cell::{Cell, RefCell};
 
@@ -62,37 +62,65 @@ pub struct Worker {
     renewed: Cell<bool>,
 }
 
-impl Worker {
-    /// Starts the worker of a model.
+/// Where a worker is called: made before the worker, so that making the worker itself waits for nothing.
+pub struct Entrance {
+    endpoint: EndpointClient,
+    client: LanguageModelClient,
+}
+
+impl Entrance {
+    /// A new one, at which nobody answers yet.
     ///
     /// # Errors
-    /// It cannot be started.
-    pub async fn start(
-        forge: &Rc<Forge>,
-        model: &str,
-        backend: &str,
-        weights: &Rc<VerifiedWeights>,
-        memory: &MemoryObjectClient,
-    ) -> Result<Rc<Self>, Error> {
+    /// The account has no room for it.
+    pub async fn make(forge: &Forge) -> Result<Self, Error> {
         let endpoint = forge.account.create_endpoint().await.context("making the worker's endpoint")?;
         let client =
             endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await.context("minting the worker's capability")?;
-        let worker = Rc::new(Self {
+        Ok(Self { endpoint, client: client.cast() })
+    }
+}
+
+impl Worker {
+    /// The worker of a model, still without a process.
+    pub fn new(
+        forge: &Rc<Forge>,
+        entrance: Entrance,
+        info: &ModelInfo,
+        weights: &Rc<VerifiedWeights>,
+        memory: &MemoryObjectClient,
+    ) -> Rc<Self> {
+        Rc::new(Self {
             forge: forge.clone(),
-            model: model.to_string(),
-            scripted: backend == LOCAL_SCRIPTED,
+            model: info.id.clone(),
+            scripted: info.backend == LOCAL_SCRIPTED,
             weights: weights.clone(),
             memory: memory.clone(),
-            endpoint,
-            client: client.cast(),
+            endpoint: entrance.endpoint,
+            client: entrance.client,
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
             given_up: Cell::new(false),
             renewed: Cell::new(false),
-        });
-        let process = worker.spawn().await?;
-        drop(capos_rt::spawn(supervise(worker.clone(), process)));
-        Ok(worker)
+        })
+    }
+
+    /// Starts its process, and others after it, within bounds. The task ends with the first start,
+    /// and goes on where its caller is cancelled: others may hold the worker already.
+    pub fn start(self: &Rc<Self>) -> Task<Result<(), Error>> {
+        let worker = self.clone();
+        capos_rt::spawn(async move {
+            match worker.spawn().await {
+                Ok(process) => {
+                    drop(capos_rt::spawn(supervise(worker, process)));
+                    Ok(())
+                }
+                Err(error) => {
+                    worker.give_up().await;
+                    Err(error)
+                }
+            }
+        })
     }
 
     /// The model, as it is given to sessions.
@@ -105,7 +133,7 @@ impl Worker {
         self.given_up.get()
     }
 
-    /// Ends the process; `supervise` does not start it again.
+    /// Ends the process, also one that is just being started; none follows it.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
         self.kill(reason).await;
@@ -113,7 +141,7 @@ impl Worker {
 
     /// Ends the process, which another one follows; that counts for no bound.
     pub async fn renew(&self, reason: &str) {
-        // One that is just being started will find what is in force then.
+        // One that is just being started is looked at by `spawn`.
         self.renewed.set(self.process.borrow().is_some());
         self.kill(reason).await;
     }
@@ -141,19 +169,23 @@ impl Worker {
             }
             _ => 0,
         };
-        let arguments = [
-            self.model.clone(),
-            self.weights.size().to_string(),
-            script_bytes.to_string(),
-            self.forge.policy.borrow().max_tokens_per_call.to_string(),
-        ];
+        let max_tokens = self.forge.policy.borrow().max_tokens_per_call;
+        let arguments =
+            [self.model.clone(), self.weights.size().to_string(), script_bytes.to_string(), max_tokens.to_string()];
         let process = self
             .forge
             .spawner
             .spawn("model-worker", PROGRAM, &arguments, &grants, &LIMITS)
             .await
             .context("starting the worker")?;
+        // Until here `stop` and `renew` found no process to end, and from here on they find this one. What they
+        // left undone is done now, so that none serves on that was stopped or was told a limit of an earlier policy.
         *self.process.borrow_mut() = Some(process.clone());
+        if self.is_given_up() {
+            self.kill("it was stopped while it was starting").await;
+        } else if self.forge.policy.borrow().max_tokens_per_call != max_tokens {
+            self.renew("the backend policy changed while it was starting").await;
+        }
         self.forge.report.worker("worker.start", &self.model, "started").await;
         Ok(process)
     }
@@ -165,6 +197,14 @@ impl Worker {
         starts.retain(|start| now.saturating_sub(*start) < WINDOW);
         starts.push(now);
         starts.len() <= MAX_RESTARTS
+    }
+
+    /// No process follows. Whoever still holds the model is told at its next call, and does not wait for ever.
+    async fn give_up(&self) {
+        self.given_up.set(true);
+        if let Err(error) = self.forge.table.revoke(self.endpoint.as_cap().id()).await {
+            capos_rt::log::error!("the capabilities to a dead worker could not be revoked: {error}");
+        }
     }
 }
 
@@ -188,9 +228,9 @@ async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
             Err(error) => format!("its end is unknown: {error}"),
         };
         *worker.process.borrow_mut() = None;
-        worker.forge.report.worker("worker.end", &worker.model, &how).await;
         let renewed = worker.renewed.replace(false);
-        if !worker.is_given_up() && (renewed || worker.may_restart().await) {
+        worker.forge.report.worker("worker.end", &worker.model, &how).await;
+        if (renewed || worker.may_restart().await) && !worker.is_given_up() {
             match worker.spawn().await {
                 Ok(next) => {
                     process = next;
@@ -199,11 +239,7 @@ async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
                 Err(error) => worker.forge.report.worker("worker.failed", &worker.model, error.words()).await,
             }
         }
-        worker.given_up.set(true);
-        // Whoever still holds the model is told at its next call, and does not wait for ever.
-        if let Err(error) = worker.forge.table.revoke(worker.endpoint.as_cap().id()).await {
-            capos_rt::log::error!("the capabilities to a dead worker could not be revoked: {error}");
-        }
+        worker.give_up().await;
         return;
     }
 }

@@ -305,6 +305,54 @@ async fn policies_are_heeded(
     ensure(open.complete(&long).await? == whole, "under the first policy it answers differently")
 }
 
+/// B06: what is said while a worker is starting holds for it too, and a model that two open at once has one worker.
+async fn starting_workers_heed_too(
+    catalog: &ModelCatalogClient,
+    admin: &ModelAdminClient,
+    medium: &DirectoryClient,
+    second: &ModelInfo,
+) -> Result<(), Error> {
+    let standard = BackendPolicy::default();
+    let forbidding = BackendPolicy { allow_local: false, ..standard.clone() };
+    let tight = BackendPolicy { max_tokens_per_call: 2, ..standard.clone() };
+    // The more calls come before the policy, the further the start has come by then.
+    let after = async |calls: usize, policy: &BackendPolicy| {
+        for _ in 0..calls {
+            catalog.list().await?;
+        }
+        admin.set_backend_policy(policy).await
+    };
+    for calls in [0, 1, 2, 4, 8, 16, 32] {
+        // Afterwards it has no worker.
+        admin.set_backend_policy(&forbidding).await?;
+        admin.set_backend_policy(&standard).await?;
+        let (open, set) = capos_rt::join(catalog.open_language_model(&second.id), after(calls, &tight)).await;
+        set?;
+        let said = open?.info().await?.output_tokens;
+        ensure(said == 2, format!("{calls} calls after its start a worker was told 2 tokens and says {said}"))?;
+
+        admin.set_backend_policy(&forbidding).await?;
+        admin.set_backend_policy(&standard).await?;
+        let (open, set) = capos_rt::join(catalog.open_language_model(&second.id), after(calls, &forbidding)).await;
+        set?;
+        if let Ok(open) = open {
+            ensure(
+                open.info().await.is_err(),
+                format!("{calls} calls after its start a worker was forbidden and answers"),
+            )?;
+        }
+    }
+    admin.set_backend_policy(&standard).await?;
+    let open = || catalog.open_language_model(&second.id);
+    let (one, other) = capos_rt::join(open(), open()).await;
+    let (one, other) = (one?, other?);
+    ensure(one.info().await? == *second && other.info().await? == *second, "a model opened twice does not answer")?;
+    admin.unload(&second.id).await?;
+    ensure(one.info().await.is_err() && other.info().await.is_err(), "a worker outlived its model")?;
+    let loaded = Parts::open(medium, SECOND).await?.load(admin, "second.gguf", second).await?;
+    ensure(loaded == second.id, "it came back as another one")
+}
+
 /// Everything.
 ///
 /// # Errors
@@ -335,10 +383,13 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     ensure(other.complete(&schema).await.is_err(), "a handbook took a response schema for nothing")?;
     backends_are_alike(&model, &other).await?;
     report.line("two backends keep the same contract and give the same answers");
-    models_come_and_go(&catalog, &admin, &env.cap::<DirectoryClient>("medium")?, &second).await?;
+    let medium = env.cap::<DirectoryClient>("medium")?;
+    models_come_and_go(&catalog, &admin, &medium, &second).await?;
     report.line("models come and go");
     policies_are_heeded(&catalog, &admin, &second).await?;
     report.line("the backend policy is heeded");
+    starting_workers_heed_too(&catalog, &admin, &medium, &second).await?;
+    report.line("starting workers heed it too, and a model has one");
     report.line("the model service keeps its contract");
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::iso::{Limine, limine_dir};
 use crate::qemu::{Board, Firmware};
 use crate::scenario::{Report, Scenario};
 use crate::system::System;
+use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
 use crate::{accel, run_agent, toolchain, upstream};
 
@@ -186,12 +187,19 @@ fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
     }
     for (program, count) in results.programs {
         let name = format!("{UPSTREAM}/{program}");
-        println!("ok      {name}: {} tests", count.passed);
+        if let Some(line) = passed_line(&name, &count) {
+            println!("{line}");
+        }
         tally.passed += count.passed;
         for (test, why) in count.failures {
             tally.fail(&format!("{name}/{test}"), &why);
         }
     }
+}
+
+/// The line of a program all of whose tests passed; none where there were no tests.
+fn passed_line(name: &str, count: &Count) -> Option<String> {
+    (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }
 
 /// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
@@ -303,6 +311,15 @@ mod tests {
     fn kernel_tests_are_read_from_the_log() {
         let log = "[1.2] booting\nok frames_are_zeroed\n[0.5] ok heap\n  a hook ok here\n2 passed, 0 failed\n";
         assert_eq!(kernel_tests(log), ["frames_are_zeroed", "heap"]);
+    }
+
+    #[test]
+    fn a_program_is_ok_only_where_tests_passed_and_none_failed() {
+        let mut count = Count { passed: 3, ..Count::default() };
+        assert_eq!(passed_line("upstream/a", &count).as_deref(), Some("ok      upstream/a: 3 tests"));
+        assert_eq!(passed_line("upstream/a", &Count::default()), None);
+        count.failures.push(("one".into(), "see the log".into()));
+        assert_eq!(passed_line("upstream/a", &count), None);
     }
 
     #[test]

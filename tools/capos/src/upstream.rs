@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::scenario::{self, Scenario};
 use crate::system::{Parts, System, Variant};
 use crate::upstream_build::Program;
-use crate::upstream_results::{Count, Outcome};
+use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
 use crate::{accel, files, tool, upstream_build, upstream_results, upstream_sources};
 
@@ -21,6 +21,8 @@ const MACHINE: &str = "tests/upstream/system";
 const PLAN: &str = "suites.jsonl";
 /// Threads of a test program: those that run tests, and those that tests make.
 const THREADS: u32 = 512;
+/// Under which name a failure of the machine is told: no crate is called so.
+const THE_MACHINE: &str = "(machine)";
 /// Tests that run at the same time in one program.
 const TEST_THREADS: &str = "--test-threads=4";
 /// Seconds of the host for booting, and for what each program takes besides its tests.
@@ -58,12 +60,12 @@ struct Entry<'a> {
     threads: u32,
 }
 
-/// How all of them went: the tests of each program, and the suites that could not be built.
+/// How all of them went: the tests of each program, and what is wrong besides.
 #[derive(Debug, Default)]
 pub struct Results {
     /// By program.
     pub programs: BTreeMap<String, Count>,
-    /// What kept suites from being run, by suite.
+    /// What is wrong with whole suites, by suite, and with the machine that ran them.
     pub broken: Vec<(String, String)>,
 }
 
@@ -109,26 +111,47 @@ pub fn execute(
         return Ok(results);
     }
     let planned = build(system, all, wanted, relock, &mut results)?;
-    if planned.is_empty() {
-        return Ok(results);
+    let run = if planned.is_empty() { Run::default() } else { boot(system, parts, &planned, accelerator)? };
+    let suites: Vec<&Suite> = all.iter().filter(|suite| wanted(suite)).collect();
+    judge(&suites, &planned, &run, &mut results);
+    Ok(results)
+}
+
+/// What became of the machine.
+#[derive(Debug, Default)]
+struct Run {
+    log: String,
+    /// Why it did not end as it should, if it did not.
+    reason: Option<String>,
+}
+
+/// Counts the tests of the programs, and tells what is wrong with the machine and with the suites as a whole.
+fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Results) {
+    if let Some(reason) = &run.reason {
+        results.broken.push((THE_MACHINE.into(), reason.clone()));
     }
-    let log = boot(system, parts, &planned, accelerator)?;
-    let outcomes = upstream_results::read(&log);
-    for Planned { suite, program } in &planned {
+    let mut outcomes = upstream_results::read(&run.log);
+    let unbuilt: BTreeSet<String> = results.broken.iter().map(|(suite, _)| suite.clone()).collect();
+    for suite in suites.iter().filter(|suite| !unbuilt.contains(&suite.name)) {
         let skip: BTreeSet<&str> = suite.skipped().collect();
-        let count = outcomes.get(&program.name).unwrap_or(&Outcome::default()).count(&skip);
-        results.programs.insert(program.name.clone(), count);
-    }
-    for suite in all.iter().filter(|suite| wanted(suite)) {
-        let of_it = planned.iter().filter(|it| it.suite.name == suite.name);
-        let outcomes: Vec<&Outcome> = of_it.filter_map(|it| outcomes.get(&it.program.name)).collect();
-        let gone = suite.skipped().filter(|test| !outcomes.iter().any(|outcome| outcome.listed.contains(*test)));
-        let gone: Vec<&str> = gone.collect();
-        if !gone.is_empty() && !outcomes.is_empty() {
+        let mut counts = BTreeMap::new();
+        let mut tests = BTreeSet::new();
+        for Planned { program, .. } in planned.iter().filter(|it| it.suite.name == suite.name) {
+            let outcome = outcomes.remove(&program.name).unwrap_or_default();
+            counts.insert(program.name.clone(), outcome.count(&skip));
+            tests.extend(outcome.listed);
+        }
+        let gone: Vec<&&str> = skip.iter().filter(|test| !tests.contains(**test)).collect();
+        if tests.is_empty() {
+            // Where a program did not name its tests, that is told of the program.
+            if counts.values().all(|count| count.failures.is_empty()) {
+                results.broken.push((suite.name.clone(), "it has no tests".into()));
+            }
+        } else if !gone.is_empty() {
             results.broken.push((suite.name.clone(), format!("it leaves out tests that it does not have: {gone:?}")));
         }
+        results.programs.append(&mut counts);
     }
-    Ok(results)
 }
 
 /// Builds the wanted suites. One that does not build does not keep the others from it.
@@ -160,8 +183,8 @@ fn build<'a>(
     Ok(planned)
 }
 
-/// Packs the programs into an image, runs it, and gives its log.
-fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) -> Result<String> {
+/// Packs the programs into an image and runs it.
+fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) -> Result<Run> {
     let mut scenario = Scenario::open(&system.root().join(MACHINE))?;
     let out = system.target().join("upstream/run");
     let over = system.target().join("upstream/over");
@@ -197,11 +220,8 @@ fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) 
     parts.image(&variant, &image)?;
     println!("running {} programs; their words go to {}", planned.len(), out.join("serial.log").display());
     let report = scenario::run(&scenario, &scenario.machine(&image, accelerator), &out)?;
-    if let Some(reason) = &report.reason {
-        println!("the machine: {reason}");
-    }
     let log = std::fs::read(out.join("serial.log")).context("reading the machine's log")?;
-    Ok(String::from_utf8_lossy(&log).into_owned())
+    Ok(Run { log: String::from_utf8_lossy(&log).into_owned(), reason: report.reason })
 }
 
 /// A program without what only debuggers read.
@@ -214,4 +234,54 @@ fn strip(program: &Path, stripped: &PathBuf) -> Result<()> {
     }
     let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
     tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(stripped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLEAN: &str = "suite-runner: suite list a\nsuite-runner: said one: test\n\
+        suite-runner: said 1 test, 0 benchmarks\nsuite-runner: ended a: exited with code 0\n\
+        suite-runner: suite run a\nsuite-runner: said test one ... ok\nsuite-runner: ended a: exited with code 0\n";
+    const EMPTY: &str = "suite-runner: suite list a\nsuite-runner: said 0 tests, 0 benchmarks\n\
+        suite-runner: ended a: exited with code 0\n\
+        suite-runner: suite run a\nsuite-runner: ended a: exited with code 0\n";
+
+    /// What is wrong with a suite `a` of one program, or of none, after this.
+    fn broken(suite: &str, programs: usize, log: &str, reason: Option<&str>) -> Results {
+        let suite: Suite = toml::from_str(suite).unwrap();
+        let program = || Program { name: "a".into(), file: PathBuf::new() };
+        let planned: Vec<Planned> = (0..programs).map(|_| Planned { suite: &suite, program: program() }).collect();
+        let run = Run { log: log.into(), reason: reason.map(str::to_owned) };
+        let mut results = Results::default();
+        judge(&[&suite], &planned, &run, &mut results);
+        results
+    }
+
+    fn told(name: &str, why: &str) -> Vec<(String, String)> {
+        vec![(name.into(), why.into())]
+    }
+
+    #[test]
+    fn a_machine_that_ends_badly_is_a_failure() {
+        let results = broken("name = 'a'", 1, CLEAN, None);
+        assert_eq!((results.programs["a"].passed, results.broken), (1, Vec::new()));
+        let results = broken("name = 'a'", 1, CLEAN, Some("the kernel panicked"));
+        assert_eq!((results.programs["a"].passed, results.broken), (1, told(THE_MACHINE, "the kernel panicked")));
+    }
+
+    #[test]
+    fn a_suite_without_tests_is_a_failure() {
+        assert_eq!(broken("name = 'a'", 1, EMPTY, None).broken, told("a", "it has no tests"));
+        assert_eq!(broken("name = 'a'", 0, "", None).broken, told("a", "it has no tests"));
+        let results = broken("name = 'a'", 1, "", None);
+        assert_eq!((results.programs["a"].failures.len(), results.broken), (2, Vec::new()));
+    }
+
+    #[test]
+    fn tests_that_are_left_out_have_to_be_there() {
+        let suite = "name = 'a'\nskip = [{ why = 'slow', tests = ['two'] }]";
+        let why = "it leaves out tests that it does not have: [\"two\"]";
+        assert_eq!(broken(suite, 1, CLEAN, None).broken, told("a", why));
+    }
 }

@@ -172,5 +172,5 @@ fn a_missing_file_is_said_to_be_missing() {
     bench.refused(&[&["sign", "absent"][..], &key].concat(), "opening absent");
     bench.refused(&[&["sign", "keys"][..], &key].concat(), "keys is not a regular file");
     fs::remove_file(bench.path("m.gguf.sig")).unwrap();
-    bench.verify_refused("reading m.gguf.sig");
+    bench.verify_refused("m.gguf is not signed: `capos sign` makes m.gguf.sig");
 }

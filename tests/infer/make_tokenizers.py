@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Makes the tokenizers' fixtures: small vocabularies as GGUF files, and the tokens that reference libraries make of
+texts.json with them. The fixtures are committed; this is how they came to be.
+
+    pip install tokenizers sentencepiece gguf
+    tests/infer/make_tokenizers.py
+
+With llama-cpp-python installed, `tests/infer/make_tokenizers.py --compare` says for each fixture whether llama.cpp makes the
+same tokens.
+"""
+
+import glob
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+
+import gguf
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+TEXTS = json.load(open(os.path.join(HERE, "texts.json")))
+
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if tools %}Answer with <tool_call>...</tool_call>{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+# The patterns of each family's tokenizer.json, in order. Those of tekken and gpt-4o tell small and capital letters apart
+# in ASCII only, as llama.cpp does.
+ENDINGS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+SPACES = r"|\s+(?!\S)|\s+"
+GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+" + SPACES
+LOWER, UPPER = r"((?=\p{L})([^A-Z]))", r"((?=\p{L})([^a-z]))"
+ASCII_PUNCTUATION = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
+LETTERS = "[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]"
+FAMILIES = {
+    "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT_2, r"\p{N}+", "[0-9][0-9][0-9]"],
+    "gpt-2": [GPT_2],
+    "smollm": [r"\p{N}", GPT_2],
+    "llama-bpe": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+" + SPACES],
+    "qwen2": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+" + SPACES],
+    "qwen35": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+" + SPACES],
+    "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT_2, "[0-9][0-9][0-9]"],
+    "tekken": [
+        r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + r"+|[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER
+        + r"*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+" + SPACES
+    ],
+    "gpt-4o": [
+        r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + ENDINGS + r"?|[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER
+        + "*" + ENDINGS + r"?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+" + SPACES
+    ],
+    "deepseek-llm": [
+        r"[\r\n]", r"\s?" + LETTERS + "+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+", r"\p{N}+",
+    ],
+    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
+    "deepseek-v3": [
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        ASCII_PUNCTUATION + r"[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+" + SPACES,
+    ],
+    "seed-coder": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+" + SPACES],
+    "bailingmoe": [
+        r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]"
+        + SPACES
+    ],
+    "bloom": [r" ?[^(\s|.,!?…。，、।۔،)]+"],
+    "viking": [r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"],
+}
+WHOLE_WORDS = {"llama-bpe", "tekken"}
+
+
+def corpus():
+    """Text to learn vocabularies from: the project's own pages, and the hard texts often enough to matter."""
+    pages = sorted(glob.glob(os.path.join(HERE, "../../docs/*.md"))) + [os.path.join(HERE, "../../README.md")]
+    return [open(page).read() for page in pages] + [t for t in TEXTS if "<" not in t] * 8
+
+
+def write_gguf(path, model, pre, tokens, kinds, scores=None, merges=None, flags=None, roles=None, template=TEMPLATE):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("Tokenizer fixture")
+    # What llama.cpp wants to see before it looks at the vocabulary.
+    writer.add_context_length(128)
+    writer.add_embedding_length(32)
+    writer.add_block_count(0)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model(model)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    if scores is not None:
+        writer.add_token_scores(scores)
+    if merges is not None:
+        writer.add_token_merges(merges)
+    for key, value in (roles or {}).items():
+        writer.add_uint32(f"tokenizer.ggml.{key}_token_id", value)
+    for key, value in (flags or {}).items():
+        writer.add_bool(f"tokenizer.ggml.{key}", value)
+    if template:
+        writer.add_chat_template(template)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+MARKS = [("<|endoftext|>", CONTROL), ("<|im_start|>", CONTROL), ("<|im_end|>", CONTROL),
+         ("<tool_call>", USER_DEFINED), ("</tool_call>", USER_DEFINED), ("    ", USER_DEFINED)]
+
+
+def train_byte_pair():
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = split("qwen2")
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=1100, initial_alphabet=sorted(alphabet), show_progress=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    return tokens, merges
+
+
+def split(family):
+    from tokenizers import Regex, pre_tokenizers
+
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in FAMILIES[family]]
+    return pre_tokenizers.Sequence(steps + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def encode_byte_pair(tokens, merges, family, kinds):
+    """The tokens of each text where marks of these kinds are found."""
+    from tokenizers import AddedToken, Tokenizer, models
+
+    vocabulary = {token: at for at, token in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    whole = family in WHOLE_WORDS
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=whole))
+    tokenizer.pre_tokenizer = split(family)
+    for at, (mark, kind) in enumerate(MARKS):
+        if kind in kinds:
+            tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False)])
+    numbers = {mark: len(tokens) + at for at, (mark, _) in enumerate(MARKS)}
+    result = []
+    for text in TEXTS:
+        encoding = tokenizer.encode(text)
+        result.append([numbers.get(token, at) for token, at in zip(encoding.tokens, encoding.ids)])
+    return result
+
+
+def byte_pair():
+    tokens, merges = train_byte_pair()
+    # A token that no merge makes, and which families that take whole words find.
+    tokens.append("Ġdog.Ġ")
+    tokens.append("worldly")
+    everything = tokens + [mark for mark, _ in MARKS]
+    kinds = [NORMAL] * len(tokens) + [kind for _, kind in MARKS]
+    end = everything.index("<|endoftext|>")
+    parts = dict(model="gpt2", tokens=everything, kinds=kinds, merges=merges,
+                 roles={"bos": end, "eos": everything.index("<|im_end|>")})
+    write_gguf(os.path.join(HERE, "byte_pair.gguf"), pre="gpt-2", **parts)
+    expected = {}
+    for family in FAMILIES:
+        plain = encode_byte_pair(tokens, merges, family, {USER_DEFINED})
+        marked = encode_byte_pair(tokens, merges, family, {USER_DEFINED, CONTROL})
+        # Marks differ in few texts.
+        different = {str(at): ids for at, ids in enumerate(marked) if ids != plain[at]}
+        expected[family] = {"ids": plain, "marks": different}
+    save("byte_pair.json", expected)
+    return parts
+
+
+def save(name, value):
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    # A line for each list of tokens.
+    text = re.sub(r'(\],|\{|":\[)(?=["\[])', r"\1\n", text)
+    open(os.path.join(HERE, name), "w").write(text + "\n")
+
+
+def llama_tokens(path, special):
+    import llama_cpp
+
+    model = llama_cpp.Llama(model_path=path, vocab_only=True, verbose=False)
+    return [model.tokenize(text.encode(), add_bos=False, special=special) for text in TEXTS]
+
+
+def compare(name, expected, path):
+    for special in (False, True):
+        wanted = [expected["marks"].get(str(at), ids) if special else ids for at, ids in enumerate(expected["ids"])]
+        found = llama_tokens(path, special)
+        wrong = [at for at in range(len(TEXTS)) if found[at] != wanted[at]]
+        print(f"{name}, marks {'found' if special else 'not found'}: {len(TEXTS) - len(wrong)} texts as llama.cpp has them")
+        for at in wrong:
+            print(f"  text {at} {TEXTS[at]!r}\n    llama.cpp {found[at]}\n    here      {wanted[at]}")
+
+
+def main():
+    parts = byte_pair()
+    if "--compare" in sys.argv:
+        with tempfile.TemporaryDirectory() as folder:
+            for family, expected in json.load(open(os.path.join(HERE, "byte_pair.json"))).items():
+                path = os.path.join(folder, family + ".gguf")
+                write_gguf(path, pre=family, **parts)
+                compare(family, expected, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+//! Text to tokens and back, as a model file says.
+//!
+//! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and refuses in words what does not hold together.
+//! What is in the file is not needed afterwards. Marks such as `<|im_end|>`, which tell a model who speaks, are found in
+//! text only where that is asked for: text of a person or a tool never turns into one ([`Marks`]).
+//!
+//! ```
+//! # use capos_gguf::{Header, Writer, WriterValue};
+//! # use capos_tokenizer::*;
+//! # let mut writer = Writer::new();
+//! # let bytes = (33..=126u8).chain(161..=172).chain(174..=255).map(|byte| char::from(byte).to_string());
+//! # let tokens = bytes.chain((256..324).map(|code| char::from_u32(code).unwrap().to_string())).chain(["hi".into()]);
+//! # writer.text("tokenizer.ggml.model", "gpt2");
+//! # writer.text("tokenizer.ggml.pre", "gpt-2");
+//! # writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(tokens.collect()));
+//! # writer.entry("tokenizer.ggml.merges", WriterValue::Texts(vec!["h i".into()]));
+//! # let file = writer.header();
+//! # let header = Header::parse(&file, file.len() as u64)?;
+//! let tokenizer = Tokenizer::new(&header)?;
+//! let ids = tokenizer.encode("hi ü", Marks::Text);
+//! assert_eq!(ids.len(), 4); // `hi`, a space, and the two bytes of `ü`.
+//! let mut decoder = Decoder::new(&tokenizer);
+//! let texts: Vec<String> = ids.iter().map(|id| decoder.push(*id)).collect();
+//! assert_eq!(texts, ["hi", " ", "", "ü"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+mod byte_alphabet;
+mod byte_pair;
+mod decoder;
+mod error;
+mod families;
+mod pre_tokenizer;
+mod special;
+mod tokenizer;
+mod vocabulary;
+
+pub use decoder::Decoder;
+pub use error::TokenizerError;
+pub use special::{Marks, Piece};
+pub use tokenizer::Tokenizer;
+pub use vocabulary::{TokenKind, Vocabulary};
+
+/// What bounds the work and memory that a file can cause.
+pub mod limits {
+    /// Tokens of a vocabulary.
+    pub const TOKENS: u64 = 1 << 20;
+    /// Merges.
+    pub const MERGES: u64 = 1 << 21;
+    /// Bytes of one token.
+    pub const TOKEN_BYTES: usize = 4096;
+    /// Bytes of all tokens together.
+    pub const TEXT_BYTES: usize = 64 * 1024 * 1024;
+    /// Bytes of all marks together: tokens that are looked for in text as they are.
+    pub const MARK_BYTES: usize = 1024 * 1024;
+}

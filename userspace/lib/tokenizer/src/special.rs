@@ -1,0 +1,139 @@
+//! Marks in text: tokens that are found as they are written, before anything else.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use capos_gguf::Header;
+
+use crate::{TokenKind, TokenizerError, Vocabulary, limits};
+
+/// Which tokens are found in text as they are written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// All of them. For text that the file's template made.
+    All,
+    /// Those that the file counts as text, and none that structures a conversation.
+    Text,
+    /// As [`Marks::Text`], without those that the file's chat template gives a meaning to, such as `<tool_call>`.
+    /// For text of people, tools and documents.
+    Foreign,
+}
+
+/// A part of what is to be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A token.
+    Token(u32),
+    /// Text.
+    Text(&'a str),
+}
+
+/// Finds marks. Where several begin at one place the longest is found.
+struct Finder {
+    automaton: Option<AhoCorasick>,
+    ids: Vec<u32>,
+}
+
+/// The marks of a vocabulary.
+pub struct Special {
+    all: Finder,
+    text: Finder,
+    foreign: Finder,
+    /// Tokens after which white space is left out.
+    strips: Vec<u32>,
+    /// Marks that foreign text never has in it.
+    guarded: Vec<u32>,
+}
+
+impl Special {
+    pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
+        let template = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
+        let kind = |id: u32| vocabulary.kind(id);
+        let is_mark = |id: u32| matches!(kind(id), Some(TokenKind::Control | TokenKind::Unknown));
+        let is_piece = |id: u32| kind(id) == Some(TokenKind::UserDefined);
+        let text = |id: u32| vocabulary.text(id).unwrap_or("");
+        let spoken = |id: u32| text(id).contains(|c: char| !c.is_whitespace()) && template.contains(text(id));
+        let with = |test: &dyn Fn(u32) -> bool| {
+            vocabulary.ids().filter(|id| !text(*id).is_empty() && test(*id)).collect::<Vec<u32>>()
+        };
+        let all = with(&|id| is_mark(id) || is_piece(id));
+        let bytes = all.iter().map(|id| text(*id).len()).fold(0usize, usize::saturating_add);
+        if bytes > limits::MARK_BYTES {
+            let why = format!("makes marks of tokens of {bytes} bytes; at most {} are accepted", limits::MARK_BYTES);
+            return Err(TokenizerError::Entry { key: "tokenizer.ggml.token_type", why });
+        }
+        let strips = if is_phi_3(header) {
+            let keep = ["<unk>", "<s>", "<|endoftext|>"];
+            all.iter().copied().filter(|id| !keep.contains(&text(*id))).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Self {
+            guarded: with(&|id| is_mark(id) || is_piece(id) && spoken(id)),
+            foreign: Finder::new(vocabulary, with(&|id| is_piece(id) && !spoken(id)))?,
+            text: Finder::new(vocabulary, with(&is_piece))?,
+            all: Finder::new(vocabulary, all)?,
+            strips,
+        })
+    }
+
+    /// The marks that foreign text never has in it.
+    pub fn guarded(&self) -> &[u32] {
+        &self.guarded
+    }
+
+    /// Splits `text` at its marks.
+    pub fn split<'t>(&self, text: &'t str, marks: Marks) -> Vec<Piece<'t>> {
+        let finder = match marks {
+            Marks::All => &self.all,
+            Marks::Text => &self.text,
+            Marks::Foreign => &self.foreign,
+        };
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for (start, end, id) in finder.find(text) {
+            // White space that was left out may have reached over a mark of white space.
+            if start < at {
+                continue;
+            }
+            pieces.extend(text.get(at..start).filter(|text| !text.is_empty()).map(Piece::Text));
+            pieces.push(Piece::Token(id));
+            at = end;
+            if self.strips.contains(&id) {
+                let rest = text.get(end..).unwrap_or("");
+                let kept = rest.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+                at = text.len().saturating_sub(kept.len());
+            }
+        }
+        pieces.extend(text.get(at..).filter(|text| !text.is_empty()).map(Piece::Text));
+        pieces
+    }
+}
+
+impl Finder {
+    fn new(vocabulary: &Vocabulary, ids: Vec<u32>) -> Result<Self, TokenizerError> {
+        if ids.is_empty() {
+            return Ok(Self { automaton: None, ids });
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(ids.iter().map(|id| vocabulary.text(*id).unwrap_or("")))
+            .map_err(|error| TokenizerError::Rules { why: error.to_string() })?;
+        Ok(Self { automaton: Some(automaton), ids })
+    }
+
+    /// Where marks begin and end, and which they are.
+    fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = (usize, usize, u32)> + 't {
+        let found = self.automaton.iter().flat_map(move |automaton| automaton.find_iter(text));
+        found.filter_map(|found| Some((found.start(), found.end(), *self.ids.get(found.pattern().as_usize())?)))
+    }
+}
+
+/// Models of this name were trained without white space after marks; their files do not say so otherwise.
+fn is_phi_3(header: &Header<'_>) -> bool {
+    let name = header.get("general.name").and_then(|value| value.as_text()).unwrap_or("").to_ascii_lowercase();
+    name.contains("phi-3") || name.contains("phi3")
+}

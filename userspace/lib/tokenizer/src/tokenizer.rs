@@ -1,0 +1,136 @@
+//! A model file's tokenizer.
+
+use alloc::vec::Vec;
+
+use capos_gguf::Header;
+
+use crate::byte_pair::BytePair;
+use crate::special::Special;
+use crate::vocabulary::Roles;
+use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet};
+
+const MODEL: &str = "tokenizer.ggml.model";
+
+/// How text that is no mark becomes tokens.
+enum Model {
+    BytePair(BytePair),
+}
+
+/// Turns text into the tokens of a model file, and back.
+pub struct Tokenizer {
+    vocabulary: Vocabulary,
+    special: Special,
+    model: Model,
+    begin: Option<u32>,
+    end: Option<u32>,
+    space_prefix: bool,
+}
+
+impl Tokenizer {
+    /// Takes the tokenizer out of a file's metadata.
+    ///
+    /// # Errors
+    /// [`TokenizerError`] where the metadata does not hold together or names a tokenizer that is not known here.
+    pub fn new(header: &Header<'_>) -> Result<Self, TokenizerError> {
+        let name = header
+            .get(MODEL)
+            .and_then(|value| value.as_text())
+            .ok_or(TokenizerError::Missing { key: MODEL, what: "which names the kind of tokenizer" })?;
+        let defaults = match name {
+            "gpt2" => Roles::default(),
+            _ => {
+                return Err(TokenizerError::Unsupported { key: MODEL, found: name.into(), known: "gpt2" });
+            }
+        };
+        let vocabulary = Vocabulary::new(header, defaults)?;
+        let special = Special::new(header, &vocabulary)?;
+        let (byte_pair, add_begin) = BytePair::new(header, &vocabulary)?;
+        let model = Model::BytePair(byte_pair);
+        let roles = vocabulary.roles();
+        let begin = added(header, "tokenizer.ggml.add_bos_token", add_begin, roles.begin)?;
+        let end = added(header, "tokenizer.ggml.add_eos_token", false, roles.end)?;
+        Ok(Self { vocabulary, special, model, begin, end, space_prefix: false })
+    }
+
+    /// The tokens.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The token that text begins with, where the file says that it does.
+    pub fn begin(&self) -> Option<u32> {
+        self.begin
+    }
+
+    /// The token that text ends with, where the file says that it does.
+    pub fn end(&self) -> Option<u32> {
+        self.end
+    }
+
+    /// The marks that text of people and tools never has in it ([`Marks::Foreign`]).
+    pub fn guarded_marks(&self) -> impl Iterator<Item = &str> {
+        self.special.guarded().iter().filter_map(|id| self.vocabulary.text(*id))
+    }
+
+    /// The tokens of a text, without [`Self::begin`] and [`Self::end`].
+    pub fn encode(&self, text: &str, marks: Marks) -> Vec<u32> {
+        self.encode_pieces(&self.special.split(text, marks))
+    }
+
+    /// Splits a text at its marks.
+    pub fn split<'t>(&self, text: &'t str, marks: Marks) -> Vec<Piece<'t>> {
+        self.special.split(text, marks)
+    }
+
+    /// The tokens of marks and of text between them, in which no marks are looked for.
+    pub fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for piece in pieces {
+            match (piece, &self.model) {
+                (Piece::Token(id), _) => ids.push(*id),
+                (Piece::Text(text), Model::BytePair(byte_pair)) => byte_pair.encode(text, &self.vocabulary, &mut ids),
+            }
+        }
+        ids
+    }
+
+    /// Appends the bytes that a token stands for; those of a mark only with `marks`.
+    pub fn append_bytes(&self, id: u32, marks: bool, bytes: &mut Vec<u8>) {
+        let (Some(text), Some(kind)) = (self.vocabulary.text(id), self.vocabulary.kind(id)) else {
+            return;
+        };
+        match kind {
+            TokenKind::Control | TokenKind::Unknown if !marks => {}
+            TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => {
+                bytes.extend_from_slice(text.as_bytes())
+            }
+            TokenKind::Normal | TokenKind::Byte | TokenKind::Unused => match &self.model {
+                Model::BytePair(_) => byte_alphabet::read(text, bytes),
+            },
+        }
+    }
+
+    /// Whether text gets a space before it when it is encoded.
+    pub(crate) fn begins_with_space(&self) -> bool {
+        self.space_prefix
+    }
+}
+
+/// A token that is added to each text, as an entry of the file says.
+fn added(
+    header: &Header<'_>,
+    key: &'static str,
+    default: bool,
+    token: Option<u32>,
+) -> Result<Option<u32>, TokenizerError> {
+    let wanted = match header.get(key) {
+        Some(value) => value.as_bool().ok_or_else(|| TokenizerError::Entry { key, why: "is no truth value".into() })?,
+        // A default for which the file has no token is none.
+        None => default && token.is_some(),
+    };
+    let why = || "asks for a token that the file does not name".into();
+    if wanted && token.is_none() {
+        return Err(TokenizerError::Entry { key, why: why() });
+    }
+    Ok(token.filter(|_| wanted))
+}

@@ -1,0 +1,7 @@
+//! Tokenizers, against what reference libraries make of the same vocabularies.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
+
+mod byte_pair;
+mod fixture;
+mod refusals;

@@ -73,12 +73,7 @@ const FOLDERS: [Folder; 5] = [
 
 /// Every program of the guest in the workspace at `root`, by name.
 pub fn programs(root: &Path) -> Result<Vec<Program>> {
-    let mut command = toolchain::cargo();
-    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
-    let output = command.output().context("starting cargo metadata")?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "cargo metadata failed:\n{said}");
-    parse(&output.stdout, root)
+    parse(&toolchain::metadata(root, &["--no-deps"])?, root)
 }
 
 fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {

@@ -3,7 +3,6 @@
 //! Every step leaves its result alone when nothing that it depends on has changed.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,7 +10,7 @@ use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
 use crate::weights::read_key;
-use crate::{boot_package, c_library, files, tool, toolchain, ustar, weights_gguf, weights_keygen, weights_sign};
+use crate::{boot_package, c_library, files, toolchain, ustar, weights_gguf, weights_keygen, weights_sign};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
@@ -110,13 +109,7 @@ impl System {
     /// A program without its debugging information, which stays beside the original.
     fn strip(&self, program: &Path, name: &str) -> Result<PathBuf> {
         let stripped = self.target().join("stripped").join(name);
-        if !files::up_to_date(&stripped, &[program.to_owned()])? {
-            std::fs::create_dir_all(self.target().join("stripped"))?;
-            let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
-            let new = files::beside(&stripped, "new");
-            tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&new))?;
-            std::fs::rename(&new, &stripped).with_context(|| format!("writing {}", stripped.display()))?;
-        }
+        toolchain::strip(program, &stripped)?;
         Ok(stripped)
     }
 

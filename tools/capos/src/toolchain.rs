@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{c_library, files, tool};
 
@@ -26,6 +26,30 @@ pub enum Bare {
 /// The cargo to call: the one that runs this program, if one does.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// What `cargo metadata` says, called in `root` with these options: JSON.
+pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1"]).args(options).current_dir(root);
+    let output = command.output().context("starting cargo metadata")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata failed:\n{said}");
+    Ok(output.stdout)
+}
+
+/// Writes `program` without what only debuggers read to `stripped`, where that is not done yet.
+pub fn strip(program: &Path, stripped: &Path) -> Result<()> {
+    if files::up_to_date(stripped, &[program.to_owned()])? {
+        return Ok(());
+    }
+    if let Some(folder) = stripped.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
+    let new = files::beside(stripped, "new");
+    tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&new))?;
+    std::fs::rename(&new, stripped).with_context(|| format!("writing {}", stripped.display()))
 }
 
 fn has_core(compiler: &str, target: &str) -> bool {

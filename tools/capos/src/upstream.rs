@@ -2,8 +2,7 @@
 //! there one after another, and counted test by test.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -13,7 +12,7 @@ use crate::system::{Parts, System, Variant};
 use crate::upstream_build::Program;
 use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
-use crate::{accel, files, tool, upstream_build, upstream_results, upstream_sources};
+use crate::{accel, files, toolchain, upstream_build, upstream_results, upstream_sources};
 
 /// What boots to run them, below the source folder.
 const MACHINE: &str = "tests/upstream/system";
@@ -195,7 +194,7 @@ fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) 
     for Planned { suite, program } in planned {
         let place = format!("bin/{}", program.name);
         let stripped = system.target().join("upstream/stripped").join(&program.name);
-        strip(&program.file, &stripped)?;
+        toolchain::strip(&program.file, &stripped)?;
         let skip = suite.skipped().flat_map(|test| ["--skip", test]);
         let entry = Entry {
             name: &program.name,
@@ -224,18 +223,6 @@ fn boot(system: &System, parts: &Parts, planned: &[Planned], accelerator: &str) 
     Ok(Run { log: String::from_utf8_lossy(&log).into_owned(), reason: report.reason })
 }
 
-/// A program without what only debuggers read.
-fn strip(program: &Path, stripped: &PathBuf) -> Result<()> {
-    if files::up_to_date(stripped, &[program.to_owned()])? {
-        return Ok(());
-    }
-    if let Some(folder) = stripped.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
-    tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(stripped))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +237,7 @@ mod tests {
     /// What is wrong with a suite `a` of one program, or of none, after this.
     fn broken(suite: &str, programs: usize, log: &str, reason: Option<&str>) -> Results {
         let suite: Suite = toml::from_str(suite).unwrap();
-        let program = || Program { name: "a".into(), file: PathBuf::new() };
+        let program = || Program { name: "a".into(), file: "a".into() };
         let planned: Vec<Planned> = (0..programs).map(|_| Planned { suite: &suite, program: program() }).collect();
         let run = Run { log: log.into(), reason: reason.map(str::to_owned) };
         let mut results = Results::default();

@@ -28,11 +28,11 @@ pub fn build(root: &Path, workspace: &Workspace, suite: &Suite, manifest: &Path,
     let mut command = toolchain::cargo();
     command.args(["test", "--no-run", "--message-format", "json-render-diagnostics", "--profile", "suite"]);
     command.arg("--config").arg(target.join(CONFIG)).args(["--target", USER, "--target-dir"]).arg(target);
-    if let Some(library) = &workspace.library {
+    if let Some(source) = &workspace.std_source {
         // Tests of the standard library use what only it may; its own build tells the compiler so in this way too.
         command.env("RUSTC_BOOTSTRAP", "1");
         command.arg("--config").arg(format!("target.{USER}.rustflags = [\"-Zforce-unstable-if-unmarked\"]"));
-        if let Some(compiler) = library.compiler {
+        if let Some(compiler) = source.compiler {
             command.env("RUSTC", compiler);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capos_plural::count;
+
 /// Who writes the log's lines: nothing that a test writes begins like this.
 const RUNNER: &str = "suite-runner: ";
 
@@ -125,12 +127,12 @@ impl Outcome {
         let report = self.list_report.as_deref().unwrap_or(CUT_OFF);
         let named = self.listed.len();
         if report != CLEAN {
-            return Some(format!("it named {named} tests and did not end well: {report}"));
+            return Some(format!("it named {} and did not end well: {report}", count(named, "test")));
         }
         match self.announced {
             Some(announced) if announced == named => None,
-            Some(announced) => Some(format!("it named {named} tests of {announced}")),
-            None => Some(format!("it named {named} tests and did not say how many there are")),
+            Some(announced) => Some(format!("it named {} of {announced}", count(named, "test"))),
+            None => Some(format!("it named {} and did not say how many there are", count(named, "test"))),
         }
     }
 }
@@ -216,12 +218,12 @@ mod tests {
     #[test]
     fn a_list_that_was_cut_off_is_a_failure() {
         let killed = ["one: test", "it was ended after 60 s"];
-        let why = "it named 1 tests and did not end well: it was ended after 60 s";
+        let why = "it named 1 test and did not end well: it was ended after 60 s";
         assert_eq!(count(&log(killed, OK)).failures, failed(LIST, why));
-        let without_end = "it named 1 tests and did not say how many there are";
+        let without_end = "it named 1 test and did not say how many there are";
         assert_eq!(count(&log(["one: test", CLEAN], OK)).failures, failed(LIST, without_end));
         let of_two = ["one: test\n\n2 tests, 0 benchmarks", CLEAN];
-        assert_eq!(count(&log(of_two, OK)).failures, failed(LIST, "it named 1 tests of 2"));
+        assert_eq!(count(&log(of_two, OK)).failures, failed(LIST, "it named 1 test of 2"));
         let empty = ["", CLEAN];
         assert_eq!(count(&log(empty, empty)).failures.len(), 1);
     }

@@ -33,7 +33,7 @@ pub struct Workspace<'a> {
     /// Its lock file in the source.
     pub lock: PathBuf,
     /// The standard library's source, where its tests are in it.
-    pub library: Option<LibrarySource>,
+    pub std_source: Option<LibrarySource>,
     /// Its members: the suite and its manifest.
     pub members: Vec<(&'a Suite, PathBuf)>,
 }
@@ -55,7 +55,7 @@ pub fn workspaces<'a>(root: &Path, all: &'a [Suite], wanted: &dyn Fn(&Suite) -> 
         let folder = root.join(suite.path.as_deref().unwrap_or_default());
         let (lock, members) = (folder.join("Cargo.lock"), vec![(suite, folder.join(MANIFEST))]);
         let target = configured(root, root.join("target/upstream").join(&suite.name))?;
-        workspaces.push(Workspace { folder, target, lock, library: None, members });
+        workspaces.push(Workspace { folder, target, lock, std_source: None, members });
     }
     Ok(workspaces)
 }
@@ -78,12 +78,9 @@ fn unpacked(root: &Path) -> Result<BTreeMap<String, PathBuf>> {
         manifest_path: PathBuf,
         source: Option<String>,
     }
-    let mut command = toolchain::cargo();
-    command.args(["metadata", "--locked", "--format-version", "1", "--manifest-path", PACKAGE]).current_dir(root);
-    let output = command.output().context("starting cargo metadata")?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "fetching the crates of {PACKAGE} failed:\n{said}");
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("reading what cargo metadata says")?;
+    let json = toolchain::metadata(root, &["--locked", "--manifest-path", PACKAGE])
+        .with_context(|| format!("fetching the crates of {PACKAGE}"))?;
+    let metadata: Metadata = serde_json::from_slice(&json).context("reading what cargo metadata says")?;
     let crates = metadata.packages.into_iter().filter(|package| package.source.is_some());
     Ok(crates.filter_map(|it| Some((it.name, it.manifest_path.parent()?.to_owned()))).collect())
 }
@@ -160,7 +157,7 @@ fn finish<'a>(
     folder: PathBuf,
     lock: &str,
     members: Vec<(&'a Suite, PathBuf)>,
-    library: Option<LibrarySource>,
+    std_source: Option<LibrarySource>,
 ) -> Result<Workspace<'a>> {
     let name = |path: &PathBuf| Some(path.parent()?.file_name()?.to_str()?.to_owned());
     let names: Vec<String> = members.iter().filter_map(|(_, path)| name(path)).collect();
@@ -171,7 +168,7 @@ fn finish<'a>(
     if let Ok(locked) = std::fs::read(&lock) {
         files::write_if_changed(&folder.join("Cargo.lock"), &locked)?;
     }
-    Ok(Workspace { folder, target, lock, library, members })
+    Ok(Workspace { folder, target, lock, std_source, members })
 }
 
 #[cfg(test)]

@@ -50,9 +50,10 @@ pub fn keep(frames: usize) -> usize {
     KEPT.swap(frames, Ordering::Relaxed)
 }
 
-/// Whether all of the reserve is free, where pages of the cache have given way.
+/// Whether all of the reserve is free, where pages of the cache have given way. No lock may be held.
 pub fn is_whole() -> bool {
-    frames::free_count() >= kept() || free_now() >= kept()
+    refill();
+    frames::free_count() >= kept()
 }
 
 /// Whether there is as much as what cannot be refused may take.
@@ -62,20 +63,18 @@ pub fn covers_ends() -> bool {
 
 /// Gives pages of the cache up where the reserve is not whole. No lock may be held.
 pub fn refill() {
-    is_whole();
+    if frames::free_count() < kept() {
+        cache::make_room(0);
+    }
 }
 
 /// Whether an operation of a process has to be refused, for want of memory that it might need.
 #[inline]
 pub fn refuses(process: &Process, operation: &Operation) -> bool {
-    frames::free_count() < kept() && free_now() < needed(process, operation)
-}
-
-/// Frames that are free, where pages of the cache have given way. No lock may be held.
-#[cold]
-fn free_now() -> usize {
-    cache::make_room(0);
-    frames::free_count()
+    frames::free_count() < kept() && {
+        refill();
+        frames::free_count() < needed(process, operation)
+    }
 }
 
 /// Frames that must be free for an operation to begin.

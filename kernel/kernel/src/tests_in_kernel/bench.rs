@@ -225,27 +225,65 @@ impl Drop for Actor {
 /// Blocks of small sizes that the heap can have free in frames that it holds, at most.
 const FREE_BLOCKS: usize = 1 << 14;
 
+/// Frames and blocks that nobody else can have until this is dropped.
+pub struct Hog {
+    frames: Vec<Frame>,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Hog {
+    /// Takes every frame but those that are kept for the heap, and all that is free in the heap's frames.
+    pub fn new() -> Self {
+        let mut hog = Self { frames: Vec::with_capacity(frames::total()), blocks: Vec::with_capacity(FREE_BLOCKS) };
+        while let Some(frame) = frames::allocate_dirty() {
+            hog.frames.push(frame);
+        }
+        for size in (16..4096).rev().step_by(16) {
+            loop {
+                let free = frames::free_count();
+                let mut block = Vec::new();
+                // Where nothing is kept there is an end; where something is, a block of a frame that was kept.
+                if block.try_reserve_exact(size).is_err() || frames::free_count() < free {
+                    break;
+                }
+                assert!(hog.blocks.len() < FREE_BLOCKS);
+                hog.blocks.push(block);
+            }
+        }
+        assert_eq!(frames::free_count(), reserve::kept());
+        hog
+    }
+
+    /// Lets go of as many frames as the reserve lacks.
+    pub fn fill_reserve(&mut self) {
+        while !reserve::is_whole() {
+            frames::free(self.frames.pop().unwrap());
+        }
+    }
+
+    /// Takes of the reserve, as the heap can, until so many frames are left.
+    pub fn leave(&mut self, count: usize) {
+        while frames::free_count() > count {
+            let mut block = Vec::new();
+            block.try_reserve_exact(4096).unwrap();
+            self.blocks.push(block);
+        }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.frames.drain(..).for_each(frames::free);
+    }
+}
+
 /// Runs `act` while no frame is free and the heap has no block of any size. Nothing is kept for the heap, so that
 /// what can be refused for want of memory is refused where it asks for that.
 pub fn starved<R>(act: impl FnOnce() -> R) -> R {
     let kept = reserve::keep(0);
-    let mut hog: Vec<Frame> = Vec::with_capacity(frames::total());
-    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(FREE_BLOCKS);
-    while let Some(frame) = frames::allocate_dirty() {
-        hog.push(frame);
-    }
-    for size in (16..4096).rev().step_by(16) {
-        loop {
-            let mut block = Vec::new();
-            if block.try_reserve_exact(size).is_err() {
-                break;
-            }
-            assert!(blocks.len() < FREE_BLOCKS);
-            blocks.push(block);
-        }
-    }
+    let hog = Hog::new();
     let result = act();
-    hog.into_iter().for_each(frames::free);
+    drop(hog);
     reserve::keep(kept);
     result
 }

@@ -11,66 +11,15 @@ use capos_abi::{CapId, ExceptionKind, Status, TransferMode};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, buffer, memory, settle, status};
 use super::calls::{self, call, header, receive};
-use crate::memory::frames::{self, Frame};
+use crate::memory::frames;
 use crate::memory::reserve;
 use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::process::{Cause, End};
 use crate::{derivation, fault, log};
-
-/// Frames and blocks that nobody else can have until this is dropped.
-struct Hog {
-    frames: Vec<Frame>,
-    blocks: Vec<Vec<u8>>,
-}
-
-impl Hog {
-    /// Takes every frame but those that are kept for the heap, and all that is free in the heap's frames.
-    fn new() -> Self {
-        let mut hog = Self { frames: Vec::with_capacity(frames::total()), blocks: Vec::with_capacity(1 << 14) };
-        while let Some(frame) = frames::allocate_dirty() {
-            hog.frames.push(frame);
-        }
-        for size in (16..=2016).rev().step_by(16) {
-            loop {
-                let free = frames::free_count();
-                let mut block = Vec::new();
-                block.try_reserve_exact(size).unwrap();
-                if frames::free_count() < free {
-                    break;
-                }
-                hog.blocks.push(block);
-            }
-        }
-        assert_eq!(frames::free_count(), reserve::kept());
-        hog
-    }
-
-    /// Lets go of as many frames as the reserve lacks.
-    fn fill_reserve(&mut self) {
-        while !reserve::is_whole() {
-            frames::free(self.frames.pop().unwrap());
-        }
-    }
-
-    /// Takes of the reserve, as the heap can, until so many frames are left.
-    fn leave(&mut self, count: usize) {
-        while frames::free_count() > count {
-            let mut block = Vec::new();
-            block.try_reserve_exact(4096).unwrap();
-            self.blocks.push(block);
-        }
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        self.frames.drain(..).for_each(frames::free);
-    }
-}
 
 /// Operations that can make the heap larger.
 #[derive(Default)]

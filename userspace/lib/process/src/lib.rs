@@ -11,7 +11,9 @@ extern crate alloc;
 mod exit;
 mod image;
 mod launch;
+mod standard;
 
 pub use exit::describe_exit;
 pub use image::Image;
 pub use launch::{Granted, Launch, Started};
+pub use standard::{Collector, Sink};

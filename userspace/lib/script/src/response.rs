@@ -8,17 +8,15 @@ use alloc::vec::Vec;
 use crate::event::{CallDelta, Event, Finish, Usage};
 use crate::request::RequestView;
 use crate::tokens::{ArgumentGate, Budget, TextGate, Verdict, count_tokens};
-use crate::turn::{Arguments, Handle, Step, Turn};
+use crate::turn::{Arguments, Step, Turn};
 
 /// The answer to one request, made event by event: a script may ask for gigabytes and the memory stays bounded.
 /// Exactly one last event ([`Event::is_last`]) is returned, and `None` after it.
 #[derive(Debug)]
 pub struct Response {
     turn: Arc<Turn>,
-    /// The handles of the turn's steps, in order; resolved against the request.
-    handles: Vec<Option<String>>,
-    /// The ids of the turn's steps, the same.
-    ids: Vec<Option<String>>,
+    /// What the turn's steps say of the request, in order.
+    resolved: Vec<Resolved>,
     prompt_tokens: u64,
     budget: Budget,
     text: TextGate,
@@ -33,32 +31,33 @@ pub struct Response {
     silent: bool,
 }
 
+/// What a step says that depends on the request.
+#[derive(Clone, Debug, Default)]
+struct Resolved {
+    handle: Option<String>,
+    id: Option<String>,
+}
+
+impl Resolved {
+    fn of(step: &Step, request: &RequestView<'_>) -> Self {
+        let Step::Call { name, handle, id, .. } = step else { return Self::default() };
+        Self {
+            handle: handle.as_ref().map(|handle| handle.resolve(name.as_deref(), request)),
+            id: id.as_ref().map(|id| id.resolve(request)),
+        }
+    }
+}
+
 impl Response {
     /// The answer that a turn gives to a request.
     #[must_use]
     pub fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
         let stops: &[&str] = if turn.obey { &request.stop_sequences } else { &[] };
-        let handles = turn
-            .steps
-            .iter()
-            .map(|step| match step {
-                Step::Call { name, handle: Some(handle), .. } => Some(handle.resolve(name.as_deref(), request)),
-                _ => None,
-            })
-            .collect();
-        let ids = turn
-            .steps
-            .iter()
-            .map(|step| match step {
-                Step::Call { id: Some(id), .. } => Some(id.resolve(request)),
-                _ => None,
-            })
-            .collect();
+        let resolved = turn.steps.iter().map(|step| Resolved::of(step, request)).collect();
         let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();
         Self {
-            handles,
-            ids,
+            resolved,
             prompt_tokens: turn.prompt_tokens.unwrap_or(prompt),
             budget: Budget::new(limit),
             text: TextGate::new(stops),
@@ -187,8 +186,8 @@ impl Response {
                     self.end(Finish::Length, false);
                 }
             }
-            Step::Call { index, id: _, name, handle, arguments } => {
-                self.call(*index, name.as_ref(), handle.as_ref(), arguments);
+            Step::Call { index, id: _, name, handle: _, arguments } => {
+                self.call(*index, name.as_ref(), arguments);
             }
             Step::Delay(milliseconds) => {
                 self.next_step();
@@ -233,10 +232,9 @@ impl Response {
         self.say(piece);
     }
 
-    fn call(&mut self, index: u32, name: Option<&String>, handle: Option<&Handle>, arguments: &Arguments) {
+    fn call(&mut self, index: u32, name: Option<&String>, arguments: &Arguments) {
         let first = self.done == 0;
-        let resolved = handle.and_then(|_| self.handles.get(self.step).cloned().flatten());
-        let id = self.ids.get(self.step).cloned().flatten();
+        let Resolved { handle, id } = self.resolved.get(self.step).cloned().unwrap_or_default();
         self.repeated(arguments.times);
         let Some((fragment, verdict)) = self.arguments.push(index, &arguments.text, &mut self.budget) else {
             self.end(Finish::Length, false);
@@ -247,7 +245,7 @@ impl Response {
         if first {
             delta.id = id;
             delta.name = name.cloned();
-            delta.handle = resolved;
+            delta.handle = handle;
         }
         self.pending.push_back(Event::Call(delta));
         if verdict != Verdict::Continue {

@@ -7,14 +7,13 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_abi::Rights;
-use capos_process::{Granted, Image, Launch, Started, describe_exit};
+use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
 use capos_rt::{Either, Server, select};
 use capos_schema::cap::{AsCap, CallContext, CallError, Client};
 use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
 use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
 use capos_schema::system::{
     Grant, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
-    StandardReadyResults, StandardScreenResults, StandardServer, StandardWriteBytesResults,
 };
 
 use crate::system::System;
@@ -30,7 +29,7 @@ const MAX_RUNNING: u32 = 32;
 /// Names that a process holds whatever it is granted.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
 
-/// Where a program writes whose output is kept.
+/// What a program wrote whose output is kept.
 #[derive(Default)]
 struct Output {
     bytes: RefCell<Vec<u8>>,
@@ -55,31 +54,9 @@ impl Output {
     }
 }
 
-impl StandardServer for Output {
-    async fn write(&self, _cx: &CallContext, text: String) -> Result<(), CallError> {
-        self.keep(text.as_bytes());
-        Ok(())
-    }
-
-    async fn write_bytes(
-        &self,
-        _cx: &CallContext,
-        data: Vec<u8>,
-        _wait: bool,
-    ) -> Result<StandardWriteBytesResults, CallError> {
-        self.keep(&data);
-        Ok(StandardWriteBytesResults { written: u32::try_from(data.len()).unwrap_or(u32::MAX), open: true })
-    }
-
-    async fn ready(&self, _cx: &CallContext, _wait: bool) -> Result<StandardReadyResults, CallError> {
-        Ok(StandardReadyResults { ready: true, open: true })
-    }
-
-    async fn screen(&self, _cx: &CallContext) -> Result<StandardScreenResults, CallError> {
-        Ok(StandardScreenResults { terminal: false, columns: 0, rows: 0 })
-    }
-
-    async fn close(&self, _cx: &CallContext) -> Result<(), CallError> {
+impl Sink for Output {
+    async fn take(&self, bytes: &[u8]) -> Result<(), CallError> {
+        self.keep(bytes);
         Ok(())
     }
 }
@@ -235,7 +212,7 @@ impl LauncherServer for ProgramLauncher {
         let _place = self.place()?;
         let system = &self.system;
         let entry = self.entry(&program)?;
-        let output = Rc::new(Output::default());
+        let output = Rc::new(Collector::<Output>::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
         let grants = Vec::from([Granted::new("out", &out)]);
         let with = Start { arguments, environment: Vec::new(), grants };
@@ -252,7 +229,7 @@ impl LauncherServer for ProgramLauncher {
             Either::First(Err(error)) => return Err(error),
             Either::Second(()) => (-1, format!("it was ended after {} s", MAX_TIME / 1_000_000_000)),
         };
-        Ok(ProgramResult { code, report, output: output.text() })
+        Ok(ProgramResult { code, report, output: output.0.text() })
     }
 
     async fn programs(&self, _cx: &CallContext) -> Result<Vec<String>, CallError> {

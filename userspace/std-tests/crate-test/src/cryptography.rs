@@ -1,10 +1,11 @@
 //! Digests, signatures, and TLS between two ends in one process.
 
 use std::io::{Read, Write};
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, ConnectionCommon, RootCertStore, ServerConfig, ServerConnection};
 
 #[test]
 fn ed25519_compact() {
@@ -19,6 +20,22 @@ fn sha2() {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(b"abc");
     assert_eq!(digest[..4], [0xba, 0x78, 0x16, 0xbf]);
+}
+
+/// Brings to one end what the other has to say.
+fn carry<From, To>(
+    from: &mut impl DerefMut<Target = ConnectionCommon<From>>,
+    to: &mut impl DerefMut<Target = ConnectionCommon<To>>,
+) {
+    let mut wire = Vec::new();
+    while from.wants_write() {
+        from.write_tls(&mut wire).unwrap();
+    }
+    let mut rest = &wire[..];
+    while !rest.is_empty() {
+        to.read_tls(&mut rest).unwrap();
+        to.process_new_packets().unwrap();
+    }
 }
 
 #[test]
@@ -40,27 +57,11 @@ fn rustls() {
     client.writer().write_all(b"hello").unwrap();
     let mut heard = [0; 5];
     for _ in 0..8 {
-        let mut wire = Vec::new();
-        while client.wants_write() {
-            client.write_tls(&mut wire).unwrap();
-        }
-        let mut rest = &wire[..];
-        while !rest.is_empty() {
-            server.read_tls(&mut rest).unwrap();
-            server.process_new_packets().unwrap();
-        }
+        carry(&mut client, &mut server);
         if server.reader().read(&mut heard).is_ok_and(|count| count == heard.len()) {
             break;
         }
-        let mut wire = Vec::new();
-        while server.wants_write() {
-            server.write_tls(&mut wire).unwrap();
-        }
-        let mut rest = &wire[..];
-        while !rest.is_empty() {
-            client.read_tls(&mut rest).unwrap();
-            client.process_new_packets().unwrap();
-        }
+        carry(&mut server, &mut client);
     }
     assert_eq!(&heard, b"hello");
     assert_eq!(server.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));

@@ -1,7 +1,7 @@
 //! Threads, and what they share.
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,7 +91,13 @@ impl Counter {
 #[test]
 fn libc() {
     let counter = Counter(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), UnsafeCell::new(0));
-    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| (0..500).for_each(|_| counter.add())))));
+    // They begin together: one that is done before the next has started meets nobody.
+    let start = Barrier::new(4);
+    let add = || {
+        start.wait();
+        (0..500).for_each(|_| counter.add());
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(add))));
     assert_eq!(counter.end(), 2000);
 }
 

@@ -14,6 +14,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_process::Collector;
 use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, select, spawn};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
@@ -97,11 +98,11 @@ fn words(exit: &ExitInfo) -> String {
 impl Runner {
     /// Runs the program with these arguments to its end, or to the end of its time. Says how it ended.
     async fn execute(&self, suite: &Suite, arguments: &[String], seconds: u64) -> Result<String, Error> {
-        let output = Rc::new(Output::new(self.log.clone()));
+        let output = Rc::new(Collector(Output::new(self.log.clone())));
         let out = StandardClient::serve(&self.server, output.clone())?;
         let result = self.process(suite, arguments, seconds, &out).await;
         self.server.unexport(out.as_cap());
-        output.finish().await?;
+        output.0.finish().await?;
         result
     }
 

@@ -5,9 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use capos_schema::cap::{CallContext, CallError};
+use capos_process::Sink;
+use capos_schema::cap::CallError;
 use capos_schema::kernel::DebugLogClient;
-use capos_schema::system::{StandardReadyResults, StandardScreenResults, StandardServer, StandardWriteBytesResults};
 
 /// Bytes of one line of the log at most; a longer one is cut into several.
 const LONGEST: usize = 2000;
@@ -41,9 +41,11 @@ impl Output {
         }
         self.log.write(&format!("said {line}")).await
     }
+}
 
-    /// Logs the lines that end in these bytes.
-    async fn add(&self, bytes: &[u8]) -> Result<(), CallError> {
+/// Logs the lines that have ended.
+impl Sink for Output {
+    async fn take(&self, bytes: &[u8]) -> Result<(), CallError> {
         let mut whole = self.line.take();
         whole.extend_from_slice(bytes);
         let end = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
@@ -51,34 +53,6 @@ impl Output {
         for line in String::from_utf8_lossy(&whole).lines() {
             self.log(line).await?;
         }
-        Ok(())
-    }
-}
-
-impl StandardServer for Output {
-    async fn write(&self, _cx: &CallContext, text: String) -> Result<(), CallError> {
-        self.add(text.as_bytes()).await
-    }
-
-    async fn write_bytes(
-        &self,
-        _cx: &CallContext,
-        data: Vec<u8>,
-        _wait: bool,
-    ) -> Result<StandardWriteBytesResults, CallError> {
-        self.add(&data).await?;
-        Ok(StandardWriteBytesResults { written: u32::try_from(data.len()).unwrap_or(u32::MAX), open: true })
-    }
-
-    async fn ready(&self, _cx: &CallContext, _wait: bool) -> Result<StandardReadyResults, CallError> {
-        Ok(StandardReadyResults { ready: true, open: true })
-    }
-
-    async fn screen(&self, _cx: &CallContext) -> Result<StandardScreenResults, CallError> {
-        Ok(StandardScreenResults { terminal: false, columns: 0, rows: 0 })
-    }
-
-    async fn close(&self, _cx: &CallContext) -> Result<(), CallError> {
         Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! What an event is to a caller.
 
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use capos_schema::cap::{CallError, Message};
 use capos_schema::models::{
     FinishReason, StreamChunk, StreamChunkFinish, TokenStreamNextResults, TokenUsage, ToolCallDelta,
@@ -9,6 +7,7 @@ use capos_schema::models::{
 use capos_schema::models_capnp::token_stream::next_results;
 use capos_schema::wire;
 use capos_script::{CallDelta, Event, Finish, Usage};
+use std::string::ToString;
 
 /// A finish reason; `None` for a number that the schema does not know, which only a hostile model says.
 pub fn reason(finish: Finish) -> Option<FinishReason> {
@@ -55,7 +54,7 @@ pub enum Said {
 pub fn of(event: Event) -> Said {
     match event {
         Event::Text(text) => Said::Chunk(StreamChunk::TextDelta(text)),
-        Event::TextBytes(bytes) => match core::str::from_utf8(&bytes) {
+        Event::TextBytes(bytes) => match std::str::from_utf8(&bytes) {
             Ok(text) => Said::Chunk(StreamChunk::TextDelta(text.to_string())),
             Err(_) => Said::Bytes(bytes),
         },

@@ -1,11 +1,10 @@
 //! What computes the answers: exactly one backend in each worker.
 
-use alloc::string::String;
 use capos_retrieval::Handbook;
 use capos_schema::cap::CallError;
 use capos_schema::models::{ChatMessage, InferenceRequest, Role};
 use capos_script::{MessageView, Player, RequestView, Response, ToolView};
-use core::cell::RefCell;
+use std::cell::RefCell;
 
 /// The backend of this process.
 pub enum Engine {

@@ -3,9 +3,6 @@
 //! It holds its weights, memory, its endpoint, a clock and, for the scripted backend, a script: nothing
 //! else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes
 //! and the most tokens of one call. Which backend it is the model's file says.
-#![cfg_attr(capos_guest, no_std, no_main)]
-
-extern crate alloc;
 
 mod chunk;
 mod engine;
@@ -14,9 +11,6 @@ mod stage;
 mod stream;
 mod weights;
 
-use alloc::rc::Rc;
-use alloc::string::String;
-use alloc::vec::Vec;
 use capos_model::Backend;
 use capos_rt::memory::FileMapping;
 use capos_rt::{CancelToken, Context, Env, Error, ServeOptions};
@@ -28,9 +22,10 @@ use capos_schema::models::{
 };
 use capos_schema::reflection;
 use capos_script::{Collected, Event, Player, Script};
-use core::cell::RefCell;
 use engine::Engine;
 use stage::Stage;
+use std::cell::RefCell;
+use std::rc::Rc;
 use stream::Stream;
 use weights::Weights;
 
@@ -102,7 +97,7 @@ fn number(env: &Env, index: usize, what: &str) -> Result<u64, Error> {
     env.arguments()
         .get(index)
         .and_then(|text| text.parse().ok())
-        .with_context(|| alloc::format!("argument {index} must be {what}"))
+        .with_context(|| format!("argument {index} must be {what}"))
 }
 
 /// The capabilities of this process: those that it was given, by name, and how many its table holds.
@@ -113,9 +108,9 @@ async fn held(env: &Env) -> Result<String, Error> {
         let id = env.raw(name).map(|cap| cap.id());
         let found = table.iter().find(|entry| Some(entry.id) == id).map(|entry| entry.interface).unwrap_or_default();
         let interface = reflection::interface(found).map_or("an unknown interface", |interface| interface.name);
-        given.push(alloc::format!("{name} {interface}"));
+        given.push(format!("{name} {interface}"));
     }
-    Ok(alloc::format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
+    Ok(format!("[capabilities: {}; {} in the table]", given.join(", "), table.len()))
 }
 
 /// The player of the script that this process was given.
@@ -129,11 +124,12 @@ fn player(env: &Env, length: u64) -> Result<Player, Error> {
     // A script that cannot be played is told to whoever asks the model: this process has no other way to say it.
     Ok(match Script::parse(&script) {
         Ok(script) => Player::new(script),
-        Err(why) => Player::broken(alloc::format!("its script cannot be played: {why}")),
+        Err(why) => Player::broken(format!("its script cannot be played: {why}")),
     })
 }
 
-async fn run(env: Env) -> Result<(), Error> {
+async fn run() -> Result<(), Error> {
+    let env = capos_rt::env()?;
     let id = env.arguments().first().cloned().context("argument 0 must be the model's id")?;
     let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?)?;
     let length = number(&env, 2, "the script's length in bytes")?;
@@ -154,4 +150,7 @@ async fn run(env: Env) -> Result<(), Error> {
     server.serve(0, Rc::new(LanguageModelService(Rc::new(worker))));
     env.run_with(OPTIONS).await
 }
-capos_rt::program!(run);
+
+fn main() -> Result<(), Error> {
+    capos_rt::block_on(run())
+}

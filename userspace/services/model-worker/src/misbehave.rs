@@ -1,10 +1,6 @@
 //! What a script may make the worker do that no worker should. The system must not mind: what it reaches for it does not
 //! get, and what it does to itself ends the process.
 
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use capnp::Word;
 use capos_schema::authority::{ApprovalClientClient, AuthorityBrokerClient, UserSessionClient};
 use capos_schema::cap::{CallError, Client, Message, Status};
@@ -74,13 +70,13 @@ pub fn crash(how: Crash) -> ! {
         Crash::Panic => panic!("the script asked for a panic"),
         // SAFETY: none is claimed; the instruction faults and the kernel ends the process. Nothing
         // in Rust's memory is touched before it.
-        Crash::Null => unsafe { core::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_usize) },
+        Crash::Null => unsafe { std::arch::asm!("mov byte ptr [{}], 1", in(reg) 0_usize) },
         // SAFETY: as above: the weights are mapped read-only.
-        Crash::Weights => unsafe { core::arch::asm!("mov byte ptr [{}], 1", in(reg) crate::weights::address()) },
+        Crash::Weights => unsafe { std::arch::asm!("mov byte ptr [{}], 1", in(reg) crate::weights::address()) },
         // SAFETY: as above: the stack is not executable.
-        Crash::Execute => unsafe { core::arch::asm!("jmp rsp") },
+        Crash::Execute => unsafe { std::arch::asm!("jmp rsp") },
         // SAFETY: as above: user code may not touch ports.
-        Crash::Port => unsafe { core::arch::asm!("in al, dx", in("dx") 0x60_u16, out("al") _) },
+        Crash::Port => unsafe { std::arch::asm!("in al, dx", in("dx") 0x60_u16, out("al") _) },
     }
     // The kernel let it pass: say so by a code that nothing else uses.
     capos_rt::exit(86)

@@ -1,6 +1,5 @@
 //! What a response does besides saying something.
 
-use alloc::string::String;
 use capos_rt::CancelToken;
 use capos_schema::cap::CallError;
 use capos_schema::kernel::CapabilityTableClient;
@@ -61,7 +60,7 @@ async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallEr
     let mut state = 1_u64;
     while !cancelled.is_cancelled() && capos_rt::now()? < end {
         for _ in 0..SLICE {
-            state = core::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
+            state = std::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
         }
         // Others are served, and whoever cancels is heard.
         capos_rt::yield_now().await;

@@ -2,14 +2,13 @@
 
 use crate::chunk::{self, Said};
 use crate::stage::Stage;
-use alloc::boxed::Box;
-use alloc::rc::Rc;
-use alloc::string::String;
 use capos_rt::CancelToken;
 use capos_schema::cap::{CallContext, CallError, Dispatch, IncomingMessage, LocalBoxFuture, Message};
 use capos_schema::models::{StreamChunk, TokenStreamNextResults, TokenStreamServer, TokenStreamService};
 use capos_script::{Event, Response};
-use core::cell::{Cell, RefCell};
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// The stream of one response.
 pub struct Stream {

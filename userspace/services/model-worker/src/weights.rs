@@ -6,7 +6,7 @@ use capos_rt::memory::FileMapping;
 use capos_rt::{Context, Env, Error};
 use capos_schema::kernel::MemoryObjectClient;
 use capos_schema::models::ModelInfo;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 

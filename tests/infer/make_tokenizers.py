@@ -176,6 +176,99 @@ def byte_pair():
     return parts
 
 
+def train_sentence_piece(**options):
+    """A model of SentencePiece, its tokens' texts, kinds and scores."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(line for text in corpus() for line in text.split("\n")), model_writer=model,
+        model_type="bpe", vocab_size=1200, byte_fallback=True, character_coverage=0.985, num_threads=1,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True,
+        allow_whitespace_only_pieces=True, minloglevel=2, **options)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    tokens, kinds, scores = [], [], []
+    for at in range(processor.get_piece_size()):
+        text = processor.id_to_piece(at)
+        defined = text in options.get("user_defined_symbols", [])
+        tokens.append(text.replace(" ", "▁") if not defined else text)
+        scores.append(processor.get_score(at))
+        kinds.append(UNKNOWN if processor.is_unknown(at) else CONTROL if processor.is_control(at)
+                     else BYTE if processor.is_byte(at) else USER_DEFINED if defined else NORMAL)
+    return processor, tokens, kinds, scores
+
+
+def encode_marked(encode, tokens, kinds, wanted):
+    """The tokens of each text, with marks of these kinds found in it and what lies between them encoded apart."""
+    marks = [text for text, kind in zip(tokens, kinds) if kind in wanted]
+    pattern = re.compile("(" + "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)) + ")")
+    result = []
+    for text in TEXTS:
+        ids = []
+        for part in pattern.split(text) if marks else [text]:
+            if part:
+                ids += [tokens.index(part)] if part in marks else encode(part)
+        result.append(ids)
+    return result
+
+
+def expectations(encode, tokens, kinds):
+    plain = encode_marked(encode, tokens, kinds, {USER_DEFINED})
+    marked = encode_marked(encode, tokens, kinds, {USER_DEFINED, CONTROL, UNKNOWN})
+    return {"ids": plain, "marks": {str(at): ids for at, ids in enumerate(marked) if ids != plain[at]}}
+
+
+def sentence_piece():
+    """Two vocabularies: text gets a space before it; and it does not, and white space has tokens of its own."""
+    expected = {}
+    for name, prefix, defined in (
+        ("sentence_piece", True, []),
+        ("sentence_piece_bare", False, ["<start_of_turn>", "<end_of_turn>", "\n\n", "    ", "<b>"]),
+    ):
+        processor, tokens, kinds, scores = train_sentence_piece(add_dummy_prefix=prefix, user_defined_symbols=defined)
+        for mark in ("<start_of_turn>", "<end_of_turn>"):
+            if mark in tokens:
+                kinds[tokens.index(mark)] = CONTROL
+        flags = {"add_bos_token": True, "add_eos_token": False}
+        if not prefix:
+            flags["add_space_prefix"] = False
+        write_gguf(os.path.join(HERE, name + ".gguf"), "llama", None, tokens, kinds, scores=scores, flags=flags,
+                   roles={"bos": 1, "eos": 2, "unknown": 0}, template=None)
+        expected[name] = expectations(processor.encode, tokens, kinds)
+    save("sentence_piece.json", expected)
+
+
+def word_piece():
+    from tokenizers import BertWordPieceTokenizer
+
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(corpus(), vocab_size=1300, limit_alphabet=400, special_tokens=special,
+                                  show_progress=False)
+    vocabulary = tokenizer.get_vocab()
+    hashed = sorted(vocabulary, key=vocabulary.get)
+    kinds = [CONTROL if token in special else NORMAL for token in hashed]
+    tokens = [token if token in special else token[2:] if token.startswith("##") else "▁" + token for token in hashed]
+    write_gguf(os.path.join(HERE, "word_piece.gguf"), "bert", None, tokens, kinds,
+               roles={"bos": 2, "eos": 3, "unknown": 1, "seperator": 3, "padding": 0, "mask": 4}, template=None)
+    plain = BertWordPieceTokenizer(vocabulary, lowercase=True)._tokenizer
+    save("word_piece.json", {"word_piece": expectations(
+        # Marks are words like others here.
+        lambda text: [plain.token_to_id(t) for word in words(text) for t in pieces(plain, word)], tokens, kinds)})
+
+
+def words(text):
+    """What the models' own tokenizer makes of text before it looks for tokens."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    plain = normalizers.BertNormalizer(lowercase=True).normalize_str(text)
+    return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain)]
+
+
+def pieces(tokenizer, word):
+    return [token.value for token in tokenizer.model.tokenize(word)]
+
+
 def save(name, value):
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     # A line for each list of tokens.
@@ -202,12 +295,17 @@ def compare(name, expected, path):
 
 def main():
     parts = byte_pair()
+    sentence_piece()
+    word_piece()
     if "--compare" in sys.argv:
         with tempfile.TemporaryDirectory() as folder:
             for family, expected in json.load(open(os.path.join(HERE, "byte_pair.json"))).items():
                 path = os.path.join(folder, family + ".gguf")
                 write_gguf(path, pre=family, **parts)
                 compare(family, expected, path)
+        for file in ("sentence_piece", "word_piece"):
+            for name, expected in json.load(open(os.path.join(HERE, file + ".json"))).items():
+                compare(name, expected, os.path.join(HERE, name + ".gguf"))
 
 
 if __name__ == "__main__":

@@ -69,8 +69,12 @@ impl<'a> Decoder<'a> {
     fn take(&mut self, id: u32) {
         let before = self.bytes.len();
         self.tokenizer.append_bytes(id, self.marks, &mut self.bytes);
-        if core::mem::take(&mut self.at_start) && self.bytes.get(before) == Some(&b' ') {
-            self.bytes.remove(before);
+        // A mark without text is nothing that text begins with.
+        if self.at_start && self.bytes.len() > before {
+            self.at_start = false;
+            if self.bytes.get(before) == Some(&b' ') {
+                self.bytes.remove(before);
+            }
         }
     }
 }

@@ -37,14 +37,17 @@ mod decoder;
 mod error;
 mod families;
 mod pre_tokenizer;
+mod sentence_piece;
 mod special;
 mod tokenizer;
 mod vocabulary;
+mod word_piece;
 
 pub use decoder::Decoder;
 pub use error::TokenizerError;
 pub use special::{Marks, Piece};
 pub use tokenizer::Tokenizer;
+use vocabulary::flag;
 pub use vocabulary::{TokenKind, Vocabulary};
 
 /// What bounds the work and memory that a file can cause.

@@ -5,15 +5,19 @@ use alloc::vec::Vec;
 use capos_gguf::Header;
 
 use crate::byte_pair::BytePair;
+use crate::sentence_piece::{self, SPACE, SentencePiece};
 use crate::special::Special;
 use crate::vocabulary::Roles;
-use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet};
+use crate::word_piece::WordPiece;
+use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet, flag};
 
 const MODEL: &str = "tokenizer.ggml.model";
 
 /// How text that is no mark becomes tokens.
 enum Model {
     BytePair(BytePair),
+    SentencePiece(SentencePiece),
+    WordPiece(WordPiece),
 }
 
 /// Turns text into the tokens of a model file, and back.
@@ -38,18 +42,35 @@ impl Tokenizer {
             .ok_or(TokenizerError::Missing { key: MODEL, what: "which names the kind of tokenizer" })?;
         let defaults = match name {
             "gpt2" => Roles::default(),
+            "llama" => Roles { begin: Some(1), end: Some(2), unknown: Some(0), separator: None },
+            "bert" => Roles { begin: Some(101), end: None, unknown: Some(100), separator: Some(102) },
             _ => {
-                return Err(TokenizerError::Unsupported { key: MODEL, found: name.into(), known: "gpt2" });
+                let known = "gpt2 (byte-level byte pair encoding), llama (SentencePiece) and bert (WordPiece)";
+                return Err(TokenizerError::Unsupported { key: MODEL, found: name.into(), known });
             }
         };
         let vocabulary = Vocabulary::new(header, defaults)?;
         let special = Special::new(header, &vocabulary)?;
-        let (byte_pair, add_begin) = BytePair::new(header, &vocabulary)?;
-        let model = Model::BytePair(byte_pair);
+        let (model, add_begin) = match name {
+            "gpt2" => {
+                let (model, add_begin) = BytePair::new(header, &vocabulary)?;
+                (Model::BytePair(model), add_begin)
+            }
+            "llama" => (Model::SentencePiece(SentencePiece::new(&vocabulary)), true),
+            _ => (Model::WordPiece(WordPiece::new(header, &vocabulary)?), true),
+        };
+        let is_sentence_piece = matches!(model, Model::SentencePiece(_));
+        let space_prefix = is_sentence_piece && flag(header, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let roles = vocabulary.roles();
-        let begin = added(header, "tokenizer.ggml.add_bos_token", add_begin, roles.begin)?;
-        let end = added(header, "tokenizer.ggml.add_eos_token", false, roles.end)?;
-        Ok(Self { vocabulary, special, model, begin, end, space_prefix: false })
+        let (begin, end) = match model {
+            // What surrounds texts of these models is no choice.
+            Model::WordPiece(_) => (roles.begin, roles.separator),
+            _ => (
+                added(header, "tokenizer.ggml.add_bos_token", add_begin, roles.begin)?,
+                added(header, "tokenizer.ggml.add_eos_token", false, roles.end)?,
+            ),
+        };
+        Ok(Self { vocabulary, special, model, begin, end, space_prefix })
     }
 
     /// The tokens.
@@ -85,11 +106,18 @@ impl Tokenizer {
     /// The tokens of marks and of text between them, in which no marks are looked for.
     pub fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Vec<u32> {
         let mut ids = Vec::new();
+        // Text that follows a mark begins anew.
+        let mut anew = true;
         for piece in pieces {
             match (piece, &self.model) {
                 (Piece::Token(id), _) => ids.push(*id),
-                (Piece::Text(text), Model::BytePair(byte_pair)) => byte_pair.encode(text, &self.vocabulary, &mut ids),
+                (Piece::Text(text), Model::BytePair(model)) => model.encode(text, &self.vocabulary, &mut ids),
+                (Piece::Text(text), Model::SentencePiece(model)) => {
+                    model.encode(text, anew && self.space_prefix, &self.vocabulary, &mut ids);
+                }
+                (Piece::Text(text), Model::WordPiece(model)) => model.encode(text, &self.vocabulary, &mut ids),
             }
+            anew = matches!(piece, Piece::Token(_));
         }
         ids
     }
@@ -104,9 +132,16 @@ impl Tokenizer {
             TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => {
                 bytes.extend_from_slice(text.as_bytes())
             }
-            TokenKind::Normal | TokenKind::Byte | TokenKind::Unused => match &self.model {
-                Model::BytePair(_) => byte_alphabet::read(text, bytes),
-            },
+            TokenKind::Normal | TokenKind::Byte | TokenKind::Unused => {
+                match (&self.model, sentence_piece::byte(text)) {
+                    (Model::BytePair(_), _) => byte_alphabet::read(text, bytes),
+                    (_, Some(byte)) if kind == TokenKind::Byte => bytes.push(byte),
+                    _ => text.split(SPACE).enumerate().for_each(|(at, part)| {
+                        bytes.extend((at > 0).then_some(b' '));
+                        bytes.extend_from_slice(part.as_bytes());
+                    }),
+                }
+            }
         }
     }
 
@@ -123,11 +158,8 @@ fn added(
     default: bool,
     token: Option<u32>,
 ) -> Result<Option<u32>, TokenizerError> {
-    let wanted = match header.get(key) {
-        Some(value) => value.as_bool().ok_or_else(|| TokenizerError::Entry { key, why: "is no truth value".into() })?,
-        // A default for which the file has no token is none.
-        None => default && token.is_some(),
-    };
+    // A default for which the file has no token is none.
+    let wanted = flag(header, key)?.unwrap_or(default && token.is_some());
     let why = || "asks for a token that the file does not name".into();
     if wanted && token.is_none() {
         return Err(TokenizerError::Entry { key, why: why() });

@@ -228,6 +228,15 @@ fn text_of<'a>(text: &'a str, ends: &[u32], id: u32) -> Option<&'a str> {
     text.get(start..place(*ends.get(id)?)?)
 }
 
+/// A truth value, if it is there.
+pub(crate) fn flag(header: &Header<'_>, key: &'static str) -> Result<Option<bool>, TokenizerError> {
+    let Some(value) = header.get(key) else {
+        return Ok(None);
+    };
+    let why = "is no truth value".to_string();
+    value.as_bool().map(Some).ok_or(TokenizerError::Entry { key, why })
+}
+
 /// An array of texts, no longer than `limit`.
 pub(crate) fn texts<'a>(
     header: &Header<'a>,

@@ -5,3 +5,5 @@
 mod byte_pair;
 mod fixture;
 mod refusals;
+mod sentence_piece;
+mod word_piece;

@@ -1,14 +1,25 @@
 //! `capos-infer`, the host's program for model files: the same code as the model worker's, for people and tests.
 //!
-//! Every command is a module with an `Args` structure and a `run` function; this file only names them.
-#![forbid(unsafe_code)]
+//! Every command is a module with an `Args` structure and a `run` function; this file only names them. Unsafe code
+//! is in `file` (the mapping) and `threads` (work that is lent to them).
+#![deny(unsafe_code)]
 
 mod detokenize;
+#[expect(unsafe_code, reason = "the mapping")]
+mod file;
+mod generate;
+mod info;
+mod logits;
 mod metadata;
+mod run;
+#[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
+mod threads;
 mod tokenize;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use crate::run::RunOptions;
 
 /// Runs model files (GGUF) on the host, as the model worker does on capOS.
 #[derive(Parser)]
@@ -17,22 +28,33 @@ struct Cli {
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    options: RunOptions,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Tell what a file says of its model.
+    Info(info::Args),
     /// Turn text into tokens.
     Tokenize(tokenize::Args),
     /// Turn tokens into text.
     Detokenize(detokenize::Args),
+    /// Tell how likely each token is behind the last of some.
+    Logits(logits::Args),
+    /// Make tokens that follow some tokens.
+    Generate(generate::Args),
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.command {
+        Command::Info(args) => info::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args, cli.json),
         Command::Detokenize(args) => detokenize::run(&args, cli.json),
+        Command::Logits(args) => logits::run(&args, &cli.options, cli.json),
+        Command::Generate(args) => generate::run(&args, &cli.options, cli.json),
     }
 }

@@ -1,0 +1,208 @@
+"""Makes the small models with random weights in models/, and what the reference computes with them.
+
+    python3 -m venv venv && venv/bin/pip install gguf numpy
+    venv/bin/python tests/infer/make_models.py [NAME …]
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFWriter
+from gguf.quants import quantize
+from reference import Model
+
+HERE = pathlib.Path(__file__).parent / "models"
+PROMPT = [3, 1, 4, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3, 23, 8, 46, 2, 6, 43, 38, 32]
+GREEDY = 8
+
+
+class Maker:
+    """A model file with random weights. Shapes are tiny but nothing of them is equal by chance."""
+
+    def __init__(self, name, arch, types, seed, **options):
+        self.path = HERE / f"{name}.gguf"
+        self.rng = np.random.default_rng(seed)
+        self.types = types
+        self.taken = 0
+        self.options = options
+        self.writer = GGUFWriter(self.path, arch)
+        self.arch = arch
+
+    def matrix(self, name, *shape, scale=1.0):
+        # The spread keeps what goes through the layers about as large as it came.
+        values = self.rng.standard_normal(shape).astype(np.float32) * np.float32(scale / shape[-1] ** 0.5)
+        kind = self.types[self.taken % len(self.types)]
+        self.taken += 1
+        if kind in (Type.F32, Type.F16):
+            self.writer.add_tensor(name, values.astype(np.float32 if kind == Type.F32 else np.float16))
+        else:
+            self.writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)
+
+    def vector(self, name, size, around=1.0, spread=0.2):
+        values = around + spread * self.rng.standard_normal(size)
+        self.writer.add_tensor(name, values.astype(np.float32))
+
+    def make(self):
+        o = {"width": 32, "heads": 4, "kv_heads": 2, "inside": 48, "layers": 2, "vocabulary": 48, **self.options}
+        w, arch, width = self.writer, self.arch, o["width"]
+        size = o.get("head_size", width // o["heads"])
+        w.add_name(self.path.stem)
+        w.add_context_length(o.get("context", 128))
+        w.add_embedding_length(width)
+        w.add_block_count(o["layers"])
+        w.add_head_count(o["heads"])
+        w.add_head_count_kv(o["kv_heads"])
+        w.add_layer_norm_rms_eps(1e-5)
+        w.add_vocab_size(o["vocabulary"])
+        if "head_size" in o:
+            w.add_key_length(size)
+            w.add_value_length(size)
+        for key, value in o.get("entries", {}).items():
+            (w.add_float32 if isinstance(value, float) else w.add_string if isinstance(value, str) else w.add_uint32)(
+                f"{arch}.{key}", value
+            )
+        if "experts" in o:
+            w.add_expert_count(o["experts"])
+            w.add_expert_used_count(2)
+            w.add_expert_feed_forward_length(o["inside"])
+        else:
+            w.add_feed_forward_length(o["inside"])
+        self.matrix("token_embd.weight", o["vocabulary"], width, scale=width**0.5)
+        if not o.get("tied"):
+            self.matrix("output.weight", o["vocabulary"], width, scale=3)
+        self.vector("output_norm.weight", width)
+        for name, values in o.get("vectors", {}).items():
+            w.add_tensor(name, np.array(values, dtype=np.float32))
+        queries, keys = o["heads"] * size, o["kv_heads"] * size
+        for layer in range(o["layers"]):
+            at = f"blk.{layer}."
+            self.vector(f"{at}attn_norm.weight", width)
+            self.vector(f"{at}ffn_norm.weight", width)
+            if o.get("fused"):
+                self.matrix(f"{at}attn_qkv.weight", queries + 2 * keys, width)
+                self.matrix(f"{at}ffn_up.weight", 2 * o["inside"], width)
+            else:
+                for name, rows in (("q", queries), ("k", keys), ("v", keys)):
+                    self.matrix(f"{at}attn_{name}.weight", rows, width, scale=1.5)
+                    if o.get("biases"):
+                        self.vector(f"{at}attn_{name}.bias", rows, around=0)
+            self.matrix(f"{at}attn_output.weight", width, queries)
+            if o.get("head_norms"):
+                self.vector(f"{at}attn_q_norm.weight", size)
+                self.vector(f"{at}attn_k_norm.weight", size)
+            if o.get("post_norms"):
+                self.vector(f"{at}post_attention_norm.weight", width)
+                self.vector(f"{at}post_ffw_norm.weight", width)
+            if "experts" in o:
+                self.matrix(f"{at}ffn_gate_inp.weight", o["experts"], width, scale=2)
+                self.matrix(f"{at}ffn_gate_exps.weight", o["experts"], o["inside"], width)
+                self.matrix(f"{at}ffn_up_exps.weight", o["experts"], o["inside"], width)
+                self.matrix(f"{at}ffn_down_exps.weight", o["experts"], width, o["inside"])
+            else:
+                if not o.get("fused"):
+                    self.matrix(f"{at}ffn_gate.weight", o["inside"], width)
+                    self.matrix(f"{at}ffn_up.weight", o["inside"], width)
+                self.matrix(f"{at}ffn_down.weight", width, o["inside"])
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+
+
+F32, F16, BF16, Q8_0 = [Type.F32], [Type.F16], [Type.BF16], [Type.Q8_0]
+YARN = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 32,
+    "rope.freq_base": 1000.0,
+}
+WIDE = {"width": 64, "inside": 96}
+MODELS = {
+    "llama-f32": ("llama", F32, {"entries": {"rope.dimension_count": 8}}),
+    "llama-f16": ("llama", F16, {}),
+    "llama-bf16": ("llama", BF16, {}),
+    "llama-q8_0": ("llama", Q8_0, WIDE),
+    "llama-mixed": ("llama", [Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0], WIDE),
+    "llama-tied": ("llama", F16, {"tied": True}),
+    "llama-factors": ("llama", F16, {"vectors": {"rope_freqs.weight": [1, 1.5, 4, 8]}}),
+    "llama-linear": ("llama", F16, {"entries": {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}}),
+    "llama-yarn": ("llama", F16, {"entries": YARN}),
+    "qwen2": ("qwen2", F16, {"biases": True, "tied": True, "entries": {"rope.freq_base": 1e6}}),
+    "qwen3": ("qwen3", F16, {"head_norms": True, "head_size": 12}),
+    "qwen3moe": ("qwen3moe", F16, {"head_norms": True, "head_size": 12, "experts": 6, "inside": 24}),
+    "phi3": (
+        "phi3",
+        F16,
+        {
+            "fused": True,
+            "kv_heads": 4,
+            "entries": {
+                "rope.scaling.original_context_length": 64,
+                "rope.scaling.attn_factor": 1.2,
+                "attention.sliding_window": 9,
+            },
+            "vectors": {
+                "rope_factors_long.weight": [1, 1.5, 4, 13],
+                "rope_factors_short.weight": [1, 1.1, 1.3, 1.6],
+            },
+        },
+    ),
+    "gemma2": (
+        "gemma2",
+        F16,
+        {
+            "post_norms": True,
+            "tied": True,
+            "head_size": 16,
+            "entries": {
+                "attention.sliding_window": 7,
+                "attn_logit_softcapping": 5.0,
+                "final_logit_softcapping": 12.0,
+            },
+        },
+    ),
+    "gemma3": (
+        "gemma3",
+        F16,
+        {
+            "post_norms": True,
+            "head_norms": True,
+            "tied": True,
+            "width": 24,
+            "inside": 32,
+            "layers": 7,
+            "entries": {
+                "attention.sliding_window": 7,
+                "rope.freq_base": 1e6,
+                "rope.scaling.type": "linear",
+                "rope.scaling.factor": 8.0,
+            },
+        },
+    ),
+}
+
+
+def main():
+    HERE.mkdir(exist_ok=True)
+    for seed, (name, (arch, types, options)) in enumerate(MODELS.items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        maker = Maker(name, arch, types, seed, **options)
+        maker.make()
+        model = Model(maker.path)
+        logits = model.logits(PROMPT)
+        ids, ahead = model.greedy(PROMPT, GREEDY)
+        expected = {
+            "ids": PROMPT,
+            "logits": [round(float(value), 7) for value in logits[-1]],
+            "greedy": ids,
+            "ahead": [round(value, 7) for value in ahead],
+        }
+        maker.path.with_suffix(".json").write_text(json.dumps(expected, indent=1) + "\n")
+        print(f"{name}: {maker.path.stat().st_size} bytes, logits from {logits[-1].min():.3f} to {logits[-1].max():.3f}")
+
+
+main()

@@ -1,0 +1,42 @@
+//! Model files, mapped into memory.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use capos_gguf::Header;
+use memmap2::Mmap;
+
+/// A file's mapping.
+pub struct ModelFile {
+    mapping: Mmap,
+    name: String,
+}
+
+impl ModelFile {
+    /// Maps a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("{name} cannot be opened"))?;
+        // SAFETY: the mapping is only read. Whoever writes to the file while a model in it is run gets results that
+        // mean nothing, and whoever cuts it short ends the program; the engine checks what it reads for its meaning
+        // each time and relies on no byte to stay what it was for memory to be sound.
+        let mapping = unsafe { Mmap::map(&file) }.with_context(|| format!("{name} cannot be mapped"))?;
+        Ok(Self { mapping, name })
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.mapping
+    }
+
+    /// What lies before the tensors.
+    pub fn header(&self) -> Result<Header<'_>> {
+        Header::parse(self.bytes(), self.bytes().len() as u64).with_context(|| self.name.clone())
+    }
+
+    /// How people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,84 @@
+//! The commands, on the models in `tests/infer/models`.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/infer/models").join(name)
+}
+
+fn expected(name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(model(name).with_extension("json")).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> String {
+    let ids: Vec<String> = value.as_array().unwrap().iter().map(Value::to_string).collect();
+    ids.join(",")
+}
+
+/// What a command prints with `--json`, or what it says is wrong.
+fn command(arguments: &[&str], file: &Path) -> Result<Value, String> {
+    let (name, rest) = arguments.split_first().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
+    let output = command.arg(name).arg(file).args(rest).arg("--json").output().unwrap();
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+#[test]
+fn info_tells_what_the_model_is_like() {
+    let info = command(&["info"], &model("qwen3moe.gguf")).unwrap();
+    assert_eq!(info["architecture"], "qwen3moe");
+    assert_eq!(info["experts"]["count"], 6);
+    assert_eq!(info["keySize"], 12);
+    assert_eq!(info["tiedOutput"], false);
+    assert_eq!(command(&["info"], &model("qwen2.gguf")).unwrap()["tiedOutput"], true);
+}
+
+#[test]
+fn logits_gives_the_likeliest_and_all() {
+    let expected = expected("llama-f32.gguf");
+    let file = model("llama-f32.gguf");
+    let prompt = ids(&expected["ids"]);
+    let found = command(&["logits", "--ids", &prompt, "--top", "3", "--full"], &file).unwrap();
+    let all = found["full"].as_array().unwrap();
+    for (found, expected) in all.iter().zip(expected["logits"].as_array().unwrap()) {
+        assert!((found.as_f64().unwrap() - expected.as_f64().unwrap()).abs() < 0.01);
+    }
+    let top = found["top"].as_array().unwrap();
+    assert_eq!(top.len(), 3);
+    assert_eq!(top[0][0], expected["greedy"][0]);
+    assert_eq!(top[0][1], all[top[0][0].as_u64().unwrap() as usize]);
+    assert!(command(&["logits", "--ids", &prompt], &file).unwrap().get("full").is_none());
+}
+
+#[test]
+fn generate_gives_the_same_ids_with_any_number_of_threads() {
+    let expected = expected("llama-f32.gguf");
+    let file = model("llama-f32.gguf");
+    let prompt = ids(&expected["ids"]);
+    for threads in ["1", "2", "3"] {
+        let arguments = ["generate", "--ids", &prompt, "--n", "8", "--greedy", "-t", threads];
+        assert_eq!(command(&arguments, &file).unwrap()["ids"], expected["greedy"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_in_words() {
+    let file = model("llama-f32.gguf");
+    let said = command(&["logits", "--ids", "48"], &file).unwrap_err();
+    assert!(said.contains("the token 48 is not in the vocabulary, whose ids end at 47"), "{said}");
+    let said = command(&["generate", "--ids", "1,2,3", "--greedy", "--context", "2"], &file).unwrap_err();
+    assert!(said.contains("the context is full: it holds 2 tokens"), "{said}");
+    let said = command(&["generate", "--ids", "1,2,3"], &file).unwrap_err();
+    assert!(said.contains("--greedy"), "{said}");
+    let said = command(&["info"], &file.with_extension("json")).unwrap_err();
+    assert!(said.contains("this is no GGUF file"), "{said}");
+}

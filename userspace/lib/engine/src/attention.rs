@@ -1,0 +1,98 @@
+//! Attention of the batch's tokens to all that their sequences have seen.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::cache::{Cache, Layer};
+use crate::config::Config;
+use crate::pool::share;
+use crate::product::Machine;
+
+/// Products from which on the work is handed to other threads.
+const PRODUCTS_SHARED: usize = 32 * 1024;
+
+/// One token's heads that share keys and values.
+struct Part<'p> {
+    layer: &'p Layer,
+    positions: Range<usize>,
+    kv_head: usize,
+    queries: &'p [f32],
+    out: &'p mut [f32],
+}
+
+/// A token of the batch: its cache and its place in it.
+pub(crate) type Place = (usize, usize);
+
+/// Writes for each token the mixed values of all heads.
+pub(crate) fn attention(
+    machine: Machine<'_>,
+    config: &Config,
+    layer: usize,
+    caches: &[Cache],
+    places: &[Place],
+    queries: &[f32],
+    out: &mut [f32],
+) {
+    let group = config.heads.checked_div(config.kv_heads).unwrap_or(1);
+    let (query_width, value_width) = (group.saturating_mul(config.key_size), group.saturating_mul(config.value_size));
+    let tokens = queries.chunks_exact(config.queries().max(1)).zip(out.chunks_exact_mut(config.mixed().max(1)));
+    let mut parts = Vec::new();
+    let mut work = 0usize;
+    for ((queries, out), (sequence, position)) in tokens.zip(places) {
+        let Some(cached) = caches.get(*sequence).and_then(|cache| cache.layer(layer)) else { continue };
+        let end = position.saturating_add(1);
+        let start = config.window_of(layer).map_or(0, |window| end.saturating_sub(window));
+        work = work.saturating_add(queries.len().saturating_mul(end.saturating_sub(start)));
+        let heads = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
+        for (kv_head, (queries, out)) in heads.enumerate() {
+            parts.push(Part { layer: cached, positions: start..end, kv_head, queries, out });
+        }
+    }
+    let compute = |part: Part<'_>| attend(machine, config, part);
+    match work < PRODUCTS_SHARED {
+        true => parts.into_iter().for_each(compute),
+        false => share(machine.pool, parts, compute),
+    }
+}
+
+fn attend(machine: Machine<'_>, config: &Config, part: Part<'_>) {
+    let kernels = machine.kernels;
+    let mut scores = alloc::vec![0.0f32; part.positions.len()];
+    let keys = head_rows(&part.layer.keys, config.keys(), config.key_size, part.kv_head, &part.positions);
+    let values = head_rows(&part.layer.values, config.values(), config.value_size, part.kv_head, &part.positions);
+    let heads = part.queries.chunks_exact(config.key_size.max(1));
+    for (query, out) in heads.zip(part.out.chunks_exact_mut(config.value_size.max(1))) {
+        for (score, key) in scores.iter_mut().zip(keys.clone()) {
+            *score = kernels.dot_f16(query, key) * config.attention_scale;
+        }
+        if let Some(cap) = config.attention_cap {
+            soft_cap(&mut scores, cap);
+        }
+        kernels.softmax(&mut scores);
+        out.fill(0.0);
+        for (score, value) in scores.iter().zip(values.clone()) {
+            kernels.add_f16(out, value, *score);
+        }
+    }
+}
+
+/// What one head has of each row of some positions.
+fn head_rows<'c>(
+    numbers: &'c [u16],
+    width: usize,
+    size: usize,
+    head: usize,
+    positions: &Range<usize>,
+) -> impl Iterator<Item = &'c [u16]> + Clone {
+    let start = head.saturating_mul(size);
+    let end = start.saturating_add(size);
+    let rows = numbers.chunks_exact(width.max(1)).skip(positions.start).take(positions.len());
+    rows.map(move |row| row.get(start..end).unwrap_or(&[]))
+}
+
+/// Keeps numbers between `-cap` and `cap`.
+pub(crate) fn soft_cap(values: &mut [f32], cap: f32) {
+    for value in values {
+        *value = cap * libm::tanhf(*value / cap);
+    }
+}

@@ -1,0 +1,286 @@
+//! Hyperparameters, from the metadata, each of them within bounds.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::ops::RangeInclusive;
+
+use capos_gguf::{Header, Value};
+
+use crate::architecture::{Architecture, AttentionScale, WindowPattern};
+use crate::rope::{RopeConfig, Scaling};
+use crate::{EngineError, limits};
+
+/// Experts in place of a feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// How many there are in a layer.
+    pub count: usize,
+    /// How many a token goes through.
+    pub used: usize,
+}
+
+/// Layers that see only the latest tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Tokens that are seen, the current one with them.
+    pub tokens: usize,
+    /// Which layers.
+    pub pattern: WindowPattern,
+}
+
+/// What a model is like.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What its architecture says.
+    pub architecture: Architecture,
+    /// Tokens that it was made for.
+    pub context: usize,
+    /// Width of the state between layers.
+    pub width: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of queries.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Values in a head of queries and keys.
+    pub key_size: usize,
+    /// Values in a head of values.
+    pub value_size: usize,
+    /// Width inside the feed-forward part, or inside an expert.
+    pub feed_forward: usize,
+    /// Experts, if there are any.
+    pub experts: Option<Experts>,
+    /// Added under the square root of a norm.
+    pub norm_epsilon: f32,
+    /// The rotary embedding.
+    pub rope: RopeConfig,
+    /// The rotary embedding of layers with a window.
+    pub window_rope: RopeConfig,
+    /// Layers with a window, if there are any.
+    pub window: Option<Window>,
+    /// What scores are multiplied by.
+    pub attention_scale: f32,
+    /// Where scores are capped softly.
+    pub attention_cap: Option<f32>,
+    /// Where logits are capped softly.
+    pub logit_cap: Option<f32>,
+    /// What embeddings are multiplied by.
+    pub embedding_scale: f32,
+}
+
+impl Config {
+    /// Reads the metadata of a file.
+    ///
+    /// # Errors
+    /// [`EngineError`] where a key is missing or its value cannot be.
+    pub fn of(header: &Header<'_>) -> Result<Self, EngineError> {
+        let key = "general.architecture";
+        let name = match header.get(key) {
+            None => return Err(EngineError::MissingEntry { key: key.to_string() }),
+            Some(Value::Text(name)) => name,
+            Some(_) => return Err(EngineError::entry(key, "is not a text")),
+        };
+        let architecture = Architecture::of(name)?;
+        let entries = Entries { header, architecture: architecture.name };
+        let width = entries.need_count("embedding_length", 1..=limits::WIDTH)?;
+        let layers = entries.need_count("block_count", 1..=limits::LAYERS)?;
+        let heads = entries.need_count("attention.head_count", 1..=limits::HEADS)?;
+        let kv_heads = entries.count("attention.head_count_kv", 1..=limits::HEADS)?.unwrap_or(heads);
+        if !heads.is_multiple_of(kv_heads) {
+            let why = format!("is {kv_heads}, of which {heads} query heads are no multiple");
+            return Err(EngineError::entry(&entries.key("attention.head_count_kv"), why));
+        }
+        let per_head = width.checked_div(heads).filter(|size| size.checked_mul(heads) == Some(width));
+        let head_size = |name: &str| -> Result<usize, EngineError> {
+            match (entries.count(name, 1..=limits::HEAD_SIZE)?, per_head) {
+                (Some(size), _) => Ok(size),
+                (None, Some(size)) => Ok(size),
+                (None, None) => Err(EngineError::MissingEntry { key: entries.key(name) }),
+            }
+        };
+        let (key_size, value_size) = (head_size("attention.key_length")?, head_size("attention.value_length")?);
+        let experts = match architecture.experts {
+            false => {
+                let key = "expert_count";
+                if entries.count(key, 0..=limits::EXPERTS)?.unwrap_or(0) > 0 {
+                    let why = "says that there are experts, which this architecture is not computed with here";
+                    return Err(EngineError::entry(&entries.key(key), why));
+                }
+                None
+            }
+            true => {
+                let count = entries.need_count("expert_count", 1..=limits::EXPERTS)?;
+                let used = entries.need_count("expert_used_count", 1..=count)?;
+                Some(Experts { count, used })
+            }
+        };
+        let inside = if experts.is_some() { "expert_feed_forward_length" } else { "feed_forward_length" };
+        let (rope, window_rope) = entries.ropes(&architecture, key_size)?;
+        let scaled_by = match architecture.attention_scale {
+            AttentionScale::HeadSizeUnlessLayers(known) if known == layers => width as f32 / heads as f32,
+            _ => key_size as f32,
+        };
+        let cap = |name: &str| match architecture.soft_caps {
+            true => entries.number(name, 1e-3..=1e6),
+            false => Ok(None),
+        };
+        let epsilon = "attention.layer_norm_rms_epsilon";
+        Ok(Self {
+            context: entries.need_count("context_length", 1..=limits::CONTEXT)?,
+            width,
+            layers,
+            heads,
+            kv_heads,
+            key_size,
+            value_size,
+            feed_forward: entries.need_count(inside, 1..=limits::FEED_FORWARD)?,
+            experts,
+            norm_epsilon: entries
+                .number(epsilon, 0.0..=1.0)?
+                .ok_or_else(|| EngineError::MissingEntry { key: entries.key(epsilon) })?,
+            rope,
+            window_rope,
+            window: entries.window(&architecture)?,
+            attention_scale: 1.0 / libm::sqrtf(scaled_by),
+            attention_cap: cap("attn_logit_softcapping")?,
+            logit_cap: cap("final_logit_softcapping")?,
+            embedding_scale: if architecture.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 },
+            architecture,
+        })
+    }
+
+    /// Values of all heads' keys of a token.
+    pub fn keys(&self) -> usize {
+        self.kv_heads.saturating_mul(self.key_size)
+    }
+
+    /// Values of all heads' values of a token.
+    pub fn values(&self) -> usize {
+        self.kv_heads.saturating_mul(self.value_size)
+    }
+
+    /// Values of all heads' queries of a token.
+    pub fn queries(&self) -> usize {
+        self.heads.saturating_mul(self.key_size)
+    }
+
+    /// Values of all heads' results of a token.
+    pub fn mixed(&self) -> usize {
+        self.heads.saturating_mul(self.value_size)
+    }
+
+    /// How many tokens a layer sees, if not all.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        let window = self.window?;
+        let seen = match window.pattern {
+            WindowPattern::Never => false,
+            WindowPattern::Every => true,
+            WindowPattern::AllButLastOf(period) => {
+                layer.checked_rem(period).is_some_and(|place| place.saturating_add(1) < period)
+            }
+        };
+        seen.then_some(window.tokens)
+    }
+}
+
+/// The entries of one architecture.
+struct Entries<'h, 'a> {
+    header: &'h Header<'a>,
+    architecture: &'static str,
+}
+
+impl Entries<'_, '_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    fn count(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, EngineError> {
+        let key = self.key(name);
+        let Some(value) = self.header.get(&key) else { return Ok(None) };
+        let Some(count) = value.as_u64() else {
+            return Err(EngineError::entry(&key, "is not one whole number from 0 on"));
+        };
+        match usize::try_from(count).ok().filter(|count| range.contains(count)) {
+            Some(count) => Ok(Some(count)),
+            None => {
+                let why = format!("is {count}; {} to {} is accepted", range.start(), range.end());
+                Err(EngineError::entry(&key, why))
+            }
+        }
+    }
+
+    fn need_count(&self, name: &str, range: RangeInclusive<usize>) -> Result<usize, EngineError> {
+        self.count(name, range)?.ok_or_else(|| EngineError::MissingEntry { key: self.key(name) })
+    }
+
+    fn number(&self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f32>, EngineError> {
+        let key = self.key(name);
+        let Some(value) = self.header.get(&key) else { return Ok(None) };
+        let whole = value.as_u64().map(|whole| whole as f64);
+        let Some(number) = value.as_f64().or(whole) else {
+            return Err(EngineError::entry(&key, "is not a number"));
+        };
+        // What is not a number is in no range.
+        if !range.contains(&number) {
+            let why = format!("is {number}; {} to {} is accepted", range.start(), range.end());
+            return Err(EngineError::entry(&key, why));
+        }
+        Ok(Some(number as f32))
+    }
+
+    fn window(&self, architecture: &Architecture) -> Result<Option<Window>, EngineError> {
+        let pattern = architecture.window;
+        if pattern == WindowPattern::Never {
+            return Ok(None);
+        }
+        let tokens = self.count("attention.sliding_window", 0..=limits::CONTEXT)?.filter(|tokens| *tokens > 0);
+        Ok(tokens.map(|tokens| Window { tokens, pattern }))
+    }
+
+    /// The rotary embedding of layers without and with a window.
+    fn ropes(&self, architecture: &Architecture, key_size: usize) -> Result<(RopeConfig, RopeConfig), EngineError> {
+        let dimensions = self.count("rope.dimension_count", 2..=key_size)?.unwrap_or(key_size);
+        if !dimensions.is_multiple_of(2) {
+            let why = format!("is {dimensions}, which is not even");
+            return Err(EngineError::entry(&self.key("rope.dimension_count"), why));
+        }
+        let bases = 2.0..=1e12;
+        let base = self.number("rope.freq_base", bases.clone())?.unwrap_or(10_000.0);
+        let factors = 1e-3..=1e6;
+        let factor = match self.number("rope.scaling.factor", factors.clone())? {
+            None => self.number("rope.scale_linear", factors)?,
+            some => some,
+        };
+        let original = self.count("rope.scaling.original_context_length", 0..=limits::CONTEXT)?.unwrap_or(0);
+        let key = self.key("rope.scaling.type");
+        let scaling = match (self.header.get(&key), factor) {
+            (None, None) => Scaling::None,
+            (None, Some(factor)) => Scaling::Linear { factor },
+            (Some(Value::Text("none" | "longrope" | "llama3")), _) => Scaling::None,
+            (Some(Value::Text("linear")), factor) => Scaling::Linear { factor: factor.unwrap_or(1.0) },
+            (Some(Value::Text("yarn")), factor) => {
+                let key = "rope.scaling.original_context_length";
+                if original == 0 {
+                    return Err(EngineError::entry(&self.key(key), "is 0 or missing, which YaRN scaling needs"));
+                }
+                Scaling::Yarn { factor: factor.unwrap_or(1.0), original }
+            }
+            (Some(Value::Text(other)), _) => {
+                let why = format!("is '{other}'; known are none, linear, yarn and longrope");
+                return Err(EngineError::entry(&key, why));
+            }
+            (Some(_), _) => return Err(EngineError::entry(&key, "is not a text")),
+        };
+        let magnitude = self.number("rope.scaling.attn_factor", 1e-3..=1e3)?.unwrap_or(1.0);
+        let rope = RopeConfig { layout: architecture.rope, dimensions, base, scaling, magnitude, original };
+        let window_rope = match architecture.window_rope_base {
+            Some(base) => {
+                let base = self.number("rope.freq_base_swa", bases)?.unwrap_or(base);
+                RopeConfig { base, scaling: Scaling::None, ..rope }
+            }
+            None => rope,
+        };
+        Ok((rope, window_rope))
+    }
+}

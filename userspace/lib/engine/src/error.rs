@@ -1,0 +1,115 @@
+//! Why a file cannot be run, or a pass cannot be made, in words.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use capos_gguf::GgufError;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineError {
+    /// The container does not hold together.
+    File(GgufError),
+    /// An architecture that the engine does not know.
+    Architecture {
+        /// What `general.architecture` says.
+        found: String,
+    },
+    /// A metadata entry that is not there.
+    MissingEntry {
+        /// Its key.
+        key: String,
+    },
+    /// A metadata entry with a type or value that cannot be.
+    Entry {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A tensor that is not there.
+    MissingTensor {
+        /// Its name.
+        name: String,
+    },
+    /// A tensor that is of another shape or type than the model needs.
+    Tensor {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A kernel set that cannot run here.
+    Kernels {
+        /// Its name.
+        name: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// A token that the vocabulary does not have.
+    Token {
+        /// Its id.
+        id: u32,
+        /// Tokens in the vocabulary.
+        vocabulary: usize,
+    },
+    /// A batch that cannot go through the model.
+    Batch {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More tokens than the cache was made for.
+    Full {
+        /// Tokens that the cache was made for.
+        positions: usize,
+    },
+    /// There is no memory for this.
+    Memory {
+        /// What it was wanted for.
+        what: &'static str,
+    },
+}
+
+impl EngineError {
+    /// An entry with a type or value that cannot be.
+    pub(crate) fn entry(key: &str, why: impl Into<String>) -> Self {
+        Self::Entry { key: key.to_string(), why: why.into() }
+    }
+
+    /// A tensor of another shape or type.
+    pub(crate) fn tensor(name: &str, why: impl Into<String>) -> Self {
+        Self::Tensor { name: name.to_string(), why: why.into() }
+    }
+}
+
+impl From<GgufError> for EngineError {
+    fn from(error: GgufError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => write!(f, "{error}"),
+            Self::Architecture { found } => {
+                write!(f, "the architecture '{found}' is not known here; known are {}", crate::architecture::known())
+            }
+            Self::MissingEntry { key } => write!(f, "the metadata entry '{key}' is missing"),
+            Self::Entry { key, why } => write!(f, "the metadata entry '{key}' {why}"),
+            Self::MissingTensor { name } => write!(f, "the tensor '{name}' is missing"),
+            Self::Tensor { name, why } => write!(f, "the tensor '{name}' {why}"),
+            Self::Kernels { name, why } => write!(f, "the kernels '{name}' cannot run here: {why}"),
+            Self::Token { id, vocabulary } => {
+                write!(f, "the token {id} is not in the vocabulary, whose ids end at {}", vocabulary.saturating_sub(1))
+            }
+            Self::Batch { why } => write!(f, "the batch {why}"),
+            Self::Full { positions } => {
+                write!(f, "the context is full: it holds {positions} tokens; begin a new one or make it longer")
+            }
+            Self::Memory { what } => write!(f, "there is not enough memory for {what}"),
+        }
+    }
+}
+
+impl core::error::Error for EngineError {}

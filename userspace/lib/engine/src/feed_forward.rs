@@ -1,0 +1,45 @@
+//! The feed-forward part of a layer.
+
+use alloc::vec::Vec;
+
+use crate::activations::Activations;
+use crate::architecture::Activation;
+use crate::pool::{part_size, share};
+use crate::product::{Machine, Product, multiply};
+use crate::weights::Dense;
+
+/// Results between the products, kept from layer to layer.
+#[derive(Default)]
+pub(crate) struct FeedForwardScratch {
+    up: Vec<f32>,
+    gated: Activations,
+}
+
+/// Rows whose gates are worth handing to other threads.
+const ROWS_SHARED: usize = 8;
+
+/// Writes the results for all rows of `input` to `out`.
+pub(crate) fn dense(
+    machine: Machine<'_>,
+    weights: &Dense<'_>,
+    activation: Activation,
+    input: &mut Activations,
+    scratch: &mut FeedForwardScratch,
+    out: &mut [f32],
+) {
+    let inside = weights.gate.rows().max(1);
+    let rows = input.rows();
+    scratch.up.resize(rows.saturating_mul(inside), 0.0);
+    let gates = scratch.gated.resize(rows, inside);
+    let mut products =
+        [Product { tensor: &weights.gate, out: &mut *gates }, Product { tensor: &weights.up, out: &mut scratch.up }];
+    multiply(machine, input, &mut products);
+    let size = match rows < ROWS_SHARED {
+        true => rows.max(1),
+        false => part_size(machine.pool, rows, 1),
+    };
+    let length = size.saturating_mul(inside);
+    let parts = gates.chunks_mut(length).zip(scratch.up.chunks(length)).collect();
+    share(machine.pool, parts, |(gates, ups): (&mut [f32], &[f32])| machine.kernels.gate(activation, gates, ups));
+    multiply(machine, &mut scratch.gated, &mut [Product { tensor: &weights.down, out }]);
+}

@@ -1,0 +1,42 @@
+//! The loops that nearly all time is spent in, one set for each kind of processor.
+//!
+//! Each set computes the same; [`Scalar`] is the reference that the others are tested against.
+//! A set rounds sums in its own order, so results agree nearly and not to the last bit; of one
+//! set they are always the same, whatever the number of threads.
+
+mod portable;
+mod scalar;
+
+use crate::activations::{Activations, RowMut};
+use crate::architecture::Activation;
+use crate::tensor::Tensor;
+
+pub use scalar::Scalar;
+
+/// A set of kernels.
+pub trait Kernels: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Quantises a row.
+    fn quantise(&self, row: RowMut<'_>);
+
+    /// Multiplies a matrix with all rows of activations. `out` has a slice for each of these, with
+    /// a number for each row of the matrix.
+    fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
+
+    /// The sum of products.
+    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32;
+
+    /// Adds a row, multiplied with `weight`.
+    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32);
+
+    /// Makes 16 bits of each number.
+    fn narrow(&self, values: &[f32], out: &mut [u16]);
+
+    /// Turns scores into probabilities.
+    fn softmax(&self, scores: &mut [f32]);
+
+    /// Puts each gate through the activation and multiplies it with its partner.
+    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]);
+}

@@ -1,0 +1,99 @@
+//! Loops in plain Rust that a compiler makes vector code of, shared by the sets.
+
+use crate::activations::{GROUP, HALF_GROUP, RowMut};
+use crate::architecture::Activation;
+
+/// Added to a number and taken off again, this rounds it to a whole one; in between, the lowest
+/// bits of the sum are that whole number.
+const ROUNDING: f32 = 12_582_912.0;
+
+/// Quantises a row, each group by its largest value.
+#[inline(always)]
+pub fn quantise(row: RowMut<'_>) {
+    let groups = row.values.chunks_exact(GROUP).zip(row.quants.chunks_exact_mut(GROUP));
+    let sums = row.sums.iter_mut().zip(row.half_sums.chunks_exact_mut(2));
+    let scales = row.scales.iter_mut().zip(row.wide.chunks_exact_mut(GROUP));
+    for (((values, quants), (scale, wide)), (sum, half_sums)) in groups.zip(scales).zip(sums) {
+        let mut most = [0.0f32; 8];
+        for values in values.chunks_exact(8) {
+            for (most, value) in most.iter_mut().zip(values) {
+                *most = most.max(value.abs());
+            }
+        }
+        let largest = most.iter().fold(0.0f32, |one, other| one.max(*other));
+        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+        *scale = largest / 127.0;
+        for ((quant, wide), value) in quants.iter_mut().zip(wide.iter_mut()).zip(values) {
+            *quant = (value * inverse + ROUNDING).to_bits() as i8;
+            *wide = i16::from(*quant);
+        }
+        let mut whole = 0i32;
+        for (half_sum, wide) in half_sums.iter_mut().zip(wide.chunks_exact(HALF_GROUP)) {
+            let half = wide.iter().fold(0i32, |sum, quant| sum.wrapping_add(i32::from(*quant)));
+            whole = whole.wrapping_add(half);
+            *half_sum = *scale * half as f32;
+        }
+        *sum = *scale * whole as f32;
+    }
+}
+
+/// The exponential function, to about the last two bits; what is past the numbers of 32 bits is
+/// at their ends.
+#[inline(always)]
+fn exponential(x: f32) -> f32 {
+    // ln 2 in two parts, so that taking off a multiple loses nothing.
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let x = if x > 88.0 { 88.0 } else { x };
+    let x = if x < -87.0 { -87.0 } else { x };
+    let shifted = x * core::f32::consts::LOG2_E + ROUNDING;
+    let whole = shifted - ROUNDING;
+    let rest = x - whole * LN_2_HIGH - whole * LN_2_LOW;
+    let mut sum = 1.987_569_1e-4;
+    for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
+        sum = sum * rest + coefficient;
+    }
+    let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
+    (sum * rest * rest + rest + 1.0) * power
+}
+
+/// Turns scores into probabilities.
+#[inline(always)]
+pub fn softmax(scores: &mut [f32]) {
+    let largest = scores.iter().fold(f32::NEG_INFINITY, |one, other| one.max(*other));
+    for score in scores.iter_mut() {
+        *score = exponential(*score - largest);
+    }
+    let mut sums = [0.0f32; 8];
+    let chunks = scores.chunks_exact(8);
+    let rest = chunks.remainder().iter().fold(0.0f32, |sum, score| sum + score);
+    for chunk in chunks {
+        for (sum, score) in sums.iter_mut().zip(chunk) {
+            *sum += score;
+        }
+    }
+    let inverse = 1.0 / sums.iter().fold(rest, |sum, part| sum + part);
+    for score in scores {
+        *score *= inverse;
+    }
+}
+
+/// Puts each gate through the activation and multiplies it with its partner.
+#[inline(always)]
+pub fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
+    match activation {
+        Activation::Silu => {
+            for (gate, up) in gates.iter_mut().zip(ups) {
+                *gate = *gate / (1.0 + exponential(-*gate)) * up;
+            }
+        }
+        Activation::Gelu => {
+            // (1 + tanh(y)) / 2 is 1 / (1 + exp(-2y)).
+            const SLOPE: f32 = 1.595_769;
+            for (gate, up) in gates.iter_mut().zip(ups) {
+                let inner = SLOPE * (*gate + 0.044_715 * *gate * *gate * *gate);
+                *gate = *gate / (1.0 + exponential(-inner)) * up;
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The reference: plain loops, nothing of any processor.
+
+use half::f16;
+
+use super::{Kernels, portable};
+use crate::activations::{Activations, GROUP, Row, RowMut};
+use crate::architecture::Activation;
+use crate::block::{BFloat16, Block, Float, Float16, Float32, LEAST_GROUP, MOST_VALUES, blocks, with_block};
+use crate::tensor::Tensor;
+
+/// Kernels for any processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scalar;
+
+impl Kernels for Scalar {
+    fn name(&self) -> &'static str {
+        "scalar"
+    }
+
+    fn quantise(&self, row: RowMut<'_>) {
+        portable::quantise(row);
+    }
+
+    fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+        for (index, out) in out.iter_mut().enumerate() {
+            let row = activations.row(index);
+            for (out, bytes) in out.iter_mut().zip(matrix.bytes().chunks_exact(matrix.row_bytes().max(1))) {
+                *out = with_block!(matrix.kind(), B => dot::<B>(bytes, row), else match matrix.kind() {
+                    Kind::F16 => dot_floats::<Float16>(bytes, row),
+                    Kind::BF16 => dot_floats::<BFloat16>(bytes, row),
+                    _ => dot_floats::<Float32>(bytes, row),
+                });
+            }
+        }
+    }
+
+    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+        one.iter().zip(other).fold(0.0, |sum, (one, other)| sum + one * f16::from_bits(*other).to_f32())
+    }
+
+    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+        for (out, value) in out.iter_mut().zip(row) {
+            *out += weight * f16::from_bits(*value).to_f32();
+        }
+    }
+
+    fn narrow(&self, values: &[f32], out: &mut [u16]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = f16::from_f32(*value).to_bits();
+        }
+    }
+
+    fn softmax(&self, scores: &mut [f32]) {
+        portable::softmax(scores);
+    }
+
+    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]) {
+        portable::gate(activation, gates, ups);
+    }
+}
+
+fn dot_floats<F: Float>(bytes: &[u8], row: Row<'_>) -> f32 {
+    blocks::<F>(bytes).iter().zip(row.values).fold(0.0, |sum, (weight, value)| sum + weight.to_f32() * value)
+}
+
+fn dot<B: Block>(bytes: &[u8], row: Row<'_>) -> f32 {
+    let mut quants = [0; MOST_VALUES];
+    let mut scales = [0.0; MOST_VALUES / LEAST_GROUP];
+    let mut minima = [0.0; MOST_VALUES / LEAST_GROUP];
+    let groups = B::VALUES / B::GROUP;
+    let (Some(quants), Some(scales), Some(minima)) =
+        (quants.get_mut(..B::VALUES), scales.get_mut(..groups), minima.get_mut(..groups))
+    else {
+        return 0.0;
+    };
+    let sums = if B::GROUP == GROUP { row.sums } else { row.half_sums };
+    // A group of weights has the same activation scale throughout.
+    let per_scale = GROUP / B::GROUP;
+    let values = row.quants.chunks_exact(B::VALUES).zip(sums.chunks_exact(groups));
+    let activations = values.zip(row.scales.chunks_exact(groups / per_scale));
+    let mut total = 0.0;
+    for (block, ((values, sums), value_scales)) in blocks::<B>(bytes).iter().zip(activations) {
+        block.unpack(quants, scales, minima);
+        let value_scales = value_scales.iter().flat_map(|scale| core::iter::repeat_n(scale, per_scale));
+        let weights = quants.chunks_exact(B::GROUP).zip(scales.iter());
+        for (((quants, scale), values), value_scale) in weights.zip(values.chunks_exact(B::GROUP)).zip(value_scales) {
+            let products = quants.iter().zip(values).map(|(quant, value)| {
+                i32::from(*quant).wrapping_sub(i32::from(B::OFFSET)).wrapping_mul(i32::from(*value))
+            });
+            total += scale * value_scale * products.fold(0, i32::wrapping_add) as f32;
+        }
+        if B::MINIMA {
+            total -= minima.iter().zip(sums).fold(0.0, |sum, (minimum, values)| sum + minimum * values);
+        }
+    }
+    total
+}

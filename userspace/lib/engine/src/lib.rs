@@ -1,0 +1,84 @@
+//! Language models in GGUF files, run on the processor.
+//!
+//! A file is given as one slice, usually a mapping, and weights are read where they lie in it.
+//! [`Model::open`] checks all that a pass relies on and refuses a file in words
+//! ([`EngineError`]). A [`Forward`] takes a [`Batch`] of tokens through the layers; what
+//! sequences have seen is kept in a [`Cache`] each. What computes is a [`Machine`]: a set of
+//! [`kernel`]s, and the threads of a [`Pool`].
+//!
+//! ```no_run
+//! use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
+//!
+//! fn next_token(file: &[u8], ids: &[u32]) -> Result<u32, EngineError> {
+//!     let model = Model::open(file, None)?;
+//!     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+//!     let mut caches = [Cache::new(model.config(), model.context())];
+//!     let mut forward = Forward::new();
+//!     let logits = forward.pass(&model, machine, &Batch::prompt(ids), &mut caches)?;
+//!     Ok(capos_engine::greedy(logits))
+//! }
+//! ```
+//!
+//! The same file, tokens, batches and kernels give the same logits to the last bit, whatever the
+//! number of threads.
+
+#![cfg_attr(not(test), no_std)]
+#![deny(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+
+pub mod activations;
+pub mod architecture;
+mod attention;
+mod batch;
+#[expect(clippy::arithmetic_side_effects, reason = "of numbers that the types fix, none of them the file's")]
+pub mod block;
+mod cache;
+mod config;
+mod error;
+mod experts;
+mod feed_forward;
+mod forward;
+#[expect(clippy::arithmetic_side_effects, reason = "of numbers that the types fix, none of them the file's")]
+pub mod kernel;
+mod model;
+mod norm;
+mod pool;
+mod product;
+pub mod rope;
+mod sampler;
+mod tensor;
+mod weights;
+
+pub use batch::{Batch, BatchToken};
+pub use cache::Cache;
+pub use config::{Config, Experts, Window};
+pub use error::EngineError;
+pub use forward::Forward;
+pub use model::Model;
+pub use pool::{Pool, Single};
+pub use product::{Machine, Product, multiply};
+pub use sampler::greedy;
+pub use tensor::Tensor;
+
+/// What bounds the work and memory that a file can cause.
+pub mod limits {
+    /// Width of the state between layers.
+    pub const WIDTH: usize = 1 << 17;
+    /// Layers.
+    pub const LAYERS: usize = 1024;
+    /// Heads.
+    pub const HEADS: usize = 4096;
+    /// Values of a head.
+    pub const HEAD_SIZE: usize = 4096;
+    /// Width inside the feed-forward part.
+    pub const FEED_FORWARD: usize = 1 << 20;
+    /// Experts of a layer.
+    pub const EXPERTS: usize = 4096;
+    /// Tokens of a sequence.
+    pub const CONTEXT: usize = 1 << 24;
+    /// Tokens of the vocabulary.
+    pub const VOCABULARY: usize = 1 << 24;
+}

@@ -1,0 +1,95 @@
+//! A model file, ready to be run.
+
+use alloc::vec::Vec;
+
+use capos_gguf::Header;
+
+use crate::EngineError;
+use crate::config::Config;
+use crate::rope::Rope;
+use crate::tensor::{Tensor, Tensors};
+use crate::weights::Weights;
+
+/// A model whose weights lie in the file's mapping.
+pub struct Model<'a> {
+    pub(crate) config: Config,
+    pub(crate) weights: Weights<'a>,
+    pub(crate) rope: Rope,
+    pub(crate) window_rope: Rope,
+    context: usize,
+}
+
+impl<'a> Model<'a> {
+    /// Reads a whole file. Sequences are to have at most `context` tokens, or as many as the model was made for.
+    ///
+    /// # Errors
+    /// [`EngineError`] where the file is malformed, or not one that the engine can run.
+    pub fn open(file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
+        let header = Header::parse(file, file.len() as u64)?;
+        Self::new(&header, file, context)
+    }
+
+    /// The same of a file whose header was read before.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn new(header: &Header<'a>, file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
+        let config = Config::of(header)?;
+        let weights = Weights::of(&Tensors::new(header, file), &config)?;
+        let context = context.unwrap_or(config.context).clamp(1, crate::limits::CONTEXT);
+        let factors = &weights.rope_factors;
+        // Without a note of what it was trained with, all that the model was made for is long.
+        let by_length = if context > config.rope.original { &factors.long } else { &factors.short };
+        let rope = Rope::new(&config.rope, by_length.as_ref().or(factors.any.as_ref()).map(Vec::as_slice));
+        let window_rope = match config.window_rope == config.rope {
+            true => rope.clone(),
+            false => Rope::new(&config.window_rope, None),
+        };
+        Ok(Self { config, weights, rope, window_rope, context })
+    }
+
+    /// What it is like.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Most tokens of a sequence.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Tokens in the vocabulary.
+    pub fn vocabulary(&self) -> usize {
+        self.weights.embedding.rows()
+    }
+
+    /// Whether embedding and output are one matrix.
+    pub fn tied_output(&self) -> bool {
+        core::ptr::eq(self.weights.embedding.bytes(), self.weights.output.bytes())
+    }
+
+    /// Bytes of weights that are read for each token, when tokens come one at a time.
+    pub fn bytes_per_token(&self) -> u64 {
+        use crate::weights::FeedForward;
+        let bytes = |tensor: &Tensor<'_>| tensor.bytes().len() as u64;
+        let mut total = bytes(&self.weights.output);
+        for layer in &self.weights.layers {
+            let attention = [&layer.query, &layer.key, &layer.value, &layer.output];
+            let attention = attention.iter().fold(0u64, |sum, linear| sum.saturating_add(bytes(&linear.matrix)));
+            let feed_forward = match &layer.feed_forward {
+                FeedForward::Dense(dense) => {
+                    bytes(&dense.gate).saturating_add(bytes(&dense.up)).saturating_add(bytes(&dense.down))
+                }
+                FeedForward::Experts { router, experts } => {
+                    let used = self.config.experts.map_or(0, |experts| experts.used);
+                    experts.iter().take(used).fold(bytes(router), |sum, dense| {
+                        let expert = bytes(&dense.gate).saturating_add(bytes(&dense.up));
+                        sum.saturating_add(expert).saturating_add(bytes(&dense.down))
+                    })
+                }
+            };
+            total = total.saturating_add(attention).saturating_add(feed_forward);
+        }
+        total
+    }
+}

@@ -1,0 +1,115 @@
+//! The models in `tests/infer/models` against a reference in 64 bits (`tests/infer/make_models.py`).
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use capos_engine::kernel::{Kernels, Scalar};
+use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
+}
+
+struct Expected {
+    ids: Vec<u32>,
+    logits: Vec<f64>,
+    greedy: Vec<u32>,
+    ahead: Vec<f64>,
+}
+
+fn read(name: &str) -> (Vec<u8>, Expected) {
+    let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
+    let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let ids = |key: &str| -> Vec<u32> {
+        json[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    };
+    let numbers =
+        |key: &str| -> Vec<f64> { json[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect() };
+    let expected =
+        Expected { ids: ids("ids"), logits: numbers("logits"), greedy: ids("greedy"), ahead: numbers("ahead") };
+    (file, expected)
+}
+
+/// How far the logits are from the expected ones, relative to their spread.
+fn distance(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let apart = square(&mut found.iter().zip(expected).map(|(found, expected)| f64::from(*found) - expected));
+    (apart / square(&mut expected.iter().copied())).sqrt()
+}
+
+/// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
+fn check(name: &str, tolerance: f64) {
+    let kernels: &dyn Kernels = &Scalar;
+    let (file, expected) = read(name);
+    let model = Model::open(&file, None).unwrap();
+    let machine = Machine { kernels, pool: &Single };
+    let mut forward = Forward::new();
+    let mut at_once = [Cache::new(model.config(), 64)];
+    let found = forward.pass(&model, machine, &Batch::prompt(&expected.ids), &mut at_once).unwrap();
+    let apart = distance(found, &expected.logits);
+    assert!(apart < tolerance, "{name} with {}: {apart} from the reference", kernels.name());
+
+    let mut one_by_one = [Cache::new(model.config(), 64)];
+    let mut next = 0;
+    for id in &expected.ids {
+        let found = forward.pass(&model, machine, &Batch::prompt(&[*id]), &mut one_by_one).unwrap();
+        next = greedy(found);
+        if one_by_one[0].length() == expected.ids.len() {
+            let apart = distance(found, &expected.logits);
+            assert!(apart < tolerance, "{name} with {} one by one: {apart} from the reference", kernels.name());
+        }
+    }
+    for (id, ahead) in expected.greedy.iter().zip(&expected.ahead) {
+        // Rounding may decide between tokens that are nearly as likely.
+        if *ahead < 100.0 * tolerance {
+            break;
+        }
+        assert_eq!(next, *id, "{name} with {}", kernels.name());
+        next = greedy(forward.pass(&model, machine, &Batch::prompt(&[next]), &mut one_by_one).unwrap());
+    }
+}
+
+macro_rules! models {
+    ($($test:ident: $name:literal within $tolerance:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            check($name, $tolerance);
+        })*
+
+        #[test]
+        fn every_model_of_the_folder_is_checked() {
+            let checked = [$($name),*];
+            for entry in fs::read_dir(folder()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "gguf") {
+                    let name = path.file_stem().unwrap().to_str().unwrap();
+                    assert!(checked.contains(&name), "no test checks {name}");
+                }
+            }
+        }
+    };
+}
+
+// Keys and values are kept with 16 bits, which alone is a few ten-thousandths.
+models! {
+    llama_f32: "llama-f32" within 1e-3;
+    llama_f16: "llama-f16" within 1e-3;
+    llama_bf16: "llama-bf16" within 1e-3;
+    llama_with_one_matrix_for_embedding_and_output: "llama-tied" within 1e-3;
+    llama_with_rope_factors: "llama-factors" within 1e-3;
+    llama_with_linear_scaling: "llama-linear" within 1e-3;
+    llama_with_yarn_scaling: "llama-yarn" within 1e-3;
+    llama_q8_0: "llama-q8_0" within 2e-2;
+    llama_of_several_types: "llama-mixed" within 2e-2;
+    qwen2: "qwen2" within 1e-3;
+    qwen3: "qwen3" within 1e-3;
+    qwen3moe: "qwen3moe" within 1e-3;
+    phi3: "phi3" within 1e-3;
+    gemma2: "gemma2" within 1e-3;
+    gemma3: "gemma3" within 1e-3;
+}

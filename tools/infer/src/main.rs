@@ -4,6 +4,7 @@
 //! is in `file` (the mapping) and `threads` (work that is lent to them).
 #![deny(unsafe_code)]
 
+mod bench;
 mod detokenize;
 #[expect(unsafe_code, reason = "the mapping")]
 mod file;
@@ -46,6 +47,8 @@ enum Command {
     Logits(logits::Args),
     /// Make tokens that follow some tokens.
     Generate(generate::Args),
+    /// Measure how fast tokens are taken in and made.
+    Bench(bench::Args),
 }
 
 fn main() -> Result<()> {
@@ -56,5 +59,6 @@ fn main() -> Result<()> {
         Command::Detokenize(args) => detokenize::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, &cli.options, cli.json),
         Command::Generate(args) => generate::run(&args, &cli.options, cli.json),
+        Command::Bench(args) => bench::run(&args, &cli.options, cli.json),
     }
 }

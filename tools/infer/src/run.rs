@@ -1,7 +1,10 @@
 //! What every command that runs a model needs.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
-use capos_engine::{Batch, Cache, Forward, Machine, Model, kernel::Kernels};
+use capos_engine::kernel::{self, Kernels};
+use capos_engine::{Batch, Cache, Forward, Machine, Model};
 
 use crate::file::ModelFile;
 use crate::threads::Threads;
@@ -18,6 +21,9 @@ pub struct RunOptions {
     /// Most tokens of a sequence; as many as the model was made for where none are named.
     #[arg(long, global = true)]
     context: Option<usize>,
+    /// Kernels; those that are fastest in a trial where none are named.
+    #[arg(long, global = true, value_parser = kernel::NAMES)]
+    kernels: Option<String>,
 }
 
 /// A model that runs one sequence.
@@ -36,8 +42,14 @@ impl<'f> Run<'f> {
             Model::new(&file.header()?, file.bytes(), options.context).with_context(|| file.name().to_owned())?;
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
         let threads = Threads::new(options.threads.unwrap_or_else(processors))?;
+        let began = Instant::now();
+        let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let kernels = match &options.kernels {
+            Some(name) => kernel::named(name)?,
+            None => kernel::fastest(&now),
+        };
         let caches = [Cache::new(model.config(), model.context())];
-        Ok(Self { model, kernels: &capos_engine::kernel::Scalar, threads, caches, forward: Forward::new() })
+        Ok(Self { model, kernels, threads, caches, forward: Forward::new() })
     }
 
     /// Adds tokens to the sequence and gives the logits behind the last.
@@ -52,5 +64,10 @@ impl<'f> Run<'f> {
             left = rest;
         }
         Ok(self.forward.pass(&self.model, machine, &Batch::prompt(left), &mut self.caches)?)
+    }
+
+    /// Forgets the sequence.
+    pub fn reset(&mut self) {
+        self.caches.iter_mut().for_each(|cache| cache.truncate(0));
     }
 }

@@ -64,9 +64,12 @@ fn generate_gives_the_same_ids_with_any_number_of_threads() {
     let expected = expected("llama-f32.gguf");
     let file = model("llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
-    for threads in ["1", "2", "3"] {
-        let arguments = ["generate", "--ids", &prompt, "--n", "8", "--greedy", "-t", threads];
-        assert_eq!(command(&arguments, &file).unwrap()["ids"], expected["greedy"]);
+    for kernels in capos_engine::kernel::available() {
+        for threads in ["1", "2", "3"] {
+            let mut arguments = vec!["generate", "--ids", &prompt, "--n", "8", "--greedy", "-t", threads];
+            arguments.extend(["--kernels", kernels.name()]);
+            assert_eq!(command(&arguments, &file).unwrap()["ids"], expected["greedy"]);
+        }
     }
 }
 
@@ -81,4 +84,17 @@ fn what_cannot_be_is_said_in_words() {
     assert!(said.contains("--greedy"), "{said}");
     let said = command(&["info"], &file.with_extension("json")).unwrap_err();
     assert!(said.contains("this is no GGUF file"), "{said}");
+}
+
+#[test]
+fn bench_measures_with_the_kernels_that_are_named() {
+    let file = model("llama-q8_0.gguf");
+    let arguments = ["bench", "-p", "8", "-n", "4", "--repeat", "1", "-t", "1", "--kernels", "scalar"];
+    let found = command(&arguments, &file).unwrap();
+    assert_eq!(found["kernels"], "scalar");
+    assert_eq!(found["threads"], 1);
+    assert!(found["prefillPerSecond"].as_f64().unwrap() > 0.0);
+    assert!(found["decodePerSecond"].as_f64().unwrap() > 0.0);
+    // All matrices but the embedding, of which only a row is read.
+    assert_eq!(found["bytesPerToken"], (48 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96)) / 32 * 34);
 }

@@ -8,13 +8,18 @@ use crate::pool::{Pool, part_size, share};
 /// Values of a row that share a scale when they are quantised.
 pub const GROUP: usize = 32;
 
+/// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for what is left over.
+pub const CHUNK: usize = 256;
+
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
-/// Rows of equal length. Quantised ones have whole groups.
+/// Rows of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
     columns: usize,
+    /// Columns with the zeros that follow them.
+    padded: usize,
     quantised: bool,
     values: Vec<f32>,
     quants: Vec<i8>,
@@ -61,6 +66,7 @@ impl Activations {
     /// Makes it `rows` rows of `columns` numbers, whose values are the caller's to write.
     pub fn resize(&mut self, rows: usize, columns: usize) -> &mut [f32] {
         self.columns = columns;
+        self.padded = columns.next_multiple_of(CHUNK);
         self.quantised = false;
         self.values.resize(rows.saturating_mul(columns), 0.0);
         &mut self.values
@@ -72,18 +78,19 @@ impl Activations {
             return;
         }
         self.quantised = true;
-        let groups = self.columns / GROUP;
-        let count = self.rows();
-        self.quants.resize(self.values.len(), 0);
-        self.wide.resize(self.values.len(), 0);
-        self.scales.resize(groups.saturating_mul(count), 0.0);
-        self.sums.resize(groups.saturating_mul(count), 0.0);
-        self.half_sums.resize(groups.saturating_mul(count).saturating_mul(2), 0.0);
+        let (padded, count) = (self.padded.max(CHUNK), self.rows());
+        let groups = padded / GROUP;
+        // What is behind the columns has to be zero, and may be left of other rows.
+        refill(&mut self.quants, padded.saturating_mul(count));
+        refill(&mut self.wide, padded.saturating_mul(count));
+        refill(&mut self.scales, groups.saturating_mul(count));
+        refill(&mut self.sums, groups.saturating_mul(count));
+        refill(&mut self.half_sums, groups.saturating_mul(count).saturating_mul(2));
         let values = self.values.chunks_exact(self.columns);
-        let quants = self.quants.chunks_exact_mut(self.columns).zip(self.wide.chunks_exact_mut(self.columns));
-        let scales = self.scales.chunks_exact_mut(groups.max(1));
-        let sums = self.sums.chunks_exact_mut(groups.max(1));
-        let half_sums = self.half_sums.chunks_exact_mut(groups.saturating_mul(2).max(1));
+        let quants = self.quants.chunks_exact_mut(padded).zip(self.wide.chunks_exact_mut(padded));
+        let scales = self.scales.chunks_exact_mut(groups);
+        let sums = self.sums.chunks_exact_mut(groups);
+        let half_sums = self.half_sums.chunks_exact_mut(groups.saturating_mul(2));
         let rows = values.zip(quants).zip(scales).zip(sums.zip(half_sums)).map(
             |(((values, (quants, wide)), scales), (sums, half_sums))| RowMut {
                 values,
@@ -135,14 +142,20 @@ impl Activations {
             let start = index.saturating_mul(length);
             all.get(start..start.saturating_add(length)).unwrap_or(&[])
         }
-        let groups = self.columns / GROUP;
+        let groups = self.padded / GROUP;
         Row {
             values: slice(&self.values, index, self.columns),
-            quants: slice(&self.quants, index, self.columns),
-            wide: slice(&self.wide, index, self.columns),
+            quants: slice(&self.quants, index, self.padded),
+            wide: slice(&self.wide, index, self.padded),
             scales: slice(&self.scales, index, groups),
             sums: slice(&self.sums, index, groups),
             half_sums: slice(&self.half_sums, index, groups.saturating_mul(2)),
         }
     }
+}
+
+/// Makes all of `length` elements zero.
+fn refill<T: Clone + Default>(all: &mut Vec<T>, length: usize) {
+    all.clear();
+    all.resize(length, T::default());
 }

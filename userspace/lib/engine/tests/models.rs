@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use capos_engine::kernel::{Kernels, Scalar};
+use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
 use serde_json::Value;
 
@@ -44,7 +44,12 @@ fn distance(found: &[f32], expected: &[f64]) -> f64 {
 
 /// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
 fn check(name: &str, tolerance: f64) {
-    let kernels: &dyn Kernels = &Scalar;
+    for kernels in kernel::available() {
+        check_with(kernels, name, tolerance);
+    }
+}
+
+fn check_with(kernels: &dyn Kernels, name: &str, tolerance: f64) {
     let (file, expected) = read(name);
     let model = Model::open(&file, None).unwrap();
     let machine = Machine { kernels, pool: &Single };

@@ -5,6 +5,9 @@ use half::{bf16, f16};
 
 /// A number that stands alone.
 pub trait Float: Pod + Send + Sync {
+    /// Whether it is [`Float16`], for which processors have instructions.
+    const HALF: bool = false;
+
     /// The number.
     fn to_f32(self) -> f32;
 }
@@ -32,6 +35,8 @@ impl Float for Float32 {
 }
 
 impl Float for Float16 {
+    const HALF: bool = true;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f16::from_le_bytes(self.0).to_f32()

@@ -4,14 +4,36 @@
 //! A set rounds sums in its own order, so results agree nearly and not to the last bit; of one
 //! set they are always the same, whatever the number of threads.
 
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod avx512;
+mod choice;
+#[cfg(target_arch = "x86_64")]
+mod chunk;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod detect;
 mod portable;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod sse41;
 
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
 use crate::tensor::Tensor;
 
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+pub use choice::{NAMES, available, fastest, named};
 pub use scalar::Scalar;
+#[cfg(target_arch = "x86_64")]
+pub use sse41::Sse41;
 
 /// A set of kernels.
 pub trait Kernels: Sync {

@@ -1,5 +1,7 @@
 //! Loops in plain Rust that a compiler makes vector code of, shared by the sets.
 
+use half::f16;
+
 use crate::activations::{GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
 
@@ -95,5 +97,44 @@ pub fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
                 *gate = *gate / (1.0 + exponential(-inner)) * up;
             }
         }
+    }
+}
+
+/// Sums that are kept apart, so that several additions are under way at once.
+const SUMS: usize = 16;
+
+/// The sum of products.
+#[inline(always)]
+pub fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let mut sums = [0.0f32; SUMS];
+    let (ones, others) = (one.as_chunks::<SUMS>(), other.as_chunks::<SUMS>());
+    for (one, other) in ones.0.iter().zip(others.0) {
+        for (sum, (one, other)) in sums.iter_mut().zip(one.iter().zip(other)) {
+            *sum += one * other;
+        }
+    }
+    let rest = ones.1.iter().zip(others.1).fold(0.0f32, |sum, (one, other)| sum + one * other);
+    sums.iter().fold(rest, |sum, part| sum + part)
+}
+
+/// The sum of products.
+#[inline(always)]
+pub fn dot_f16(one: &[f32], other: &[u16]) -> f32 {
+    one.iter().zip(other).fold(0.0, |sum, (one, other)| sum + one * f16::from_bits(*other).to_f32())
+}
+
+/// Adds a row, multiplied with `weight`.
+#[inline(always)]
+pub fn add_f16(out: &mut [f32], row: &[u16], weight: f32) {
+    for (out, value) in out.iter_mut().zip(row) {
+        *out += weight * f16::from_bits(*value).to_f32();
+    }
+}
+
+/// Makes 16 bits of each number.
+#[inline(always)]
+pub fn narrow(values: &[f32], out: &mut [u16]) {
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = f16::from_f32(*value).to_bits();
     }
 }

@@ -1,7 +1,5 @@
 //! The reference: plain loops, nothing of any processor.
 
-use half::f16;
-
 use super::{Kernels, portable};
 use crate::activations::{Activations, GROUP, Row, RowMut};
 use crate::architecture::Activation;
@@ -35,19 +33,15 @@ impl Kernels for Scalar {
     }
 
     fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
-        one.iter().zip(other).fold(0.0, |sum, (one, other)| sum + one * f16::from_bits(*other).to_f32())
+        portable::dot_f16(one, other)
     }
 
     fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
-        for (out, value) in out.iter_mut().zip(row) {
-            *out += weight * f16::from_bits(*value).to_f32();
-        }
+        portable::add_f16(out, row, weight);
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {
-        for (out, value) in out.iter_mut().zip(values) {
-            *out = f16::from_f32(*value).to_bits();
-        }
+        portable::narrow(values, out);
     }
 
     fn softmax(&self, scores: &mut [f32]) {

@@ -1,0 +1,121 @@
+//! `capos-infer bench`: how fast tokens are taken in and made, and how near that is to what memory gives.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use capos_engine::Pool;
+use serde_json::json;
+
+use crate::file::ModelFile;
+use crate::run::{Run, RunOptions};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model file.
+    model: PathBuf,
+    /// Tokens of the prompt.
+    #[arg(short, long, default_value_t = 256)]
+    prompt: usize,
+    /// Tokens to make behind it.
+    #[arg(short = 'n', long = "n", default_value_t = 64)]
+    count: usize,
+    /// How often to measure; the best counts.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+}
+
+pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
+    ensure!(
+        args.prompt > 0 && args.count > 0 && args.repeat > 0,
+        "nothing is to be measured; -p, -n and --repeat count from 1"
+    );
+    let file = ModelFile::open(&args.model)?;
+    let mut run = Run::new(&file, options)?;
+    let vocabulary = run.model.vocabulary().max(1);
+    let prompt: Vec<u32> =
+        (0..args.prompt).map(|index| u32::try_from(index.wrapping_mul(7919) % vocabulary).unwrap_or(0)).collect();
+    let (mut prefill, mut decode) = (0f64, 0f64);
+    let mut bandwidth = 0f64;
+    for _ in 0..args.repeat {
+        bandwidth = bandwidth.max(read_bandwidth(file.bytes(), &run.threads));
+        run.reset();
+        let began = Instant::now();
+        let mut id = capos_engine::greedy(run.feed(&prompt)?);
+        prefill = prefill.max(args.prompt as f64 / began.elapsed().as_secs_f64());
+        let began = Instant::now();
+        for _ in 0..args.count {
+            id = capos_engine::greedy(run.feed(&[id])?);
+        }
+        decode = decode.max(args.count as f64 / began.elapsed().as_secs_f64());
+    }
+    let bytes = run.model.bytes_per_token();
+    let fraction = bytes as f64 * decode / bandwidth;
+    let (kernels, threads) = (run.kernels.name(), run.threads.threads());
+    if as_json {
+        let found = json!({
+            "kernels": kernels,
+            "threads": threads,
+            "promptTokens": args.prompt,
+            "prefillPerSecond": prefill,
+            "newTokens": args.count,
+            "decodePerSecond": decode,
+            "bytesPerToken": bytes,
+            "readBytesPerSecond": bandwidth,
+            "bandwidthFraction": fraction,
+        });
+        println!("{found}");
+        return Ok(());
+    }
+    println!("kernels {kernels}, threads {threads}");
+    println!("prefill of {}: {prefill:.1} tokens/s", args.prompt);
+    println!("decode of {}: {decode:.1} tokens/s, {bytes} bytes read for each", args.count);
+    println!("that is {:.0} % of the {:.2} GB/s that reading the file gives", fraction * 100.0, bandwidth / 1e9);
+    Ok(())
+}
+
+/// Bytes that are read together before a thread takes the next.
+const PIECE: usize = 1 << 20;
+
+/// Bytes a second that the threads can read of the file's mapping, when they do nothing else.
+fn read_bandwidth(bytes: &[u8], threads: &dyn Pool) -> f64 {
+    let next = AtomicUsize::new(0);
+    let total = AtomicU64::new(0);
+    let began = Instant::now();
+    threads.run(&|| {
+        while let Some(piece) = bytes.chunks(PIECE).nth(next.fetch_add(1, Ordering::Relaxed)) {
+            total.fetch_xor(fold(piece), Ordering::Relaxed);
+        }
+    });
+    let elapsed = began.elapsed().as_secs_f64();
+    // Used, so that reading is not left out.
+    std::hint::black_box(total.into_inner());
+    bytes.len() as f64 / elapsed
+}
+
+/// All words of a piece joined.
+fn fold(piece: &[u8]) -> u64 {
+    let mut all = [0u64; 32];
+    for words in piece.as_chunks::<256>().0 {
+        for (all, word) in all.iter_mut().zip(words.as_chunks::<8>().0) {
+            *all ^= u64::from_le_bytes(*word);
+        }
+    }
+    all.iter().fold(0, |one, other| one ^ other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_read() {
+        let mut piece = vec![0u8; 1024];
+        for at in (0..1024).step_by(8) {
+            piece[at] = 1;
+            assert_eq!(fold(&piece), 1, "{at}");
+            piece[at] = 0;
+        }
+    }
+}

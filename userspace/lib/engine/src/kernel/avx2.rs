@@ -1,0 +1,295 @@
+//! AVX2 with FMA and F16C: bytes are widened to 16 bits, of which 16 products are made at once.
+
+use alloc::vec::Vec;
+use core::arch::x86_64::*;
+
+use super::chunk::{Chunk, Values, blocks_of, chunks};
+use super::{Kernels, portable};
+use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, RowMut};
+use crate::architecture::Activation;
+use crate::block::{BFloat16, Block, Float, Float16, Float32, blocks, with_block};
+use crate::tensor::Tensor;
+
+/// Rows of activations that weights are loaded once for.
+const TOGETHER: usize = 4;
+
+/// Kernels for processors with AVX2.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The kernels, where the processor can run them.
+    pub fn get() -> Option<&'static Self> {
+        super::detect::features().avx2.then_some(&Self(()))
+    }
+}
+
+impl Kernels for Avx2 {
+    fn name(&self) -> &'static str {
+        "avx2"
+    }
+
+    fn quantise(&self, row: RowMut<'_>) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { quantise(row) }
+    }
+
+    fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { product(matrix, activations, out) }
+    }
+
+    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { dot_f16(one, other) }
+    }
+
+    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { add_f16(out, row, weight) }
+    }
+
+    fn narrow(&self, values: &[f32], out: &mut [u16]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { narrow(values, out) }
+    }
+
+    fn softmax(&self, scores: &mut [f32]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { softmax(scores) }
+    }
+
+    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { gate(activation, gates, ups) }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn quantise(row: RowMut<'_>) {
+    portable::quantise(row);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn softmax(scores: &mut [f32]) {
+    portable::softmax(scores);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
+    portable::gate(activation, gates, ups);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
+        Kind::F16 => floats::<Float16>(matrix, activations, out),
+        Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
+        _ => floats::<Float32>(matrix, activations, out),
+    });
+}
+
+/// Unpacks each row once and multiplies it with all activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
+    let mut unpacked = alloc::vec![Chunk::EMPTY; matrix.columns().div_ceil(CHUNK)];
+    let mut products = [0.0; TOGETHER];
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
+            chunk.unpack(blocks);
+        }
+        for (values, out) in values.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
+            match values {
+                [one] => dot::<B, 1>(&unpacked, matrix.columns(), [one], &mut products),
+                // Those that are not there are computed with the values of the first.
+                some => {
+                    let row = |index: usize| some.get(index).or(some.first()).map_or(&[][..], Vec::as_slice);
+                    let all: [_; TOGETHER] = core::array::from_fn(row);
+                    dot::<B, TOGETHER>(&unpacked, matrix.columns(), all, &mut products);
+                }
+            }
+            for (out, product) in out.iter_mut().zip(products) {
+                if let Some(out) = out.get_mut(index) {
+                    *out = product;
+                }
+            }
+        }
+    }
+}
+
+/// The sums of a row's products with some rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot<B: Block, const N: usize>(
+    row: &[Chunk],
+    mut columns: usize,
+    values: [&[Values<'_>]; N],
+    out: &mut [f32; TOGETHER],
+) {
+    let mut totals = [_mm256_setzero_ps(); N];
+    let mut minima = [_mm256_setzero_ps(); N];
+    for (index, chunk) in row.iter().enumerate() {
+        let values = values.map(|values| values.get(index));
+        let count = columns.min(CHUNK);
+        columns -= count;
+        match B::GROUP {
+            GROUP => add_chunk::<N, 2>(chunk, values, count / GROUP, &mut totals, &mut minima),
+            _ => add_chunk::<N, 1>(chunk, values, count / HALF_GROUP, &mut totals, &mut minima),
+        }
+    }
+    for (out, (total, minima)) in out.iter_mut().zip(totals.iter().zip(minima)) {
+        *out = sum_of(_mm256_sub_ps(*total, minima));
+    }
+}
+
+/// Adds the products of a chunk's first groups, of `HALVES` times 16 values each.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn add_chunk<const N: usize, const HALVES: usize>(
+    chunk: &Chunk,
+    values: [Option<&Values<'_>>; N],
+    groups: usize,
+    totals: &mut [__m256; N],
+    minima: &mut [__m256; N],
+) {
+    let halves = chunk.quants.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
+    for (group, (quants, scale)) in halves.iter().zip(&chunk.scales).enumerate().take(groups) {
+        let quants = quants.each_ref().map(|quants| {
+            // SAFETY: there are 16 bytes to be read.
+            unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(quants.as_ptr().cast())) }
+        });
+        for (total, values) in totals.iter_mut().zip(&values) {
+            let Some(values) = values else { continue };
+            let parts = values.wide.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
+            let (Some(parts), Some(value_scale)) = (parts.get(group), values.scales.get(group * HALVES / 2)) else {
+                continue;
+            };
+            let mut products = _mm256_setzero_si256();
+            for (quants, part) in quants.iter().zip(parts) {
+                // SAFETY: there are 32 bytes to be read.
+                let part = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
+                products = _mm256_add_epi32(products, _mm256_madd_epi16(*quants, part));
+            }
+            *total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), _mm256_set1_ps(scale * value_scale), *total);
+        }
+    }
+    for (minima, values) in minima.iter_mut().zip(values) {
+        let Some(values) = values else { continue };
+        let sums = if HALVES == 2 { &values.sums[..] } else { &values.half_sums[..] };
+        for (minimum, sums) in chunk.minima.as_chunks::<8>().0.iter().zip(sums.as_chunks::<8>().0) {
+            *minima = _mm256_fmadd_ps(load(minimum), load(sums), *minima);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn load(numbers: &[f32; 8]) -> __m256 {
+    // SAFETY: there are 8 numbers to be read.
+    unsafe { _mm256_loadu_ps(numbers.as_ptr()) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn store(numbers: &mut [f32; 8], values: __m256) {
+    // SAFETY: there is room for 8 numbers.
+    unsafe { _mm256_storeu_ps(numbers.as_mut_ptr(), values) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn widen(numbers: &[u16; 8]) -> __m256 {
+    // SAFETY: there are 16 bytes to be read.
+    unsafe { _mm256_cvtph_ps(_mm_loadu_si128(numbers.as_ptr().cast())) }
+}
+
+/// The sum of eight numbers.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn sum_of(numbers: __m256) -> f32 {
+    let mut all = [0.0; 8];
+    store(&mut all, numbers);
+    let [a, b, c, d, e, f, g, h] = all;
+    ((a + e) + (b + f)) + ((c + g) + (d + h))
+}
+
+/// Widens each row once and multiplies it with all activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let mut weights = alloc::vec![0.0; matrix.columns()];
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        widen_row::<F>(bytes, &mut weights);
+        for (row, out) in out.iter_mut().enumerate() {
+            if let Some(out) = out.get_mut(index) {
+                *out = portable::dot(&weights, activations.row(row).values);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn widen_row<F: Float>(bytes: &[u8], out: &mut [f32]) {
+    let numbers = blocks::<F>(bytes);
+    let (outs, rest) = match F::HALF {
+        true => out.as_chunks_mut::<8>(),
+        false => (&mut [][..], out),
+    };
+    for (out, part) in outs.iter_mut().zip(bytes.as_chunks::<16>().0) {
+        // SAFETY: there are 16 bytes to be read.
+        store(out, unsafe { _mm256_cvtph_ps(_mm_loadu_si128(part.as_ptr().cast())) });
+    }
+    let done = numbers.len() - rest.len().min(numbers.len());
+    for (out, number) in rest.iter_mut().zip(numbers.iter().skip(done)) {
+        *out = number.to_f32();
+    }
+}
+
+/// The sum of products.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot_f16(one: &[f32], other: &[u16]) -> f32 {
+    let mut sums = [_mm256_setzero_ps(); 2];
+    let (ones, one_rest) = one.as_chunks::<8>();
+    let (others, other_rest) = other.as_chunks::<8>();
+    for (one, other) in ones.iter().zip(others) {
+        let [first, second] = sums;
+        sums = [second, _mm256_fmadd_ps(load(one), widen(other), first)];
+    }
+    let [first, second] = sums;
+    sum_of(_mm256_add_ps(first, second)) + portable::dot_f16(one_rest, other_rest)
+}
+
+/// Adds a row, multiplied with `weight`.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn add_f16(out: &mut [f32], row: &[u16], weight: f32) {
+    let (parts, rest) = row.as_chunks::<8>();
+    let (outs, out_rest) = out.as_chunks_mut::<8>();
+    for (out, part) in outs.iter_mut().zip(parts) {
+        let sum = _mm256_fmadd_ps(_mm256_set1_ps(weight), widen(part), load(out));
+        store(out, sum);
+    }
+    portable::add_f16(out_rest, rest, weight);
+}
+
+/// Makes 16 bits of each number.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn narrow(values: &[f32], out: &mut [u16]) {
+    let (parts, rest) = values.as_chunks::<8>();
+    let (outs, out_rest) = out.as_chunks_mut::<8>();
+    for (out, part) in outs.iter_mut().zip(parts) {
+        let narrow = _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(load(part));
+        // SAFETY: there is room for 16 bytes.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), narrow) };
+    }
+    portable::narrow(rest, out_rest);
+}

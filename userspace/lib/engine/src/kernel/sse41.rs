@@ -1,0 +1,158 @@
+//! SSE4.1, in whole numbers as far as it goes: one multiplication of floating point numbers for each group. That is
+//! what runs best where a processor is emulated, for which wide floating point instructions are slow.
+
+use core::arch::x86_64::*;
+
+use super::chunk::{Chunk, Values, blocks_of, chunks};
+use super::{Kernels, portable};
+use crate::activations::{Activations, CHUNK, GROUP, Row, RowMut};
+use crate::architecture::Activation;
+use crate::block::{BFloat16, Block, Float, Float16, Float32, blocks, with_block};
+use crate::tensor::Tensor;
+use alloc::vec::Vec;
+
+/// Kernels for processors with SSE4.1.
+#[derive(Clone, Copy, Debug)]
+pub struct Sse41(());
+
+impl Sse41 {
+    /// The kernels, where the processor can run them.
+    pub fn get() -> Option<&'static Self> {
+        super::detect::features().sse41.then_some(&Self(()))
+    }
+}
+
+impl Kernels for Sse41 {
+    fn name(&self) -> &'static str {
+        "sse41"
+    }
+
+    fn quantise(&self, row: RowMut<'_>) {
+        // SAFETY: `get` has found SSE4.1.
+        unsafe { quantise(row) }
+    }
+
+    fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+        // SAFETY: `get` has found SSE4.1.
+        unsafe { product(matrix, activations, out) }
+    }
+
+    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+        portable::dot_f16(one, other)
+    }
+
+    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+        portable::add_f16(out, row, weight);
+    }
+
+    fn narrow(&self, values: &[f32], out: &mut [u16]) {
+        portable::narrow(values, out);
+    }
+
+    fn softmax(&self, scores: &mut [f32]) {
+        // SAFETY: `get` has found SSE4.1.
+        unsafe { softmax(scores) }
+    }
+
+    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]) {
+        // SAFETY: `get` has found SSE4.1.
+        unsafe { gate(activation, gates, ups) }
+    }
+}
+
+#[target_feature(enable = "sse4.1")]
+fn quantise(row: RowMut<'_>) {
+    portable::quantise(row);
+}
+
+#[target_feature(enable = "sse4.1")]
+fn softmax(scores: &mut [f32]) {
+    portable::softmax(scores);
+}
+
+#[target_feature(enable = "sse4.1")]
+fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
+    portable::gate(activation, gates, ups);
+}
+
+#[target_feature(enable = "sse4.1")]
+fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
+        Kind::F16 => floats::<Float16>(matrix, activations, out),
+        Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
+        _ => floats::<Float32>(matrix, activations, out),
+    });
+}
+
+/// Unpacks each row once and multiplies it with all activations.
+#[target_feature(enable = "sse4.1")]
+fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let mut unpacked = alloc::vec![Chunk::EMPTY; matrix.columns().div_ceil(CHUNK)];
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
+            chunk.unpack(blocks);
+        }
+        for (row, out) in out.iter_mut().enumerate() {
+            if let Some(out) = out.get_mut(index) {
+                *out = dot::<B>(&unpacked, activations.row(row));
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "sse4.1")]
+fn dot<B: Block>(unpacked: &[Chunk], row: Row<'_>) -> f32 {
+    let mut total = 0.0;
+    for (chunk, values) in unpacked.iter().zip(chunks(row)) {
+        total += match B::GROUP {
+            GROUP => dot_chunk::<GROUP>(chunk, values, values.sums),
+            _ => dot_chunk::<16>(chunk, values, values.half_sums),
+        };
+    }
+    total
+}
+
+#[target_feature(enable = "sse4.1")]
+fn dot_chunk<const SIZE: usize>(chunk: &Chunk, values: Values<'_>, sums: &[f32]) -> f32 {
+    let groups = chunk.quants.as_chunks::<SIZE>().0.iter().zip(values.wide.as_chunks::<SIZE>().0);
+    let weights = chunk.scales.iter().zip(&chunk.minima).zip(sums);
+    let scales = values.scales.iter().flat_map(|scale| core::iter::repeat_n(scale, GROUP / SIZE));
+    let mut total = 0.0;
+    for (((quants, values), ((scale, minimum), sum)), value_scale) in groups.zip(weights).zip(scales) {
+        let mut products = _mm_setzero_si128();
+        for (quants, values) in quants.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
+            let quants = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*quants)));
+            products = _mm_add_epi32(products, _mm_madd_epi16(quants, load(values)));
+        }
+        total += scale * value_scale * sum_of(products) as f32 - minimum * sum;
+    }
+    total
+}
+
+#[target_feature(enable = "sse4.1")]
+fn load(values: &[i16; 8]) -> __m128i {
+    // SAFETY: there are 16 bytes to be read.
+    unsafe { _mm_loadu_si128(values.as_ptr().cast()) }
+}
+
+/// The sum of four numbers.
+#[target_feature(enable = "sse4.1")]
+fn sum_of(numbers: __m128i) -> i32 {
+    let halves = _mm_add_epi32(numbers, _mm_shuffle_epi32::<0b_01_00_11_10>(numbers));
+    _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_shuffle_epi32::<0b_10_11_00_01>(halves)))
+}
+
+/// Widens each row once and multiplies it with all activations.
+#[target_feature(enable = "sse4.1")]
+fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let mut weights: Vec<f32> = Vec::with_capacity(matrix.columns());
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        weights.clear();
+        weights.extend(blocks::<F>(bytes).iter().map(|weight| weight.to_f32()));
+        for (row, out) in out.iter_mut().enumerate() {
+            if let Some(out) = out.get_mut(index) {
+                *out = portable::dot(&weights, activations.row(row).values);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Every set of kernels against the reference, with every tensor type.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
+use capos_engine::activations::Activations;
+use capos_engine::architecture::Activation;
+use capos_engine::block::{Kind, dequantise_row};
+use capos_engine::kernel::{self, Kernels, Scalar};
+use capos_engine::{Single, Tensor};
+use capos_gguf::TensorType;
+
+/// Numbers that look random and are always the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    /// From -1 to 1.
+    fn number(&mut self) -> f32 {
+        self.next() as f32 / (1u64 << 30) as f32 - 1.0
+    }
+}
+
+/// Where in a block of a type the scales of 16 bits lie.
+fn scales_of(name: &str) -> &'static [usize] {
+    match name {
+        "Q4_1" | "Q5_1" | "Q4_K" | "Q5_K" => &[0, 2],
+        "Q2_K" => &[80, 82],
+        "Q3_K" => &[108],
+        "Q6_K" => &[208],
+        _ => &[0],
+    }
+}
+
+/// A matrix of any bits, with scales and floating point numbers that are numbers.
+fn matrix(random: &mut Random, kind: TensorType, rows: usize, columns: usize) -> Vec<u8> {
+    let blocks = rows * columns / kind.block_values() as usize;
+    let mut bytes = Vec::new();
+    for _ in 0..blocks {
+        match kind.name() {
+            "F32" => bytes.extend(random.number().to_le_bytes()),
+            "F16" => bytes.extend(half::f16::from_f32(random.number()).to_le_bytes()),
+            "BF16" => bytes.extend(half::bf16::from_f32(random.number()).to_le_bytes()),
+            name => {
+                let mut block: Vec<u8> = (0..kind.block_bytes()).map(|_| random.next() as u8).collect();
+                for at in scales_of(name) {
+                    let scale = half::f16::from_f32(random.number() / 64.0).to_le_bytes();
+                    block[*at..at + 2].copy_from_slice(&scale);
+                }
+                bytes.extend(block);
+            }
+        }
+    }
+    bytes
+}
+
+fn activations(random: &mut Random, kernels: &dyn Kernels, rows: usize, columns: usize) -> Activations {
+    let mut activations = Activations::default();
+    activations.resize(rows, columns).iter_mut().for_each(|value| *value = random.number() + 0.2);
+    if columns.is_multiple_of(32) {
+        activations.quantise(kernels, &Single);
+    }
+    activations
+}
+
+fn product(kernels: &dyn Kernels, matrix: &Tensor<'_>, activations: &Activations) -> Vec<f32> {
+    let mut out = vec![f32::NAN; matrix.rows() * activations.rows()];
+    let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(matrix.rows()).collect();
+    kernels.product(matrix, activations, &mut rows);
+    out
+}
+
+/// The sum of all products' sizes, which rounding errors grow with.
+fn sizes(matrix: &Tensor<'_>, activations: &Activations) -> Vec<f32> {
+    let mut weights = vec![0.0; matrix.columns()];
+    let mut out = Vec::new();
+    for index in 0..activations.rows() {
+        for row in 0..matrix.rows() {
+            matrix.dequantise_row(row, &mut weights);
+            let products = weights.iter().zip(activations.row(index).values).map(|(one, other)| (one * other).abs());
+            out.push(products.sum::<f32>());
+        }
+    }
+    out
+}
+
+#[test]
+fn products_are_those_of_the_reference() {
+    let mut random = Random(1);
+    let kinds = (0..64).filter_map(TensorType::from_code).filter_map(|kind| Some((kind, Kind::of(kind)?)));
+    for (kind, ours) in kinds {
+        let widths: &[usize] = match kind.block_values() {
+            1 => &[1, 17, 64, 300, 512],
+            32 => &[32, 96, 256, 288, 576],
+            _ => &[256, 768],
+        };
+        for &columns in widths {
+            for (rows, count) in [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16)] {
+                let bytes = matrix(&mut random, kind, rows, columns);
+                let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
+                let activations = activations(&mut random, &Scalar, count, columns);
+                let expected = product(&Scalar, &tensor, &activations);
+                let sizes = sizes(&tensor, &activations);
+                for kernels in kernel::available() {
+                    let found = product(kernels, &tensor, &activations);
+                    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                        assert!(
+                            (found - expected).abs() <= 1e-5 * sizes[index] + 1e-6,
+                            "{} {} of {rows} × {columns} with {count} rows: {index} is {found}, not {expected}",
+                            kernels.name(),
+                            kind.name(),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reference_multiplies_what_the_blocks_stand_for() {
+    let mut random = Random(2);
+    for kind in (0..64).filter_map(TensorType::from_code) {
+        let Some(ours) = Kind::of(kind) else { continue };
+        let bytes = matrix(&mut random, kind, 3, 512);
+        let tensor = Tensor::new(ours, 3, 512, &bytes).unwrap();
+        let activations = activations(&mut random, &Scalar, 1, 512);
+        let sizes = sizes(&tensor, &activations);
+        for (row, found) in product(&Scalar, &tensor, &activations).iter().enumerate() {
+            let mut weights = vec![0.0; 512];
+            let row_bytes = tensor.row_bytes();
+            dequantise_row(ours, &bytes[row * row_bytes..][..row_bytes], &mut weights);
+            let values = activations.row(0).values;
+            let exact: f64 = weights.iter().zip(values).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            // Quantised activations are right to about one part in 250.
+            let allowed = if ours.is_float() { 1e-5 } else { 4e-3 };
+            let apart = (f64::from(*found) - exact).abs();
+            assert!(apart <= allowed * f64::from(sizes[row]), "{}: {found}, not {exact}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn rows_are_quantised_as_by_the_reference() {
+    let mut random = Random(3);
+    for kernels in kernel::available() {
+        let seed = random.next();
+        let expected = activations(&mut Random(seed), &Scalar, 2, 320);
+        let found = activations(&mut Random(seed), kernels, 2, 320);
+        for row in 0..2 {
+            let (found, expected) = (found.row(row), expected.row(row));
+            assert_eq!(found.quants, expected.quants, "{}", kernels.name());
+            assert_eq!(found.wide, expected.wide, "{}", kernels.name());
+            assert_eq!(found.scales, expected.scales, "{}", kernels.name());
+            for (found, expected) in found.half_sums.iter().zip(expected.half_sums) {
+                assert!((found - expected).abs() < 1e-4, "{}", kernels.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_quants_stand_for_is_near_the_values() {
+    let activations = activations(&mut Random(4), &Scalar, 1, 64);
+    let row = activations.row(0);
+    for (group, values) in row.values.chunks(32).enumerate() {
+        let (mut sum, scale) = (0.0, row.scales[group]);
+        for (quant, value) in row.quants[group * 32..].iter().zip(values) {
+            assert!((f32::from(*quant) * scale - value).abs() <= scale * 0.501);
+            sum += f32::from(*quant) * scale;
+        }
+        assert!((row.sums[group] - sum).abs() < 1e-4);
+        assert!((row.half_sums[group * 2] + row.half_sums[group * 2 + 1] - sum).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn zeros_are_quantised_to_zeros() {
+    for kernels in kernel::available() {
+        let mut activations = Activations::default();
+        activations.resize(1, 32).fill(0.0);
+        activations.quantise(kernels, &Single);
+        assert!(activations.row(0).quants.iter().all(|quant| *quant == 0));
+        assert_eq!(activations.row(0).scales[0], 0.0);
+    }
+}
+
+#[test]
+fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
+    let mut random = Random(5);
+    for kernels in kernel::available() {
+        for length in [1, 8, 23, 64, 128] {
+            let one: Vec<f32> = (0..length).map(|_| random.number()).collect();
+            let (mut narrow, mut expected) = (vec![0; length], vec![0; length]);
+            kernels.narrow(&one, &mut narrow);
+            Scalar.narrow(&one, &mut expected);
+            assert_eq!(narrow, expected, "{}", kernels.name());
+            let apart = kernels.dot_f16(&one, &narrow) - Scalar.dot_f16(&one, &narrow);
+            assert!(apart.abs() < 1e-4, "{}: {apart}", kernels.name());
+            let (mut found, mut expected) = (one.clone(), one.clone());
+            kernels.add_f16(&mut found, &narrow, 0.7);
+            Scalar.add_f16(&mut expected, &narrow, 0.7);
+            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "{}", kernels.name());
+        }
+    }
+}
+
+#[test]
+fn probabilities_and_gates_are_what_they_are_defined_to_be() {
+    let mut random = Random(6);
+    for kernels in kernel::available() {
+        for length in [1, 7, 40] {
+            let scores: Vec<f32> = (0..length).map(|_| random.number() * 30.0).collect();
+            let total: f64 = scores.iter().map(|score| f64::from(*score).exp()).sum();
+            let mut found = scores.clone();
+            kernels.softmax(&mut found);
+            for (found, score) in found.iter().zip(&scores) {
+                let expected = f64::from(*score).exp() / total;
+                assert!((f64::from(*found) - expected).abs() < 1e-6 * expected.max(0.01), "{}", kernels.name());
+            }
+            for activation in [Activation::Silu, Activation::Gelu] {
+                let ups: Vec<f32> = (0..length).map(|_| random.number()).collect();
+                let mut found = scores.clone();
+                kernels.gate(activation, &mut found, &ups);
+                for ((found, gate), up) in found.iter().zip(&scores).zip(&ups) {
+                    let (gate, up) = (f64::from(*gate), f64::from(*up));
+                    let expected = up
+                        * match activation {
+                            Activation::Silu => gate / (1.0 + (-gate).exp()),
+                            Activation::Gelu => {
+                                let inner = (2.0 / std::f64::consts::PI).sqrt() * (gate + 0.044715 * gate.powi(3));
+                                0.5 * gate * (1.0 + inner.tanh())
+                            }
+                        };
+                    let allowed = 1e-5 * expected.abs().max(1.0);
+                    assert!((f64::from(*found) - expected).abs() < allowed, "{}: {found}", kernels.name());
+                }
+            }
+        }
+    }
+}

@@ -5,10 +5,10 @@ CAPOS := target/debug/capos
 
 # Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso LIMINE_DIR=dir
 # Only what is set is passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-std   run upstream test suites on capOS; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
 	@echo 'make bench      measure, into target/bench.json'
+	@echo 'make bench-std  measure std beside the bare runtime and Linux, into target/bench-std.json'
 	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
 	@echo 'make new-app NAME=name      begin a program on std'
 	@echo 'make deps       install what the build needs, or say what that is'
@@ -55,6 +56,9 @@ test-std: tools
 
 bench: tools
 	@$(CAPOS) bench
+
+bench-std: tools
+	@$(CAPOS) bench-std
 
 new-service: tools
 	@test -n '$(NAME)' || { echo 'make new-service needs a name: make new-service NAME=field-notes' >&2; exit 2; }

@@ -35,13 +35,17 @@ pub struct Args {
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Figure {
-    value: u64,
-    unit: String,
-    how: String,
+pub struct Figure {
+    /// How many.
+    pub value: u64,
+    /// Of what.
+    pub unit: String,
+    /// How it was measured.
+    pub how: String,
 }
 
-type Figures = BTreeMap<String, Figure>;
+/// Figures by their names.
+pub type Figures = BTreeMap<String, Figure>;
 
 impl Figure {
     fn new(value: u64, unit: &str, how: &str) -> Self {
@@ -80,13 +84,13 @@ fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     Ok([("iso_bytes".to_owned(), iso), ("kernel_bytes".to_owned(), kernel)].into())
 }
 
-/// Where a scenario's results go.
-fn folder(system: &System, name: &str) -> PathBuf {
+/// Where the results of what measures go.
+pub fn folder(system: &System, name: &str) -> PathBuf {
     system.target().join("bench").join(name)
 }
 
 /// Runs a scenario that measures; the guest's log.
-fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
+pub fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
     let (scenario, out) = (Scenario::open(&system.root().join(SCENARIOS).join(name))?, folder(system, name));
     let report = run_agent::execute(parts, &scenario, None, "tcg", &out)?;
     if let Some(reason) = report.reason {
@@ -96,14 +100,15 @@ fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&log).into_owned())
 }
 
-fn write(path: &Path, figures: &Figures) -> Result<()> {
+/// Writes figures to a file, as JSON.
+pub fn write(path: &Path, figures: &Figures) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(figures)?;
     json.push(b'\n');
     std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Adds a line to the history.
-fn record(root: &Path, figures: &Figures) -> Result<()> {
+pub fn record(root: &Path, figures: &Figures) -> Result<()> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new(tool::find(&["git"], "git")?).args(arguments).current_dir(root).output()?;
         ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
@@ -147,7 +152,7 @@ fn at_the_prompt(log: &str) -> Result<Figures> {
 }
 
 /// The figures in a guest's log.
-fn measured(log: &str) -> Result<Figures> {
+pub fn measured(log: &str) -> Result<Figures> {
     let mut figures = BTreeMap::new();
     for line in log.lines() {
         // The log puts its own words in front.

@@ -3,6 +3,7 @@
 
 pub mod accel;
 pub mod bench;
+pub mod bench_std;
 pub mod boot_package;
 pub mod c_library;
 pub mod checks;
@@ -10,6 +11,7 @@ pub mod checks_audit;
 mod checks_effects;
 pub mod checks_home;
 pub mod checks_screen;
+pub mod cpio;
 pub mod damage;
 pub mod damage_disc;
 pub mod date;
@@ -23,6 +25,7 @@ pub mod image;
 pub mod iso;
 pub mod limine;
 pub mod lint;
+pub mod linux;
 pub mod manifest;
 pub mod packages;
 pub mod qemu;

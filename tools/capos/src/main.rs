@@ -7,7 +7,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{bench, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream};
+use capos_tools::{
+    bench, bench_std, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream,
+};
 use capos_tools::{weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
@@ -37,6 +39,8 @@ enum Command {
     TestStd(upstream::Args),
     /// Measure, into target/bench.json.
     Bench(bench::Args),
+    /// Measure what std costs beside the bare runtime and beside Linux, into target/bench-std.json.
+    BenchStd(bench_std::Args),
     /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
     NewService(scaffold::ServiceArgs),
     /// Begin a program on std, with its manifest entry.
@@ -67,6 +71,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Test(args) => test_suites::run(&args),
         Command::TestStd(args) => upstream::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::BenchStd(args) => bench_std::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),

@@ -40,6 +40,17 @@ pub enum Medium {
     Cdrom,
 }
 
+/// A kernel by Linux's boot protocol, which QEMU starts by itself.
+#[derive(Debug, Clone)]
+pub struct DirectKernel {
+    /// Its file.
+    pub kernel: PathBuf,
+    /// The archive of its first files.
+    pub initramfs: PathBuf,
+    /// Its command line.
+    pub command_line: String,
+}
+
 /// A machine to be started.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -55,10 +66,12 @@ pub struct Machine {
     pub cpu: String,
     /// QEMU's accelerator.
     pub accelerator: String,
-    /// The image it boots.
+    /// The image it boots, unless QEMU starts a kernel by itself.
     pub image: PathBuf,
     /// How the image is attached.
     pub medium: Medium,
+    /// A kernel that QEMU starts in place of the image.
+    pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
     pub icount: bool,
 }
@@ -73,6 +86,8 @@ pub enum Line<'a> {
     Socket(&'a Path),
     /// A terminal, as a person sits at.
     Terminal(OwnedFd),
+    /// Nowhere.
+    Nowhere,
 }
 
 /// Where OVMF lies on the distributions.
@@ -96,6 +111,7 @@ impl Machine {
             accelerator: accelerator.to_owned(),
             image: image.to_owned(),
             medium: Medium::Virtio,
+            direct: None,
             icount: false,
         }
     }
@@ -127,14 +143,20 @@ impl Machine {
             "-device".into(),
             "isa-debug-exit,iobase=0xf4,iosize=4".into(),
         ];
-        match self.medium {
-            Medium::Virtio => {
+        match (&self.direct, self.medium) {
+            (Some(direct), _) => {
+                let file = |path: &Path| path.to_str().map(str::to_owned).context("the kernel's path is not UTF-8");
+                arguments.extend(["-kernel".into(), file(&direct.kernel)?]);
+                arguments.extend(["-initrd".into(), file(&direct.initramfs)?]);
+                arguments.extend(["-append".into(), direct.command_line.clone()]);
+            }
+            (None, Medium::Virtio) => {
                 arguments.push("-drive".into());
                 arguments.push(format!("if=none,id=medium,format=raw,readonly=on,file={image}"));
                 arguments.push("-device".into());
                 arguments.push("virtio-blk-pci,drive=medium,bootindex=0".into());
             }
-            Medium::Cdrom => {
+            (None, Medium::Cdrom) => {
                 arguments.push("-drive".into());
                 arguments.push(format!("if=ide,media=cdrom,format=raw,readonly=on,file={image}"));
             }
@@ -173,7 +195,7 @@ impl Machine {
     /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
     pub fn start(&self, line: Line<'_>, log: &Path, export: &Path) -> Result<Running> {
         let qemu = match &line {
-            Line::Socket(_) => self.command()?,
+            Line::Socket(_) | Line::Nowhere => self.command()?,
             Line::Terminal(_) => self.console(log)?,
         };
         // `setpriv` becomes QEMU, having asked for it to be killed should this program die.
@@ -196,6 +218,10 @@ impl Machine {
             }
             Line::Terminal(terminal) => {
                 command.stdin(terminal.try_clone().context("sharing the terminal")?).stdout(terminal);
+            }
+            Line::Nowhere => {
+                command.args(["-serial", "null", "-serial"]).arg(format!("file:{}", log.display()));
+                command.args(["-monitor", "none"]).stdin(Stdio::null()).stdout(Stdio::null());
             }
         }
         command.arg("-serial").arg(format!("file:{}", export.display()));
@@ -285,6 +311,16 @@ mod tests {
         machine.medium = Medium::Cdrom;
         assert!(text(&machine).contains("media=cdrom,format=raw,readonly=on,file=a,,b.iso"));
         assert!(!text(&machine).contains("virtio-blk"));
+    }
+
+    #[test]
+    fn a_kernel_is_started_in_place_of_the_image() {
+        let mut machine = Machine::new(Path::new("a.iso"), "tcg");
+        machine.direct =
+            Some(DirectKernel { kernel: "k".into(), initramfs: "i".into(), command_line: "quiet panic=-1".into() });
+        let text = text(&machine);
+        assert!(text.contains("-kernel k -initrd i -append quiet panic=-1"), "{text}");
+        assert!(!text.contains("a.iso"), "{text}");
     }
 
     #[test]

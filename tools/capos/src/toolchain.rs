@@ -162,6 +162,17 @@ pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
+/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and gives the folder it lies in.
+pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
+    let target = root.join("target/linux");
+    let flags = format!("target.{USER}.rustflags=['-Ctarget-feature=+crt-static', '-Cforce-frame-pointers=yes']");
+    let mut command = cargo();
+    command.args(["build", "--config", &flags, "--profile", "std", "--target", USER, "-p", package]);
+    command.arg("--target-dir").arg(&target);
+    build(command.current_dir(root), "the program for Linux")?;
+    Ok(target.join(USER).join("std"))
+}
+
 /// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
 pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
     let marks = folder.join(".fingerprint");

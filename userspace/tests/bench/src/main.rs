@@ -6,8 +6,8 @@
 extern crate alloc;
 
 mod entries;
-mod measure;
 mod partner;
+mod touch;
 
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use capos_abi::RawEntry;
 use capos_abi::syscall::NO_DEADLINE;
+use capos_measure::{Samples, count, overhead};
 use capos_process::{Granted, Image, Launch};
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Env, Error, log, raw};
@@ -26,7 +27,7 @@ use capos_schema::kernel::{
     ResourceAccountClient,
 };
 
-use measure::{Samples, count, overhead, touch};
+use touch::touch;
 
 const EXIT_PORT: u16 = 0xf4;
 /// How often each thing is measured.

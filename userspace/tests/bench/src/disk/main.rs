@@ -5,16 +5,17 @@
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
-#[path = "../measure.rs"]
-mod measure;
+#[path = "../touch.rs"]
+mod touch;
 
+use capos_measure::{Samples, count, overhead};
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::kernel::IoPortsClient;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::SystemStatusClient;
 
-use measure::{Samples, count, overhead, touch};
+use touch::touch;
 
 /// A file that is large enough, and of whose pages nothing is in the page cache but the first: memory
 /// that is asked for anew has a cache of its own.

@@ -1,4 +1,7 @@
-//! Counting, and what to make of many counts.
+//! Counting, and what to make of many counts: the same in programs on the runtime, on `std`, and on another system.
+#![no_std]
+
+extern crate alloc;
 
 use alloc::format;
 use alloc::string::String;
@@ -7,6 +10,7 @@ use core::arch::asm;
 
 /// The time-stamp counter. On a machine that counts instructions it says how many were executed.
 #[inline(always)]
+#[must_use]
 pub fn count() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reads a counter.
@@ -14,23 +18,13 @@ pub fn count() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Reads a byte of mapped memory, by an instruction of its own.
-#[inline(always)]
-pub fn touch(address: u64) -> u8 {
-    let value: u8;
-    // SAFETY: callers pass addresses inside mappings that they hold.
-    unsafe {
-        asm!("mov {v}, byte ptr [{a}]", v = out(reg_byte) value, a = in(reg) address, options(nostack, readonly))
-    };
-    value
-}
-
 /// Many counts of the same thing.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Samples(Vec<u64>);
 
 impl Samples {
     /// Room for this many.
+    #[must_use]
     pub fn with_room(samples: usize) -> Self {
         Self(Vec::with_capacity(samples))
     }
@@ -42,6 +36,7 @@ impl Samples {
 
     /// The median where each sample is `per` of what is measured, and in words how often that was
     /// done and how much it differs.
+    #[must_use]
     pub fn median(mut self, per: u64) -> (u64, String) {
         self.0.sort_unstable();
         let at = |place: usize| self.0.get(place).map_or(0, |sample| (sample + per / 2) / per);
@@ -52,6 +47,22 @@ impl Samples {
 }
 
 /// What counting itself costs.
+#[must_use]
 pub fn overhead() -> u64 {
     (0..100).map(|_| (count(), count())).map(|(from, to)| to.saturating_sub(from)).min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_one_of_what_a_sample_holds() {
+        let mut samples = Samples::with_room(3);
+        for (from, to) in [(0, 110), (50, 1060), (7, 37)] {
+            samples.add(from, to, 10);
+        }
+        assert_eq!(samples.median(10), (10, "median of 3, 2 to 100".into()));
+        assert_eq!(Samples::default().median(1), (0, "median of 0, 0 to 0".into()));
+    }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use capos_tokenizer::Decoder;
 use serde_json::json;
 
-use crate::metadata;
+use crate::file::ModelFile;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, json: bool) -> Result<()> {
-    let tokenizer = metadata::tokenizer(&args.model)?;
+    let tokenizer = ModelFile::open(&args.model)?.tokenizer()?;
     let tokens = tokenizer.vocabulary().len();
     if let Some(id) = args.ids.iter().find(|id| tokenizer.vocabulary().text(**id).is_none()) {
         bail!("there is no token {id}: the file has {tokens}, from 0 on");

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use capos_gguf::Header;
+use capos_tokenizer::Tokenizer;
 use memmap2::Mmap;
 
 /// A file's mapping.
@@ -33,6 +34,11 @@ impl ModelFile {
     /// What lies before the tensors.
     pub fn header(&self) -> Result<Header<'_>> {
         Header::parse(self.bytes(), self.bytes().len() as u64).with_context(|| self.name.clone())
+    }
+
+    /// How its text becomes tokens.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        Tokenizer::new(&self.header()?).with_context(|| format!("{} has no usable tokenizer", self.name))
     }
 
     /// How people call it.

@@ -5,13 +5,13 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod chat;
 mod detokenize;
 #[expect(unsafe_code, reason = "the mapping")]
 mod file;
 mod generate;
 mod info;
 mod logits;
-mod metadata;
 mod run;
 #[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
 mod threads;
@@ -43,6 +43,8 @@ enum Command {
     Tokenize(tokenize::Args),
     /// Turn tokens into text.
     Detokenize(detokenize::Args),
+    /// Show what a model reads of a conversation, or take its answer apart.
+    Chat(chat::Args),
     /// Tell how likely each token is behind the last of some.
     Logits(logits::Args),
     /// Make tokens that follow some tokens.
@@ -57,6 +59,7 @@ fn main() -> Result<()> {
         Command::Info(args) => info::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args, cli.json),
         Command::Detokenize(args) => detokenize::run(&args, cli.json),
+        Command::Chat(args) => chat::run(&args, cli.json),
         Command::Logits(args) => logits::run(&args, &cli.options, cli.json),
         Command::Generate(args) => generate::run(&args, &cli.options, cli.json),
         Command::Bench(args) => bench::run(&args, &cli.options, cli.json),

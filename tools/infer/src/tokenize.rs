@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use capos_tokenizer::Marks;
 use serde_json::json;
 
-use crate::metadata;
+use crate::file::ModelFile;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, json: bool) -> Result<()> {
-    let tokenizer = metadata::tokenizer(&args.model)?;
+    let tokenizer = ModelFile::open(&args.model)?.tokenizer()?;
     let text = utf8(&read(&args.text_file)?);
     let marks = if args.special { Marks::All } else { Marks::Text };
     let mut ids = Vec::new();

@@ -74,7 +74,7 @@ fn mistakes_are_told_in_words() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(told(&["detokenize", model, "--ids", "1,99999"]).contains("there is no token 99999"));
-    assert!(told(&["tokenize", "/no/such", "--text-file", "-"]).contains("/no/such cannot be read"));
+    assert!(told(&["tokenize", "/no/such", "--text-file", "-"]).contains("/no/such cannot be opened"));
     let this = [env!("CARGO_MANIFEST_DIR"), "Cargo.toml"].join("/");
     assert!(told(&["tokenize", &this, "--text-file", "-"]).contains("it begins with '[pac' instead of 'GGUF'"));
 }

@@ -1,0 +1,69 @@
+//! How the families of models write calls.
+
+/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallForm {
+    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others.
+    Hermes,
+    /// `{"name": …, "parameters": {…}}` as the whole answer, or behind `<|python_tag|>`: Llama 3.
+    Llama3,
+    /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`: Mistral.
+    Mistral,
+    /// `<|tool_call|>[{"name": …, "arguments": {…}}, …]<|/tool_call|>`: Phi, Granite.
+    Phi,
+}
+
+impl CallForm {
+    /// The form that a template speaks of, if it is a known one.
+    pub fn of(template: &str) -> Option<Self> {
+        let has = |text: &str| template.contains(text);
+        if has("<tool_call>") {
+            // Some write XML within the same mark.
+            return (!has("<function=") && !has("<arg_key>")).then_some(Self::Hermes);
+        }
+        if has("[TOOL_CALLS]") {
+            return (!has("[ARGS]")).then_some(Self::Mistral);
+        }
+        if has("<|tool_call|>") {
+            return Some(Self::Phi);
+        }
+        (has("<|python_tag|>") || has("<|start_header_id|>") && has("\"parameters\": ")).then_some(Self::Llama3)
+    }
+
+    /// What calls begin with.
+    pub fn open(self) -> &'static str {
+        match self {
+            Self::Hermes => "<tool_call>",
+            Self::Llama3 => "<|python_tag|>",
+            Self::Mistral => "[TOOL_CALLS]",
+            Self::Phi => "<|tool_call|>",
+        }
+    }
+
+    /// What calls end with.
+    pub fn close(self) -> Option<&'static str> {
+        match self {
+            Self::Hermes => Some("</tool_call>"),
+            Self::Phi => Some("<|/tool_call|>"),
+            Self::Llama3 | Self::Mistral => None,
+        }
+    }
+
+    /// Whether an answer that begins with an object is a call.
+    pub fn is_bare(self) -> bool {
+        self == Self::Llama3
+    }
+
+    /// Whether a mark is followed by a list of calls.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Mistral | Self::Phi)
+    }
+
+    /// The name of the arguments in the object.
+    pub fn arguments(self) -> &'static str {
+        match self {
+            Self::Llama3 => "parameters",
+            Self::Hermes | Self::Mistral | Self::Phi => "arguments",
+        }
+    }
+}

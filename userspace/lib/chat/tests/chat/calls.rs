@@ -1,0 +1,159 @@
+//! Reading calls out of answers.
+
+use capos_chat::{CallForm, CallReader, Delta};
+use proptest::prelude::*;
+
+use crate::fixture::{text, tools};
+
+/// What an answer adds up to: its text, and each call's name, handle and arguments.
+type Read = (String, Vec<(String, String, String)>);
+
+fn read(form: Option<CallForm>, pieces: &[&str]) -> Read {
+    let tools = tools();
+    let mut reader = CallReader::new(form, &tools);
+    let mut deltas: Vec<Delta> = pieces.iter().flat_map(|piece| reader.push(piece)).collect();
+    deltas.extend(reader.finish());
+    let (mut text, mut calls) = (String::new(), Vec::<(String, String, String)>::new());
+    for delta in deltas {
+        match delta {
+            Delta::Text(more) => text.push_str(&more),
+            Delta::Call { index, name, handle, arguments } => {
+                if index as usize == calls.len() {
+                    assert!(!name.is_empty());
+                    calls.push((name, handle, arguments));
+                } else {
+                    assert!(index as usize + 1 == calls.len() && name.is_empty() && handle.is_empty());
+                    calls.last_mut().unwrap().2.push_str(&arguments);
+                }
+            }
+        }
+    }
+    (text, calls)
+}
+
+fn whole(form: CallForm, answer: &str) -> Read {
+    read(Some(form), &[answer])
+}
+
+fn call(name: &str, arguments: &str) -> (String, String, String) {
+    let handle = tools().into_iter().find(|tool| tool.name == name).map_or(String::new(), |tool| tool.handle);
+    (name.into(), handle, arguments.into())
+}
+
+/// Answers in each form, and what is in them.
+fn samples() -> Vec<(CallForm, &'static str, Read)> {
+    let both = vec![call("read", "{\"path\": \"a}\\\"{\"}"), call("list_dir", "{}")];
+    vec![
+        (
+            CallForm::Hermes,
+            "Let me see.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n</tool_call>\n\
+             <tool_call>\n{\"arguments\": {}, \"name\": \"list_dir\"}\n</tool_call>\n",
+            ("Let me see.\n".into(), both.clone()),
+        ),
+        (
+            CallForm::Mistral,
+            "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, \
+             {\"name\": \"list_dir\", \"arguments\": {} , \"id\": \"123456789\"}]",
+            (String::new(), both.clone()),
+        ),
+        (
+            CallForm::Phi,
+            "<|tool_call|>[{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}},\
+             {\"name\": \"list_dir\", \"arguments\": \"{}\"}]<|/tool_call|> Done.",
+            (" Done.".into(), both.clone()),
+        ),
+        (
+            CallForm::Llama3,
+            " {\"name\": \"read\", \"parameters\": {\"path\": \"a}\\\"{\"}}; {\"name\":\"list_dir\",\"parameters\":{}}",
+            (String::new(), both.clone()),
+        ),
+        (
+            CallForm::Llama3,
+            "<|python_tag|>{\"type\": \"function\", \"name\": \"read\", \"parameters\": {\"path\": \"a}\\\"{\"}}\
+             {\"name\": \"list_dir\", \"parameters\": {}}",
+            (String::new(), both),
+        ),
+    ]
+}
+
+#[test]
+fn calls_of_each_family_are_read() {
+    for (form, answer, expected) in samples() {
+        assert_eq!(whole(form, answer), expected, "{answer}");
+    }
+}
+
+/// However the answer is cut, and the pieces of a call come as soon as they are known.
+#[test]
+fn calls_come_as_they_are_written() {
+    for (form, answer, expected) in samples() {
+        let characters: Vec<String> = answer.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(read(Some(form), &pieces), expected, "{answer}");
+    }
+    let tools = tools();
+    let mut reader = CallReader::new(Some(CallForm::Hermes), &tools);
+    assert_eq!(reader.push("Hi <tool"), [Delta::Text("Hi ".into())]);
+    assert_eq!(reader.push("_call>{\"name\": \"re"), []);
+    let (name, handle) = ("read".to_string(), tools[1].handle.clone());
+    let first = Delta::Call { index: 0, name, handle, arguments: "{\"pa".into() };
+    assert_eq!(reader.push("ad\", \"arguments\": {\"pa"), [first]);
+    let (name, handle) = (String::new(), String::new());
+    let second = Delta::Call { index: 0, name, handle, arguments: "th\"".into() };
+    assert_eq!(reader.push("th\""), [second]);
+    assert_eq!(reader.calls(), 0);
+}
+
+#[test]
+fn text_is_text() {
+    for form in [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi] {
+        for answer in ["", " ", "Hello <tool", "a [TOOL_ b <| c", "The set {1, 2}.", "x\n\n"] {
+            assert_eq!(whole(form, answer), (answer.into(), vec![]), "{form:?}");
+        }
+    }
+    // An answer of JSON that names no tool is an answer.
+    for answer in ["{\"name\": \"Ada\", \"age\": 36}", "{\"a\": 1}", "{\"name\": 1}", "{broken"] {
+        assert_eq!(whole(CallForm::Llama3, answer), (answer.into(), vec![]));
+    }
+    let answer = "<tool_call>{\"name\": \"read\"}</tool_call>";
+    assert_eq!(read(None, &[answer]), (answer.into(), vec![]));
+}
+
+#[test]
+fn what_is_no_call_is_not_lost() {
+    let (said, calls) = whole(CallForm::Hermes, "<tool_call>\n{\"nome\": \"read\"}\n</tool_call>!");
+    assert_eq!((said.as_str(), calls.len()), ("{\"nome\": \"read\"}\n</tool_call>!", 0));
+    // A tool that there is not is for others to judge; it has no handle.
+    let (_, calls) = whole(CallForm::Hermes, "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>");
+    assert_eq!(calls, [("fly".into(), String::new(), "{}".into())]);
+    // What was cut off stays cut off, so that no arguments are made up.
+    let (_, calls) = whole(CallForm::Hermes, "<tool_call>{\"name\": \"read\", \"arguments\": {\"path\": \"/e");
+    assert_eq!(calls, [call("read", "{\"path\": \"/e")]);
+    let (said, _) = whole(CallForm::Hermes, "<tool_call>{\"name\": \"re");
+    assert_eq!(said, "{\"name\": \"re");
+}
+
+#[test]
+fn templates_tell_the_form() {
+    let form = |name: &str| CallForm::of(&text(&format!("templates/{name}.jinja")));
+    assert_eq!(form("hermes"), Some(CallForm::Hermes));
+    assert_eq!(form("header"), Some(CallForm::Llama3));
+    assert_eq!(form("instruct"), Some(CallForm::Mistral));
+    assert_eq!(form("bars"), Some(CallForm::Phi));
+    assert_eq!((form("chatml"), form("turns")), (None, None));
+    assert_eq!(CallForm::of("<tool_call><function=x>"), None);
+}
+
+proptest! {
+    /// No answer makes it panic, and the way it is cut makes no difference.
+    #[test]
+    fn any_answer_is_read(
+        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[|\\]|,|\\\\|ü| |\n){0,30}",
+        at in 0usize..4,
+    ) {
+        let form = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi][at];
+        let characters: Vec<String> = answer.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        prop_assert_eq!(read(Some(form), &pieces), whole(form, &answer));
+    }
+}

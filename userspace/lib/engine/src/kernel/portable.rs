@@ -39,15 +39,18 @@ pub fn quantise(row: RowMut<'_>) {
     }
 }
 
-/// The exponential function, to about the last two bits; what is past the numbers of 32 bits is
-/// at their ends.
+/// Past this, powers of e make no difference to sums with one; and smaller ones would become numbers that are not
+/// normal, with which processors are slow.
+const MOST: f32 = 60.0;
+
+/// The exponential function, to about the last two bits; below `-MOST` it is zero, above `MOST` it stays.
 #[inline(always)]
-fn exponential(x: f32) -> f32 {
+fn exponential(power: f32) -> f32 {
     // ln 2 in two parts, so that taking off a multiple loses nothing.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = if x > 88.0 { 88.0 } else { x };
-    let x = if x < -87.0 { -87.0 } else { x };
+    let x = if power > MOST { MOST } else { power };
+    let x = if x < -MOST { -MOST } else { x };
     let shifted = x * core::f32::consts::LOG2_E + ROUNDING;
     let whole = shifted - ROUNDING;
     let rest = x - whole * LN_2_HIGH - whole * LN_2_LOW;
@@ -55,8 +58,9 @@ fn exponential(x: f32) -> f32 {
     for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
         sum = sum * rest + coefficient;
     }
-    let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
-    (sum * rest * rest + rest + 1.0) * power
+    let scale = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
+    let result = (sum * rest * rest + rest + 1.0) * scale;
+    if power < -MOST { 0.0 } else { result }
 }
 
 /// Turns scores into probabilities.

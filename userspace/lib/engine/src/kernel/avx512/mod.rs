@@ -2,6 +2,7 @@
 
 mod dot;
 mod float;
+mod registers;
 mod tile;
 
 use core::arch::x86_64::*;

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::float::Widen;
+use super::registers::Load;
 use super::{load_bytes, load_numbers, store_numbers};
 use crate::activations::{Activations, CHUNK, GROUP};
-use crate::block::{Block, blocks};
+use crate::block::blocks;
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
 use crate::tensor::Tensor;
 
@@ -41,7 +42,7 @@ impl Panel {
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-pub fn products<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
     let mut sums = alloc::vec![[0.0f32; LANES]; out.len()];
     let mut unpacked = [Chunk::EMPTY; LANES];
@@ -73,12 +74,19 @@ pub fn products<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &
 /// Unpacks a chunk of each row and lays it out.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn fill<'r, B: Block>(panel: &mut Panel, unpacked: &mut [Chunk; LANES], rows: impl Iterator<Item = &'r [u8]>) {
+fn fill<'r, B: Load>(panel: &mut Panel, unpacked: &mut [Chunk; LANES], rows: impl Iterator<Item = &'r [u8]>) {
     let mut count = 0;
     let mut lanes = unpacked.iter_mut();
     for (bytes, chunk) in rows.zip(&mut lanes) {
         let blocks = blocks::<B>(bytes);
-        chunk.unpack(blocks);
+        // SAFETY: this function has what these kernels need.
+        let registers = unsafe { B::load(blocks) };
+        for (to, quants) in chunk.quants.as_chunks_mut::<64>().0.iter_mut().zip(registers.quants) {
+            // SAFETY: there is room for 64 bytes.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), quants) };
+        }
+        store_numbers(&mut chunk.scales, registers.scales);
+        store_numbers(&mut chunk.minima, registers.minima);
         count = blocks.len() * B::VALUES;
     }
     panel.groups = count / B::GROUP;

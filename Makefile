@@ -28,6 +28,7 @@ help:
 	@echo 'make clean      remove everything built'
 	@echo
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
+	@echo '           LINUX_KERNEL=file (for bench-std, in place of the one that is downloaded)'
 
 deps:
 	@tools/deps.sh

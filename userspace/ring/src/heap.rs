@@ -6,6 +6,7 @@
 //! from between those of others.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::NonNull;
 
 use capos_abi::bootstrap::{HEAP_START, MAP_START};
 use lock_api::RawMutex;
@@ -18,6 +19,7 @@ use crate::addresses::PAGE;
 use crate::blocking::Here;
 use crate::raw_calls;
 use crate::ring::Ring;
+use crate::thread_cache::BlockSource;
 
 /// Bytes of the arena that the heap begins with.
 const ARENA: usize = 48 << 10;
@@ -67,6 +69,25 @@ unsafe impl<L: RawMutex> GlobalAlloc for Heap<L> {
     }
 }
 
+impl<L: RawMutex> BlockSource for Heap<L> {
+    fn take(&self, layout: Layout, count: usize, mut each: impl FnMut(NonNull<u8>)) {
+        let mut heap = self.0.lock();
+        for _ in 0..count {
+            // SAFETY: the layout is not empty: no size of a block is.
+            let Some(block) = (unsafe { heap.allocate(layout) }) else { return };
+            each(block);
+        }
+    }
+
+    unsafe fn give(&self, layout: Layout, mut next: impl FnMut() -> Option<NonNull<u8>>) {
+        let mut heap = self.0.lock();
+        while let Some(block) = next() {
+            // SAFETY: the caller's block, allocated with this layout.
+            unsafe { heap.deallocate(block.as_ptr(), layout) };
+        }
+    }
+}
+
 /// How it grows: the process's account and address space, and the ring of whoever needs memory.
 #[derive(Clone, Copy, Debug)]
 struct Means {
@@ -92,7 +113,7 @@ struct Growth {
     /// Where the last claimed range ends.
     end: u64,
     /// Its end as the allocator names it.
-    heap_end: Option<core::ptr::NonNull<u8>>,
+    heap_end: Option<NonNull<u8>>,
     means: Option<Means>,
 }
 

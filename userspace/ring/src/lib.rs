@@ -3,7 +3,7 @@
 //!
 //! It holds the two system calls, the ends of a thread's [`Ring`], the one way to make a CALL of a message and to read
 //! what became of it ([`message`]), calls that hold up the thread that makes them ([`BlockingCap`]), and what a process
-//! has once: its [`Heap`] and its table of [`Addresses`].
+//! has once: its [`Heap`], with a [`ThreadCache`] before it for each thread that wants one, and its table of [`Addresses`].
 //!
 //! Nothing here keeps state for a thread: the ring's indices live in the ring, so two users of one thread's ring, such
 //! as a C library and a program's own runtime, take turns and tell their completions by their tags.
@@ -26,13 +26,15 @@ mod raw_calls;
 mod ring;
 #[cfg(capos_guest)]
 mod syscall;
+mod thread_cache;
 
 pub use addresses::{Addresses, PAGE};
 pub use blocking::{Asked, BlockingCap, Here, wait};
 pub use heap::Heap;
 #[cfg(not(capos_guest))]
 pub use host::{enter, exit, exit_thread};
-pub use raw_calls::{MAX_TEXT, write_line};
+pub use raw_calls::{MAX_TEXT, unmap, write_line};
 pub use ring::{BLOCKING_ROOM, MOST_AT_ONCE, Ring};
 #[cfg(capos_guest)]
 pub use syscall::{enter, exit, exit_thread};
+pub use thread_cache::{BlockSource, ThreadCache};

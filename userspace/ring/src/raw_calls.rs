@@ -1,4 +1,4 @@
-//! Calls that are made without allocating: the heap's growth, and the last words of a panic.
+//! Calls that are made without allocating: the heap's growth, giving memory back, and the last words of a panic.
 //!
 //! The messages are laid out by hand, which the tests hold against the generated clients' own.
 
@@ -24,6 +24,11 @@ fn create_memory(bytes: u64) -> [u64; 2] {
 fn map(address: u64, offset: u64, length: u64) -> [u64; 7] {
     // A capability pointer with index 0, then the access struct right behind the two pointers.
     [struct_pointer(3, 2), address, offset, length, 3, struct_pointer(1, 0), 0b011]
+}
+
+/// Parameters of `AddressSpace.unmap`.
+fn unmapped(address: u64, length: u64) -> [u64; 3] {
+    [struct_pointer(2, 0), address, length]
 }
 
 /// Longest text of [`write_line`], in bytes; what is longer is cut.
@@ -140,6 +145,22 @@ pub(crate) fn grow(ring: &Ring, account: u64, space: u64, start: u64, bytes: u64
     mapped.status == 0
 }
 
+/// Ends what a space maps in a range. Whether it did.
+#[must_use]
+pub fn unmap(ring: &Ring, space: u64, address: u64, length: u64) -> bool {
+    let done = RawCall {
+        cap: space,
+        interface: AddressSpaceClient::INTERFACE_ID,
+        method: 1,
+        params: &unmapped(address, length),
+        results: &mut [0; 8],
+        caps: &mut [],
+        sent: 0,
+        accepted: 0,
+    };
+    done.run(ring, NO_DEADLINE).status == 0
+}
+
 /// Writes a line to the kernel's log, or else to the log service, without allocating. Waits for the latter until
 /// `deadline`.
 pub fn write_line(ring: &Ring, debug: Option<u64>, logger: Option<u64>, text: &str, deadline: u64) {
@@ -208,6 +229,8 @@ mod tests {
         let access = AddressSpaceAccess { read: true, write: true, execute: false };
         let _ = capos_schema::local::run(space.map(&account, 0x1000, 0x2000, 0x3000, &access));
         assert_eq!(*words.borrow(), map(0x1000, 0x2000, 0x3000));
+        let _ = capos_schema::local::run(space.unmap(0x1000, 0x3000));
+        assert_eq!(*words.borrow(), unmapped(0x1000, 0x3000));
 
         let (debug, words) = recorder::<DebugLogClient>();
         let (logger, leveled) = recorder::<LoggerClient>();

@@ -1,24 +1,104 @@
 //! `malloc` and its kin, and the allocator of the library itself.
 //!
-//! C's `free` is not told a size, so each allocation has a header in front of it.
+//! Small blocks come from the calling thread's own stock, others from the process's one heap. C's `free` is not told a
+//! size, so each allocation has a header in front of it.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_int, c_void};
+use core::ptr::NonNull;
 
-use capos_ring::Heap;
+use capos_ring::{Heap, ThreadCache};
 
 use crate::guest::errno::{self, Errno};
 use crate::guest::lock::Raw;
-use crate::guest::thread_block;
+use crate::guest::thread_block::{self, ThreadBlock};
+use crate::guest::thread_region;
+
+/// The heap, behind each thread's stock.
+struct Memory(Heap<Raw>);
 
 #[global_allocator]
-static HEAP: Heap<Raw> = Heap::new();
+static HEAP: Memory = Memory(Heap::new());
 
 /// Lets the heap grow at the expense of the process's account.
 pub fn use_kernel_memory(account: u64, space: u64) {
     // SAFETY: every thread's block tells its ring. Addresses of mappings are taken from `memory_map`'s table, which
     // leaves out the heap's.
-    unsafe { HEAP.use_kernel_memory(account, space, thread_block::here) };
+    unsafe { HEAP.0.use_kernel_memory(account, space, thread_block::here) };
+}
+
+/// Gives back what the calling thread, which is about to end, has in stock. It allocates nothing from here on.
+pub fn give_back(thread: &ThreadBlock) {
+    thread.cache.give_back(&HEAP.0);
+}
+
+impl Memory {
+    /// A block of this layout, if there is memory for one.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`].
+    #[inline]
+    unsafe fn find(&self, layout: Layout) -> *mut u8 {
+        if ThreadCache::keeps(layout) {
+            let block = thread_block::current().cache.allocate(&self.0, layout);
+            return block.map_or(core::ptr::null_mut(), NonNull::as_ptr);
+        }
+        // SAFETY: the caller's layout.
+        unsafe { self.0.alloc(layout) }
+    }
+}
+
+// SAFETY: blocks of a layout that threads keep come from the heap, rounded up to one of their sizes, and go back to it as
+// such; all others are the heap's own.
+unsafe impl GlobalAlloc for Memory {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout.
+        let block = unsafe { self.find(layout) };
+        // What threads that have ended left behind is given up before an allocation fails.
+        if block.is_null() && thread_region::give_up() {
+            // SAFETY: as above.
+            return unsafe { self.find(layout) };
+        }
+        block
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        let Some(block) = NonNull::new(pointer) else { return };
+        // SAFETY: the caller's allocation.
+        unsafe {
+            match ThreadCache::keeps(layout) {
+                true => thread_block::current().cache.release(&self.0, block, layout),
+                false => self.0.dealloc(pointer, layout),
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return core::ptr::null_mut() };
+        if ThreadCache::same_size(layout, wanted) {
+            return pointer;
+        }
+        if !ThreadCache::keeps(layout) && !ThreadCache::keeps(wanted) {
+            // SAFETY: the caller's allocation.
+            let moved = unsafe { self.0.realloc(pointer, layout, size) };
+            if !moved.is_null() || !thread_region::give_up() {
+                return moved;
+            }
+            // SAFETY: the same; it is untouched where it could not be moved.
+            return unsafe { self.0.realloc(pointer, layout, size) };
+        }
+        // SAFETY: the caller's allocation; both blocks have the bytes that are copied.
+        unsafe {
+            let moved = self.alloc(wanted);
+            if !moved.is_null() {
+                core::ptr::copy_nonoverlapping(pointer, moved, layout.size().min(size));
+                self.dealloc(pointer, layout);
+            }
+            moved
+        }
+    }
 }
 
 /// What lies in front of an allocation.

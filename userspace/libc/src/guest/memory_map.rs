@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use capos_ring::{Addresses, PAGE};
-use capos_schema::cap::AsCap;
+use capos_schema::cap::{AsCap, CallError};
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
 
 use crate::guest::description::Object;
@@ -11,6 +11,7 @@ use crate::guest::descriptor;
 use crate::guest::errno::{self, Errno, Result, answer};
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
+use crate::guest::thread_region;
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
 
@@ -26,19 +27,28 @@ pub fn give(start: u64, length: u64) {
 
 /// New zeroed memory at a fresh address. `length` in whole pages.
 pub fn map_new(length: u64) -> Result<u64> {
+    match try_map_new(length) {
+        // What threads that have ended left behind is given up before memory is refused.
+        Err(Errno(libc::ENOMEM)) if thread_region::give_up() => try_map_new(length),
+        other => other,
+    }
+}
+
+fn try_map_new(length: u64) -> Result<u64> {
     let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
     // Whoever asks for memory is told that there is none where the account's share is used up.
-    let memory = wait(account.create_memory(length)).map_err(|error| match Errno::from(error) {
+    let refused = |error: CallError| match Errno::from(error) {
         Errno(libc::EAGAIN) => Errno(libc::ENOMEM),
         other => other,
-    })?;
+    };
+    let memory = wait(account.create_memory(length)).map_err(refused)?;
     let start = take(length)?;
     let access = AddressSpaceAccess { read: true, write: true, execute: false };
     // The mapping keeps the memory.
     if let Err(error) = wait(space.map(memory.as_cap(), start, 0, length, &access)) {
         give(start, length);
-        return Err(error.into());
+        return Err(refused(error));
     }
     Ok(start)
 }

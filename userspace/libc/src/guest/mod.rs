@@ -34,6 +34,7 @@ mod syscall;
 mod thread;
 mod thread_block;
 mod thread_key;
+mod thread_region;
 mod unwind;
 
 // The functions that compiled code calls are C's too.

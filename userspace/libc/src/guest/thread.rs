@@ -1,7 +1,7 @@
 //! Threads.
 //!
 //! A thread is one of the kernel's, which the process may make where it was given its own Process capability. Its stack,
-//! its thread-local storage and its block lie in one mapping, which whoever joins it takes away; of those that nobody
+//! its thread-local storage and its block lie in one mapping, which whoever joins it puts away; of those that nobody
 //! will join, the next thread that is made does.
 
 use alloc::boxed::Box;
@@ -20,9 +20,8 @@ use capos_schema::kernel::{ProcessClient, ThreadClient};
 use crate::guest::errno::{Errno, Result};
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
-use crate::guest::memory_map;
 use crate::guest::thread_block::{self, ThreadBlock};
-use crate::guest::{thread_key, unwind};
+use crate::guest::{malloc, memory_map, thread_key, thread_region, unwind};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -86,6 +85,7 @@ extern "C" fn body() -> ! {
         thread_key::run_destructors();
         thread.result.store(result, Ordering::Release);
     }
+    malloc::give_back(block);
     capos_ring::exit_thread(0)
 }
 
@@ -102,11 +102,11 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     let region_bytes = stack_bytes.checked_add(pages(area.bytes)?).ok_or(Errno(libc::EINVAL))?;
     let layout = RingLayout::new(SUBMISSION_ENTRIES, COMPLETION_ENTRIES).map_err(|_| Errno(libc::EINVAL))?;
     let ring_bytes = pages(layout.bytes() as u64)?;
-    let region = memory_map::map_new(region_bytes)?;
+    let region = thread_region::take(region_bytes)?;
     let ring = match memory_map::take(ring_bytes) {
         Ok(ring) => ring,
         Err(error) => {
-            memory_map::unmap(region, region_bytes)?;
+            thread_region::give(region, region_bytes);
             return Err(error);
         }
     };
@@ -123,9 +123,11 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     let pointer = stack_top.saturating_add(area.pointer);
     let at =
         |address: u64| -> *mut u8 { core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)) };
-    // SAFETY: the region was just mapped and is this function's alone; the area has room for storage and block, which
+    let area_bytes = usize::try_from(area.bytes).unwrap_or(0);
+    // SAFETY: the region was just taken and is this function's alone; the area has room for storage and block, which
     // begin as zeros.
     unsafe {
+        at(stack_top).write_bytes(0, area_bytes);
         core::ptr::copy_nonoverlapping(own.image, at(stack_top.saturating_add(area.image)), own.image_bytes);
         let block = at(pointer).cast::<ThreadBlock>();
         (*block).own.set(block);
@@ -134,8 +136,10 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
         (*block).thread.set(thread);
     }
     let entry = (first as *const ()).expose_provenance() as u64;
-    let started =
-        wait(process.create_thread(entry, stack_top, 0, 0, ring, SUBMISSION_ENTRIES, COMPLETION_ENTRIES, pointer));
+    let start =
+        || wait(process.create_thread(entry, stack_top, 0, 0, ring, SUBMISSION_ENTRIES, COMPLETION_ENTRIES, pointer));
+    // Its ring takes memory, too.
+    let started = start().or_else(|error| if thread_region::give_up() { start() } else { Err(error) });
     match started {
         Ok(made) => {
             // SAFETY: no other thread reads this field before `pthread_create` has returned.
@@ -145,7 +149,7 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
         Err(error) => {
             // SAFETY: made above, and nobody else knows it.
             drop(unsafe { Box::from_raw(thread) });
-            memory_map::unmap(region, region_bytes)?;
+            thread_region::give(region, region_bytes);
             memory_map::give(ring, ring_bytes);
             Err(Errno::from(error))
         }
@@ -166,8 +170,7 @@ unsafe fn bury(thread: *const Thread) -> *mut c_void {
     // SAFETY: the caller's; made by `create`.
     let thread = unsafe { Box::from_raw(thread.cast_mut()) };
     thread_block::ring().release(thread.cap.get());
-    // What cannot be unmapped stays until the process ends.
-    let _ = memory_map::unmap(thread.region.0, thread.region.1);
+    thread_region::give(thread.region.0, thread.region.1);
     memory_map::give(thread.ring.0, thread.ring.1);
     thread.result.load(Ordering::Acquire)
 }

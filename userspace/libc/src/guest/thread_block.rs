@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::cell::Cell;
 
-use capos_ring::Ring;
+use capos_ring::{Ring, ThreadCache};
 
 /// Values of a thread's keys. `std` uses one or two.
 pub const KEYS: usize = 64;
@@ -22,6 +22,8 @@ pub struct ThreadBlock {
     /// Lowest address of its stack, and the stack's bytes.
     pub stack: Cell<(u64, u64)>,
     pub values: [Cell<*mut core::ffi::c_void>; KEYS],
+    /// Free blocks of memory; none where all is zero.
+    pub cache: ThreadCache,
     /// What others know of the thread; null for the first one.
     pub thread: Cell<*const crate::guest::thread::Thread>,
 }

@@ -11,7 +11,7 @@ const STEPS: u32 = 50_000;
 /// How many each thread holds.
 const HELD: usize = 64;
 
-/// Allocations of 16 to 2,048 bytes, and in each doubling equally many.
+/// Allocations of 16 to 1,984 bytes, and in each doubling equally many.
 fn storm(seed: u32) {
     let mut state = seed | 1;
     let mut held: [Vec<u8>; HELD] = [const { Vec::new() }; HELD];
@@ -46,6 +46,6 @@ pub fn measure(number: u32) {
     let each = u64::from(number) * u64::from(STEPS);
     let value = count().saturating_sub(from) / each;
     println!(
-        "bench allocation_storm_{number} {value} instructions: one allocation of 16 to 4,000 bytes and one release, mean of {each} by {number} at a time"
+        "bench allocation_storm_{number} {value} instructions: one allocation of 16 to 1,984 bytes and one release, mean of {each} by {number} at a time"
     );
 }

@@ -1,7 +1,7 @@
 //! Threads, locks, panics and clocks of `std`. Says `ok NAME` or `FAILED NAME: why` of each; runs on Linux as well.
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -243,6 +243,53 @@ fn what_is_too_much_is_refused() -> Outcome {
     check(refused.is_some_and(|error| error.kind() == ErrorKind::WouldBlock), "64 threads were given")
 }
 
+/// Runs a thread and says where its stack is, and what a value of its own began with.
+fn own_place_and_value() -> Result<(usize, u32), String> {
+    thread_local! {
+        static OWN: Cell<u32> = const { Cell::new(3) };
+        static ZERO: Cell<u32> = const { Cell::new(0) };
+    }
+    joined(thread::spawn(|| {
+        let place = std::hint::black_box(&0_u8);
+        (std::ptr::from_ref(place).addr(), OWN.replace(40) + ZERO.replace(40))
+    }))
+}
+
+fn stacks_serve_again_and_values_begin_anew() -> Outcome {
+    let first = own_place_and_value()?;
+    let again = (0..50).map(|_| own_place_and_value()).collect::<Result<Vec<_>, _>>()?;
+    check(again.iter().all(|(_, value)| *value == 3) && first.1 == 3, "a thread has another's value")?;
+    // Linux may choose another place.
+    check(!cfg!(capos_guest) || again.iter().all(|one| *one == first), "a stack was not used again")
+}
+
+/// Has stacks kept that no thread needs, and says what the largest stack is that a thread can have.
+fn largest_stack() -> Result<usize, String> {
+    let at_once = Arc::new(Barrier::new(3));
+    let handles: Vec<_> = (0..3)
+        .map(|_| {
+            let at_once = Arc::clone(&at_once);
+            thread::spawn(move || _ = at_once.wait())
+        })
+        .collect();
+    handles.into_iter().try_for_each(joined)?;
+    let starts = |mebibytes: usize| thread::Builder::new().stack_size(mebibytes << 20).spawn(|| ()).map(joined).is_ok();
+    Ok((8..64).rev().find(|mebibytes| starts(*mebibytes)).unwrap_or(0))
+}
+
+/// Of 64 MiB the program itself takes less than three, and what threads leave behind is more than that.
+fn what_ended_threads_left_is_given_up() -> Outcome {
+    if !cfg!(capos_guest) {
+        // Linux does not limit the process.
+        return Ok(());
+    }
+    check(largest_stack()? >= 61, "a thread was refused memory that nobody uses")?;
+    largest_stack()?;
+    // What the heap has grown by it keeps: nothing that needs much may follow.
+    let mut bytes: Vec<u8> = Vec::new();
+    check(bytes.try_reserve_exact(60 << 20).is_ok(), "an allocation was refused memory that nobody uses")
+}
+
 fn hashes_are_seeded() -> Outcome {
     use std::hash::{BuildHasher, RandomState};
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
@@ -266,6 +313,8 @@ fn main() {
         ("deep stacks are there", deep_stacks_are_there),
         ("what is too much is refused", what_is_too_much_is_refused),
         ("hashes are seeded", hashes_are_seeded),
+        ("stacks serve again and values begin anew", stacks_serve_again_and_values_begin_anew),
+        ("what ended threads left is given up", what_ended_threads_left_is_given_up),
     ];
     let mut failed = 0;
     for (name, test) in tests {

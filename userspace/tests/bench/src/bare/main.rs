@@ -74,7 +74,7 @@ fn storm() {
     }
     let value = count().saturating_sub(from) / u64::from(STEPS);
     log::info!(
-        "bench allocation_storm_1 {value} instructions: one allocation of 16 to 4,000 bytes and one release, mean of {STEPS}"
+        "bench allocation_storm_1 {value} instructions: one allocation of 16 to 1,984 bytes and one release, mean of {STEPS}"
     );
 }
 

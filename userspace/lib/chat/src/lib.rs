@@ -12,6 +12,7 @@
 mod call_form;
 mod call_reader;
 mod error;
+mod grammar;
 mod guard;
 mod json;
 mod message;
@@ -20,5 +21,6 @@ mod template;
 pub use call_form::CallForm;
 pub use call_reader::{CallReader, Delta};
 pub use error::ChatError;
+pub use grammar::{Allowed, Grammar, Grammars};
 pub use message::{Call, Conversation, Message, Role, Tool};
 pub use template::{Prompt, Template};

@@ -4,4 +4,5 @@
 
 mod calls;
 mod fixture;
+mod grammar;
 mod template;

@@ -1,0 +1,255 @@
+//! Holding an answer to the schemas of the turn, token by token.
+//!
+//! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
+//! this turn, and arguments that keep to its schema. Where the answer itself has a schema, it is a call or keeps to that.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use capos_tokenizer::{TokenKind, Tokenizer};
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{Map, Value, json};
+
+use crate::ChatError;
+use crate::call_form::CallForm;
+use crate::message::Tool;
+
+/// States of the lexer that one answer may need, of some kilobytes each.
+const LEXER_STATES: usize = 20_000;
+
+/// Makes grammars for answers in a model's vocabulary.
+pub struct Grammars {
+    factory: ParserFactory,
+    /// How each mark of each form is written in a grammar: as a token or as text.
+    marks: Vec<(&'static str, String)>,
+}
+
+impl Grammars {
+    /// Prepares the vocabulary; done once for a model.
+    ///
+    /// # Errors
+    /// [`ChatError::Grammar`] where no token ends an answer.
+    pub fn new(tokenizer: &Tokenizer) -> Result<Self, ChatError> {
+        let vocabulary = tokenizer.vocabulary();
+        let ends = vocabulary.answer_ends();
+        let end = ends.first().ok_or_else(|| wrong("no token of the vocabulary ends an answer"))?;
+        let words: Vec<Vec<u8>> = vocabulary.ids().map(|id| word(tokenizer, id)).collect();
+        let count = u32::try_from(words.len()).map_err(|_| wrong("the vocabulary is too large"))?;
+        let trie = TokTrie::from(&TokRxInfo::new(count, *end), &words).with_eos_tokens(ends);
+        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let slices = llguidance::earley::SlicedBiasComputer::json_slices();
+        let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
+            .map_err(|error| wrong(&error.to_string()))?;
+        factory.quiet();
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        limits.max_lexer_states = LEXER_STATES;
+        let forms = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi];
+        let texts = forms.into_iter().flat_map(|form| [Some(form.open()), form.close()]).flatten();
+        let marks = texts.filter_map(|text| {
+            let id = vocabulary.find(text).filter(|id| vocabulary.kind(*id) == Some(TokenKind::Control))?;
+            Some((text, format!("<[{id}]>")))
+        });
+        let marks = marks.collect();
+        Ok(Self { factory, marks })
+    }
+
+    /// The grammar of an answer with calls of these tools in this form, or one that keeps to a schema. None where
+    /// anything may be said.
+    ///
+    /// # Errors
+    /// [`ChatError::Grammar`] for schemas that ask for what grammars cannot hold to.
+    pub fn answer(
+        &self,
+        form: Option<CallForm>,
+        tools: &[Tool],
+        schema: Option<&Value>,
+    ) -> Result<Option<Grammar>, ChatError> {
+        let form = form.filter(|_| !tools.is_empty());
+        if form.is_none() && schema.is_none() {
+            return Ok(None);
+        }
+        let text = self.text(form, tools, schema);
+        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(text));
+        let mut matcher = Matcher::new(parser);
+        match matcher.get_error() {
+            Some(why) => Err(wrong(&why)),
+            // Schemas that contradict themselves show when the first token is asked for.
+            None => {
+                matcher.compute_mask().map(|_| Some(Grammar { matcher })).map_err(|error| wrong(&error.to_string()))
+            }
+        }
+    }
+
+    /// The grammar in the library's notation.
+    fn text(&self, form: Option<CallForm>, tools: &[Tool], schema: Option<&Value>) -> String {
+        let mut out = String::new();
+        let calls = form.map(|form| self.calls(form, &mut out, tools));
+        let free = match (&calls, form) {
+            (Some(Calls { mark, .. }), Some(form)) => Some(free(form, mark)),
+            _ => None,
+        };
+        let start = match (calls, free, schema) {
+            (Some(calls), _, Some(_)) => format!("answer | {}", calls.alone),
+            (Some(calls), Some(free), None) => {
+                out.push_str(&free);
+                calls.within_text
+            }
+            _ => "answer".into(),
+        };
+        if let Some(schema) = schema {
+            let _ = writeln!(out, "answer: %json {}", spaced(schema.clone()));
+        }
+        let _ = writeln!(out, "start: {start}");
+        out
+    }
+
+    /// Writes the rules of calls, and tells how answers are made of them.
+    fn calls(&self, form: CallForm, out: &mut String, tools: &[Tool]) -> Calls {
+        let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
+        for (tool, name) in tools.iter().zip(&names) {
+            let _ = writeln!(out, "{name}: %json {}", call_schema(form, tool));
+        }
+        let _ = writeln!(out, "call: {}", names.join(" | "));
+        let mark = self.mark(form.open());
+        let body = match (form.is_list(), form.close()) {
+            (true, None) => "\"[\" call (\",\" \" \"? call)* \"]\"".to_string(),
+            (true, Some(close)) => format!("\"[\" call (\",\" \" \"? call)* \"]\" {}", self.mark(close)),
+            (false, Some(close)) => format!("\"\\n\"? call \"\\n\"? {}", self.mark(close)),
+            (false, None) => "call".into(),
+        };
+        let _ = writeln!(out, "body: {body}");
+        match form {
+            CallForm::Llama3 => {
+                Calls { within_text: format!("{mark}? body | TEXT"), alone: format!("{mark}? body"), mark }
+            }
+            _ if mark.starts_with('<') => Calls {
+                within_text: format!("TEXT? ({mark} body TEXT?)*"),
+                alone: format!("({mark} body \"\\n\"?)+"),
+                mark,
+            },
+            _ => Calls { within_text: "(lead body)* TEXT?".into(), alone: format!("({mark} body \"\\n\"?)+"), mark },
+        }
+    }
+
+    /// A mark: the token that it is, or its text.
+    fn mark(&self, text: &str) -> String {
+        let token = self.marks.iter().find(|(mark, _)| *mark == text).map(|(_, token)| token.clone());
+        token.unwrap_or_else(|| Value::from(text).to_string())
+    }
+}
+
+/// How answers are made of calls.
+struct Calls {
+    mark: String,
+    /// With text before, between and behind them.
+    within_text: String,
+    /// Without any.
+    alone: String,
+}
+
+/// The rules of text that is no call.
+fn free(form: CallForm, mark: &str) -> String {
+    let any = r"(.|\n)";
+    if form.is_bare() {
+        return format!("TEXT: /{any}+/ & ~/[ \\t\\r\\n]*\\{{{any}*/\n");
+    }
+    if mark.starts_with('<') {
+        return format!("TEXT: /{any}+/\n");
+    }
+    let mark: String = form.open().bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("lead[lazy]: /{any}*{mark}/\nTEXT: /{any}+/ & ~/{any}*{mark}{any}*/\n")
+}
+
+/// The schema of a call of this tool.
+fn call_schema(form: CallForm, tool: &Tool) -> Value {
+    let mut parameters = tool.parameters.clone();
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("additionalProperties".into(), false.into());
+    schema.insert("required".into(), json!(["name", form.arguments()]));
+    // What a schema refers to is found from the top.
+    for key in ["$defs", "definitions"] {
+        if let Some(definitions) = parameters.as_object_mut().and_then(|parameters| parameters.remove(key)) {
+            schema.insert(key.into(), definitions);
+        }
+    }
+    let properties = json!({ "name": { "const": tool.name }, form.arguments(): parameters });
+    schema.insert("properties".into(), properties);
+    spaced(Value::Object(schema))
+}
+
+/// A schema whose JSON has no white space but a space behind commas and colons, or none there either.
+fn spaced(mut schema: Value) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        let spaces = json!({ "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?" });
+        schema.insert("x-guidance".into(), spaces);
+    }
+    schema
+}
+
+/// A token's bytes, as the library wants them: marks are told apart by a byte that no text has.
+fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
+    let mut word = Vec::new();
+    match tokenizer.vocabulary().kind(id) {
+        Some(TokenKind::Control) => {
+            word.push(TokTrie::SPECIAL_TOKEN_MARKER);
+            tokenizer.append_bytes(id, true, &mut word);
+        }
+        Some(TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte) => {
+            tokenizer.append_bytes(id, false, &mut word);
+        }
+        // Nothing that an answer has in it.
+        Some(TokenKind::Unknown | TokenKind::Unused) | None => {}
+    }
+    word
+}
+
+fn wrong(why: &str) -> ChatError {
+    ChatError::Grammar { why: why.into() }
+}
+
+/// What can follow in an answer, step by step.
+pub struct Grammar {
+    matcher: Matcher,
+}
+
+impl Grammar {
+    /// The tokens that can come next; those that end the answer, where it is complete.
+    ///
+    /// # Errors
+    /// [`ChatError::Grammar`] where the work would go past its bounds.
+    pub fn allowed(&mut self) -> Result<Allowed, ChatError> {
+        self.matcher.compute_mask_or_eos().map(Allowed).map_err(|error| wrong(&error.to_string()))
+    }
+
+    /// Takes the token that came.
+    ///
+    /// # Errors
+    /// [`ChatError::Grammar`] for one that was not allowed.
+    pub fn accept(&mut self, id: u32) -> Result<(), ChatError> {
+        self.matcher.consume_token(id).map_err(|error| wrong(&error.to_string()))
+    }
+
+    /// Whether the answer may end here.
+    pub fn may_end(&mut self) -> bool {
+        self.matcher.is_stopped() || self.matcher.is_accepting().unwrap_or(false)
+    }
+}
+
+/// A set of tokens.
+pub struct Allowed(SimpleVob);
+
+impl Allowed {
+    /// Whether a token is one of them.
+    pub fn contains(&self, id: u32) -> bool {
+        usize::try_from(id).is_ok_and(|at| at < self.0.len() && self.0.get(at))
+    }
+
+    /// A bit for each token, the lowest bit of the first word for the first.
+    pub fn words(&self) -> &[u32] {
+        self.0.as_slice()
+    }
+}

@@ -1,0 +1,215 @@
+//! Answers held to schemas.
+
+use capos_chat::{Allowed, CallForm, CallReader, Delta, Grammar, Grammars, Tool};
+use capos_tokenizer::{Decoder, Marks, Tokenizer};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::fixture::{tokenizer, tools};
+
+const FORMS: [CallForm; 4] = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi];
+
+fn grammars() -> (Tokenizer, Grammars) {
+    let tokenizer = tokenizer();
+    let grammars = Grammars::new(&tokenizer).unwrap();
+    (tokenizer, grammars)
+}
+
+/// Whether an answer may be said, and end where it does.
+fn takes(tokenizer: &Tokenizer, grammar: &mut Grammar, answer: &str) -> bool {
+    let ids = tokenizer.encode(answer, Marks::All);
+    let all = ids.iter().all(|id| grammar.allowed().unwrap().contains(*id) && grammar.accept(*id).is_ok());
+    all && grammar.may_end()
+}
+
+fn call(form: CallForm, name: &str, arguments: &str) -> String {
+    let object = format!("{{\"name\": \"{name}\", \"{}\": {arguments}}}", form.arguments());
+    match form {
+        CallForm::Hermes => format!("<tool_call>\n{object}\n</tool_call>"),
+        CallForm::Llama3 => object,
+        CallForm::Mistral => format!("[TOOL_CALLS][{object}]"),
+        CallForm::Phi => format!("<|tool_call|>[{object}]<|/tool_call|>"),
+    }
+}
+
+#[test]
+fn calls_name_tools_of_the_turn_and_keep_to_their_schemas() {
+    let ((tokenizer, grammars), tools) = (grammars(), tools());
+    for form in FORMS {
+        let takes =
+            |answer: &str| takes(&tokenizer, &mut grammars.answer(Some(form), &tools, None).unwrap().unwrap(), answer);
+        assert!(takes(&call(form, "read", "{\"path\": \"/tmp/ü\\n\"}")), "{form:?}");
+        assert!(takes(&call(form, "read", "{\"path\":\"a\", \"lines\": [1, -2], \"mode\": \"hex\"}")), "{form:?}");
+        assert!(
+            takes(&call(form, "list_dir", "{\"path\": \"a\", \"depth\": 1.5, \"more\": {\"x\": null}}")),
+            "{form:?}"
+        );
+        for (name, arguments) in [
+            ("fly", "{\"path\": \"a\"}"),
+            ("rea", "{\"path\": \"a\"}"),
+            ("read ", "{\"path\": \"a\"}"),
+            ("read", "{}"),
+            ("read", "{\"path\": 1}"),
+            ("read", "{\"path\": \"a\", \"other\": 1}"),
+            ("read", "{\"path\": \"a\", \"mode\": \"octal\"}"),
+            ("read", "{\"path\": \"a\", \"lines\": [1.5]}"),
+            ("read", "\"a\""),
+            ("list_dir", "{\"depth\": 1}"),
+        ] {
+            assert!(!takes(&call(form, name, arguments)), "{form:?} {name} {arguments}");
+        }
+    }
+}
+
+#[test]
+fn text_stays_free() {
+    let ((tokenizer, grammars), tools) = (grammars(), tools());
+    for form in FORMS {
+        for answer in ["Hello, Welt! 世界 😀\n\n{1, 2} <b> [x]", "It is done.", "a <tool", "1 < 2"] {
+            let mut grammar = grammars.answer(Some(form), &tools, None).unwrap().unwrap();
+            assert!(takes(&tokenizer, &mut grammar, answer), "{form:?} {answer}");
+        }
+    }
+    let mut grammar = grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+    let twice = format!("First.\n{0}\n{0}", call(CallForm::Hermes, "read", "{\"path\": \"a\"}"));
+    assert!(takes(&tokenizer, &mut grammar, &twice));
+    // At the beginning all text is allowed, and no mark that is not the model's to make.
+    let mut grammar = grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+    let allowed = grammar.allowed().unwrap();
+    let count = tokenizer.vocabulary().ids().filter(|id| allowed.contains(*id)).count();
+    // But for bytes that no character begins with.
+    assert!(count > tokenizer.vocabulary().len() - 100, "{count}");
+    assert!(!allowed.contains(tokenizer.vocabulary().find("<|im_start|>").unwrap()));
+    assert_eq!(allowed.words().len(), tokenizer.vocabulary().len().div_ceil(32));
+    // Nothing to hold to.
+    assert!(grammars.answer(Some(CallForm::Hermes), &[], None).unwrap().is_none());
+    assert!(grammars.answer(None, &tools, None).unwrap().is_none());
+}
+
+#[test]
+fn an_answer_with_a_schema_keeps_to_it_or_is_a_call() {
+    let ((tokenizer, grammars), tools) = (grammars(), tools());
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    for form in FORMS {
+        let takes = |answer: &str| {
+            takes(&tokenizer, &mut grammars.answer(Some(form), &tools, Some(&schema)).unwrap().unwrap(), answer)
+        };
+        assert!(takes("{\"n\": 12}"), "{form:?}");
+        assert!(takes(&call(form, "read", "{\"path\": \"a\"}")), "{form:?}");
+        assert!(!takes("It is 12."), "{form:?}");
+        assert!(!takes("{\"n\": 1.5}"), "{form:?}");
+    }
+    let mut grammar = grammars.answer(None, &[], Some(&schema)).unwrap().unwrap();
+    assert!(takes(&tokenizer, &mut grammar, "{\"n\":-3}"));
+    // When it is complete nothing but an end can follow.
+    let end = tokenizer.vocabulary().find("<|im_end|>").unwrap();
+    let allowed = grammar.allowed().unwrap();
+    assert!(allowed.contains(end) && !allowed.contains(tokenizer.encode("a", Marks::Text)[0]));
+}
+
+#[test]
+fn schemas_that_cannot_be_held_to_are_told() {
+    let (_, grammars) = grammars();
+    for schema in [json!({ "if": {} }), json!({ "$ref": "https://example.org/x" }), json!(7), json!({ "type": "zahl" })]
+    {
+        let error = grammars.answer(None, &[], Some(&schema)).err().map(|error| error.to_string());
+        let error = error.unwrap_or_else(|| panic!("{schema} is accepted."));
+        assert!(error.starts_with("the answer cannot be held to the schemas: "), "{error}");
+    }
+}
+
+/// What a schema refers to is found, also within a call.
+#[test]
+fn references_are_followed() {
+    let (tokenizer, grammars) = grammars();
+    let parameters = json!({
+        "type": "object",
+        "properties": { "kind": { "$ref": "#/$defs/kind" } },
+        "required": ["kind"],
+        "$defs": { "kind": { "enum": ["a", "b"] } },
+    });
+    let tool = Tool { name: "t".into(), description: String::new(), parameters, handle: String::new() };
+    let takes = |answer: &str| {
+        let tools = [tool.clone()];
+        takes(&tokenizer, &mut grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap(), answer)
+    };
+    assert!(takes(&call(CallForm::Hermes, "t", "{\"kind\": \"b\"}")));
+    assert!(!takes(&call(CallForm::Hermes, "t", "{\"kind\": \"c\"}")));
+}
+
+/// Picks among the allowed tokens: whichever, and after a while what comes to an end.
+fn pick(tokenizer: &Tokenizer, allowed: &Allowed, step: usize, random: u64) -> u32 {
+    let vocabulary = tokenizer.vocabulary();
+    let ending = ["<|im_end|>", "\"", "}", "]", "</tool_call>", ":", "1"];
+    let ending = ending.iter().filter_map(|text| vocabulary.find(text)).find(|id| allowed.contains(*id));
+    if let Some(id) = ending.filter(|_| step > 60) {
+        return id;
+    }
+    let all: Vec<u32> = vocabulary.ids().filter(|id| allowed.contains(*id)).collect();
+    assert!(!all.is_empty());
+    all[(random % all.len() as u64) as usize]
+}
+
+fn is_valid(name: &str, arguments: &Value) -> bool {
+    let path = arguments["path"].is_string();
+    match name {
+        "list_dir" => path && arguments.get("depth").is_none_or(Value::is_number),
+        "read" => {
+            let keys =
+                arguments.as_object().unwrap().keys().all(|key| matches!(key.as_str(), "path" | "lines" | "mode"));
+            let is_whole = |line: &Value| line.as_f64().is_some_and(|number| number.fract() == 0.0);
+            let lines = arguments.get("lines").is_none_or(|lines| lines.as_array().unwrap().iter().all(is_whole));
+            path && keys && lines && arguments.get("mode").is_none_or(|mode| mode == "text" || mode == "hex")
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is picked from what is allowed behind the mark: the call parses, names a tool of the turn with its
+    /// handle, and its arguments keep to the schema.
+    #[test]
+    fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0usize..4) {
+        let ((tokenizer, grammars), tools, form) = (grammars(), tools(), FORMS[at]);
+        let mut grammar = grammars.answer(Some(form), &tools, None).unwrap().unwrap();
+        let begin = if form.is_bare() { "{" } else { form.open() };
+        let mut answer = tokenizer.encode(begin, Marks::All);
+        for id in &answer {
+            grammar.accept(*id).unwrap();
+        }
+        let mut random = seed;
+        for step in 0.. {
+            prop_assert!(step < 400, "It does not end.");
+            let allowed = grammar.allowed().unwrap();
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let id = pick(&tokenizer, &allowed, step, random >> 33);
+            if tokenizer.vocabulary().answer_ends().contains(&id) {
+                break;
+            }
+            grammar.accept(id).unwrap();
+            answer.push(id);
+        }
+        let text = String::from_utf8(Decoder::within(&tokenizer).with_marks().bytes(answer)).unwrap();
+        let mut reader = CallReader::new(Some(form), &tools);
+        let mut deltas = reader.push(&text);
+        deltas.extend(reader.finish());
+        let (mut names, mut arguments) = (Vec::new(), Vec::<String>::new());
+        for delta in deltas {
+            if let Delta::Call { name, handle, arguments: more, .. } = delta {
+                if !name.is_empty() {
+                    prop_assert!(tools.iter().any(|tool| tool.name == name && tool.handle == handle), "{}", text);
+                    names.push(name);
+                    arguments.push(String::new());
+                }
+                arguments.last_mut().unwrap().push_str(&more);
+            }
+        }
+        prop_assert!(!names.is_empty(), "{}", text);
+        for (name, arguments) in names.iter().zip(&arguments) {
+            let arguments: Value = serde_json::from_str(arguments).unwrap();
+            prop_assert!(is_valid(name, &arguments), "{}", text);
+        }
+    }
+}

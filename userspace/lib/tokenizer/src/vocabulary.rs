@@ -53,6 +53,28 @@ const ENDS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
+/// Texts of tokens that structure a text with a gap to be filled, or a repository. They are marks, whatever the file says.
+const FILLS: &[&str] = &[
+    "<|fim_prefix|>",
+    "<|fim_suffix|>",
+    "<|fim_middle|>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<fim_prefix>",
+    "<fim_suffix>",
+    "<fim_middle>",
+    "<fim_pad>",
+    "<fim-prefix>",
+    "<fim-suffix>",
+    "<fim-middle>",
+    "<fim-pad>",
+    "<reponame>",
+    "<｜fim▁begin｜>",
+    "<｜fim▁hole｜>",
+    "<｜fim▁end｜>",
+];
+
 /// Tokens with a role of their own, each as far as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
@@ -110,7 +132,7 @@ impl Vocabulary {
             unknown: vocabulary.role(header, "tokenizer.ggml.unknown_token_id", defaults.unknown)?,
             separator: vocabulary.role(header, "tokenizer.ggml.seperator_token_id", defaults.separator)?,
         };
-        vocabulary.find_answer_ends(header)?;
+        vocabulary.find_marks(header)?;
         Ok(vocabulary)
     }
 
@@ -154,13 +176,15 @@ impl Vocabulary {
         id.map(Some).ok_or_else(|| TokenizerError::Entry { key, why: why() })
     }
 
-    fn find_answer_ends(&mut self, header: &Header<'_>) -> Result<(), TokenizerError> {
+    /// Finds the tokens that end an answer, and makes marks of what is known to be one.
+    fn find_marks(&mut self, header: &Header<'_>) -> Result<(), TokenizerError> {
         let named = ENDS.iter().filter_map(|text| self.find(text));
         // In vocabularies that have both of the others, `<|end|>` ends a message and the answer goes on.
         let harmony = self.find("<|return|>").is_some() && self.find("<|call|>").is_some();
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();
-        for id in all.iter().chain(message_end.iter()) {
+        let fills: Vec<u32> = FILLS.iter().filter_map(|text| self.find(text)).collect();
+        for id in all.iter().chain(&message_end).chain(&fills) {
             if let Some(kind) = usize::try_from(*id).ok().and_then(|id| self.kinds.get_mut(id)) {
                 *kind = TokenKind::Control;
             }

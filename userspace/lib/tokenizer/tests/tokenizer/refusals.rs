@@ -125,6 +125,17 @@ fn bytes_without_tokens() {
     assert_eq!(unknown.encode("axb", Marks::All), [0, 2, 1]);
 }
 
+/// Converters have written some marks as text of the vocabulary; they are marks all the same.
+#[test]
+fn known_marks_are_marks() {
+    let tokens = with_tokens(list(&["<", "<|fim_prefix|>", "<|im_end|>", "<|other|>"]));
+    let tokenizer = tokens.with(KINDS, WriterValue::I32s(vec![1, 4, 1, 4])).tokenizer().unwrap();
+    let text = "<|fim_prefix|><|im_end|><|other|>";
+    assert_eq!(tokenizer.encode(text, Marks::All), [1, 2, 3]);
+    assert_eq!(tokenizer.encode(text, Marks::Text), [0, 0, 3]);
+    assert_eq!(tokenizer.vocabulary().answer_ends(), [2]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -118,7 +118,14 @@ pub fn encode<T: Owned>(
     size: usize,
     write: impl for<'a> Fn(T::Builder<'a>, &mut CapWriter) -> Result<(), WireError>,
 ) -> Result<Message, WireError> {
-    let mut size = size;
+    encode_root(size, &|root, caps| write(T::Builder::init_pointer_of(root), caps))
+}
+
+/// Fills the root of a message.
+type WriteRoot<'w> = &'w dyn for<'a> Fn(any_pointer::Builder<'a>, &mut CapWriter) -> Result<(), WireError>;
+
+/// What is the same for every type, so that a program has it once and not for each method.
+fn encode_root(mut size: usize, write: WriteRoot<'_>) -> Result<Message, WireError> {
     loop {
         let first = u32::try_from(size.clamp(1, MAX_WORDS)).map_err(|_| WireError::new("message", "it is too long"))?;
         let mut builder = message::Builder::new(HeapAllocator::new().first_segment_words(first));
@@ -126,7 +133,7 @@ pub fn encode<T: Owned>(
         let mut table: CapTable = Vec::new();
         let mut root: any_pointer::Builder<'_> = builder.init_root();
         root.imbue_mut(&mut table);
-        write(T::Builder::init_pointer_of(root), &mut caps)?;
+        write(root, &mut caps)?;
         let segments = builder.get_segments_for_output();
         match &*segments {
             [one] => return Ok(Message { words: copy(one), caps: caps.caps }),
@@ -215,13 +222,27 @@ fn decode_parts<T: Owned, R>(
     caps: &[Cap],
     read: impl for<'a> FnOnce(T::Reader<'a>, &CapReader<'_>) -> Result<R, WireError>,
 ) -> Result<R, WireError> {
+    let mut read = Some(read);
+    let mut result = None;
+    with_root(words, caps, &mut |root, caps| {
+        let reader: T::Reader<'_> = root.get_as().map_err(|error| WireError::capnp("message", &error))?;
+        result = read.take().map(|read| read(reader, caps));
+        Ok(())
+    })?;
+    result.unwrap_or_else(|| Err(WireError::new("message", "it has no root")))
+}
+
+/// Looks at the root of a message.
+type ReadRoot<'w> = &'w mut dyn for<'a> FnMut(any_pointer::Reader<'a>, &CapReader<'_>) -> Result<(), WireError>;
+
+/// As [`encode_root`].
+fn with_root(words: &[Word], caps: &[Cap], read: ReadRoot<'_>) -> Result<(), WireError> {
     let segments = [Word::words_to_bytes(words)];
     let message = message::Reader::new(SegmentArray::new(&segments), reader_options(words.len()));
     let table: CapTable = (0..caps.len()).map(|index| Some(Box::new(Slot(index)) as Hook)).collect();
     let mut root: any_pointer::Reader<'_> = message.get_root().map_err(|error| WireError::capnp("message", &error))?;
     root.imbue(&table);
-    let reader: T::Reader<'_> = root.get_as().map_err(|error| WireError::capnp("message", &error))?;
-    read(reader, &CapReader { caps })
+    read(root, &CapReader { caps })
 }
 
 /// Limits for reading a message of this many words: a message that points to the same place many

@@ -5,9 +5,11 @@ use alloc::sync::Arc;
 use crate::object::address_space::{Backing, Fault};
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
-use crate::{pager, report};
+use crate::report::Backtrace;
+use crate::{log, pager, report};
 
 fn die(thread: &Thread, report: alloc::string::String) {
+    log!("{}", Backtrace(thread));
     thread.process.doom(End { cause: Cause::Fault, code: 0, report });
 }
 

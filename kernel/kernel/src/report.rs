@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 use capos_abi::Status;
 
@@ -25,6 +26,41 @@ pub fn mapped(mapping: &Mapping, offset: u64) -> String {
 fn place(thread: &Thread) -> String {
     let (rip, rsp) = thread.with_context(|context| (context.rip, context.rsp));
     format!("instruction {rip:#x}, stack {rsp:#x}, {:?}", thread.handle)
+}
+
+/// Callers that are told of a thread at most.
+const MOST_CALLERS: usize = 32;
+
+/// Where a thread is, and through which functions it came there, for the log.
+pub struct Backtrace<'a>(pub &'a Thread);
+
+impl fmt::Display for Backtrace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(thread) = self;
+        let (rip, frame) = thread.with_context(|context| (context.rip, context.rbp));
+        write!(f, "{:?} was at {rip:#x} in {:?}", thread.process, thread.handle)?;
+        let mut word = ", called from";
+        for caller in callers(thread, frame).take(MOST_CALLERS) {
+            write!(f, "{word} {caller:#x}")?;
+            word = ",";
+        }
+        Ok(())
+    }
+}
+
+/// Where the functions that a thread is in return to, the innermost first: programs keep frame pointers. A frame is two
+/// words, its caller's frame and where it returns to, and lies below its caller's. The first that is no frame ends it.
+fn callers(thread: &Thread, mut frame: u64) -> impl Iterator<Item = u64> {
+    core::iter::from_fn(move || {
+        let mut words = [[0; 8]; 2];
+        if frame == 0 || !frame.is_multiple_of(8) {
+            return None;
+        }
+        thread.process.space.read(frame, words.as_flattened_mut()).ok()?;
+        let [above, caller] = words.map(u64::from_le_bytes);
+        frame = if above > frame { above } else { 0 };
+        (caller != 0).then_some(caller)
+    })
 }
 
 fn verb(write: bool, execute: bool) -> &'static str {

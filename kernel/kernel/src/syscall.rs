@@ -11,7 +11,7 @@ use crate::memory::reserve;
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
 use crate::pager::{self, Brought};
-use crate::{ipc, kernel_call, report, scheduler, time, word};
+use crate::{ipc, kernel_call, log, report, scheduler, time, word};
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,7 @@ pub fn handle(thread: &Arc<Thread>) {
             }
         }
         other => {
+            log!("{}", report::Backtrace(thread));
             let report = report::bad_system_call(thread, other);
             thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }

@@ -26,7 +26,7 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 55] = [
+const OBJECTS: [(&str, Test); 56] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
@@ -55,6 +55,7 @@ const OBJECTS: [(&str, Test); 55] = [
     ("a-late-shortening-makes-no-circle", accounts::a_late_shortening_makes_no_circle),
     ("objects-outlast-their-accounts", accounts::objects_outlast_their_accounts),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
+    ("callers-are-told", processes::callers_are_told),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),
     ("deaths-give-everything-back", processes::deaths_give_everything_back),
     ("accounts-limit", processes::accounts_limit),

@@ -1,6 +1,7 @@
 //! Tests of processes: rings that are corrupt, deaths that give everything back, accounts, mappings
 //! and revocation, paging.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -10,7 +11,7 @@ use capos_captable::NodeId;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, buffer, memory, settle, status};
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::{Account, Resource};
@@ -19,7 +20,7 @@ use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::thread::State;
-use crate::{cache, derivation, fault};
+use crate::{cache, derivation, fault, report};
 
 type Corruption = fn(&mut Actor);
 
@@ -48,6 +49,34 @@ pub fn corrupt_rings_kill(account: &Arc<Account>) {
         assert!(report.contains(expected), "{report}");
         assert_eq!(actor.thread.state(), State::Dead);
     }
+}
+
+/// The log tells through which functions a thread came where it faulted, for as long as its frames are frames.
+pub fn callers_are_told(account: &Arc<Account>) {
+    let actor = Actor::new(account, "deep");
+    let told = |frame: u64| {
+        actor.thread.with_context(|context| (context.rip, context.rbp) = (0x40_3333, frame));
+        format!("{}", report::Backtrace(&actor.thread))
+    };
+    let write = |frame: u64, above: u64, caller: u64| {
+        actor.write(frame, [above.to_le_bytes(), caller.to_le_bytes()].as_flattened());
+    };
+    let (inner, outer) = (SCRATCH + 0x40, SCRATCH + 0x80);
+    write(inner, outer, 0x40_1111);
+    // A frame that is below its own caller's: the chain ends where it would go in circles.
+    write(outer, inner, 0x40_2222);
+    let words = told(inner);
+    assert!(words.contains("process `deep`") && words.contains("was at 0x403333 in thread"), "{words}");
+    assert!(words.ends_with(", called from 0x401111, 0x402222"), "{words}");
+    for no_frame in [0, inner + 4, 0x77_0000, u64::MAX - 7, SCRATCH + SCRATCH_BYTES - 8] {
+        let words = told(no_frame);
+        assert!(!words.contains("called from"), "{no_frame:#x}: {words}");
+    }
+    // As many as one call has room for, each below the next.
+    for place in 0..64 {
+        write(inner + place * 16, inner + place * 16 + 16, 0x40_0000 + place);
+    }
+    assert_eq!(told(inner).matches(", 0x").count(), 31);
 }
 
 /// Entries are answered, whatever their bytes, and completions never overflow.

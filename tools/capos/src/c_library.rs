@@ -1,12 +1,12 @@
 //! What the guest's programs on `std` are linked against: the C library as one object whose only visible names are
-//! C's, the compiler's own unwinder, and nothing behind the other names that `std` links.
+//! C's, the toolchain's `std`, the compiler's own unwinder, and nothing behind the other names that `std` links.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{files, tool, toolchain};
+use crate::{files, std_library, tool, toolchain};
 
 /// Where it is made, below the source folder; `userspace/libc/cargo-config.toml` names it too.
 const FOLDER: &str = "target/std-lib";
@@ -14,6 +14,8 @@ const FOLDER: &str = "target/std-lib";
 const SOURCE: &str = "tools/capos/src/c_library.rs";
 /// The library itself.
 pub const OBJECT: &str = "target/std-lib/libc.o";
+/// The copy of `std`, which the linker meets before the toolchain's own and takes for it.
+const STD: &str = "libcapos_std.a";
 /// How cargo builds programs that are linked against it, from the source folder.
 pub const CONFIG: &str = "userspace/libc/cargo-config.toml";
 /// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
@@ -25,18 +27,19 @@ const CRATES: [&str; 2] = ["capos_libc-", "capos_mem-"];
 pub fn build(root: &Path) -> Result<bool> {
     let archive = toolchain::build_library(root, "capos-libc")?.join("libcapos_libc.a");
     let (folder, object) = (root.join(FOLDER), root.join(OBJECT));
-    // How it is linked counts as well.
-    let inputs = [archive, root.join(SOURCE)];
+    let std = folder.join(STD);
+    std_library::build(&std)?;
+    // How it is linked counts as well, and what programs are linked with besides.
+    let inputs = [archive, root.join(SOURCE), std];
     if files::up_to_date(&object, &inputs)? {
         return Ok(false);
     }
-    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     for name in NAMES {
         // An empty script for the linker: nothing to take from it.
         files::write_if_changed(&folder.join(format!("lib{name}.a")), b"INPUT()\n")?;
     }
     std::fs::copy(unwinder()?, folder.join("libgcc_eh.a")).context("copying the compiler's unwinder")?;
-    let [archive, _] = &inputs;
+    let [archive, ..] = &inputs;
     link(archive, &object)?;
     Ok(true)
 }

@@ -27,6 +27,8 @@ pub struct Checks {
     pub raw: Texts,
     /// `serial.log`.
     pub log: Texts,
+    /// `serial.named.log`.
+    pub named_log: Texts,
     /// `audit.jsonl`.
     pub audit: Audit,
     /// `home/`.
@@ -66,7 +68,9 @@ impl Checks {
     pub fn failures(&self, folder: &Path, out: &Path, guest: Option<&serde_json::Value>) -> Result<Vec<String>> {
         let mut failures = Vec::new();
         let raw = read(out, "terminal.raw")?;
-        for (name, texts) in [("transcript.txt", &self.transcript), ("serial.log", &self.log)] {
+        let files =
+            [("transcript.txt", &self.transcript), ("serial.log", &self.log), ("serial.named.log", &self.named_log)];
+        for (name, texts) in files {
             texts.check(name, &read(out, name)?, &mut failures);
         }
         self.raw.check("terminal.raw", &raw, &mut failures);

@@ -34,6 +34,8 @@ pub mod run_agent;
 pub mod scaffold;
 pub mod scenario;
 pub mod script;
+pub mod std_library;
+pub mod symbols;
 pub mod system;
 pub mod test_suites;
 pub mod tool;

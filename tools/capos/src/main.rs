@@ -10,7 +10,7 @@ use anyhow::Result;
 use capos_tools::{
     bench, bench_std, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream,
 };
-use capos_tools::{weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
+use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -41,6 +41,8 @@ enum Command {
     Bench(bench::Args),
     /// Measure what std costs beside the bare runtime and beside Linux, into target/bench-std.json.
     BenchStd(bench_std::Args),
+    /// Name the addresses of backtraces in a log.
+    Symbols(symbols::Args),
     /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
     NewService(scaffold::ServiceArgs),
     /// Begin a program on std, with its manifest entry.
@@ -72,6 +74,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::TestStd(args) => upstream::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchStd(args) => bench_std::run(&args),
+        Command::Symbols(args) => symbols::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),

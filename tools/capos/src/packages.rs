@@ -18,6 +18,8 @@ pub struct Program {
     pub test: bool,
     /// Whether it stands on `std` and the C library, or on the runtime alone.
     pub std: bool,
+    /// How large its file on the image may be, in KiB, where its package says so.
+    pub max_kib: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,9 @@ struct OurNotes {
     /// Whether the package stands on `std`, where its folder does not say so.
     #[serde(default)]
     std: bool,
+    /// How large each of its programs may be on the image, in KiB.
+    #[serde(default)]
+    max_kib: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -83,9 +88,11 @@ fn parse(json: &[u8], root: &Path) -> Result<Vec<Program>> {
         let place = Path::new(&package.manifest_path);
         let folder = FOLDERS.iter().find(|folder| place.starts_with(root.join("userspace").join(folder.name)));
         let Some(&Folder { test, std, .. }) = folder else { continue };
-        let std = std || package.metadata.is_some_and(|notes| notes.capos.std);
+        let notes = package.metadata.map(|notes| notes.capos).unwrap_or_default();
+        let (std, max_kib) = (std || notes.std, notes.max_kib);
         let binaries = package.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
-        programs.extend(binaries.map(|target| Program { name: target.name, package: package.name.clone(), test, std }));
+        let program = |target: Target| Program { name: target.name, package: package.name.clone(), test, std, max_kib };
+        programs.extend(binaries.map(program));
     }
     programs.sort();
     let twice = programs.windows(2).find(|pair| matches!(pair, [one, other] if one.name == other.name));
@@ -131,6 +138,14 @@ mod tests {
         assert!(read(std::slice::from_ref(&noted)).unwrap()[0].std);
         assert!(!read(&[plain.replacen('{', r#"{"metadata":{"docs":{}},"#, 1)]).unwrap()[0].std);
         assert!(read(&[noted.replace("std", "st")]).is_err());
+    }
+
+    #[test]
+    fn a_package_can_say_how_large_its_programs_may_be() {
+        let plain = package("hello", "userspace/programs/hello-std", "hello-std", "bin");
+        assert_eq!(read(std::slice::from_ref(&plain)).unwrap()[0].max_kib, None);
+        let noted = plain.replacen('{', r#"{"metadata":{"capos":{"max_kib":400}},"#, 1);
+        assert_eq!(read(&[noted]).unwrap()[0].max_kib, Some(400));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::expect::{Miss, Terminal};
 use crate::extra_models::ExtraModel;
 use crate::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
 use crate::script::{self, Line, Step};
-use crate::{export, tool};
+use crate::{export, symbols, tool};
 
 /// The runner's part of `config.toml`. The other sections are the guest's.
 #[derive(Debug, Clone, Deserialize)]
@@ -195,6 +195,9 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         Ok(export) => (export, played),
         Err(error) => (export::Export::default(), Some(played.unwrap_or_else(|| format!("{error:#}")))),
     };
+    let manifest = Some(scenario.folder.join("manifest.toml"));
+    let manifest = manifest.filter(|path| scenario.settings.boot.is_empty() && path.is_file());
+    symbols::name_log(&log, manifest.as_deref(), &out.join("serial.named.log"))?;
     let reason = match reason {
         Some(reason) => Some(reason),
         None => {

@@ -141,6 +141,9 @@ impl System {
         let place = |program: &Program| {
             let folder = if program.std { std } else { user };
             let stripped = self.strip(&folder.join(&program.name), &program.name)?;
+            let bytes =
+                std::fs::metadata(&stripped).with_context(|| format!("looking at {}", stripped.display()))?.len();
+            is_small_enough(program, bytes)?;
             Ok((format!("bin/{}", program.name), stripped))
         };
         programs.iter().map(place).collect()
@@ -322,6 +325,20 @@ impl Parts {
     }
 }
 
+/// Makes sure that a program is no larger than its package lets it be.
+fn is_small_enough(program: &Program, bytes: u64) -> Result<()> {
+    let Some(most) = program.max_kib else { return Ok(()) };
+    ensure!(
+        bytes <= most * 1024,
+        "the program `{}` takes {} KiB on the image, and its package `{}` says that it takes {most} at most \
+         (package.metadata.capos.max_kib)",
+        program.name,
+        bytes.div_ceil(1024),
+        program.package,
+    );
+    Ok(())
+}
+
 /// Makes sure that what the manifest starts or lets be run is on an image without test programs.
 fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
     let manifest = crate::manifest::read(&[manifest])?;
@@ -340,6 +357,15 @@ fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_smallest_program_on_std_may_not_grow() {
+        let programs = packages::programs(System::find().unwrap().root()).unwrap();
+        let hello = programs.iter().find(|program| program.name == "hello-std").unwrap();
+        is_small_enough(hello, 400 << 10).unwrap();
+        let error = is_small_enough(hello, (400 << 10) + 1).unwrap_err().to_string();
+        assert!(error.contains("takes 401 KiB") && error.contains("400 at most"), "{error}");
+    }
 
     #[test]
     fn a_manifest_that_names_what_is_not_built_is_refused() {

@@ -52,11 +52,14 @@ pub fn strip(program: &Path, stripped: &Path) -> Result<()> {
     std::fs::rename(&new, stripped).with_context(|| format!("writing {}", stripped.display()))
 }
 
+/// The folder of the libraries that a compiler has for a target, if it can be asked.
+pub fn target_libraries(compiler: &str, target: &str) -> Option<PathBuf> {
+    let output = Command::new(compiler).args(["--print", "target-libdir", "--target", target]).output().ok()?;
+    output.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
 fn has_core(compiler: &str, target: &str) -> bool {
-    let output = Command::new(compiler).args(["--print", "target-libdir", "--target", target]).output();
-    let folder = output.ok().filter(|output| output.status.success());
-    let folder = folder.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
-    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let entries = target_libraries(compiler, target).and_then(|folder| std::fs::read_dir(folder).ok());
     entries.is_some_and(|mut files| {
         files.any(|file| file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libcore-")))
     })

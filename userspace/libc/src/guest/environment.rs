@@ -1,15 +1,30 @@
 //! Environment variables, the working directory, and what C asks about the machine.
 
 use alloc::ffi::CString;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::guest::errno::{self, Errno, Result};
 use crate::guest::lock::Mutex;
+use crate::guest::output;
 
 #[unsafe(no_mangle)]
 static environ: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Where errors go to the log, a panic tells there how it was come to: in full, since the short form picks frames by
+/// names, which programs do not carry. Errors of libraries stay as cheap as they are without.
+const BACKTRACES: [&str; 2] = ["RUST_BACKTRACE=full", "RUST_LIB_BACKTRACE=0"];
+
+/// The variables that a program begins with: those it was given, and [`BACKTRACES`].
+pub fn first(given: &[String]) -> Vec<String> {
+    let mut lines = given.to_vec();
+    if output::Stream::Error.goes_to_log() && !given.iter().any(|line| line.starts_with("RUST_BACKTRACE=")) {
+        lines.extend(BACKTRACES.map(String::from));
+    }
+    lines
+}
 
 /// Keeps the variables that the process was started with: an array that stays, with a null at its end.
 pub fn keep(variables: *mut *const c_char) {

@@ -24,6 +24,11 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// Whether what is written goes to the log.
+    pub fn goes_to_log(self) -> bool {
+        self.given().is_none()
+    }
+
     /// What the launcher gave for it, if anything.
     fn given(self) -> Option<Output> {
         match self {

@@ -55,7 +55,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     let mut argv = texts(given.map(|given| core::slice::from_ref(&given.name)).unwrap_or_default());
     argv.pop();
     argv.extend(texts(given.map(|given| given.arguments.as_slice()).unwrap_or_default()));
-    let envp = texts(given.map(|given| given.environment.as_slice()).unwrap_or_default());
+    let envp = texts(&environment::first(given.map(|given| given.environment.as_slice()).unwrap_or_default()));
     let (argv, envp) = (argv.leak(), envp.leak().as_mut_ptr());
     environment::keep(envp);
     let argc = c_int::try_from(argv.len().saturating_sub(1)).unwrap_or(c_int::MAX);

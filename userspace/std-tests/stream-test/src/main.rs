@@ -18,7 +18,9 @@ fn main() {
         ["arguments", ref rest @ ..] => say(&format!("{rest:?}")),
         ["exit", code] => process::exit(code.parse().unwrap_or(99)),
         ["fault"] => say(&deep(u64::MAX).to_string()),
+        ["fault", thread] => in_thread(thread, || drop(say(&deep(u64::MAX).to_string()))),
         ["panic"] => panic_now(),
+        ["panic", thread] => in_thread(thread, || drop(panic_now())),
         ["escape"] => say("\u{1b}[2J\u{1b}[Hcapos> \u{1b}]0;title\u{7}forged\rover"),
         ["open", path] => File::open(path).map(drop).map_err(Into::into),
         ["write", path] => File::create(path).map(drop).map_err(Into::into),
@@ -53,6 +55,12 @@ fn tell(text: std::fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
+/// Does something in a thread of this name.
+fn in_thread(name: &str, act: fn()) -> Outcome {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(act)?;
+    thread.join().map_err(|_| "the thread panicked".into())
+}
+
 /// Uses up the stack.
 #[inline(never)]
 #[allow(unconditional_recursion, reason = "that is what it is for")]
@@ -61,6 +69,7 @@ fn deep(number: u64) -> u64 {
     deep(place.iter().copied().fold(0, u64::wrapping_add)).wrapping_add(std::hint::black_box(number))
 }
 
+#[inline(never)]
 #[allow(clippy::panic, reason = "that is what it is for")]
 fn panic_now() -> Outcome {
     panic!("asked to panic")

@@ -1,6 +1,6 @@
 //! `capos bench`: figures of the system, with how each was measured, into `target/bench.json`.
 //!
-//! Sizes are looked up. Everything else is measured in the guest by the scenarios in `tests/bench`, on a machine whose
+//! Sizes are looked up. Everything else is measured in the guest by scenarios, most in `tests/bench`, on a machine whose
 //! clocks count instructions, so that a figure does not depend on the host: the guest writes lines
 //! `bench NAME VALUE UNIT: HOW` to its log.
 
@@ -22,6 +22,8 @@ const ALONE: [&str; 2] = ["kernel", "disk"];
 const SYSTEM: &str = "system";
 /// Where they lie.
 const SCENARIOS: &str = "tests/bench";
+/// One that is a test as well: the start of programs.
+const START: &str = "tests/scenarios/std-start";
 /// Figures of earlier states, one line of JSON each.
 const HISTORY: &str = "docs/bench/history.jsonl";
 
@@ -61,6 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for name in ALONE {
         figures.extend(measured(&measure(&system, &parts, name)?)?);
     }
+    figures.extend(measured(&measure_at(&system, &parts, &system.root().join(START))?)?);
     let whole = measure(&system, &parts, SYSTEM)?;
     figures.extend(at_the_prompt(&whole)?);
     write(&system.target().join("bench.json"), &figures)?;
@@ -81,7 +84,10 @@ fn sizes(system: &System, parts: &Parts) -> Result<Figures> {
     let iso = Figure::new(size(&image)?, "bytes", "size of target/capos.iso, built-in model included");
     let how = "size of the kernel's file on the image, without debugging information";
     let kernel = Figure::new(size(parts.kernel())?, "bytes", how);
-    Ok([("iso_bytes".to_owned(), iso), ("kernel_bytes".to_owned(), kernel)].into())
+    let how = "size of the file of the smallest program on std as it lies on the image";
+    let hello = Figure::new(size(&parts.stage().join("bin/hello-std"))?, "bytes", how);
+    let figures = [("iso_bytes", iso), ("kernel_bytes", kernel), ("std_hello_bytes", hello)];
+    Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
 }
 
 /// Where the results of what measures go.
@@ -91,7 +97,13 @@ pub fn folder(system: &System, name: &str) -> PathBuf {
 
 /// Runs a scenario that measures; the guest's log.
 pub fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
-    let (scenario, out) = (Scenario::open(&system.root().join(SCENARIOS).join(name))?, folder(system, name));
+    measure_at(system, parts, &system.root().join(SCENARIOS).join(name))
+}
+
+/// As [`measure`], of a scenario in this folder.
+fn measure_at(system: &System, parts: &Parts, scenario: &Path) -> Result<String> {
+    let name = scenario.file_name().context("the scenario's folder has no name")?.to_string_lossy();
+    let (scenario, out) = (Scenario::open(scenario)?, folder(system, &name));
     let report = run_agent::execute(parts, &scenario, None, "tcg", &out)?;
     if let Some(reason) = report.reason {
         bail!("measuring failed: {reason}\nsee {}", out.display());

@@ -9,7 +9,7 @@ use std::thread;
 
 use capos_rt::{Error, block_on, call, env, join, join_all, notify, spawn, wait, yield_now};
 use capos_schema::hello::GreeterClient;
-use capos_schema::kernel::ResourceAccountClient;
+use capos_schema::kernel::{CapabilityTableClient, ResourceAccountClient};
 
 type Outcome = Result<(), Error>;
 type Test = fn() -> Outcome;
@@ -289,7 +289,22 @@ fn services_on_std_use_std() -> Outcome {
     std::fs::remove_file("/home/kept-3").map_err(io)
 }
 
-fn main() {
+/// What the kernel says that the process holds, and by which names it knows of that.
+fn holds() -> Outcome {
+    let env = env()?;
+    let table: CapabilityTableClient = env.cap("table")?;
+    let mut kinds: Vec<String> = call(table.list())?.into_iter().map(|found| found.kind).collect();
+    kinds.sort();
+    let mut names: Vec<&str> = env.names().collect();
+    names.sort_unstable();
+    println!("the table has {}; the names are {}", kinds.join(", "), names.join(", "));
+    Ok(())
+}
+
+fn main() -> Outcome {
+    if std::env::args().nth(1).is_some_and(|word| word == "holds") {
+        return holds();
+    }
     let tests: &[(&str, Test)] = &[
         ("blocking calls answer", blocking_calls_answer),
         ("four threads call at once", four_threads_call_at_once),

@@ -21,6 +21,7 @@ mod blocking;
 mod heap;
 #[cfg(not(capos_guest))]
 pub mod host;
+mod launch;
 pub mod message;
 mod raw_calls;
 mod ring;
@@ -33,6 +34,7 @@ pub use blocking::{Asked, BlockingCap, Here, wait};
 pub use heap::Heap;
 #[cfg(not(capos_guest))]
 pub use host::{enter, exit, exit_thread};
+pub use launch::means_to_grow;
 pub use raw_calls::{MAX_TEXT, unmap, write_line};
 pub use ring::{BLOCKING_ROOM, MOST_AT_ONCE, Ring};
 #[cfg(capos_guest)]

@@ -6,8 +6,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
 
 use capos_abi::bootstrap::{FIRST_STACK_BYTES, FIRST_STACK_TOP};
-use capos_schema::cap::AsCap;
-use capos_schema::kernel::{AddressSpaceClient, LaunchRecord, ResourceAccountClient};
+use capos_schema::kernel::LaunchRecord;
 
 use crate::guest::{environment, exports, grants, malloc, process, thread_block};
 
@@ -37,14 +36,13 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     // SAFETY: the launch record is mapped read-only here for the life of the process.
     let bytes = unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(record), length) };
     exports::keep_record(bytes);
+    // Before the record is read, which takes as much memory as its arguments.
+    if let Some((account, space)) = capos_ring::means_to_grow(bytes) {
+        malloc::use_kernel_memory(account, space);
+    }
     match capos_schema::wire::from_bytes::<LaunchRecord>(bytes) {
         Ok(record) => grants::keep(record),
         Err(_) => process::end(process::BROKEN),
-    }
-    if let (Some(account), Some(space)) =
-        (grants::cap::<ResourceAccountClient>("account"), grants::cap::<AddressSpaceClient>("space"))
-    {
-        malloc::use_kernel_memory(account.as_cap().id(), space.as_cap().id());
     }
     let given = grants::grants();
     let texts = |texts: &[alloc::string::String]| -> Vec<*const c_char> {

@@ -1,10 +1,9 @@
 //! The program's allocator.
 
 use capos_ring::Heap;
-use capos_schema::cap::AsCap;
 use spin::Mutex;
 
-use crate::runtime::{self, Facts};
+use crate::runtime;
 
 #[global_allocator]
 static HEAP: Heap<Mutex<()>> = Heap::new();
@@ -15,10 +14,8 @@ fn here() -> u64 {
 }
 
 /// Lets the heap grow at the expense of the process's account.
-pub(super) fn use_kernel_memory(facts: &Facts) {
-    if let (Some(account), Some(space)) = (&facts.account, &facts.space) {
-        // SAFETY: the ring is the runtime's, which belongs to the first thread. Addresses of mappings are taken from
-        // the runtime's table, which leaves out the heap's.
-        unsafe { HEAP.use_kernel_memory(account.as_cap().id(), space.as_cap().id(), here) };
-    }
+pub(super) fn use_kernel_memory(account: u64, space: u64) {
+    // SAFETY: the ring is the runtime's, which belongs to the first thread. Addresses of mappings are taken from the
+    // runtime's table, which leaves out the heap's.
+    unsafe { HEAP.use_kernel_memory(account, space, here) };
 }

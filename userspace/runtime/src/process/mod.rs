@@ -53,13 +53,13 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
 }
 
 fn run(record: &[u8]) -> Result<(), Error> {
+    // Before the record is read, which takes as much memory as its arguments.
+    if let Some((account, space)) = capos_ring::means_to_grow(record) {
+        heap::use_kernel_memory(account, space);
+    }
     let record = capos_schema::wire::from_bytes::<LaunchRecord>(record).context("the launch record")?;
     let env = Env::new(record);
-    runtime::with(|rt| {
-        let mut facts = rt.facts.borrow_mut();
-        facts.learn(&env);
-        heap::use_kernel_memory(&facts);
-    });
+    runtime::with(|rt| rt.facts.borrow_mut().learn(&env));
     let main = capos_program_main(env);
     match runtime::with(|rt| rt.block_on(main)) {
         Some(result) => result?,

@@ -13,7 +13,7 @@ use core::task::{Context, Poll, Waker};
 
 use capnp::Word;
 use capos_abi::Status;
-use capos_abi::entry::Operation;
+use capos_abi::entry::{MAX_MESSAGE, Operation};
 use capos_abi::syscall::NO_DEADLINE;
 use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
 
@@ -26,6 +26,23 @@ const SHORT_ANSWER: u32 = 512;
 /// Gives the address where the kernel has mapped the ring of the thread that calls it, or 0 where it knows of none. It
 /// tells the truth on each thread that it is called on, for as long as that thread lives.
 pub type Here = fn() -> u64;
+
+/// Room for so many bytes, or none where there is no memory for them.
+fn buffer(bytes: usize) -> Vec<Word> {
+    let mut words = Vec::new();
+    if words.try_reserve_exact(bytes / 8).is_ok() {
+        words.resize(bytes / 8, capnp::word(0, 0, 0, 0, 0, 0, 0, 0));
+    }
+    words
+}
+
+/// Room for the results of a call. Where there is no memory for as much, for a short answer, as most are: who has used up
+/// the account can still give things back.
+fn room(results: u32) -> Result<Vec<Word>, CallError> {
+    let rooms = [results, results.min(SHORT_ANSWER)].map(|bytes| usize::try_from(bytes).unwrap_or(0));
+    let found = rooms.into_iter().map(|bytes| (bytes, buffer(bytes))).find(|(bytes, room)| room.len() == bytes / 8);
+    found.map(|(_, room)| room).ok_or(CallError::Transport(Status::OutOfMemory))
+}
 
 impl Ring {
     /// Calls a method of the capability with this identifier, with room for this many bytes of results. `own` makes
@@ -42,10 +59,15 @@ impl Ring {
         results: u32,
         own: impl Fn(u64, u64) -> Cap,
     ) -> Result<IncomingMessage, CallError> {
-        let buffer = |bytes: usize| Word::allocate_zeroed_vec(bytes / 8);
-        let (operation, mut lent) = message::call(cap, interface, method, message, results, buffer)?;
+        let results = results.min(MAX_MESSAGE).next_multiple_of(8);
+        let room = room(results)?;
+        let capacity = u32::try_from(room.len().saturating_mul(8)).unwrap_or(results);
+        let (operation, mut lent) = message::call(cap, interface, method, message, capacity, |_| room)?;
         // SAFETY: what the operation names is kept in `lent` until it has ended.
         let completion = unsafe { self.run(operation, NO_DEADLINE) };
+        if completion.status == Status::TooLarge as i32 && capacity < results {
+            return Err(CallError::Transport(Status::OutOfMemory));
+        }
         let (length, caps) = lent.answer(&completion, own)?;
         lent.received.truncate(length.div_ceil(8));
         Ok(IncomingMessage { words: lent.received, caps })
@@ -75,7 +97,6 @@ impl Ring {
         let mut operations = Vec::from([Operation::WaitWord { address, expected }]);
         let mut lent = Vec::new();
         for Asked { cap, interface, method, message } in calls {
-            let buffer = |bytes: usize| Word::allocate_zeroed_vec(bytes / 8);
             if let Ok((operation, kept)) = message::call(cap, interface, method, message, SHORT_ANSWER, buffer) {
                 operations.push(operation);
                 lent.push(kept);

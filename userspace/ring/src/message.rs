@@ -55,10 +55,11 @@ pub fn transport(completion: &Completion) -> Result<(), Status> {
 }
 
 /// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results. `buffer` gives
-/// room for as many bytes. What the operation names lies in what is returned with it.
+/// room for as many bytes, or for none where there is no memory. What the operation names lies in what is returned with
+/// it.
 ///
 /// # Errors
-/// The message is larger than one may be.
+/// The message is larger than one may be; there is no memory for the results.
 #[inline]
 pub fn call(
     cap: u64,
@@ -75,6 +76,9 @@ pub fn call(
     }
     let capacity = capacity.min(MAX_MESSAGE);
     let mut received = buffer(usize::try_from(capacity).unwrap_or(0));
+    if received.len() < usize::try_from(capacity / 8).unwrap_or(usize::MAX) {
+        return Err(CallError::Transport(Status::OutOfMemory));
+    }
     let mut caps = cap_array(&sent_caps, MAX_CAPS);
     let operation = Operation::Call {
         cap,

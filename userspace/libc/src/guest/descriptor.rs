@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong, c_void};
 
 use spin::Once;
 
-use crate::descriptor_table::DescriptorTable;
+use crate::descriptor_table::{DescriptorTable, MAX_DESCRIPTORS};
 use crate::guest::description::{Description, Object};
 use crate::guest::entropy;
 use crate::guest::errno::{Errno, Result, answer, answer_size};
@@ -45,7 +45,7 @@ pub fn add(open: Arc<Description>, close_on_exec: bool) -> Result<c_int> {
 }
 
 fn add_from(open: Arc<Description>, from: c_int, close_on_exec: bool) -> Result<c_int> {
-    let from = usize::try_from(from).map_err(|_| Errno(libc::EINVAL))?;
+    let from = usize::try_from(from).ok().filter(|from| *from < MAX_DESCRIPTORS).ok_or(Errno(libc::EINVAL))?;
     // What finds no number is closed after the table was let go of.
     let kept = open.clone();
     let added = table().lock().add(open, from, close_on_exec);

@@ -12,7 +12,7 @@ use crate::guest::descriptor;
 use crate::guest::directory::OpenDirectory;
 use crate::guest::errno::{Errno, Result, answer};
 use crate::guest::grants::wait;
-use crate::guest::handle::{Handle, failed, not_written, told};
+use crate::guest::handle::{Handle, failed, not_opened, not_written, told};
 use crate::guest::namespace::{self, Place, Target};
 
 /// The most that one read or write of a server carries, in bytes.
@@ -193,7 +193,7 @@ pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
         truncate: flags & libc::O_TRUNC != 0,
         no_follow: flags & libc::O_NOFOLLOW != 0,
     };
-    let opened = wait(directory.client::<DirectoryClient>().open_with(&path, &options)).map_err(failed)?;
+    let opened = wait(directory.client::<DirectoryClient>().open_with(&path, &options)).map_err(not_opened)?;
     told(opened.error)?;
     let open = match (opened.directory, opened.file, opened.reader) {
         (Some(directory), _, _) if !write => {

@@ -1,6 +1,6 @@
 //! Capabilities of open files: places in the process's table that any thread may call through.
 
-use capos_abi::ExceptionKind;
+use capos_abi::{ExceptionKind, Status};
 use capos_ring::BlockingCap;
 use capos_schema::cap::{CallError, Client};
 use capos_schema::storage::FileError;
@@ -53,6 +53,14 @@ pub fn failed(error: CallError) -> Errno {
         _ if error.is_disconnected() => Errno(libc::EIO),
         CallError::Protocol(_) => Errno(libc::EIO),
         _ => Errno::from(error),
+    }
+}
+
+/// The same for calls that open a file, which is a capability: the process's account covers so many.
+pub fn not_opened(error: CallError) -> Errno {
+    match error {
+        CallError::Transport(Status::QuotaExceeded) => Errno(libc::EMFILE),
+        _ => failed(error),
     }
 }
 

@@ -37,9 +37,9 @@ pub fn map_new(length: u64) -> Result<u64> {
 fn try_map_new(length: u64) -> Result<u64> {
     let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
-    // Whoever asks for memory is told that there is none where the account's share is used up.
+    // Whoever asks for memory is told that there is none where the account's share is used up, or no account has so much.
     let refused = |error: CallError| match Errno::from(error) {
-        Errno(libc::EAGAIN) => Errno(libc::ENOMEM),
+        Errno(libc::EAGAIN | libc::EINVAL) => Errno(libc::ENOMEM),
         other => other,
     };
     let memory = wait(account.create_memory(length)).map_err(refused)?;
@@ -101,12 +101,18 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
     Ok(start)
 }
 
+/// Nothing that a program maps can be run: code comes from its file alone.
+fn not_to_run(protection: c_int) -> Result<()> {
+    if protection & libc::PROT_EXEC == 0 { Ok(()) } else { Err(Errno(libc::EACCES)) }
+}
+
 fn map(length: usize, protection: c_int, flags: c_int, descriptor: c_int, offset: i64) -> Result<u64> {
     let length = u64::try_from(length).ok().filter(|length| *length > 0).ok_or(Errno(libc::EINVAL))?;
     let length = length.checked_next_multiple_of(PAGE).ok_or(Errno(libc::ENOMEM))?;
     if flags & libc::MAP_FIXED != 0 {
         return Err(Errno(libc::ENOSYS));
     }
+    not_to_run(protection)?;
     if flags & libc::MAP_ANONYMOUS == 0 {
         return map_file(length, protection, flags, descriptor, offset);
     }
@@ -138,7 +144,7 @@ extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn mprotect(_address: *mut c_void, _length: usize, _protection: c_int) -> c_int {
+extern "C" fn mprotect(_address: *mut c_void, _length: usize, protection: c_int) -> c_int {
     // Guard pages are ranges that were never mapped.
-    0
+    answer(not_to_run(protection).map(|()| 0))
 }

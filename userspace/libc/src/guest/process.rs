@@ -83,7 +83,6 @@ macro_rules! unsupported {
 unsupported!(
     fork,
     execvp,
-    posix_spawnp,
     waitid,
     waitpid,
     kill,
@@ -93,6 +92,25 @@ unsupported!(
     setgroups,
     setsid,
     setpgid,
+    gethostname,
+    sched_getaffinity,
+    sched_setaffinity,
+);
+
+macro_rules! unsupported_by_answer {
+    ($($name:ident),* $(,)?) => {
+        $(
+            /// capOS has nothing for it: answers `ENOSYS`, as C has it for functions that answer with the error itself.
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> c_int {
+                libc::ENOSYS
+            }
+        )*
+    };
+}
+
+unsupported_by_answer!(
+    posix_spawnp,
     posix_spawn_file_actions_adddup2,
     posix_spawn_file_actions_destroy,
     posix_spawn_file_actions_init,
@@ -102,7 +120,4 @@ unsupported!(
     posix_spawnattr_setpgroup,
     posix_spawnattr_setsigdefault,
     getpwuid_r,
-    gethostname,
-    sched_getaffinity,
-    sched_setaffinity,
 );

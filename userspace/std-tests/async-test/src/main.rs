@@ -2,14 +2,18 @@
 //! `FAILED NAME: why` of each. The service that it calls is `service.rs`.
 #![forbid(unsafe_code)]
 
+mod file_server;
+
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
 
 use capos_rt::{Error, block_on, call, env, join, join_all, notify, spawn, wait, yield_now};
+use capos_schema::cap::CallError;
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{CapabilityTableClient, ResourceAccountClient};
+use capos_schema::storage::DirectoryClient;
 
 type Outcome = Result<(), Error>;
 type Test = fn() -> Outcome;
@@ -289,6 +293,44 @@ fn services_on_std_use_std() -> Outcome {
     std::fs::remove_file("/home/kept-3").map_err(io)
 }
 
+/// Clients stay on their thread: for one that could be sent, two of these would fit, and it would not be built.
+const _: fn() = || {
+    struct Sent;
+    trait FitsOnce<T> {
+        fn fits() {}
+    }
+    impl<T: ?Sized> FitsOnce<()> for T {}
+    impl<T: ?Sized + Send> FitsOnce<Sent> for T {}
+    <GreeterClient as FitsOnce<_>>::fits();
+};
+
+/// What a call has given stays on its thread. Other threads have it used there: they send what is to be done.
+fn a_received_capability_serves_other_threads() -> Outcome {
+    std::fs::write("/home/shared", "0123456789").map_err(io)?;
+    let file = call(env()?.cap::<DirectoryClient>("home")?.open("shared"))?;
+    let (ask, asked) = std::sync::mpsc::channel::<(u64, std::sync::mpsc::Sender<Result<Vec<u8>, CallError>>)>();
+    let threads: Vec<_> = (0..3_u64)
+        .map(|at| {
+            let ask = ask.clone();
+            thread::spawn(move || {
+                let (answer, answered) = std::sync::mpsc::channel();
+                ask.send((at, answer)).map_err(|_| Error::new("the thread that holds it is gone"))?;
+                let bytes = answered.recv().map_err(|_| Error::new("no answer came"))??;
+                check(
+                    bytes == (b'0'..=b'9').skip(usize::try_from(at).unwrap_or(0)).take(3).collect::<Vec<_>>(),
+                    "other bytes",
+                )
+            })
+        })
+        .collect();
+    drop(ask);
+    for (at, answer) in asked {
+        answer.send(call(file.read(at, 3))).map_err(|_| Error::new("who asked is gone"))?;
+    }
+    threads.into_iter().try_for_each(joined)?;
+    std::fs::remove_file("/home/shared").map_err(io)
+}
+
 /// What the kernel says that the process holds, and by which names it knows of that.
 fn holds() -> Outcome {
     let env = env()?;
@@ -320,6 +362,8 @@ fn main() -> Outcome {
         ("threads export apart", threads_export_apart),
         ("executors do not nest", executors_do_not_nest),
         ("services on std use std", services_on_std_use_std),
+        ("a received capability serves other threads", a_received_capability_serves_other_threads),
+        ("open files end with their server", file_server::open_files_end_with_their_server),
     ];
     let mut failed = 0;
     for (name, test) in tests {

@@ -13,6 +13,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("names of grants cannot be changed", names_of_grants_cannot_be_changed),
     ("what is read-only stays as it is", what_is_read_only_stays_as_it_is),
     ("built-in files work", built_in_files_work),
+    ("the program's own file is what was granted", the_programs_own_file_is_what_was_granted),
     ("permissions are not kept", permissions_are_not_kept),
     ("budgets end", budgets_end),
 ];
@@ -78,6 +79,19 @@ fn built_in_files_work(_: &Path) -> Outcome {
     let mut random = File::open("/dev/urandom").map_err(told("opening"))?;
     random.read_exact(&mut one).and_then(|()| random.read_exact(&mut other)).map_err(told("reading"))?;
     check(one != other, "random bytes came twice")
+}
+
+/// A launcher may grant the program's file under the name `program`, and then it is the program's own to ask for.
+fn the_programs_own_file_is_what_was_granted(_: &Path) -> Outcome {
+    let exe = "/proc/self/exe";
+    let Ok(granted) = fs::read("/program") else {
+        fails(fs::read(exe), ErrorKind::NotFound, "reading what was not granted")?;
+        fails(fs::read_link(exe), ErrorKind::NotFound, "asking where it lies")?;
+        return check(env::current_exe().is_err(), "it has a path that was not granted");
+    };
+    check(granted.starts_with(b"\x7fELF"), "it is no program")?;
+    check(env::current_exe().map_err(told("asking"))? == Path::new("/program"), "it lies elsewhere")?;
+    check(fs::read(exe).map_err(told("reading"))? == granted, "it is another")
 }
 
 fn permissions_are_not_kept(folder: &Path) -> Outcome {

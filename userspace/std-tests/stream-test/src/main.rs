@@ -22,6 +22,7 @@ fn main() {
         ["panic"] => panic_now(),
         ["panic", thread] => in_thread(thread, || drop(panic_now())),
         ["escape"] => say("\u{1b}[2J\u{1b}[Hcapos> \u{1b}]0;title\u{7}forged\rover"),
+        ["directory"] => say(&env::current_dir().map_or_else(|why| why.to_string(), |path| path.display().to_string())),
         ["open", path] => File::open(path).map(drop).map_err(Into::into),
         ["write", path] => File::create(path).map(drop).map_err(Into::into),
         ["wait"] => {

@@ -32,6 +32,13 @@ fn hexadecimal(text: &str) -> Result<u64, Error> {
     u64::from_str_radix(text, 16).context("a hexadecimal argument")
 }
 
+/// Arguments that take more memory than a process begins with: all of them are there.
+fn huge_arguments(env: &Env) -> Result<(), Error> {
+    let many = env.arguments().iter().skip(2).enumerate();
+    let whole = many.filter(|(at, argument)| argument.starts_with(&format!("{at}")) && argument.len() > 1000).count();
+    kit::ensure(whole == 500, || format!("{whole} of 500 arguments came"))
+}
+
 async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
     // What needs nothing comes first, so that an attack is as plain as it can be.
     match name {
@@ -52,6 +59,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "stack-overflow" => return memory::overflow_stack(),
         "write-alias" => return memory::write_alias().await,
         "read-weights" => return pager::read_pages(env, u8::try_from(hexadecimal(argument)?).unwrap_or(0)).await,
+        "huge-arguments" => return huge_arguments(env),
         "spin" => noise::spin(),
         "enter" => noise::enter(),
         _ => {}

@@ -8,6 +8,7 @@
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
+mod neighbour;
 mod plan;
 
 use alloc::boxed::Box;
@@ -29,7 +30,8 @@ use capos_schema::kernel::{
     Usage,
 };
 
-use plan::{Expect, PLANS, Plan, Size};
+use neighbour::Neighbour;
+use plan::{Attacker, Expect, PLANS, Plan, Size};
 
 /// The debug-exit device.
 const EXIT_PORT: u16 = 0xf4;
@@ -54,7 +56,9 @@ struct Runner {
     dma: DmaDomainClient,
     entropy: EntropyClient,
     mmio: MmioClient,
-    image: Image,
+    bare: Image,
+    on_std: Image,
+    file_server: Image,
     canary: GreeterClient,
 }
 
@@ -112,15 +116,18 @@ impl Measure {
     }
 }
 
-/// The file `name` of the boot package.
-fn boot_file(env: &Env, name: &str) -> Result<Rc<[u8]>, Error> {
+/// The boot package.
+fn boot_package(env: &Env) -> Result<Vec<u8>, Error> {
     let boot: MemoryObjectClient = env.cap("boot")?;
     let mapping = memory::map_all(&boot, Access::Read)?;
-    let length = usize::try_from(mapping.len()).unwrap_or(0);
-    let bytes = mapping.read_vec(0, length)?;
-    let found = capos_ustar::find(&bytes, name).context("the boot package")?;
+    Ok(mapping.read_vec(0, usize::try_from(mapping.len()).unwrap_or(0))?)
+}
+
+/// A program of the boot package.
+fn image(package: &[u8], name: &str) -> Result<Image, Error> {
+    let found = capos_ustar::find(package, name).context("the boot package")?;
     let found = found.with_context(|| format!("the boot package has no `{name}`"))?;
-    Ok(Rc::from(found))
+    Image::from_bytes(Rc::from(found))
 }
 
 fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
@@ -136,6 +143,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         (Expect::Returns | Expect::ReturnsOrDies, ExitInfoCause::Exited) => exit.code == 0,
         (Expect::ReturnsOrDies, ExitInfoCause::Fault) => exit.report.len() > 10,
         (Expect::Dies(words), ExitInfoCause::Fault) => words.iter().all(|words| exit.report.contains(words)),
+        (Expect::Exits(code), ExitInfoCause::Exited) => exit.code == code,
         (Expect::Runs, ExitInfoCause::Killed) => true,
         _ => false,
     };
@@ -143,6 +151,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         Expect::Returns => "it should have ended with code 0".to_string(),
         Expect::Dies(words) => format!("it should have died with the words {words:?}"),
         Expect::ReturnsOrDies => "it should have ended with code 0 or died with a report".to_string(),
+        Expect::Exits(code) => format!("it should have ended with code {code}"),
         Expect::Runs => "it should have run on".to_string(),
     };
     if good { Ok(()) } else { Err(format!("{found}; {wanted}")) }
@@ -155,6 +164,7 @@ fn words(error: CallError) -> String {
 impl Runner {
     async fn launch(
         &self,
+        image: &Image,
         name: &str,
         arguments: &[&str],
         mut grants: Vec<Granted>,
@@ -164,7 +174,7 @@ impl Runner {
         grants.push(Granted::new("timer", &self.timer));
         let launch = Launch {
             name,
-            image: &self.image,
+            image,
             arguments: arguments.iter().map(ToString::to_string).collect(),
             environment: Vec::new(),
             grants,
@@ -234,7 +244,7 @@ impl Runner {
             let read = Rights::READ.union(Rights::GRANT).union(Rights::CALL);
             let weights = weights.attenuated(read);
             let own = vec![Granted::new("serve", &endpoint), Granted::new("weights", &weights)];
-            let started = self.launch("pager", &["pager", way], own, Size::Ordinary.limits(0)).await?;
+            let started = self.launch(&self.bare, "pager", &["pager", way], own, Size::Ordinary.limits(0)).await?;
             pager = Some((started, expect));
             grants.push(Granted::new("weights", &weights));
         }
@@ -246,12 +256,25 @@ impl Runner {
             grants.push(Granted::new("entropy", &self.entropy));
             grants.push(Granted::new("mmio", &self.mmio));
         }
+        let mut neighbour = None;
+        if plan.attacker == Attacker::Std {
+            neighbour = Some(Neighbour::settle(self).await?);
+            grants.extend(neighbour.iter().flat_map(Neighbour::grants));
+        }
         let left = self.account.usage().await.map_err(words)?;
         let frames = left.limits.frames.saturating_sub(left.usage.frames);
-        let started = self.launch(plan.attack, &[plan.attack, plan.argument], grants, plan.size.limits(frames)).await?;
+        let mut arguments = vec![plan.attack, plan.argument];
+        let many = neighbour::many_arguments(plan);
+        arguments.extend(many.iter().map(String::as_str));
+        let image = if plan.attacker == Attacker::Std { &self.on_std } else { &self.bare };
+        let started = self.launch(image, plan.attack, &arguments, grants, plan.size.limits(frames)).await?;
         let sung = self.sing(5).await;
         let mut result = self.end(&started, plan.expect).await;
         drop(started);
+        if let Some(neighbour) = neighbour {
+            let unharmed = neighbour.leave(self).await;
+            result = result.and(unharmed.map_err(|why| format!("its neighbour: {why}")));
+        }
         if let Some((started, expect)) = pager {
             let ended = self.end(&started, expect).await;
             result = result.and(ended.map_err(|why| format!("its pager: {why}")));
@@ -281,7 +304,7 @@ fn name(plan: &Plan) -> String {
 async fn prepare(env: &Env) -> Result<Runner, Error> {
     drop(Vec::<u8>::with_capacity(HEAP));
     let account: ResourceAccountClient = env.cap("account")?;
-    let image = Image::from_bytes(boot_file(env, "hostile")?)?;
+    let package = boot_package(env)?;
     let log: DebugLogClient = env.cap("log")?;
     let timer: TimerClient = env.cap("timer")?;
     let endpoint = account.create_endpoint().await?;
@@ -297,18 +320,24 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
         account,
         log,
         timer,
-        image,
+        bare: image(&package, "hostile")?,
+        on_std: image(&package, "hostile-std")?,
+        file_server: image(&package, "ramfs")?,
         canary: canary.cast(),
     };
     let grants = vec![Granted::new("serve", &endpoint)];
-    let started = runner.launch("canary", &["canary"], grants, Size::Ordinary.limits(0)).await.map_err(Error::new)?;
+    let started = runner
+        .launch(&runner.bare, "canary", &["canary"], grants, Size::Ordinary.limits(0))
+        .await
+        .map_err(Error::new)?;
     // It sings to the end.
     core::mem::forget(started);
     runner.sing(1).await.map_err(Error::new)?;
     // Whatever is made once and kept is made now.
     for _ in 0..2 {
-        for plan in
-            PLANS.iter().filter(|plan| plan.attack == "nothing" || plan.pager.is_some_and(|pager| pager.0 == "honest"))
+        for plan in PLANS
+            .iter()
+            .filter(|plan| plan.attack.ends_with("nothing") || plan.pager.is_some_and(|pager| pager.0 == "honest"))
         {
             drop(runner.run(plan).await);
         }

@@ -11,6 +11,8 @@ pub enum Expect {
     Dies(&'static [&'static str]),
     /// Either of the two; random bytes may well mean something.
     ReturnsOrDies,
+    /// By itself, with this code.
+    Exits(i32),
     /// Not at all, until it is ended from outside.
     Runs,
 }
@@ -24,6 +26,8 @@ pub enum Size {
     ManyCapabilities,
     /// All memory that is left.
     Everything,
+    /// What the manifest gives a file server.
+    Server,
 }
 
 impl Size {
@@ -34,13 +38,25 @@ impl Size {
             Self::Ordinary => ordinary,
             Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },
             Self::Everything => Limits { frames, ..ordinary },
+            Self::Server => Limits { frames: 4096, capabilities: 1024, ..ordinary },
         }
     }
+}
+
+/// Who attacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Attacker {
+    /// A program on the kernel's interface alone.
+    Bare,
+    /// An ordinary program on `std`, beside a neighbour's files.
+    Std,
 }
 
 /// One attack.
 #[derive(Clone, Copy)]
 pub struct Plan {
+    /// The program.
+    pub attacker: Attacker,
     /// Its name, as the attacker knows it.
     pub attack: &'static str,
     /// Its argument.
@@ -53,14 +69,19 @@ pub struct Plan {
     pub pager: Option<(&'static str, Expect)>,
 }
 
-use Expect::{Dies, Returns, ReturnsOrDies, Runs};
+use Attacker::{Bare, Std};
+use Expect::{Dies, Exits, Returns, ReturnsOrDies, Runs};
 
 const fn plan(attack: &'static str, argument: &'static str, expect: Expect) -> Plan {
-    Plan { attack, argument, expect, size: Size::Ordinary, pager: None }
+    Plan { attacker: Bare, attack, argument, expect, size: Size::Ordinary, pager: None }
 }
 
 const fn sized(attack: &'static str, size: Size, expect: Expect) -> Plan {
-    Plan { attack, argument: "", expect, size, pager: None }
+    Plan { attacker: Bare, attack, argument: "", expect, size, pager: None }
+}
+
+const fn on_std(attack: &'static str, argument: &'static str, expect: Expect) -> Plan {
+    Plan { attacker: Std, ..plan(attack, argument, expect) }
 }
 
 /// Instructions of which the processor says "general protection".
@@ -75,7 +96,7 @@ const fn instruction_dies(name: &'static str, words: &'static [&'static str]) ->
 }
 
 const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way: &'static str, pager: Expect) -> Plan {
-    Plan { attack, argument, expect, size: Size::Ordinary, pager: Some((way, pager)) }
+    Plan { attacker: Bare, attack, argument, expect, size: Size::Ordinary, pager: Some((way, pager)) }
 }
 
 /// What a touch of a page says when its pager failed.
@@ -281,6 +302,7 @@ pub const PLANS: &[Plan] = &[
     plan("storm-of-calls", "", Runs),
     plan("storm-of-signals", "", Runs),
     plan("sleep", "", Returns),
+    plan("huge-arguments", "", Returns),
     plan("log", "", Returns),
     // Pagers.
     plan("bad-paged-memory", "", Returns),
@@ -327,5 +349,49 @@ pub const PLANS: &[Plan] = &[
     paged("read-weights", "0", Runs, "late-exception", Runs),
     paged("answer-from-weights", "", Returns, "honest", Runs),
     paged("read-weights", "0", Runs, "touches-itself", Runs),
+    // Ordinary programs on std.
+    on_std("std-nothing", "", Returns),
+    on_std("std-climbing-paths", "", Returns),
+    on_std("std-other-names", "", Returns),
+    on_std("std-malformed-paths", "", Returns),
+    on_std("std-links", "", Returns),
+    on_std("std-read-only-grants", "", Returns),
+    on_std("std-read-only-files", "", Returns),
+    on_std("std-renames-in-between", "", Returns),
+    on_std("std-changing-paths", "", Returns),
+    on_std("std-wrong-descriptors", "", Returns),
+    on_std("std-descriptors-of-the-wrong-kind", "", Returns),
+    on_std("std-reused-descriptors", "", Returns),
+    on_std("std-descriptors-across-threads", "", Returns),
+    on_std("std-all-descriptors", "", Returns),
+    on_std("std-all-open-files", "", Returns),
+    on_std("std-all-memory", "", Returns),
+    on_std("std-all-threads", "", Returns),
+    on_std("std-no-memory-left", "", Exits(134)),
+    on_std("std-deep-recursion", "", Dies(&["wrote to address 0x7ffcfff", "nothing is mapped"])),
+    on_std("std-deep-recursion-of-a-thread", "", Dies(&["wrote to address", "nothing is mapped", "`deep`"])),
+    on_std("std-signals", "", Returns),
+    on_std("std-other-processes", "", Returns),
+    on_std("std-missing-system-calls", "", Returns),
+    on_std("std-futex", "", Returns),
+    on_std("std-huge-arguments", "", Returns),
+    // Linux' numbers of read, write, open, mmap, execve, exit and futex.
+    on_std("std-system-call-instruction", "0", Returns),
+    on_std("std-system-call-instruction", "1", Dies(&["EXIT with scope 0x"])),
+    on_std("std-system-call-instruction", "2", Dies(&["system call 0x2,", "does not exist"])),
+    on_std("std-system-call-instruction", "9", Dies(&["system call 0x9,", "does not exist"])),
+    on_std("std-system-call-instruction", "3b", Dies(&["system call 0x3b,", "does not exist"])),
+    on_std("std-system-call-instruction", "3c", Dies(&["system call 0x3c,", "does not exist"])),
+    on_std("std-system-call-instruction", "ca", Dies(&["system call 0xca,", "does not exist"])),
+    on_std("std-code-in-data", "", Dies(&["jumped to non-executable memory"])),
+    on_std("std-write-launch-record", "", Dies(&["wrote to read-only memory at 0x7fff00000000"])),
+    on_std("std-guessed-capabilities", "", Returns),
+    on_std("std-forged-entries", "", Returns),
+    on_std("std-forged-tail", "", Dies(&["corrupted its rings", "submission tail"])),
+    on_std("std-forged-head", "", Dies(&["corrupted its rings", "completion head"])),
+    on_std("std-stolen-answers", "", ReturnsOrDies),
+    on_std("std-random-entries", "1", ReturnsOrDies),
+    on_std("std-random-entries", "2", ReturnsOrDies),
+    on_std("std-random-entries", "3", ReturnsOrDies),
     plan("nothing", "", Returns),
 ];

@@ -120,16 +120,21 @@ pub fn find(path: &Path) -> Result<Target> {
     }
 }
 
-/// A path of C. `EILSEQ` where it is not UTF-8: names on capOS are text.
+/// A path of C. `EILSEQ` where it is not UTF-8: names on capOS are text. It is copied once and judged on the copy: another
+/// thread of the program may change it meanwhile.
 ///
 /// # Safety
 /// `path` is null or a string.
-pub unsafe fn text<'a>(path: *const c_char) -> Result<&'a str> {
+unsafe fn text(path: *const c_char) -> Result<String> {
     if path.is_null() {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's.
-    unsafe { CStr::from_ptr(path) }.to_str().map_err(|_| Errno(libc::EILSEQ))
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if bytes.len() >= path::MAX_PATH {
+        return Err(Errno(libc::ENAMETOOLONG));
+    }
+    String::from_utf8(bytes.to_vec()).map_err(|_| Errno(libc::EILSEQ))
 }
 
 /// What a path of C leads to, from the working directory.
@@ -148,7 +153,7 @@ pub unsafe fn place(path: *const c_char) -> Result<Place> {
 /// `path` is null or a string.
 pub unsafe fn place_at(directory: c_int, path: *const c_char) -> Result<Place> {
     // SAFETY: the caller's.
-    let text = unsafe { text(path) }?;
+    let text = &*unsafe { text(path) }?;
     if directory == libc::AT_FDCWD || text.starts_with('/') {
         let path = Path::new(working().as_str(), text)?;
         return Ok(Place { target: find(&path)?, path });

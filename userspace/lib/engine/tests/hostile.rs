@@ -1,6 +1,6 @@
 //! Files that are not what they should be: refused in words, and no reason to end.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -30,9 +30,10 @@ impl Block for Iq4Nl {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        nibbles(&self.quants, quants);
+        let block = *self;
+        nibbles(&block.quants, quants);
         look_up(quants);
-        scales.fill(half(self.scale));
+        scales.fill(half(block.scale));
     }
 }
 
@@ -56,13 +57,14 @@ impl Block for Iq4Xs {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        for (to, from) in quants.chunks_exact_mut(32).zip(&self.quants) {
+        let block = *self;
+        for (to, from) in quants.chunks_exact_mut(32).zip(&block.quants) {
             nibbles(from, to);
         }
         look_up(quants);
-        let scale = half(self.scale);
-        let high = u16::from_le_bytes(self.scales_high);
-        let low = u32::from_le_bytes(self.scales_low);
+        let scale = half(block.scale);
+        let high = u16::from_le_bytes(block.scales_high);
+        let low = u32::from_le_bytes(block.scales_low);
         for (group, to) in (0u32..8).zip(scales) {
             let bits = ((low >> (4 * group)) & 15) as u8 | (((high >> (2 * group)) & 3) << 4) as u8;
             *to = scale * (f32::from(bits) - 32.0);

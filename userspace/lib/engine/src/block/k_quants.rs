@@ -23,9 +23,10 @@ impl Block for Q2K {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]) {
-        two_bits(&self.quants, quants);
-        let (scale, minimum) = (half(self.scale), half(self.minimum));
-        for ((group, to), least) in self.groups.iter().zip(scales).zip(minima) {
+        let block = *self;
+        two_bits(&block.quants, quants);
+        let (scale, minimum) = (half(block.scale), half(block.minimum));
+        for ((group, to), least) in block.groups.iter().zip(scales).zip(minima) {
             *to = scale * f32::from(group & 15);
             *least = minimum * f32::from(group >> 4);
         }
@@ -52,16 +53,17 @@ impl Block for Q3K {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        two_bits(&self.quants, quants);
+        let block = *self;
+        two_bits(&block.quants, quants);
         for (bit, quants) in (0u32..8).zip(quants.chunks_exact_mut(32)) {
-            for (quant, high) in quants.iter_mut().zip(&self.high) {
+            for (quant, high) in quants.iter_mut().zip(&block.high) {
                 *quant |= ((high >> bit) & 1) << 2;
             }
         }
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.scales;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = block.scales;
         let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let high = u32::from_le_bytes([i, j, k, l]);
-        let scale = half(self.scale);
+        let scale = half(block.scale);
         for (group, to) in (0u32..16).zip(scales) {
             let low = (low >> (8 * (group % 8) + 4 * (group / 8))) as u8 & 15;
             let high = (high >> (8 * (group % 4) + 2 * (group / 4))) as u8 & 3;
@@ -88,10 +90,11 @@ impl Block for Q4K {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]) {
-        for (to, from) in quants.chunks_exact_mut(64).zip(&self.quants) {
+        let block = *self;
+        for (to, from) in quants.chunks_exact_mut(64).zip(&block.quants) {
             nibbles(from, to);
         }
-        six_bits(self.groups, half(self.scale), half(self.minimum), scales, minima);
+        six_bits(block.groups, half(block.scale), half(block.minimum), scales, minima);
     }
 }
 
@@ -115,15 +118,16 @@ impl Block for Q5K {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]) {
-        for (to, from) in quants.chunks_exact_mut(64).zip(&self.quants) {
+        let block = *self;
+        for (to, from) in quants.chunks_exact_mut(64).zip(&block.quants) {
             nibbles(from, to);
         }
         for (bit, quants) in (0u32..8).zip(quants.chunks_exact_mut(32)) {
-            for (quant, fifth) in quants.iter_mut().zip(&self.fifth) {
+            for (quant, fifth) in quants.iter_mut().zip(&block.fifth) {
                 *quant |= ((fifth >> bit) & 1) << 4;
             }
         }
-        six_bits(self.groups, half(self.scale), half(self.minimum), scales, minima);
+        six_bits(block.groups, half(block.scale), half(block.minimum), scales, minima);
     }
 }
 
@@ -147,7 +151,8 @@ impl Block for Q6K {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        for ((to, low), high) in quants.chunks_exact_mut(128).zip(&self.low).zip(&self.high) {
+        let block = *self;
+        for ((to, low), high) in quants.chunks_exact_mut(128).zip(&block.low).zip(&block.high) {
             nibbles(low, to);
             for (shift, to) in [0u32, 2, 4, 6].into_iter().zip(to.chunks_exact_mut(32)) {
                 for (quant, high) in to.iter_mut().zip(high) {
@@ -155,8 +160,8 @@ impl Block for Q6K {
                 }
             }
         }
-        let scale = half(self.scale);
-        for (to, group) in scales.iter_mut().zip(&self.scales) {
+        let scale = half(block.scale);
+        for (to, group) in scales.iter_mut().zip(&block.scales) {
             *to = scale * f32::from(group.cast_signed());
         }
     }

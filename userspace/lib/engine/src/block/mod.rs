@@ -42,6 +42,9 @@ pub trait Block: Pod + Send + Sync {
 
     /// Writes [`Self::VALUES`] quants, and for each group a scale and, where the type has them,
     /// a minimum. The slices have exactly these lengths.
+    ///
+    /// It begins with a copy of the block: without one the compiler has to think that the slices may lie over the
+    /// block, and makes no vector code.
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]);
 
     /// The values of the block, into a slice of [`Self::VALUES`].

@@ -20,8 +20,9 @@ impl Block for Q4_0 {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        nibbles(&self.quants, quants);
-        scales.fill(half(self.scale));
+        let block = *self;
+        nibbles(&block.quants, quants);
+        scales.fill(half(block.scale));
     }
 }
 
@@ -42,8 +43,9 @@ impl Block for Q4_1 {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]) {
-        nibbles(&self.quants, quants);
-        scales.fill(half(self.scale));
-        minima.fill(-half(self.minimum));
+        let block = *self;
+        nibbles(&block.quants, quants);
+        scales.fill(half(block.scale));
+        minima.fill(-half(block.minimum));
     }
 }

@@ -21,9 +21,10 @@ impl Block for Q5_0 {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
-        nibbles(&self.quants, quants);
-        fifth_bits(self.fifth, quants);
-        scales.fill(half(self.scale));
+        let block = *self;
+        nibbles(&block.quants, quants);
+        fifth_bits(block.fifth, quants);
+        scales.fill(half(block.scale));
     }
 }
 
@@ -45,10 +46,11 @@ impl Block for Q5_1 {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]) {
-        nibbles(&self.quants, quants);
-        fifth_bits(self.fifth, quants);
-        scales.fill(half(self.scale));
-        minima.fill(-half(self.minimum));
+        let block = *self;
+        nibbles(&block.quants, quants);
+        fifth_bits(block.fifth, quants);
+        scales.fill(half(block.scale));
+        minima.fill(-half(block.minimum));
     }
 }
 

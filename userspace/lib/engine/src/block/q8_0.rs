@@ -20,10 +20,11 @@ impl Block for Q8_0 {
 
     #[inline(always)]
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
+        let block = *self;
         // A signed byte with its sign bit turned over is that byte and 128.
-        for (to, from) in quants.iter_mut().zip(&self.quants) {
+        for (to, from) in quants.iter_mut().zip(&block.quants) {
             *to = from ^ 0x80;
         }
-        scales.fill(half(self.scale));
+        scales.fill(half(block.scale));
     }
 }

@@ -5,7 +5,7 @@ use core::arch::x86_64::*;
 
 use super::chunk::{Chunk, Values, blocks_of, chunks};
 use super::{Kernels, portable};
-use crate::activations::{Activations, CHUNK, GROUP, Row, RowMut};
+use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, Row, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float, Float16, Float32, blocks, with_block};
 use crate::tensor::Tensor;
@@ -94,37 +94,51 @@ fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut
         }
         for (row, out) in out.iter_mut().enumerate() {
             if let Some(out) = out.get_mut(index) {
-                *out = dot::<B>(&unpacked, activations.row(row));
+                *out = dot::<B>(&unpacked, matrix.columns(), activations.row(row));
             }
         }
     }
 }
 
 #[target_feature(enable = "sse4.1")]
-fn dot<B: Block>(unpacked: &[Chunk], row: Row<'_>) -> f32 {
+fn dot<B: Block>(unpacked: &[Chunk], mut columns: usize, row: Row<'_>) -> f32 {
     let mut total = 0.0;
     for (chunk, values) in unpacked.iter().zip(chunks(row)) {
+        let count = columns.min(CHUNK);
+        columns -= count;
         total += match B::GROUP {
-            GROUP => dot_chunk::<GROUP>(chunk, values, values.sums),
-            _ => dot_chunk::<16>(chunk, values, values.half_sums),
+            GROUP => dot_chunk::<B, GROUP, 1>(chunk, values, count),
+            _ => dot_chunk::<B, HALF_GROUP, 2>(chunk, values, count),
         };
     }
     total
 }
 
+/// The sum of a chunk's first products, of which `PER` groups of `SIZE` have the same activation scale.
 #[target_feature(enable = "sse4.1")]
-fn dot_chunk<const SIZE: usize>(chunk: &Chunk, values: Values<'_>, sums: &[f32]) -> f32 {
-    let groups = chunk.quants.as_chunks::<SIZE>().0.iter().zip(values.wide.as_chunks::<SIZE>().0);
-    let weights = chunk.scales.iter().zip(&chunk.minima).zip(sums);
-    let scales = values.scales.iter().flat_map(|scale| core::iter::repeat_n(scale, GROUP / SIZE));
+fn dot_chunk<B: Block, const SIZE: usize, const PER: usize>(chunk: &Chunk, values: Values<'_>, count: usize) -> f32 {
+    let quants = chunk.quants.as_chunks::<SIZE>().0.as_chunks::<PER>().0.iter();
+    let groups = quants.zip(values.wide.as_chunks::<SIZE>().0.as_chunks::<PER>().0);
+    let scales = chunk.scales.as_chunks::<PER>().0.iter().zip(values.scales);
+    let offset = _mm_set1_epi16(i16::from(B::OFFSET));
     let mut total = 0.0;
-    for (((quants, values), ((scale, minimum), sum)), value_scale) in groups.zip(weights).zip(scales) {
-        let mut products = _mm_setzero_si128();
-        for (quants, values) in quants.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
-            let quants = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*quants)));
-            products = _mm_add_epi32(products, _mm_madd_epi16(quants, load(values)));
+    for ((quants, values), (scales, value_scale)) in groups.zip(scales).take(count / GROUP) {
+        for ((quants, values), scale) in quants.iter().zip(values).zip(scales) {
+            let mut products = _mm_setzero_si128();
+            for (quants, values) in quants.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
+                let quants = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*quants)));
+                // The offset is taken off here, which costs less than numbers that are not whole.
+                let quants = if B::OFFSET == 0 { quants } else { _mm_sub_epi16(quants, offset) };
+                products = _mm_add_epi32(products, _mm_madd_epi16(quants, load(values)));
+            }
+            total += scale * value_scale * sum_of(products) as f32;
         }
-        total += scale * value_scale * sum_of(products) as f32 - minimum * sum;
+    }
+    if B::MINIMA {
+        let sums = if PER == 1 { &values.sums[..] } else { &values.half_sums[..] };
+        for (minimum, sum) in chunk.minima.iter().zip(sums) {
+            total -= minimum * sum;
+        }
     }
     total
 }

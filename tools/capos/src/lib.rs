@@ -34,6 +34,7 @@ pub mod run_agent;
 pub mod scaffold;
 pub mod scenario;
 pub mod script;
+pub mod session_tools;
 pub mod std_library;
 pub mod symbols;
 pub mod system;

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capos_tools::{
-    bench, bench_std, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, test_suites, upstream,
+    bench, bench_std, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, session_tools, test_suites,
+    upstream,
 };
 use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     Lint(lint::Args),
     /// Check, explain or encode the system manifest.
     Manifest(manifest::Args),
+    /// Print the tools that sessions of each profile show a model.
+    Tools(session_tools::Args),
     /// Make a signing key for one purpose.
     Keygen(weights_keygen::Args),
     /// Sign a file: write its Merkle tree and its signature beside it.
@@ -79,6 +82,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::NewApp(args) => scaffold::run_app(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Manifest(args) => manifest::run(&args),
+        Command::Tools(args) => session_tools::run(&args),
         Command::Keygen(args) => weights_keygen::run(&args),
         Command::Sign(args) => weights_sign::run(&args),
         Command::Verify(args) => weights_verify::run(&args),

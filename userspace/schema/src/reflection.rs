@@ -1,6 +1,10 @@
 //! What the schema says about interfaces and methods, for programs that look at it while they run.
 
+use alloc::string::{String, ToString};
+
 use capnp::introspect::Type;
+
+use crate::models::{PermissionMode, ToolDescriptor};
 
 /// What a method does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +111,25 @@ impl MethodInfo {
     pub fn changes(&self) -> bool {
         self.category.is_some_and(|category| category != Category::ReadOnly)
     }
+
+    fn descriptor(&self, interface_id: u64) -> Option<ToolDescriptor> {
+        let (name, category) = (self.tool?, self.category?);
+        if self.takes_capabilities {
+            return None;
+        }
+        Some(ToolDescriptor {
+            name: name.to_string(),
+            description: self.doc.to_string(),
+            interface_id,
+            method_name: self.name.to_string(),
+            param_schema: self.params_schema.to_string(),
+            permission: PermissionMode::Forbidden,
+            category: category.name().to_string(),
+            handle: String::new(),
+            abortable: self.abortable,
+            timeout_ms: self.timeout_ms.unwrap_or(0),
+        })
+    }
 }
 
 impl core::fmt::Debug for MethodInfo {
@@ -120,6 +143,14 @@ impl InterfaceInfo {
     #[must_use]
     pub fn method(&self, name: &str) -> Option<&'static MethodInfo> {
         self.methods.iter().find(|method| method.name == name)
+    }
+
+    /// The methods that a holder may offer to a model, with what the model is told of each: the tool as the schema has
+    /// it, forbidden until somebody permits it, and without a handle. A read-only form has none that changes anything.
+    pub fn offered(&self, read_only: bool) -> impl Iterator<Item = (&'static MethodInfo, ToolDescriptor)> + use<> {
+        let (id, methods) = (self.id, self.methods);
+        let methods = methods.iter().filter(move |method| !(read_only && method.changes()));
+        methods.filter_map(move |method| Some((method, method.descriptor(id)?)))
     }
 }
 

@@ -6,6 +6,7 @@ use capos_plural::count;
 use capos_schema::manifest::{Grant, GrantSource, Manifest, Service, SessionProfile};
 
 use crate::source::RIGHTS;
+use crate::tools::grant_tools;
 
 /// Who is started in which order, what each holds, and whom it may call.
 #[must_use]
@@ -31,13 +32,8 @@ fn profile(out: &mut String, profile: &SessionProfile) {
     for grant in &profile.grants {
         let form = if grant.read_only { ", read-only" } else { "" };
         let _ = writeln!(out, "  holds {}: calls {}{form}{}", grant.name, grant.held, rights(grant.rights));
-        for method in capos_schema::reflection::interface(grant.interface).into_iter().flat_map(|found| found.methods) {
-            let (Some(tool), Some(category)) = (method.tool, method.category) else { continue };
-            if grant.read_only && method.changes() {
-                continue;
-            }
-            let mode = profile.modes.iter().find(|found| found.category == category.name());
-            let _ = writeln!(out, "    {tool}: {}", mode.map_or("forbidden", |found| found.mode.name()));
+        for tool in grant_tools(grant, &profile.modes) {
+            let _ = writeln!(out, "    {}: {}", tool.name, tool.permission.name());
         }
     }
 }

@@ -11,11 +11,13 @@ mod graph;
 mod profile;
 mod source;
 mod text;
+mod tools;
 
 pub use check::compile;
 pub use error::ManifestError;
 pub use graph::describe;
 pub use source::INIT as FIRST_PROVIDES;
+pub use tools::profile_tools;
 
 use capos_schema::manifest::Manifest;
 

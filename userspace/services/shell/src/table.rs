@@ -1,6 +1,6 @@
 //! The tool table: what the session's capabilities can do, by reflection over their interfaces.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_agent::{Handles, Snapshot, Tool};
@@ -17,35 +17,16 @@ pub fn offered(grants: &[NamedGrant]) -> Vec<Tool> {
     let mut tools: Vec<Tool> = Vec::new();
     for (at, grant) in grants.iter().enumerate() {
         let Some(interface) = reflection::interface(grant.interface) else { continue };
-        for method in interface.methods {
-            if grant.read_only && method.changes() {
-                continue;
-            }
-            // No session holds two capabilities of one interface: the manifest refuses that.
-            tools.extend(offer(at as u64, interface.id, method));
-        }
+        // No session holds two capabilities of one interface: the manifest refuses that.
+        let offered = interface.offered(grant.read_only);
+        tools.extend(offered.map(|(method, descriptor)| offer(at as u64, method, descriptor)));
     }
     tools
 }
 
-fn offer(capability: u64, interface: u64, method: &MethodInfo) -> Option<Tool> {
-    let (name, category) = (method.tool?, method.category?);
-    if method.takes_capabilities {
-        return None;
-    }
-    Some(Tool {
-        descriptor: ToolDescriptor {
-            name: name.to_string(),
-            description: method.doc.to_string(),
-            interface_id: interface,
-            method_name: method.name.to_string(),
-            param_schema: method.params_schema.to_string(),
-            permission: PermissionMode::Forbidden,
-            category: category.name().to_string(),
-            handle: String::new(),
-            abortable: method.abortable,
-            timeout_ms: method.timeout_ms.unwrap_or(0),
-        },
+fn offer(capability: u64, method: &MethodInfo, descriptor: ToolDescriptor) -> Tool {
+    Tool {
+        descriptor,
         capability,
         method: method.ordinal,
         touches: Vec::from([capability]),
@@ -55,7 +36,7 @@ fn offer(capability: u64, interface: u64, method: &MethodInfo) -> Option<Tool> {
         label: Label {
             classes: method.label.filter(|label| *label != "public").map(String::from).into_iter().collect(),
         },
-    })
+    }
 }
 
 /// The questions to the broker about these tools.

@@ -1,0 +1,134 @@
+//! `capos tools`: what sessions show a model, as the system itself would.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use capos_schema::authority::Profile;
+use capos_schema::manifest::Manifest;
+use capos_schema::models::ToolDescriptor;
+use serde_json::{Map, Value, json};
+
+use crate::manifest;
+use crate::system::System;
+
+/// Where the manifest lies below the source folder.
+const MANIFEST: &str = "iso_root/etc/manifest.toml";
+
+/// Print the tools that sessions of each profile show a model.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The profile; without it, all of them.
+    #[arg(value_parser = profile)]
+    profile: Option<Profile>,
+    /// The manifest, and those that go over it, in place of the system's own.
+    #[arg(long, value_name = "FILE")]
+    manifest: Vec<PathBuf>,
+    /// Print an object from profile to tools, with each tool's parameters as JSON Schema.
+    #[arg(long)]
+    json: bool,
+}
+
+fn profile(name: &str) -> Result<Profile, String> {
+    let known = || Profile::ALL.iter().map(|profile| profile.name()).collect::<Vec<_>>().join(", ");
+    Profile::from_name(name).ok_or_else(|| format!("there is no such profile; there are {}", known()))
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let manifest = if args.manifest.is_empty() {
+        manifest::read(&[System::find()?.root().join(MANIFEST)])?
+    } else {
+        manifest::read(&args.manifest)?
+    };
+    let wanted = |profile: Profile| args.profile.is_none_or(|only| only == profile);
+    if args.json {
+        println!("{:#}", to_json(&manifest, wanted)?);
+    } else {
+        print!("{}", to_text(&manifest, wanted));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An object from profile to its tools, in the order in which a session shows them.
+pub fn to_json(manifest: &Manifest, wanted: impl Fn(Profile) -> bool) -> Result<Value> {
+    let mut profiles = Map::new();
+    for found in manifest.profiles.iter().filter(|found| wanted(found.profile)) {
+        let tools = capos_manifest::profile_tools(found);
+        let tools: Vec<Value> = tools.iter().map(tool_to_json).collect::<Result<_>>()?;
+        profiles.insert(found.profile.name().to_owned(), Value::Array(tools));
+    }
+    Ok(Value::Object(profiles))
+}
+
+fn tool_to_json(tool: &ToolDescriptor) -> Result<Value> {
+    let parameters: Value = serde_json::from_str(&tool.param_schema)
+        .with_context(|| format!("the schema of the parameters of {} is not JSON", tool.name))?;
+    Ok(json!({
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "category": tool.category,
+        "permission": tool.permission.name(),
+    }))
+}
+
+fn to_text(manifest: &Manifest, wanted: impl Fn(Profile) -> bool) -> String {
+    let mut text = String::new();
+    for found in manifest.profiles.iter().filter(|found| wanted(found.profile)) {
+        text.push_str(&format!("profile {}\n", found.profile.name()));
+        for tool in capos_manifest::profile_tools(found) {
+            let summary = tool.description.lines().next().unwrap_or_default();
+            let (name, category, permission) = (&tool.name, &tool.category, tool.permission.name());
+            text.push_str(&format!("  {name} ({category}, {permission}): {summary}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn shipped() -> Manifest {
+        manifest::read(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(MANIFEST)]).unwrap()
+    }
+
+    #[test]
+    fn tools_are_those_that_a_session_shows_with_the_modes_of_its_profile() {
+        let all = to_json(&shipped(), |_| true).unwrap();
+        let find = |profile: &str, name: &str| {
+            let tools = all[profile].as_array().unwrap();
+            tools.iter().find(|tool| tool["name"] == name).cloned()
+        };
+        let write = find("operator", "write_file").unwrap();
+        assert_eq!(write["description"], "Writes a whole text file in the home directory, replacing what was there.");
+        assert_eq!((&write["category"], &write["permission"]), (&json!("mutating"), &json!("consent")));
+        assert_eq!(write["parameters"]["required"], json!(["path", "text"]));
+        assert_eq!(find("operator", "power_off").unwrap()["permission"], "stepUp");
+        // The guest's home is the read-only form.
+        assert!(find("guest", "read_file").is_some() && find("guest", "write_file").is_none());
+        let text = to_text(&shipped(), |profile| profile == Profile::Guest);
+        assert!(text.starts_with("profile guest\n") && !text.contains("operator"), "{text}");
+        assert!(text.contains("  read_file (readOnly, auto): Reads a whole text file"), "{text}");
+    }
+
+    #[test]
+    fn unknown_profiles_are_refused_with_those_there_are() {
+        assert_eq!(profile("admin"), Err("there is no such profile; there are operator, guest, anonymous".into()));
+    }
+
+    #[test]
+    fn the_trained_models_tools_are_the_systems() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../train/data/tools.json");
+        let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(
+            kept,
+            to_json(&shipped(), |_| true).unwrap(),
+            "tools/train/data/tools.json is not what the system offers now: write it again with `capos tools --json`, \
+             and the phrasings in tools/train/phrasings for what is new"
+        );
+    }
+}

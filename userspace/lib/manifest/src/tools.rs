@@ -1,0 +1,23 @@
+//! The tools of a profile's sessions, as a model is told of them.
+
+use capos_schema::manifest::{CategoryMode, SessionGrant, SessionProfile};
+use capos_schema::models::{PermissionMode, ToolDescriptor};
+use capos_schema::reflection::interface;
+
+/// What a session of this profile shows a model, in the order in which it does: each tool with the mode of its category.
+/// The configuration's rules may change modes further; handles are each session's own, so there are none here.
+#[must_use]
+pub fn profile_tools(profile: &SessionProfile) -> Vec<ToolDescriptor> {
+    profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect()
+}
+
+/// The tools that one grant brings.
+pub(crate) fn grant_tools(grant: &SessionGrant, modes: &[CategoryMode]) -> Vec<ToolDescriptor> {
+    let offered = interface(grant.interface).into_iter().flat_map(|found| found.offered(grant.read_only));
+    let tool = |(_, mut tool): (_, ToolDescriptor)| {
+        let mode = modes.iter().find(|mode| mode.category == tool.category);
+        tool.permission = mode.map_or(PermissionMode::Forbidden, |found| found.mode);
+        tool
+    };
+    offered.map(tool).collect()
+}

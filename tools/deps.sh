@@ -3,8 +3,8 @@
 set -eu
 
 packages="binutils capnproto gcc grub-common grub-efi-amd64-bin grub-pc-bin libc6-dev lld make mtools ovmf
-    qemu-system-x86 util-linux xorriso"
-programs="objcopy capnp cc grub-mkimage|grub2-mkimage ld.lld mtype qemu-system-x86_64 setpriv xorriso"
+    python3 qemu-system-x86 util-linux xorriso"
+programs="objcopy capnp cc grub-mkimage|grub2-mkimage ld.lld mtype python3 qemu-system-x86_64 setpriv xorriso"
 
 have() {
     command -v "$1" >/dev/null 2>&1
@@ -50,8 +50,8 @@ if ! have apt-get; then
                 echo "    $name"
             done
             echo "On Fedora: dnf install binutils capnproto gcc grub2-tools grub2-pc-modules grub2-efi-x64-modules lld \\"
-            echo "    make mtools edk2-ovmf qemu-system-x86 util-linux xorriso"
-            echo "On Arch: pacman -S --needed base-devel capnproto grub lld mtools edk2-ovmf qemu-system-x86 libisoburn"
+            echo "    make mtools edk2-ovmf python3 qemu-system-x86 util-linux xorriso"
+            echo "On Arch: pacman -S --needed base-devel capnproto grub lld mtools edk2-ovmf python qemu-system-x86 libisoburn"
         } >&2
         exit 1
     fi

@@ -1,0 +1,1 @@
+"""The data of capOS's built-in model: conversations, their text form, the tokenizer, the scores."""

@@ -1,0 +1,109 @@
+"""`python3 -m capos_model`: makes conversations, the tokenizer and evaluation sets, and scores answers."""
+
+import argparse
+import json
+from pathlib import Path
+
+from . import bpe, gguf, render, requests, scores, sets
+from .generator import SPLITS, Generator
+
+ROOT = Path(__file__).parent.parent
+TOKENIZER = ROOT / "data" / "tokenizer.json"
+TEMPLATE = ROOT / "template.jinja"
+REQUESTS = ROOT / "tests" / "requests.jsonl"
+# What the tokenizer is trained on, and how many conversations there are to one whose tools are read too: the lines of
+# tools are much of a request and always the same.
+TOKENIZER_SEED, TOKENIZER_CONVERSATIONS, TOOLS_ONCE_IN = 80_001, 8000, 10
+
+
+def tokenizer_texts(seed=TOKENIZER_SEED, count=TOKENIZER_CONVERSATIONS):
+    """The texts that the tokenizer is trained on."""
+    for number, conversation in enumerate(Generator("train", seed).conversations(count)):
+        if number % TOOLS_ONCE_IN == 0:
+            yield render.prompt(conversation.tools, [])
+        for message in conversation.messages:
+            yield render.shown(message.content)
+            yield "".join(render.invocation(call, []) for call in message.calls)
+
+
+def _generate(args):
+    sets.write_lines(
+        args.out, (found.to_json() for found in Generator(args.split, args.seed).conversations(args.count))
+    )
+
+
+def _sets(args):
+    for split in sets.SEEDS:
+        sets.write(args.out / split, split, args.count)
+        print(f"{args.out / split}: {args.count} conversations")
+
+
+def _tokenizer(args):
+    tokenizer = bpe.Tokenizer(bpe.train(tokenizer_texts()))
+    args.out.write_text(json.dumps(tokenizer.to_json(), indent=0) + "\n", encoding="utf-8")
+    print(f"{args.out}: {len(tokenizer)} tokens")
+
+
+def _vocabulary(args):
+    tokenizer = bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
+    about = {"general.architecture": "llama", "general.name": "capOS built-in", "llama.context_length": 2048}
+    args.out.write_bytes(gguf.metadata(about | tokenizer.metadata(TEMPLATE.read_text(encoding="utf-8"))))
+
+
+def _requests(args):
+    sets.write_lines(args.out, requests.requests())
+
+
+def _score(args):
+    found = scores.score(sets.read(args.set), sets.read_produced(args.produced))
+    print(json.dumps(found, indent=2) if args.json else scores.table(found))
+
+
+def _show(args):
+    generator = Generator(args.split, args.seed)
+    for _ in range(args.count):
+        conversation = generator.conversation(args.kind)
+        for pieces in render.samples(conversation):
+            print("".join(f"\033[1m{text}\033[0m" if learnt else text for text, learnt in pieces))
+        print()
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m capos_model", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name, run, about):
+        found = commands.add_parser(name, help=about)
+        found.set_defaults(run=run)
+        return found
+
+    def generated(found, count):
+        found.add_argument("--split", choices=SPLITS, default="train")
+        found.add_argument("--seed", type=int, default=1)
+        found.add_argument("--count", type=int, default=count)
+
+    generate = command("generate", _generate, "write conversations, one on a line")
+    generated(generate, 1000)
+    generate.add_argument("--out", type=Path, required=True)
+    show = command("show", _show, "print conversations as the model reads them, what it says in bold")
+    generated(show, 5)
+    show.add_argument("--kind", help="only those of a class")
+    found = command("sets", _sets, "write the evaluation sets")
+    found.add_argument("--out", type=Path, required=True)
+    found.add_argument("--count", type=int, default=sets.COUNT)
+    found = command("tokenizer", _tokenizer, "train the tokenizer")
+    found.add_argument("--out", type=Path, default=TOKENIZER)
+    found = command("vocabulary", _vocabulary, "write a model file without weights: vocabulary and template")
+    found.add_argument("--out", type=Path, required=True)
+    found = command("requests", _requests, "write the requests that tests hold the template to")
+    found.add_argument("--out", type=Path, default=REQUESTS)
+    found = command("score", _score, "score what a model answered to a set")
+    found.add_argument("--set", type=Path, required=True, metavar="DIR")
+    found.add_argument("--produced", type=Path, required=True, metavar="FILE")
+    found.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

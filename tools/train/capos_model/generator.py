@@ -1,0 +1,348 @@
+"""Conversations from a seed: which classes there are, with which tools, in which words."""
+
+import random
+from dataclasses import dataclass
+
+from . import answers, own_tools, phrasing, scenes
+from .conversation import Call, Conversation, forbidden, invoke, none, result, say, user
+from .generic_tools import NOUNS, Workshop
+from .phrasing import HELD_OUT, TRAIN, Pattern
+from .values import Values
+
+CHAINS = phrasing.read("chains")
+FOLLOWUPS = phrasing.read("followups")
+AGAIN = phrasing.read("again")
+OPEN = phrasing.read("open_requests")
+CHAT = phrasing.read("chat")
+
+# Classes and how many of a hundred conversations are of each.
+CLASSES = {
+    "call": 29,
+    "chain": 12,
+    "parallel": 5,
+    "followup": 8,
+    "absent": 15,
+    "forbidden": 12,
+    "denied": 6,
+    "error": 6,
+    "chat": 7,
+}
+
+# Of those conversations that can be about either, how many of a hundred are about tools that no system has.
+GENERIC = 45
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which words conversations are made of."""
+
+    name: str
+    wording: str = TRAIN
+    names: bool = False
+
+    @property
+    def held_out_values(self):
+        return self.wording == HELD_OUT or self.names
+
+
+SPLITS = {
+    split.name: split
+    for split in [
+        Split("train"),
+        Split("wording", HELD_OUT),
+        Split("names", TRAIN, True),
+        Split("both", HELD_OUT, True),
+    ]
+}
+
+
+class Generator:
+    """Conversations of one split; the same seed gives the same ones."""
+
+    def __init__(self, split, seed):
+        self.split = SPLITS[split]
+        self.random = random.Random(f"{split} {seed}")
+        self.values = Values(self.random, self.split.held_out_values)
+        self.machine = own_tools.Machine(self.values)
+        self.workshop = Workshop(self.values, self.split.names, self.split.wording == HELD_OUT)
+
+    def conversations(self, count):
+        return [self.conversation() for _ in range(count)]
+
+    def conversation(self, kind=None):
+        """A conversation; of any class where none is given."""
+        kind = kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0]
+        return getattr(self, f"_{kind}")()
+
+    # What a person says.
+
+    def _sentence(self, pattern):
+        """The sentence of a pattern, the values in it, and the arguments that it stands for."""
+        values = {slot: self.values.slot(slot) for slot in pattern.slots()}
+        text, arguments = pattern.fill(self._worded(pattern), values)
+        return text, values, arguments
+
+    def _worded(self, pattern):
+        """A sentence of a pattern, its values still open."""
+        return phrasing.dressed(pattern.choose(self.random), self.random, self.split.wording)
+
+    def _pattern(self, sections):
+        return self.values.choose(sections[self.split.wording])
+
+    def _own_request(self, name):
+        """A request for one of the own tools, and the call that it takes."""
+        text, _, arguments = self._sentence(self._pattern(own_tools.PHRASINGS[name]))
+        return text, Call(name, arguments)
+
+    def _generic_request(self, made):
+        text, values, arguments = self.workshop.request(made)
+        pattern = Pattern(text, ())
+        return pattern.fill(self._worded(pattern), values)[0], Call(made.tool.name, arguments)
+
+    # Which tools there are.
+
+    def _own_set(self, needed=(), without=()):
+        """Own tools with those that are needed: a profile's, or some of them, or some beside tools of others."""
+        needed, chance = list(dict.fromkeys(needed)), self.random.random()
+        if chance < 0.35:
+            profiles = [
+                tools
+                for tools in own_tools.PROFILES.values()
+                if set(needed) <= {tool.name for tool in tools} and len(tools) > 1
+            ]
+            tools = list(self.values.choose(profiles)) if profiles else list(own_tools.PROFILES["operator"])
+            tools = [tool for tool in tools if tool.name not in without]
+            if self.values.chance(0.5):
+                self.random.shuffle(tools)
+            return tools
+        others = [name for name in own_tools.TOOLS if name not in needed and name not in without]
+        count = max(0, self.random.randint(2, 8) - len(needed))
+        names = needed + self.random.sample(others, min(count, len(others)))
+        tools = [own_tools.TOOLS[name] for name in names]
+        if chance > 0.8:
+            tools += [made.tool for made in self.workshop.others([], self.random.randint(1, 3))]
+        self.random.shuffle(tools)
+        return tools
+
+    def _generic_set(self, made):
+        tools = [found.tool for found in [*made, *self.workshop.others(list(made), self.random.randint(1, 6))]]
+        if self.values.chance(0.25):
+            tools += [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), 2)]
+        self.random.shuffle(tools)
+        return tools
+
+    def _some_forbidden(self, tools, but=()):
+        """Some sessions forbid tools that the conversation is not about."""
+        if not self.values.chance(0.3):
+            return tools
+        share = self.random.uniform(0.1, 0.6)
+        return [_forbid(tool) if tool.name not in but and self.values.chance(share) else tool for tool in tools]
+
+    def _generic(self):
+        return self.split.names or self.random.randrange(100) < GENERIC
+
+    def _one_call(self):
+        """Tools, a request and its call, the tool's own result, and whether it is an own tool."""
+        if self._generic():
+            made = self.workshop.make()
+            text, call = self._generic_request(made)
+            tools = self._generic_set([made])
+            return self._some_forbidden(tools, [call.name]), text, call, self.workshop.result(made), False
+        text, call = self._own_request(self.values.choose(sorted(own_tools.TOOLS)))
+        tools = self._some_forbidden(self._own_set([call.name]), [call.name])
+        return tools, text, call, self.machine.result(call.name, call.arguments), True
+
+    # The classes.
+
+    def _call(self):
+        tools, text, call, found, own = self._one_call()
+        messages = [user(text), invoke(call), result(found), say(answers.to_result(found))]
+        return Conversation("call", tools, messages, own)
+
+    def _chain(self):
+        if self._generic():
+            return self._generic_chain()
+        return self._scene("chain", lambda scene: scene not in scenes.PARALLEL)
+
+    def _parallel(self):
+        if self._generic():
+            return self._generic_parallel()
+        return self._scene("parallel", lambda scene: scene in scenes.PARALLEL)
+
+    def _scene(self, kind, wanted):
+        found = [pattern for pattern in CHAINS[self.split.wording] if wanted(dict(pattern.arguments)["scene"])]
+        text, values, arguments = self._sentence(self.values.choose(found))
+        scene = arguments["scene"]
+        needed = scenes.SCENES[scene][0]
+        stage = scenes.Stage(self.machine, failures=0.06)
+        stage.play(scene, values)
+        tools = self._some_forbidden(self._own_set(needed), needed)
+        return Conversation(kind, tools, [user(text), *stage.messages], True)
+
+    def _generic_chain(self):
+        """Two things after one another; the second is told of once the first is done."""
+        first = self.workshop.make()
+        second = self.workshop.others([first], 1)[0]
+        (one, first_call), (two, second_call) = self._generic_request(first), self._generic_request(second)
+        joint = self.values.choose([" and then ", ", then ", "; after that "])
+        if self.split.wording == HELD_OUT:
+            joint = self.values.choose([", and once that is done, ", " and afterwards "])
+        messages = [user(_bare(one) + joint + _lower(two))]
+        one_found, two_found = self.workshop.result(first), self.workshop.result(second)
+        messages += [invoke(first_call), result(one_found), invoke(second_call), result(two_found)]
+        messages.append(say(answers.to_result(two_found)))
+        return Conversation("chain", self._generic_set([first, second]), messages)
+
+    def _of_one_name(self):
+        """A tool that takes a name and nothing else."""
+        made = self.workshop.make()
+        while made.action.roles != ("id",):
+            made = self.workshop.make()
+        return made
+
+    def _generic_parallel(self):
+        """One thing for two names."""
+        made = self._of_one_name()
+        names = self.random.sample([self.values.name() for _ in range(6)], 2)
+        verb = self.values.choose(made.action.verbs(self.split.wording == HELD_OUT))
+        patterns = {
+            TRAIN: [f"{verb} [the] {made.noun}s {{one}} and {{other}}", f"{verb} {made.noun} {{one}} and {{other}}"],
+            HELD_OUT: [f"{verb} both {made.noun} {{one}} and {made.noun} {{other}}"],
+        }
+        pattern = Pattern(self.values.choose(patterns[self.split.wording]), ())
+        text, _ = pattern.fill(self._worded(pattern), dict(zip(("one", "other"), names)))
+        calls = [Call(made.tool.name, {made.parameters[0]: name}) for name in names]
+        found = [self.workshop.result(made) for _ in names]
+        messages = [user(text), invoke(*calls), *map(result, found), say(answers.join(found))]
+        return Conversation("parallel", self._generic_set([made]), messages)
+
+    def _followup(self):
+        """A second turn about what the first was about."""
+        if self._generic():
+            return self._generic_followup()
+        pattern = self._pattern(FOLLOWUPS)
+        meant = dict(pattern.arguments)
+        first, scene = meant["after"], meant["scene"]
+        text, call = self._own_request(first)
+        found = self._followed(first, call)
+        messages = [user(text), invoke(call), result(found), say(answers.to_result(found))]
+        text, values, _ = self._sentence(pattern)
+        stage = scenes.Stage(self.machine, failures=0.04)
+        stage.play(scene, {**values, "before": call.arguments, "result": found})
+        needed = [first, *scenes.SCENES[scene][0]]
+        tools = self._some_forbidden(self._own_set(needed), needed)
+        return Conversation("followup", tools, messages + [user(text), *stage.messages], True)
+
+    def _generic_followup(self):
+        """The same for another name."""
+        made = self._of_one_name()
+        text, call = self._generic_request(made)
+        patterns = {
+            TRAIN: ["(and|what about|now|also) {name}", "(and|now) the {noun} {name}", "{name} (too|as well)"],
+            HELD_OUT: ["the same (for|with) {name}", "then {name}, likewise"],
+        }
+        pattern = self.values.choose(patterns[self.split.wording]).replace("{noun}", made.noun)
+        again, _, values = self._sentence(Pattern(pattern, ()))
+        messages = [user(text)]
+        for asked in (call, Call(made.tool.name, {made.parameters[0]: values["name"]})):
+            found = self.workshop.result(made)
+            messages += [invoke(asked), result(found), say(answers.to_result(found)), user(again)]
+        return Conversation("followup", self._generic_set([made]), messages[:-1])
+
+    def _followed(self, name, call):
+        """A result that has something in it to ask on about."""
+        if name == "list_directory":
+            return self.machine.list_directory(**call.arguments, first=self.values.file_name())
+        if name == "list_programs":
+            return self.machine.list_programs(first=self.values.program())
+        return self.machine.result(name, call.arguments)
+
+    def _absent(self):
+        """The tool that it takes is not there, or no tool can do it."""
+        if self.values.chance(0.3):
+            text, _, _ = self._sentence(self._pattern(OPEN))
+            own = not self._generic()
+            tools = self._own_set() if own else self._generic_set([])
+            tools = [tool for tool in tools if not set(tool.description.lower().rstrip(".").split()) & _things(text)]
+        elif self._generic():
+            own = False
+            made = self.workshop.make()
+            text, _ = self._generic_request(made)
+            near = self.workshop.others([made], self.random.randint(2, 7))
+            tools = [other.tool for other in near]
+        else:
+            own = True
+            name = self.values.choose(sorted(own_tools.TOOLS))
+            text, _ = self._own_request(name)
+            tools = self._own_set(without=own_tools.near(name))
+        return Conversation("absent", self._some_forbidden(tools), [user(text), none(answers.NO_TOOL)], own)
+
+    def _forbidden(self):
+        tools, text, call, _, own = self._one_call()
+        tools = [_forbid(tool) if tool.name == call.name else tool for tool in tools]
+        tool = next(tool for tool in tools if tool.name == call.name)
+        return Conversation("forbidden", tools, [user(text), forbidden(call.name, answers.forbidden(tool))], own)
+
+    def _denied(self):
+        """The person, or the system, does not let it happen; sometimes the person then wants it after all."""
+        tools, text, call, found, own = self._one_call()
+        profile = self.values.choose(["guest", "operator"])
+        refusal = self.values.choose(
+            [
+                "deniedByUser: the person said no",
+                "deniedByUser: nobody answered within 300 s",
+                "stepUpFailed: no passphrase was entered",
+                "stepUpFailed: the passphrase is wrong",
+                f'refusedByPolicy: "{call.name}" is not permitted to {profile} sessions',
+                "refusedByPolicy: the audit log takes no records",
+            ]
+        )
+        messages = [user(text), invoke(call), result(refusal), say(answers.to_result(refusal))]
+        if refusal.startswith("deniedByUser") and self.values.chance(0.5):
+            again, _, _ = self._sentence(self._pattern(AGAIN))
+            messages += [user(again), invoke(call), result(found), say(answers.to_result(found))]
+        return Conversation("denied", tools, messages, own)
+
+    def _error(self):
+        tools, text, call, _, own = self._one_call()
+        failure = self.machine.error(call.name, call.arguments) if own else None
+        if not failure or self.values.chance(0.3):
+            failure = self.values.choose(
+                [
+                    f"timedOut: it did not end within {self.values.choose([4000, 10000, 30000])} ms",
+                    "cancelled: cancelled by the person",
+                    f"executionError: failed: {self.values.sentence(2, 6)}",
+                    f"executionError: overloaded: {self.values.number()} calls wait already",
+                    f"executionError: disconnected: service `{self.values.service()}` is restarted",
+                    f"executionError: invalid argument: there is no {self.values.word()} `{self.values.name()}`",
+                ]
+            )
+        messages = [user(text), invoke(call), result(failure), say(answers.to_result(failure))]
+        return Conversation("error", tools, messages, own)
+
+    def _chat(self):
+        text, _, arguments = self._sentence(self._pattern(CHAT))
+        own = not self._generic()
+        tools = self._own_set() if own else self._generic_set([])
+        if self.values.chance(0.05):
+            tools = []
+        tools = self._some_forbidden(tools)
+        found = answers.CHAT.get(arguments["answer"]) or answers.abilities(tools)
+        return Conversation("chat", tools, [user(text), say(found)], own)
+
+
+def _things(text):
+    """The things that generic tools are about and that a sentence names."""
+    return {noun for noun in NOUNS if noun in text.lower()}
+
+
+def _forbid(tool):
+    return type(tool)(tool.name, tool.description, tool.parameters, "forbidden")
+
+
+def _bare(text):
+    return text.rstrip(".?")
+
+
+def _lower(text):
+    return text[:1].lower() + text[1:]

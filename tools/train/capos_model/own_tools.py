@@ -1,0 +1,231 @@
+"""capOS's own tools: as the system describes them, and results as its shell hands them to a model."""
+
+import json
+from pathlib import Path
+
+from . import phrasing
+from .conversation import Tool, compact
+from .values import MANIFEST, PEOPLE, PROGRAMS, SERVICES
+
+PROFILES = {
+    profile: [Tool(tool["name"], tool["description"], tool["parameters"], tool["permission"]) for tool in tools]
+    for profile, tools in json.loads(
+        (Path(__file__).parent.parent / "data" / "tools.json").read_text(encoding="utf-8")
+    ).items()
+}
+TOOLS = {tool.name: tool for tools in PROFILES.values() for tool in tools}
+# The operator's sessions hold every tool, in the modes that most people meet.
+TOOLS |= {tool.name: tool for tool in PROFILES["operator"]}
+PHRASINGS = {name: phrasing.read(name) for name in TOOLS}
+
+# Where one of these tools is missing, another of its line may still answer: nobody is asked for it then.
+NEAR = [
+    {"service_status", "list_services", "system_status"},
+    {"file_info", "list_directory"},
+    {"list_programs", "run_program"},
+    {"read_log", "service_status", "list_services"},
+]
+
+# What the manifest says of the services: those that keep records about sessions are trusted.
+_DESCRIPTIONS = {service["name"]: service["description"] for service in MANIFEST["service"]}
+_TRUSTED = [service["name"] for service in MANIFEST["service"] if service.get("trusted")]
+_ENDS = ["it panicked; the log says where", "it ended with code 3", "killed by `init`: restarted on request"]
+
+
+def near(name):
+    """The tools that may answer in place of this one, itself among them."""
+    return {name}.union(*(line for line in NEAR if name in line))
+
+
+class Machine:
+    """Results of the own tools on a machine that is made up as it is asked."""
+
+    def __init__(self, values):
+        self.values = values
+        self.random = values.random
+
+    def services(self):
+        """Names of services that a session may restart."""
+        return [service for service in SERVICES if service not in _TRUSTED]
+
+    def result(self, name, arguments):
+        """What the tool gives for these arguments: a refusal, where the system gives it always."""
+        service = arguments.get("name")
+        if name in ("restart_service", "stop_service") and service in _TRUSTED:
+            return (
+                f"executionError: failed: service `{service}` is trusted, so no session may restart or stop it: "
+                "it would forget what it has recorded or counted. After a fault it is restarted without asking; to "
+                "restart it otherwise, turn the machine off and on"
+            )
+        return getattr(self, name)(**arguments)
+
+    def error(self, name, arguments):
+        """Why the tool fails with these arguments, as the services say it; nothing where none of them would."""
+        path = arguments.get("path", "")
+        last = path.rsplit("/", 1)[-1]
+        reasons = {
+            "read_file": [f"`{last}` does not exist", f"`{last}` is a folder, not a file"],
+            "file_info": [f"`{last}` does not exist"],
+            "list_directory": [f"`{last}` does not exist", f"`{last}` is a file, not a folder"],
+            "delete_file": [f"`{last}` does not exist", f"the folder `{last}` is not empty"],
+            "write_file": [f"`{last}` is a folder, not a file", "no space: this takes 4096 bytes, and 12 are left"],
+            "make_directory": [f"`{last}` exists already"],
+        }
+        program, service = arguments.get("program"), arguments.get("name")
+        if program and program not in PROGRAMS:
+            reasons["run_program"] = [f"there is no program `{program}`; there are {', '.join(PROGRAMS)}"]
+        if service and service not in SERVICES:
+            reasons[name] = [f"there is no service `{service}`; there are {', '.join(SERVICES)}"]
+        if name not in reasons:
+            return None
+        return f"executionError: invalid argument: {self.values.choose(reasons[name])}"
+
+    def system_status(self):
+        memory = self.values.choose([268, 534, 1071, 2145, 4293]) * 1_000_000 + self.random.randint(0, 999_999)
+        return compact(
+            {
+                "uptimeSeconds": self.random.randint(3, 90_000),
+                "memoryBytes": memory,
+                "freeBytes": memory - self.random.randint(9_000_000, 60_000_000),
+                "processors": self.values.choose([1, 2, 4, 8]),
+                "processes": self.random.randint(9, 20),
+                "services": self.random.randint(11, 14),
+            }
+        )
+
+    def _service(self, name, state="running"):
+        restarts = self.values.choose([0, 0, 0, 1, 2, 3])
+        failed = state in ("failed", "restarting")
+        return {
+            "name": name,
+            "state": state,
+            "restarts": restarts,
+            "maxRestarts": 5,
+            "lastExit": self.values.choose(_ENDS) if restarts or failed else "",
+            "frames": 0 if state in ("failed", "stopped") else self.random.randint(60, 900),
+            "description": _DESCRIPTIONS.get(name, self.values.sentence(2, 4)),
+        }
+
+    def list_services(self, failed=None):
+        """All services; `failed` is one that has failed, among the first."""
+        names = SERVICES[:]
+        if failed or self.values.chance(0.5):
+            names = self.random.sample(names, self.random.randint(2, len(names)))
+        services = [self._service(name) for name in names if name != failed]
+        if failed:
+            services.insert(self.random.randint(0, min(1, len(services))), self._service(failed, "failed"))
+        return compact({"services": services})
+
+    def service_status(self, name):
+        state = self.values.choose(["running"] * 5 + ["failed", "stopped", "restarting", "unneeded"])
+        return compact({"info": self._service(name, state)})
+
+    def restart_service(self, name):
+        return compact({"info": self._service(name)})
+
+    def stop_service(self, name):
+        return "done"
+
+    def log_text(self, service):
+        program, word = self.values.choose(PROGRAMS), self.values.word()
+        return self.values.choose(
+            [
+                f"session `{word}` opened",
+                f"program `{program}` was started",
+                f"service `{self.values.choose(SERVICES)}` is started again, as was asked",
+                f"service `{self.values.choose(SERVICES)}` was stopped",
+                f"disk of {self.random.randint(1000, 90000)} blocks of 512 bytes",
+                f"{self.random.randint(1, 9)} models registered",
+                f"{self.random.randint(1, 40)} files from scenario/home",
+                f"{word} cannot be read: {self.values.word()} is missing",
+                f"no answer from {self.values.choose(SERVICES)}",
+                self.values.sentence(3, 7),
+            ]
+        )
+
+    def read_log(self, service="", minimum="info", lastSeconds=3600, max=100):
+        levels = ["debug", "info", "warning", "error"]
+        levels = levels[levels.index(minimum) :]
+        count = min(max, self.values.choose([0, 1, 1, 2, 3, 4, 6]))
+        entries, sequence, clock = [], self.random.randint(1, 300), self.random.randint(10**9, 10**11)
+        for _ in range(count):
+            sequence += self.random.randint(1, 4)
+            clock += self.random.randint(10**6, 10**10)
+            who = service or self.values.choose(SERVICES)
+            entries.append(
+                {
+                    "sequence": sequence,
+                    "nanoseconds": clock,
+                    "level": self.values.choose(levels),
+                    "service": who,
+                    "text": self.log_text(who),
+                }
+            )
+        return compact({"entries": entries})
+
+    def _entry(self, name, kind):
+        size = self.values.choose([0, self.random.randint(1, 99), self.random.randint(100, 60_000)])
+        bytes_ = size if kind == "file" else 0
+        return {
+            "name": name,
+            "kind": kind,
+            "bytes": bytes_,
+            "modifiedUnix": 1_700_000_000 + self.random.randint(0, 10**8),
+        }
+
+    def list_directory(self, path, first=None):
+        """The entries of a folder; `first` is the name of a file that comes first."""
+        entries = [self._entry(first, "file")] if first else []
+        for _ in range(self.values.choose([0, 1, 2, 2, 3, 3, 4, 5, 7])):
+            folder = self.values.chance(0.25)
+            name = self.values.word() if folder else self.values.file_name()
+            entries.append(self._entry(name, "directory" if folder else "file"))
+        return compact({"entries": entries})
+
+    def file_info(self, path):
+        kind = "file" if "." in path or self.values.chance(0.2) else "directory"
+        return compact({"info": self._entry(path.rsplit("/", 1)[-1], kind)})
+
+    def read_file(self, path, short=False):
+        """A text; a short one where it is to be written again."""
+        if short:
+            return self.values.sentence(1, 6) + self.values.choose(["", "\n"])
+        if self.values.chance(0.05):
+            return ""
+        count = self.values.choose([1, 1, 1, 2, 3, 5])
+        lines = [self.values.sentence(1, 9) for _ in range(count)]
+        if self.values.chance(0.2):
+            lines = [f"{self.values.word()}={self.values.word()}" for _ in lines]
+        if count > 1 and self.values.chance(0.2):
+            lines.insert(1, "")
+        return "\n".join(lines) + ("\n" if self.values.chance(0.7) else "")
+
+    def write_file(self, path, text):
+        return "done"
+
+    def delete_file(self, path):
+        return "done"
+
+    def make_directory(self, path):
+        return "done"
+
+    def list_programs(self, first=None):
+        """The programs; `first` is the one that comes first."""
+        names = self.random.sample(PROGRAMS, self.random.randint(2, len(PROGRAMS)))
+        if self.values.chance(0.3):
+            names = [self.values.name() for _ in names]
+        return compact({"names": ([first] if first else []) + [name for name in names if name != first]})
+
+    def run_program(self, program, arguments=()):
+        if self.values.chance(0.15):
+            code = self.values.choose([1, 2, 3, 101])
+            report = "it panicked; the log says where" if code == 101 else f"it ended with code {code}"
+            return compact({"result": {"code": code, "output": "", "report": report}})
+        if program.startswith("hello"):
+            output = f"Hello, {arguments[0] if arguments else self.values.choose(PEOPLE)}!\n"
+        else:
+            output = self.values.choose(["", self.read_file(""), f"{self.values.number()}\n"])
+        return compact({"result": {"code": 0, "output": output, "report": "it ended by itself"}})
+
+    def power_off(self):
+        return "done"

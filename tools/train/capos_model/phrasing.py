@@ -1,0 +1,139 @@
+"""Wordings: patterns of sentences, read from `phrasings/`.
+
+A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows
+` => ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
+argument of its name. A file has the sections `[train]` and `[held out]`, whose patterns no other has: the second is
+never trained on.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / "phrasings"
+TRAIN, HELD_OUT = "train", "held out"
+
+_GROUP = re.compile(r"\(([^()\[\]]*)\)|\[([^()\[\]]*)\]")
+_SLOT = re.compile(r"\{(\w+)\}")
+
+_OPENINGS = {
+    TRAIN: ["please ", "can you ", "could you ", "I want you to ", "now ", "hey, ", "you should ", "I need you to "],
+    HELD_OUT: ["would you ", "kindly ", "I would like you to ", "time to ", "next, ", "just "],
+}
+_ENDINGS = {
+    TRAIN: [" please", ", please", " now", " for me", ", thanks"],
+    HELD_OUT: [" right away", " if you can", ", will you", " quickly"],
+}
+# First words of sentences that ask for nothing to be done, so that no courtesy goes before them.
+_NO_ORDER = set("""
+    i we it the a an is are was were has what which who how why when where there that this my please no all in and also
+    now any number health free total memory status uptime services service log logs files folder file contents content
+    size bytes info details properties program programs off on time good away there about let could can will for do to
+    processors processes memory hello hi hey greetings howdy nice thanks thank great perfect well wonderful help bye
+    goodbye see farewell hiya pleased cheers much excellent brilliant so until with
+    """.split())
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A sentence with open places."""
+
+    text: str
+    arguments: tuple
+
+    def slots(self):
+        """The names of its values."""
+        return list(dict.fromkeys(_SLOT.findall(self.text)))
+
+    def count(self):
+        """How many sentences it stands for, values aside."""
+        return len(wordings(self.text))
+
+    def choose(self, random):
+        """One of its sentences, values still open."""
+        text = self.text
+        while found := _GROUP.search(text):
+            among, optional = found.groups()
+            chosen = random.choice(_choices(among, optional))
+            text = text[: found.start()] + chosen + text[found.end() :]
+        return " ".join(text.split())
+
+    def fill(self, sentence, values):
+        """The sentence with its values, and the arguments that it stands for."""
+        text = _filled(sentence, values)
+        if self.arguments:
+            return text, {name: _argument(value, values) for name, value in self.arguments}
+        return text, {slot: values[slot] for slot in self.slots()}
+
+
+def wordings(text):
+    """All sentences of a pattern."""
+    found = _GROUP.search(text)
+    if not found:
+        return {" ".join(text.split())}
+    choices = _choices(*found.groups())
+    return set().union(*(wordings(text[: found.start()] + choice + text[found.end() :]) for choice in choices))
+
+
+def _choices(among, optional):
+    """What may stand in place of a group: one of these, or one of those that may be left out."""
+    return among.split("|") if among is not None else [*optional.split("|"), ""]
+
+
+def _filled(text, values):
+    return _SLOT.sub(lambda slot: str(values[slot.group(1)]), text)
+
+
+def _argument(text, values):
+    """An argument as a pattern writes it: a number, a list, a slot's value, or a text with slots in it."""
+    if text.startswith("["):
+        inside = text[1:-1]
+        return [str(_argument(part, values)) for part in inside.split(",")] if inside else []
+    if text.isdigit():
+        return int(text)
+    whole = _SLOT.fullmatch(text)
+    return values[whole.group(1)] if whole else _filled(text, values)
+
+
+def parse(text):
+    """The patterns of a file, by section."""
+    sections, current = {TRAIN: [], HELD_OUT: []}, None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line in (f"[{TRAIN}]", f"[{HELD_OUT}]"):
+            current = sections[line[1:-1]]
+        elif current is None:
+            raise ValueError(f"line {number}: a pattern before the first section")
+        else:
+            pattern, _, arguments = line.partition(" => ")
+            pairs = tuple(tuple(part.split("=", 1)) for part in arguments.split("; ")) if arguments else ()
+            if any(len(pair) != 2 for pair in pairs):
+                raise ValueError(f"line {number}: an argument is not name=text")
+            current.append(Pattern(pattern, pairs))
+    return sections
+
+
+def read(name):
+    """The patterns of one file, by section."""
+    return parse((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+def dressed(sentence, random, section):
+    """A sentence whose values are still open, as somebody may type it: with a courtesy, a capital letter, a full stop,
+    or without them."""
+    question = sentence.endswith("?")
+    order = not question and " " in sentence and sentence.split()[0].lower() not in _NO_ORDER
+    order = order and not sentence.startswith(("{", '"'))
+    if order and random.random() < 0.3:
+        sentence = random.choice(_OPENINGS[section]) + sentence
+    elif order and random.random() < 0.2:
+        sentence += random.choice(_ENDINGS[section])
+    # A value keeps its letters.
+    if not sentence.startswith("{") and random.random() < 0.4:
+        sentence = sentence[:1].upper() + sentence[1:]
+    if question:
+        return sentence if random.random() < 0.7 else sentence[:-1]
+    # No mark after a value, so that what is copied has a clear end.
+    return sentence + "." if sentence[-1:].isalpha() and random.random() < 0.2 else sentence

@@ -1,0 +1,202 @@
+"""Conversations: what holds for each of them."""
+
+import json
+import unittest
+
+from capos_model import answers, own_tools, phrasing, render, scenes, scores
+from capos_model.conversation import compact
+from capos_model.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
+from capos_model.generic_tools import ACTIONS, NOUNS
+from capos_model.phrasing import HELD_OUT, TRAIN, wordings
+
+FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "open": OPEN, "chat": CHAT}
+
+
+def all_conversations(count=250):
+    for split in SPLITS:
+        for conversation in Generator(split, 21).conversations(count):
+            yield split, conversation
+
+
+class Phrasings(unittest.TestCase):
+    def test_every_own_tool_has_sixty_wordings_and_others_that_are_held_out(self):
+        for name, sections in own_tools.PHRASINGS.items():
+            train = set().union(*(wordings(pattern.text) for pattern in sections[TRAIN]))
+            held_out = set().union(*(wordings(pattern.text) for pattern in sections[HELD_OUT]))
+            self.assertGreaterEqual(len(train), 60, name)
+            self.assertGreaterEqual(len(held_out), 14, name)
+
+    def test_no_wording_is_in_both_sections(self):
+        for name, sections in FILES.items():
+            train = {text.lower() for pattern in sections[TRAIN] for text in wordings(pattern.text)}
+            held_out = {text.lower() for pattern in sections[HELD_OUT] for text in wordings(pattern.text)}
+            self.assertFalse(train & held_out, name)
+
+    def test_patterns_name_scenes_and_answers_that_there_are(self):
+        for sections in (CHAINS, FOLLOWUPS):
+            for pattern in sections[TRAIN] + sections[HELD_OUT]:
+                self.assertIn(dict(pattern.arguments)["scene"], scenes.SCENES)
+        for pattern in CHAT[TRAIN] + CHAT[HELD_OUT]:
+            self.assertIn(dict(pattern.arguments)["answer"], [*answers.CHAT, "able"])
+
+    def test_patterns_are_read_with_their_arguments(self):
+        text = "[train]\n# a remark\n(a|b) {x} [c] => n={x}; m=5; l=[{x},{y}]; s=t {x}\n[held out]\nd {y}\n"
+        found = phrasing.parse(text)
+        pattern = found[TRAIN][0]
+        self.assertEqual(wordings(pattern.text), {"a {x} c", "a {x}", "b {x} c", "b {x}"})
+        sentence, arguments = pattern.fill("a {x}", {"x": "X", "y": 2})
+        self.assertEqual((sentence, arguments), ("a X", {"n": "X", "m": 5, "l": ["X", "2"], "s": "t X"}))
+        self.assertEqual(found[HELD_OUT][0].fill("d {y}", {"y": 7}), ("d 7", {"y": 7}))
+        for wrong in ("a pattern", "[train]\na => b"):
+            with self.assertRaises(ValueError):
+                phrasing.parse(wrong)
+
+
+class Conversations(unittest.TestCase):
+    def test_the_same_seed_gives_the_same(self):
+        first, again = ([found.to_json() for found in Generator("both", 5).conversations(40)] for _ in range(2))
+        other = [found.to_json() for found in Generator("both", 6).conversations(40)]
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+
+    def test_all_classes_come_and_tools_are_of_both_kinds(self):
+        for split in SPLITS:
+            found = Generator(split, 22).conversations(400)
+            self.assertEqual({conversation.kind for conversation in found}, set(CLASSES))
+            own = sum(conversation.own for conversation in found)
+            self.assertEqual(own > 0, not SPLITS[split].names)
+            self.assertGreater(len(found) - own, 100)
+
+    def test_every_own_tool_and_scene_comes(self):
+        found = Generator("train", 23).conversations(6000)
+        called = {call.name for conversation in found for message in conversation.messages for call in message.calls}
+        self.assertLessEqual(set(own_tools.TOOLS), called)
+        profiles = [[tool.name for tool in tools] for tools in own_tools.PROFILES.values()]
+        sets = [[tool.name for tool in conversation.tools] for conversation in found]
+        for profile in profiles:
+            self.assertIn(profile, sets)
+
+    def test_calls_are_what_the_tools_take(self):
+        for split, conversation in all_conversations():
+            for message in conversation.messages:
+                for call in message.calls:
+                    self.assertTrue(scores.fits(conversation.tools, call), (split, call))
+
+    def test_texts_in_calls_are_copied(self):
+        for split, conversation in all_conversations():
+            seen = ""
+            for message in conversation.messages:
+                for call in message.calls:
+                    for value in call.arguments.values():
+                        self.assertTrue(_copied(value, seen), (split, conversation.messages[0].content, call))
+                if message.role != "assistant":
+                    # What JSON hides behind an escape is copied without it.
+                    seen += render.shown(message.content).replace("\\n", "\n").replace('\\"', '"') + "\n"
+                seen += "".join(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)
+
+    def test_every_result_has_its_call_and_the_last_word_is_the_models(self):
+        for _, conversation in all_conversations():
+            open_calls = 0
+            for message in conversation.messages:
+                if message.role == "tool":
+                    open_calls -= 1
+                else:
+                    self.assertEqual(open_calls, 0)
+                    open_calls += len(message.calls)
+            self.assertEqual((open_calls, conversation.messages[-1].role), (0, "assistant"))
+
+    def test_a_missing_tool_is_missing_and_a_forbidden_one_forbidden(self):
+        for split in SPLITS:
+            generator = Generator(split, 24)
+            for _ in range(200):
+                absent = generator.conversation("absent")
+                self.assertEqual([message.decision for message in absent.messages], ["", "none"])
+                forbidden = generator.conversation("forbidden")
+                name = forbidden.messages[-1].tool
+                self.assertTrue(next(tool for tool in forbidden.tools if tool.name == name).forbidden)
+                called = generator.conversation("call")
+                allowed = {tool.name for tool in called.tools if not tool.forbidden}
+                self.assertLessEqual({call.name for message in called.messages for call in message.calls}, allowed)
+
+    def test_nothing_that_is_offered_does_what_an_absent_tool_would(self):
+        for split in SPLITS:
+            generator, asked = Generator(split, 26), []
+            _recorded(generator, "_own_request", asked)
+            _recorded(generator, "_generic_request", asked)
+            for _ in range(200):
+                asked.clear()
+                names = {tool.name for tool in generator.conversation("absent").tools}
+                for meant in asked:
+                    self.assertFalse(names & (own_tools.near(meant) if isinstance(meant, str) else {meant.tool.name}))
+
+    def test_names_of_tools_are_told_apart(self):
+        for _, conversation in all_conversations():
+            names = [tool.name for tool in conversation.tools]
+            self.assertEqual(len(names), len(set(names)))
+
+    def test_held_out_words_are_not_trained_on(self):
+        held_out = [verb for action in ACTIONS for verb in action.verbs(True)]
+        known = [verb for action in ACTIONS for verb in action.verbs(False)]
+        self.assertFalse(set(held_out) & set(known))
+        unseen = {noun for noun in NOUNS[len(NOUNS) * 4 // 5 :] if "-" not in noun}
+        for conversation in Generator("train", 25).conversations(300):
+            for tool in conversation.tools:
+                self.assertFalse(unseen & set(tool.description.lower().rstrip(".").split()), tool.description)
+
+
+def _recorded(generator, name, seen):
+    """Has what a method is called with added to `seen`."""
+    method = getattr(generator, name)
+
+    def call(meant):
+        seen.append(meant)
+        return method(meant)
+
+    setattr(generator, name, call)
+
+
+def _copied(value, seen):
+    """Whether a value stands in what was seen; a path may be two such joined."""
+    if isinstance(value, list):
+        return all(_copied(item, seen) for item in value)
+    if not isinstance(value, str) or value in ("", ".", "debug", "info", "warning", "error"):
+        return True
+    at = value.rfind("/")
+    return value in seen or (at > 0 and value[:at] in seen and value[at + 1 :] in seen)
+
+
+class Answers(unittest.TestCase):
+    def test_answers_are_made_of_the_results_words(self):
+        cases = [
+            ("done", "Done."),
+            ("", "It is empty."),
+            ("Water the plants.\n", "It says: Water the plants."),
+            ("one\ntwo", "It begins: one"),
+            ("deniedByUser: the person said no", "You did not agree, so I did not do it."),
+            ("executionError: invalid argument: `a.txt` does not exist", "That failed: `a.txt` does not exist"),
+            ("timedOut: it did not end within 4000 ms", "That took too long: it did not end within 4000 ms"),
+            ('{"entries":[]}', "There is nothing."),
+            ('{"entries":[{"bytes":1,"kind":"file","modifiedUnix":0,"name":"a"}]}', "There are: a."),
+            ('{"names":["a","b","c","d","e","f"]}', "There are: a, b, c, d, e and more."),
+            (
+                '{"result":{"code":0,"output":"Hello, world!\\n","report":"it ended by itself"}}',
+                "It says: Hello, world!",
+            ),
+            ('{"info":{"name":"log","state":"running","restarts":2}}', "log is running, restarted 2 times."),
+            ('{"info":{"bytes":29,"kind":"file","modifiedUnix":0,"name":"a.txt"}}', "a.txt is a file of 29 bytes."),
+            ('{"name":"x","size":3}', "name is x, size is 3."),
+            ("{not JSON", "It says: {not JSON"),
+        ]
+        for text, answer in cases:
+            self.assertEqual(answers.to_result(text), answer)
+
+    def test_only_what_is_shown_is_named(self):
+        names = [{"name": f"{'n' * 150}{number}"} for number in range(5)]
+        text = compact({"entries": names})
+        answer = answers.to_result(text)
+        for name in answer.removeprefix("There are: ").removesuffix(" and more.").split(", "):
+            self.assertIn(f'"{name}"', render.shown(text))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""The tokenizer and the form in which model files hold it."""
+
+import json
+import struct
+import unittest
+
+from capos_model import bpe, gguf, render
+from capos_model.__main__ import TOKENIZER
+from capos_model.generator import Generator
+
+HARD = [
+    "",
+    "don't 'tool \"/a/b\" x=1;y=2",
+    "  two  spaces \t\ttabs\n\nlines \r\n",
+    "café naïve Ünïcode 世界 ñandú e\u0301 🙂 \u00a0 \u200b",
+    "camelCaseWords snake_case kebab-case UPPER lower 12345 3.14",
+    "".join(chr(code) for code in range(1, 128)),
+    "<|end|> is text here, and so is <|",
+]
+
+
+def tokenizer():
+    return bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
+
+
+class Training(unittest.TestCase):
+    def test_the_most_frequent_pair_is_first_and_ties_go_by_bytes(self):
+        texts = ["aab aab aab", "zb zb zb ya ya ya"]
+        size = len(render.MARKS) + 256 + 3
+        merges = bpe.train(texts, size)
+        self.assertEqual(merges, [(b"a", b"a"), (b"aa", b"b"), (b"y", b"a")])
+        self.assertEqual(bpe.train(texts, size), merges)
+        with self.assertRaises(ValueError):
+            bpe.train(["ab ab"], size)
+
+    def test_digits_punctuation_and_spaces_are_not_merged(self):
+        size = len(render.MARKS) + 256 + 1
+        self.assertEqual(bpe.train(["a1 a1 a1 1.1 1.1 1.1 <|end|><|end|> xy xy"], size), [(b"x", b"y")])
+
+    def test_merges_stay_within_letters(self):
+        for left, right in tokenizer().merges:
+            self.assertTrue((left + right).isalpha() and (left + right).isascii(), left + right)
+
+
+class Tokens(unittest.TestCase):
+    def test_there_are_1024_and_each_once(self):
+        found = tokenizer()
+        self.assertEqual(len(found), bpe.SIZE)
+        tokens = found.metadata("")["tokenizer.ggml.tokens"]
+        self.assertEqual(len(set(tokens)), bpe.SIZE)
+
+    def test_text_comes_back(self):
+        found = tokenizer()
+        for text in HARD:
+            self.assertEqual(found.decode(found.encode(text)), text)
+            self.assertEqual(found.decode(found.encode(text, marks=False)), text)
+
+    def test_marks_are_tokens_only_where_they_are_looked_for(self):
+        found = tokenizer()
+        self.assertEqual(found.encode("<|end|>"), [render.MARKS.index("<|end|>")])
+        self.assertGreater(len(found.encode("<|end|>", marks=False)), 1)
+
+    def test_a_value_has_the_same_tokens_wherever_it_stands(self):
+        found = tokenizer()
+        for value in ("notes/welcome.txt", "restart12", "Hello World"):
+            alone = found.encode(value)
+            for before, after in ((" ", " "), ('"', '"'), ("/", "."), ("`", "`;"), ("5", "6")):
+                around = found.encode(before + value + after)
+                self.assertEqual(around[1 : 1 + len(alone)], alone)
+
+    def test_requests_are_short(self):
+        found = tokenizer()
+        lengths = [
+            len(found.encode("".join(text for text, _ in pieces)))
+            for conversation in Generator("train", 31).conversations(200)
+            for pieces in render.samples(conversation)
+        ]
+        self.assertLess(max(lengths), 2048)
+
+
+class ModelFiles(unittest.TestCase):
+    def test_metadata_is_written_as_the_format_says(self):
+        data = gguf.metadata({"a": "é", "b": 7, "c": True, "d": ["x", ""], "e": [1, -1]})
+        self.assertEqual(len(data) % 32, 0)
+        self.assertEqual(struct.unpack_from("<4sIQQ", data), (b"GGUF", 3, 0, 5))
+        text = struct.pack("<Q", 1)
+        self.assertIn(text + b"a" + struct.pack("<IQ", 8, 2) + "é".encode(), data)
+        self.assertIn(text + b"b" + struct.pack("<II", 4, 7), data)
+        self.assertIn(text + b"c" + struct.pack("<IB", 7, 1), data)
+        self.assertIn(text + b"d" + struct.pack("<IIQQ", 9, 8, 2, 1) + b"x" + struct.pack("<Q", 0), data)
+        self.assertIn(text + b"e" + struct.pack("<IIQii", 9, 5, 2, 1, -1), data)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -267,7 +267,7 @@ unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8]> {
 ///
 /// # Safety
 /// `data` is null or `length` writable bytes.
-unsafe fn bytes_mut<'a>(data: *mut c_void, length: usize) -> Result<&'a mut [u8]> {
+pub unsafe fn bytes_mut<'a>(data: *mut c_void, length: usize) -> Result<&'a mut [u8]> {
     match length {
         0 => Ok(&mut []),
         _ if data.is_null() => Err(Errno(libc::EFAULT)),

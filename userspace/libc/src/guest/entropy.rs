@@ -4,6 +4,7 @@ use core::ffi::{c_uint, c_void};
 
 use capos_schema::kernel::EntropyClient;
 
+use crate::guest::descriptor;
 use crate::guest::errno::{Errno, Result, answer_size};
 use crate::guest::grants::{cap, wait};
 
@@ -27,6 +28,6 @@ pub fn fill(buffer: &mut [u8]) -> Result<()> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, _flags: c_uint) -> isize {
     // SAFETY: the caller's buffer.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
-    answer_size(fill(bytes).map(|()| isize::try_from(length).unwrap_or(isize::MAX)))
+    let filled = unsafe { descriptor::bytes_mut(buffer, length) }.and_then(fill);
+    answer_size(filled.map(|()| isize::try_from(length).unwrap_or(isize::MAX)))
 }

@@ -41,6 +41,13 @@ impl OpenFile {
         Self { open, device, locked: AtomicBool::new(false) }
     }
 
+    /// The capability of a file that was granted alone.
+    pub fn granted_id(&self) -> Option<u64> {
+        match &self.open {
+            Open::ToRead(file) | Open::ToWrite(file) => file.granted_id(),
+        }
+    }
+
     /// Locks the file. `EWOULDBLOCK` where others have it and it is not to be waited for.
     pub fn lock(&self, exclusive: bool, wait_for_it: bool) -> Result<()> {
         self.locked.store(true, Ordering::Relaxed);

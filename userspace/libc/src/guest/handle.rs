@@ -26,6 +26,16 @@ impl Handle {
         Self { id, owned: false }
     }
 
+    /// Whether both are one capability.
+    pub fn is(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    /// The capability, where the process was started with it.
+    pub fn granted_id(&self) -> Option<u64> {
+        (!self.owned).then_some(self.id)
+    }
+
     /// To call it from this thread.
     pub fn client<C: Client>(&self) -> C {
         // SAFETY: every thread's block tells its ring.

@@ -50,6 +50,12 @@ impl Metadata {
         })
     }
 
+    /// Of a file that was granted alone. The numbers of such files are the process's own: each comes from a server of
+    /// its own, perhaps.
+    fn of_granted(status: &FileStatus, id: u64) -> Result<Self> {
+        Ok(Self { id: id.saturating_add(2), ..Self::of_status(status, 1)? })
+    }
+
     fn top() -> Self {
         Self::of_kind(libc::S_IFDIR | 0o555)
     }
@@ -83,7 +89,10 @@ pub fn of_open(object: &Object) -> Result<Metadata> {
         Object::Input(_) | Object::Output(_) | Object::Null | Object::Random => Metadata::character_device(),
         Object::PipeReader(_) | Object::PipeWriter(_) => Metadata::of_kind(libc::S_IFIFO | 0o600),
         Object::Counter(_) => Metadata::of_kind(0o600),
-        Object::File(file) => Metadata::of_status(&file.status()?, file.device)?,
+        Object::File(file) => match file.granted_id() {
+            Some(id) => Metadata::of_granted(&file.status()?, id)?,
+            None => Metadata::of_status(&file.status()?, file.device)?,
+        },
         Object::Directory(open) => match &open.directory {
             Some((directory, device)) => inside(directory, *device, ".", true)?,
             None => Metadata::top(),
@@ -106,8 +115,7 @@ pub fn of_place(place: &Place, follow: bool) -> Result<Metadata> {
         Target::File(id) => {
             let file: ReadOnlyFileClient = Handle::granted(*id).client();
             let status = wait(file.status()).map_err(failed)?;
-            // The numbers of granted files are the process's own: each comes from a server of its own, perhaps.
-            Metadata { id: id.saturating_add(2), ..Metadata::of_status(&status, 1)? }
+            Metadata::of_granted(&status, *id)?
         }
         Target::Null | Target::Random => Metadata::character_device(),
     };

@@ -10,7 +10,7 @@ use crate::guest::description::Object;
 use crate::guest::errno::{self, Errno, Result, answer, answer_size};
 use crate::guest::grants::wait;
 use crate::guest::handle::{failed, told};
-use crate::guest::metadata::{self, FILE_MODE};
+use crate::guest::metadata;
 use crate::guest::namespace::{self, Place, Target};
 use crate::guest::{clock, descriptor, file, malloc};
 use crate::path::{MAX_PATH, Path};
@@ -110,10 +110,10 @@ fn move_name(from: Place, to: Place) -> Result<c_int> {
             return Err(Errno(libc::ENOTDIR));
         }
     }
-    // Both from the granted directory: a server moves names within one of its own.
-    match (namespace::find(&from.path)?, namespace::find(&to.path)?) {
-        (Target::Inside { directory, device, path }, Target::Inside { device: other_device, path: other_path, .. })
-            if device == other_device =>
+    // A server moves names within one directory that it is asked by, and what lies below it.
+    match (from.target, to.target) {
+        (Target::Inside { directory, path, .. }, Target::Inside { directory: other, path: other_path, .. })
+            if directory.is(&other) =>
         {
             told(wait(directory.client::<DirectoryClient>().rename(&path, &other_path)).map_err(failed)?)?;
             Ok(0)
@@ -334,7 +334,8 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
 }
 
-/// Tells whether it is there. Whether it may be written shows when it is opened to write: only its server knows.
+/// Tells whether it is there. Whether a file of a granted directory may be written shows when it is opened to write: only
+/// its server knows.
 ///
 /// # Safety
 /// As in C.
@@ -343,6 +344,9 @@ unsafe extern "C" fn faccessat(directory: c_int, path: *const c_char, mode: c_in
     // SAFETY: the caller's string.
     answer(unsafe { namespace::place_at(directory, path) }.and_then(|place| {
         let found = metadata::of_place(&place, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?;
+        if mode & libc::W_OK != 0 && matches!(place.target, Target::File(_)) {
+            return Err(Errno(libc::EROFS));
+        }
         // No file is a program to be started by its name.
         if mode & libc::X_OK != 0 && !found.is_directory() { Err(Errno(libc::EACCES)) } else { Ok(0) }
     }))
@@ -350,8 +354,7 @@ unsafe extern "C" fn faccessat(directory: c_int, path: *const c_char, mode: c_in
 
 /// Permission bits are nobody's: setting those that a file has already is no change, anything else is refused.
 fn change_mode(found: &metadata::Metadata, mode: libc::mode_t) -> Result<c_int> {
-    let same = mode & 0o7777 == found.mode & 0o7777;
-    if same || mode & 0o7777 == FILE_MODE { Ok(0) } else { Err(Errno(libc::EOPNOTSUPP)) }
+    if mode & 0o7777 == found.mode & 0o7777 { Ok(0) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }
 
 /// # Safety

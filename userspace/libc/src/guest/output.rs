@@ -13,7 +13,7 @@ use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
 use crate::guest::stream::{Output, Size};
 
-/// Bytes of a line that are kept before it goes to the log without its end.
+/// Bytes of one line of the log at most: a longer one is several, each but the last without its end.
 const LONGEST_LINE: usize = 1024;
 
 /// Which of the two streams.
@@ -94,13 +94,23 @@ fn write_lines(stream: Stream, bytes: &[u8]) -> Result<()> {
     let end = if end == 0 && held.len() >= LONGEST_LINE { held.len() } else { end };
     let rest = held.split_off(end);
     let ready = core::mem::replace(held, rest);
-    for line in ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        log(stream, &String::from_utf8_lossy(line))?;
-    }
-    Ok(())
+    let lines = ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    // What one line meets does not keep the others from the log.
+    lines.fold(Ok(()), |sum, line| sum.and(log(stream, &String::from_utf8_lossy(line))))
 }
 
-fn log(stream: Stream, line: &str) -> Result<()> {
+/// Writes a line to the log, or the lines that a long one is cut into.
+fn log(stream: Stream, mut line: &str) -> Result<()> {
+    let mut written = Ok(());
+    while line.len() > LONGEST_LINE {
+        let (piece, rest) = line.split_at(line.floor_char_boundary(LONGEST_LINE));
+        written = written.and(log_line(stream, piece));
+        line = rest;
+    }
+    written.and(log_line(stream, line))
+}
+
+fn log_line(stream: Stream, line: &str) -> Result<()> {
     let level = if stream == Stream::Output { LogLevel::Info } else { LogLevel::Error };
     if let Some(logger) = cap::<LoggerClient>("logger") {
         wait(logger.write(level, line))?;

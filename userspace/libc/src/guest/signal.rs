@@ -1,19 +1,32 @@
 //! Signals. There are none: what would be one on Linux, a bad address or an illegal instruction, ends the process with
-//! a report. Programs that ask for a handler are told that it is set, because none is ever called.
+//! a report. So a signal may be ignored or left as it is; asking for a handler fails.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicU32;
 
-use crate::guest::errno::unsupported;
+use crate::guest::errno::{self, Errno, Result, answer, unsupported};
+use crate::guest::futex;
+
+/// Whether this may be done where a signal comes: only that nothing is.
+fn set(action: usize) -> Result<()> {
+    if action == libc::SIG_DFL || action == libc::SIG_IGN { Ok(()) } else { Err(Errno(libc::ENOSYS)) }
+}
 
 #[unsafe(no_mangle)]
-extern "C" fn signal(_number: c_int, _handler: usize) -> usize {
-    libc::SIG_DFL
+extern "C" fn signal(_number: c_int, handler: usize) -> usize {
+    match set(handler) {
+        Ok(()) => libc::SIG_DFL,
+        Err(error) => {
+            errno::set(error);
+            libc::SIG_ERR
+        }
+    }
 }
 
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(_number: c_int, _new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+unsafe extern "C" fn sigaction(_number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     if !old.is_null() {
         // As where a signal is ignored: so `std` sees that it need not make each thread a stack for handlers.
         // SAFETY: the caller's place for the answer; all zero is an action without flags.
@@ -22,7 +35,9 @@ unsafe extern "C" fn sigaction(_number: c_int, _new: *const libc::sigaction, old
             (*old).sa_sigaction = libc::SIG_IGN;
         }
     }
-    0
+    // SAFETY: the caller's action.
+    let wanted = unsafe { new.as_ref() };
+    answer(wanted.map_or(Ok(()), |action| set(action.sa_sigaction)).map(|()| 0))
 }
 
 /// # Safety
@@ -64,5 +79,8 @@ extern "C" fn raise(_number: c_int) -> c_int {
 /// Waits for a signal: for ever, since none comes. `std` calls it where a thread must not go on.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
-    crate::guest::process::end(crate::guest::process::BROKEN)
+    let never = AtomicU32::new(0);
+    loop {
+        futex::wait(&never, 0);
+    }
 }

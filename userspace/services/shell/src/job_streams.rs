@@ -29,17 +29,29 @@ pub struct Output {
     kept: RefCell<VecDeque<u8>>,
     /// Bytes that were not kept.
     lost: Cell<u64>,
+    /// While what was kept is shown before the rest: cancelled once that is done.
+    showing: RefCell<Option<CancelToken>>,
 }
 
 impl Output {
     pub fn new(screen: Rc<Screen>, foreground: bool) -> Rc<Self> {
-        Rc::new(Self { screen, foreground: Cell::new(foreground), kept: RefCell::default(), lost: Cell::new(0) })
+        Rc::new(Self {
+            screen,
+            foreground: Cell::new(foreground),
+            kept: RefCell::default(),
+            lost: Cell::new(0),
+            showing: RefCell::default(),
+        })
     }
 
-    /// Shows what was kept, and from now on what comes.
+    /// Shows what was kept, and from now on what comes. Who writes meanwhile waits, so that all is shown in order.
     pub async fn to_foreground(&self) {
+        let shown = CancelToken::new();
+        *self.showing.borrow_mut() = Some(shown.clone());
         self.show_kept().await;
         self.foreground.set(true);
+        *self.showing.borrow_mut() = None;
+        shown.cancel();
     }
 
     /// Shows what was kept, once.
@@ -54,6 +66,10 @@ impl Output {
     }
 
     async fn text(&self, text: &str) {
+        let showing = self.showing.borrow().clone();
+        if let Some(shown) = showing {
+            shown.cancelled().await;
+        }
         if self.foreground.get() {
             return self.screen.write(Style::Plain, text).await;
         }

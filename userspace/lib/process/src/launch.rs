@@ -146,6 +146,15 @@ impl Drop for Unfinished {
     }
 }
 
+/// Which of the texts that a process begins with has a zero byte in it, in words: C's texts end at one.
+fn with_zero(arguments: &[String], environment: &[String]) -> Option<String> {
+    let of = |what: &str, texts: &[String]| {
+        let at = texts.iter().position(|text| text.contains('\0'))?;
+        Some(format!("{what} {}", at.saturating_add(1)))
+    };
+    of("argument", arguments).or_else(|| of("line of its environment", environment))
+}
+
 impl Launch<'_> {
     /// Makes the process and starts its first thread.
     ///
@@ -153,6 +162,9 @@ impl Launch<'_> {
     /// In words, with the step that failed. Nothing of the process is left then.
     pub async fn start(self) -> Result<Started, Error> {
         let name = self.name;
+        if let Some(which) = with_zero(&self.arguments, &self.environment) {
+            return Err(Error::new(format!("starting `{name}`: {which} has a zero byte in it; texts of C end there")));
+        }
         let process = self
             .account
             .create_process(name, &self.limits)
@@ -233,5 +245,18 @@ impl Launch<'_> {
             .await
             .context("its first thread")?;
         Ok(account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_with_a_zero_byte_are_found() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| String::from(*text)).collect::<Vec<_>>();
+        assert_eq!(with_zero(&texts(&["a", "b"]), &texts(&["C=d"])), None);
+        assert_eq!(with_zero(&texts(&["a", "b\0c"]), &texts(&["C=d"])).as_deref(), Some("argument 2"));
+        assert_eq!(with_zero(&texts(&["a"]), &texts(&["C=\0"])).as_deref(), Some("line of its environment 1"));
     }
 }

@@ -29,7 +29,8 @@ fn wait_until(address: u64, expected: u32, deadline: u64) -> Completion {
     ring().wait_word(address, expected, deadline)
 }
 
-fn wake_at(address: u64, count: u32) -> Completion {
+/// The same by the word's address.
+pub fn wake_at(address: u64, count: u32) -> Completion {
     ring().wake_word(address, count)
 }
 

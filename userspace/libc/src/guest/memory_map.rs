@@ -11,7 +11,7 @@ use crate::guest::descriptor;
 use crate::guest::errno::{self, Errno, Result, answer};
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
-use crate::guest::thread_region;
+use crate::guest::{thread, thread_region};
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
 
@@ -29,7 +29,10 @@ pub fn give(start: u64, length: u64) {
 pub fn map_new(length: u64) -> Result<u64> {
     match try_map_new(length) {
         // What threads that have ended left behind is given up before memory is refused.
-        Err(Errno(libc::ENOMEM)) if thread_region::give_up() => try_map_new(length),
+        Err(Errno(libc::ENOMEM)) => {
+            thread::reap();
+            if thread_region::give_up() { try_map_new(length) } else { Err(Errno(libc::ENOMEM)) }
+        }
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::guest::errno::{self, unsupported};
-use crate::guest::{entropy, futex, metadata};
+use crate::guest::{entropy, futex, metadata, thread};
 
 /// An `int` that came in a whole register.
 fn lower_half(register: usize) -> c_int {
@@ -37,7 +37,7 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
             // SAFETY: the caller's string and place for the answer.
             unsafe { metadata::statx(lower_half(a), path, lower_half(c), 0, out) }.into()
         }
-        libc::SYS_gettid => 1,
+        libc::SYS_gettid => thread::number().into(),
         _ => unsupported().into(),
     }
 }

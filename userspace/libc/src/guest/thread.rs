@@ -7,9 +7,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::arch::naked_asm;
-use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::RingLayout;
 use capos_abi::bootstrap::ThreadArea;
@@ -21,7 +20,7 @@ use crate::guest::errno::{Errno, Result};
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
 use crate::guest::thread_block::{self, ThreadBlock};
-use crate::guest::{malloc, memory_map, thread_key, thread_region, unwind};
+use crate::guest::{futex, malloc, memory_map, thread_key, thread_region, unwind};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -31,10 +30,47 @@ const COMPLETION_ENTRIES: u32 = 64;
 /// The least stack of a thread, in bytes.
 const LEAST_STACK: u64 = 16 << 10;
 
+/// A step in the life of a thread that others may wait for.
+struct Step(AtomicU32);
+
+impl Step {
+    const AHEAD: u32 = 0;
+    const DONE: u32 = 1;
+    /// Ahead, and somebody waits for it.
+    const AWAITED: u32 = 2;
+
+    const fn new() -> Self {
+        Self(AtomicU32::new(Self::AHEAD))
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::DONE
+    }
+
+    fn wait(&self) {
+        let awaited = |now| (now != Self::DONE).then_some(Self::AWAITED);
+        while self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, awaited).is_ok() {
+            futex::wait(&self.0, Self::AWAITED);
+        }
+    }
+
+    fn take(&self) {
+        // Who waits may take the thread away as soon as it is done.
+        let address = (&raw const self.0).expose_provenance() as u64;
+        if self.0.swap(Self::DONE, Ordering::AcqRel) == Self::AWAITED {
+            futex::wake_at(address, u32::MAX);
+        }
+    }
+}
+
 /// What others know of a thread.
 pub struct Thread {
+    /// Its number in the process: the first thread's is 1.
+    number: u32,
     /// Its capability; 0 until it is known.
-    cap: Cell<u64>,
+    cap: AtomicU64,
+    /// Its capability is known: the thread may run before it is.
+    known: Step,
     routine: Routine,
     argument: *mut c_void,
     result: AtomicPtr<c_void>,
@@ -43,7 +79,14 @@ pub struct Thread {
     /// Where its rings are mapped while it lives.
     ring: (u64, u64),
     state: AtomicU32,
+    /// It has done all but to leave its stack.
+    ended: Step,
 }
+
+/// Stands for the first thread, which ends with the process: nothing is kept of it.
+static FIRST: u8 = 0;
+/// The number of the next thread.
+static NUMBER: AtomicU32 = AtomicU32::new(2);
 
 /// Somebody will join it.
 const JOINABLE: u32 = 0;
@@ -84,8 +127,9 @@ extern "C" fn body() -> ! {
         let result = (thread.routine)(thread.argument);
         thread_key::run_destructors();
         thread.result.store(result, Ordering::Release);
+        malloc::give_back(block);
+        thread.ended.take();
     }
-    malloc::give_back(block);
     capos_ring::exit_thread(0)
 }
 
@@ -112,13 +156,16 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     };
     let stack_top = region.saturating_add(stack_bytes);
     let thread: *mut Thread = Box::into_raw(Box::new(Thread {
-        cap: Cell::new(0),
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        cap: AtomicU64::new(0),
+        known: Step::new(),
         routine,
         argument,
         result: AtomicPtr::new(core::ptr::null_mut()),
         region: (region, region_bytes),
         ring: (ring, ring_bytes),
         state: AtomicU32::new(JOINABLE),
+        ended: Step::new(),
     }));
     let pointer = stack_top.saturating_add(area.pointer);
     let at =
@@ -142,8 +189,10 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     let started = start().or_else(|error| if thread_region::give_up() { start() } else { Err(error) });
     match started {
         Ok(made) => {
-            // SAFETY: no other thread reads this field before `pthread_create` has returned.
-            unsafe { (*thread).cap.set(BlockingCap::into_id(made.as_cap())) };
+            // SAFETY: nobody takes it away before it can be joined or is detached, and both wait for this.
+            let known = unsafe { &*thread };
+            known.cap.store(BlockingCap::into_id(made.as_cap()), Ordering::Release);
+            known.known.take();
             Ok(thread)
         }
         Err(error) => {
@@ -156,10 +205,17 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
     }
 }
 
-/// The capability of a thread.
+/// The capability of a thread. The thread itself may ask for it before who made it has got it.
 fn client(thread: &Thread) -> ThreadClient {
+    thread.known.wait();
     // SAFETY: every thread's block tells its ring.
-    unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.get()) }
+    unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.load(Ordering::Acquire)) }
+}
+
+/// The calling thread's number in the process.
+pub fn number() -> u32 {
+    // SAFETY: what is known of a thread stays while it runs.
+    unsafe { thread_block::current().thread.get().as_ref() }.map_or(1, |thread| thread.number)
 }
 
 /// Takes away what a thread that has ended has left.
@@ -169,20 +225,21 @@ fn client(thread: &Thread) -> ThreadClient {
 unsafe fn bury(thread: *const Thread) -> *mut c_void {
     // SAFETY: the caller's; made by `create`.
     let thread = unsafe { Box::from_raw(thread.cast_mut()) };
-    thread_block::ring().release(thread.cap.get());
+    thread_block::ring().release(thread.cap.load(Ordering::Acquire));
     thread_region::give(thread.region.0, thread.region.1);
     memory_map::give(thread.ring.0, thread.ring.1);
     thread.result.load(Ordering::Acquire)
 }
 
-/// Buries those of the threads that nobody joins that have ended.
-fn reap() {
+/// Buries those of the threads that nobody joins that have ended. One of which the kernel does not say so is left:
+/// it may also have no memory for the answer.
+pub fn reap() {
     let left = core::mem::take(&mut LEFT.lock().0);
     let mut alive = Vec::new();
     for thread in left {
         // SAFETY: nobody else has it: it was taken out of the list.
-        let ended =
-            unsafe { thread.as_ref() }.is_none_or(|thread| !wait(client(thread).info()).is_ok_and(|info| info.alive));
+        let ended = unsafe { thread.as_ref() }
+            .is_some_and(|thread| thread.ended.is_done() && wait(client(thread).info()).is_ok_and(|info| !info.alive));
         if ended {
             // SAFETY: it has ended.
             unsafe { bury(thread) };
@@ -221,25 +278,33 @@ unsafe extern "C" fn pthread_create(
     }
 }
 
+/// What is known of a thread; null for the first one.
 fn known(thread: libc::pthread_t) -> *const Thread {
-    core::ptr::with_exposed_provenance(usize::try_from(thread).unwrap_or(0))
+    let address = usize::try_from(thread).unwrap_or(0);
+    if address == (&raw const FIRST).addr() { core::ptr::null() } else { core::ptr::with_exposed_provenance(address) }
 }
 
 /// # Safety
 /// As in C: a thread that was made, and is neither joined nor detached yet.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void) -> c_int {
-    let thread = known(thread);
-    // SAFETY: the caller's.
-    let Some(other) = (unsafe { thread.as_ref() }) else { return libc::ESRCH };
-    if thread == thread_block::current().thread.get() {
+    if thread == pthread_self() {
         return libc::EDEADLK;
     }
-    if wait(client(other).wait()).is_err() {
-        return libc::EINVAL;
-    }
-    // SAFETY: it has ended, and the caller alone may join it.
-    let result = unsafe { bury(thread) };
+    let thread = known(thread);
+    // The first thread's end is the process's.
+    // SAFETY: the caller's.
+    let Some(other) = (unsafe { thread.as_ref() }) else { return libc::EINVAL };
+    let result = if wait(client(other).wait()).is_ok() {
+        // SAFETY: it has ended, and the caller alone may join it.
+        unsafe { bury(thread) }
+    } else {
+        // The kernel has no memory for the answer. What the thread has left is taken away when it has.
+        other.ended.wait();
+        let result = other.result.load(Ordering::Acquire);
+        LEFT.lock().0.push(thread);
+        result
+    };
     if !out.is_null() {
         // SAFETY: the caller's place for the answer.
         unsafe { out.write(result) };
@@ -252,12 +317,17 @@ unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_detach(thread: libc::pthread_t) -> c_int {
     let thread = known(thread);
+    // Nobody joins the first thread.
     // SAFETY: the caller's.
-    let Some(other) = (unsafe { thread.as_ref() }) else { return libc::ESRCH };
+    let Some(other) = (unsafe { thread.as_ref() }) else { return 0 };
     if other.state.swap(DETACHED, Ordering::AcqRel) == DETACHED {
         return libc::EINVAL;
     }
+    let ended = other.ended.is_done();
     LEFT.lock().0.push(thread);
+    if ended {
+        reap();
+    }
     0
 }
 
@@ -267,7 +337,8 @@ unsafe extern "C" fn pthread_detach(thread: libc::pthread_t) -> c_int {
 unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
     // SAFETY: the caller's thread and string.
     let (thread, name) = unsafe { (known(thread).as_ref(), CStr::from_ptr(name)) };
-    let (Some(thread), Ok(name)) = (thread, name.to_str()) else { return libc::EINVAL };
+    let Some(thread) = thread else { return libc::ENOSYS };
+    let Ok(name) = name.to_str() else { return libc::EINVAL };
     // A name is for reports only; what does not fit them is left out.
     drop(wait(client(thread).set_name(name)));
     0
@@ -279,12 +350,11 @@ extern "C" fn sched_yield() -> c_int {
     0
 }
 
-/// The calling thread, as C names it: what is known of it, or its block for the first thread.
+/// The calling thread, as C names it: what is known of it, or what stands for the first thread.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_self() -> libc::pthread_t {
-    let block = thread_block::current();
-    let thread = block.thread.get();
-    let address = if thread.is_null() { core::ptr::from_ref(block).addr() } else { thread.addr() };
+    let thread = thread_block::current().thread.get();
+    let address = if thread.is_null() { (&raw const FIRST).addr() } else { thread.addr() };
     address as libc::pthread_t
 }
 

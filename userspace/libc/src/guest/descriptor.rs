@@ -1,6 +1,7 @@
 //! File descriptors, and the bytes that go through them.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ffi::{c_int, c_ulong, c_void};
 
 use spin::Once;
@@ -364,8 +365,14 @@ fn each(
 unsafe fn read_pieces(number: c_int, array: *const libc::iovec, length: c_int, at: Option<u64>) -> Result<isize> {
     let open = get(number)?;
     // SAFETY: the caller's array.
-    each(unsafe { pieces(array, length) }?, at, |piece, at| {
-        // A second buffer does not wait for what the first has not found.
+    let mut pieces = unsafe { pieces(array, length) }?;
+    // A second buffer would wait for what may never come, while there is something in the first.
+    if !matches!(open.object, Object::File(_))
+        && let Some(first) = pieces.iter().position(|piece| piece.iov_len > 0)
+    {
+        pieces = pieces.get(first..=first).unwrap_or_default();
+    }
+    each(pieces, at, |piece, at| {
         // SAFETY: the caller's buffers.
         read_at(&open, unsafe { bytes_mut(piece.iov_base, piece.iov_len) }?, at)
     })
@@ -376,7 +383,18 @@ unsafe fn read_pieces(number: c_int, array: *const libc::iovec, length: c_int, a
 unsafe fn write_pieces(number: c_int, array: *const libc::iovec, length: c_int, at: Option<u64>) -> Result<isize> {
     let open = get(number)?;
     // SAFETY: the caller's array.
-    each(unsafe { pieces(array, length) }?, at, |piece, at| {
+    let pieces = unsafe { pieces(array, length) }?;
+    let sum = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.iov_len));
+    // What is short enough goes to a pipe in one piece, and is not mixed with what others write.
+    if !matches!(open.object, Object::File(_)) && sum <= libc::PIPE_BUF {
+        let mut whole = Vec::with_capacity(sum);
+        for piece in pieces {
+            // SAFETY: the caller's buffers.
+            whole.extend_from_slice(unsafe { bytes(piece.iov_base, piece.iov_len) }?);
+        }
+        return count(write_at(&open, &whole, at)?);
+    }
+    each(pieces, at, |piece, at| {
         // SAFETY: the caller's buffers.
         write_at(&open, unsafe { bytes(piece.iov_base, piece.iov_len) }?, at)
     })

@@ -1,5 +1,6 @@
 //! `mmap` and its kin: memory of the process's own, and files to read.
 
+use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 
 use capos_ring::{Addresses, PAGE};
@@ -14,6 +15,23 @@ use crate::guest::lock::Mutex;
 use crate::guest::{thread, thread_region};
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
+
+/// Mappings that cannot be written, each from an address to the one behind it. All others can.
+static READ_ONLY: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// Whether a part of this range cannot be written.
+fn is_read_only(start: u64, end: u64) -> bool {
+    READ_ONLY.lock().iter().any(|&(first, last)| first < end && start < last)
+}
+
+/// A range is no mapping any more.
+fn forget_read_only(start: u64, end: u64) {
+    let mut ranges = READ_ONLY.lock();
+    if ranges.iter().any(|&(first, last)| first < end && start < last) {
+        let rest = |&(first, last): &(u64, u64)| [(first, last.min(start)), (first.max(end), last)];
+        *ranges = ranges.iter().flat_map(rest).filter(|(first, last)| first < last).collect();
+    }
+}
 
 /// Takes a range of addresses, in whole pages, with an unused page on both sides.
 pub fn take(length: u64) -> Result<u64> {
@@ -60,6 +78,7 @@ fn try_map_new(length: u64) -> Result<u64> {
 pub fn unmap(start: u64, length: u64) -> Result<()> {
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::EINVAL))?;
     wait(space.unmap(start, length))?;
+    forget_read_only(start, start.saturating_add(length));
     give(start, length);
     Ok(())
 }
@@ -88,6 +107,7 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
             give(start, length);
             return Err(error.into());
         }
+        READ_ONLY.lock().push((start, start.saturating_add(length)));
         return Ok(start);
     }
     if shared {
@@ -97,7 +117,12 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
     let (pointer, count) = (usize::try_from(start).unwrap_or(0), usize::try_from(length).unwrap_or(0));
     // SAFETY: the mapping was just made, and nobody else knows of it.
     let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
-    if let Err(error) = file.read(offset, bytes) {
+    let filled = file.status().and_then(|status| {
+        let has = status.bytes.saturating_sub(offset).min(length);
+        // Zeros in place of what the file holds would be a lie.
+        if file.read(offset, bytes)? as u64 >= has { Ok(()) } else { Err(Errno(libc::EIO)) }
+    });
+    if let Err(error) = filled {
         unmap(start, length)?;
         return Err(error);
     }
@@ -146,8 +171,12 @@ extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     answer(pages.ok_or(Errno(libc::EINVAL)).and_then(|pages| unmap(address.addr() as u64, pages)).map(|()| 0))
 }
 
+/// What a mapping allows stays: asking for just that succeeds, for anything else fails. Guard pages of stacks are ranges
+/// that were never mapped.
 #[unsafe(no_mangle)]
-extern "C" fn mprotect(_address: *mut c_void, _length: usize, protection: c_int) -> c_int {
-    // Guard pages are ranges that were never mapped.
-    answer(not_to_run(protection).map(|()| 0))
+extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int {
+    let start = address.addr() as u64;
+    let writable = !is_read_only(start, start.saturating_add(length as u64));
+    let same = protection != libc::PROT_NONE && writable == (protection & libc::PROT_WRITE != 0);
+    answer(not_to_run(protection).and_then(|()| if same { Ok(0) } else { Err(Errno(libc::ENOSYS)) }))
 }

@@ -88,8 +88,35 @@ impl Counter {
     }
 }
 
+/// Threads of C that detach themselves at once, each before who made it need know of it: their numbers.
+#[expect(unsafe_code, reason = "C's functions are unsafe to call")]
+fn detached(count: usize) -> Vec<i64> {
+    static NUMBERS: std::sync::Mutex<Vec<i64>> = std::sync::Mutex::new(Vec::new());
+    extern "C" fn first(_: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: a thread may detach itself; nobody joins these.
+        let (number, ended) = unsafe { (libc::syscall(libc::SYS_gettid), libc::pthread_detach(libc::pthread_self())) };
+        assert_eq!(ended, 0);
+        NUMBERS.lock().unwrap().push(number);
+        std::ptr::null_mut()
+    }
+    for _ in 0..count {
+        let mut thread = 0;
+        // SAFETY: the place lasts for the call; the function needs no argument.
+        let made = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), first, std::ptr::null_mut()) };
+        assert_eq!(made, 0);
+    }
+    while NUMBERS.lock().unwrap().len() < count {
+        thread::yield_now();
+    }
+    std::mem::take(&mut *NUMBERS.lock().unwrap())
+}
+
 #[test]
 fn libc() {
+    let mut numbers = detached(20);
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(numbers.len() == 20 && numbers[0] > 1, "{numbers:?}");
     let counter = Counter(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), UnsafeCell::new(0));
     // They begin together: one that is done before the next has started meets nobody.
     let start = Barrier::new(4);

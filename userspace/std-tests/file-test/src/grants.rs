@@ -100,7 +100,9 @@ fn permissions_are_not_kept(folder: &Path) -> Outcome {
     let mut permissions = fs::metadata(&path).map_err(told("asking"))?.permissions();
     fs::set_permissions(&path, permissions.clone()).map_err(told("setting the same"))?;
     permissions.set_readonly(true);
-    fails(fs::set_permissions(&path, permissions), ErrorKind::Unsupported, "setting others")
+    fails(fs::set_permissions(&path, permissions), ErrorKind::Unsupported, "setting others")?;
+    let of_a_file = fs::metadata(&path).map_err(told("asking again"))?.permissions();
+    fails(fs::set_permissions(folder, of_a_file), ErrorKind::Unsupported, "setting a file's for a directory")
 }
 
 fn budgets_end(folder: &Path) -> Outcome {

@@ -1,6 +1,6 @@
 //! Standard streams, pipes and what there is of a network.
 
-use std::io::{ErrorKind, IsTerminal, Read, Write, pipe, stdin, stdout};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, IsTerminal, Read, Write, pipe, stdin, stdout};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::thread;
@@ -9,6 +9,7 @@ use crate::{Outcome, Test, check, fails, told};
 
 pub const TESTS: &[(&str, Test)] = &[
     ("pipes carry bytes", pipes_carry_bytes),
+    ("a second buffer does not wait", a_second_buffer_does_not_wait),
     ("pipes hold up who is faster", pipes_hold_up_who_is_faster),
     ("a pipe without a reader is broken", a_pipe_without_a_reader_is_broken),
     ("standard streams are there", standard_streams_are_there),
@@ -25,6 +26,15 @@ fn pipes_carry_bytes(_: &Path) -> Outcome {
     reader.read_to_string(&mut text).map_err(told("reading"))?;
     thread.join().map_err(|_| "a thread panicked".to_owned())?.map_err(told("writing in a thread"))?;
     check(text == "one two", "other bytes came")
+}
+
+fn a_second_buffer_does_not_wait(_: &Path) -> Outcome {
+    let (mut reader, mut writer) = pipe().map_err(told("making"))?;
+    let pieces = [IoSlice::new(b"fo"), IoSlice::new(b"ur")];
+    check(writer.write_vectored(&pieces).map_err(told("writing"))? == 4, "not all was written")?;
+    let (mut one, mut two) = ([0; 4], [0; 4]);
+    let count = reader.read_vectored(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
+    check(count.map_err(told("reading"))? == 4 && &one == b"four", "other bytes came")
 }
 
 fn pipes_hold_up_who_is_faster(_: &Path) -> Outcome {

@@ -13,7 +13,7 @@ use crate::error::ReflectError;
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// A JSON value from text. Unlike `serde_json`'s own, an object that names a member twice is refused:
-/// two readers could understand it differently.
+/// two readers could understand it differently. Members stand in the order of their names, so that one value has one text.
 ///
 /// # Errors
 /// Not JSON, longer than [`MAX_TEXT`], deeper than [`crate::MAX_DEPTH`], or a duplicate name.
@@ -21,9 +21,14 @@ pub fn parse(text: &str) -> Result<Value, ReflectError> {
     if text.len() > MAX_TEXT {
         return Err(ReflectError::whole("the text is longer than 1 MiB"));
     }
-    let Strict(value) =
+    let Strict(mut value) =
         serde_json::from_str(text).map_err(|error| ReflectError::whole(alloc::format!("not JSON: {error}")))?;
-    if depth(&value, crate::MAX_DEPTH) { Ok(value) } else { Err(ReflectError::whole("nested deeper than 64 levels")) }
+    if !depth(&value, crate::MAX_DEPTH) {
+        return Err(ReflectError::whole("nested deeper than 64 levels"));
+    }
+    // `serde_json` keeps the order of the text where any crate of the build asks it to.
+    value.sort_all_objects();
+    Ok(value)
 }
 
 fn depth(value: &Value, left: usize) -> bool {
@@ -104,6 +109,11 @@ impl<'de> Visitor<'de> for StrictVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_value_has_one_text() {
+        assert_eq!(parse(r#"{"b":1,"a":[{"d":2,"c":3}]}"#).unwrap().to_string(), r#"{"a":[{"c":3,"d":2}],"b":1}"#);
+    }
 
     #[test]
     fn ordinary_text_is_taken() {

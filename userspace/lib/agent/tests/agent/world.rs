@@ -336,7 +336,8 @@ impl Tools for World {
     type Prepared = Value;
 
     fn prepare(&self, _tool: &Tool, arguments: &str) -> Result<(Value, String), String> {
-        let value: Value = serde_json::from_str(arguments).map_err(|bad| format!("not valid JSON: {bad}"))?;
+        let mut value: Value = serde_json::from_str(arguments).map_err(|bad| format!("not valid JSON: {bad}"))?;
+        value.sort_all_objects();
         for (key, value) in value.as_object().ok_or("not an object")? {
             match key.as_str() {
                 "ms" | "n" if value.is_u64() => {}

@@ -178,5 +178,5 @@ extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -
     let start = address.addr() as u64;
     let writable = !is_read_only(start, start.saturating_add(length as u64));
     let same = protection != libc::PROT_NONE && writable == (protection & libc::PROT_WRITE != 0);
-    answer(not_to_run(protection).and_then(|()| if same { Ok(0) } else { Err(Errno(libc::ENOSYS)) }))
+    answer(not_to_run(protection).and(if same { Ok(0) } else { Err(Errno(libc::ENOSYS)) }))
 }

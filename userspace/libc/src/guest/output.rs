@@ -95,8 +95,12 @@ fn write_lines(stream: Stream, bytes: &[u8]) -> Result<()> {
     let rest = held.split_off(end);
     let ready = core::mem::replace(held, rest);
     let lines = ready.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    // What one line meets does not keep the others from the log.
-    lines.fold(Ok(()), |sum, line| sum.and(log(stream, &String::from_utf8_lossy(line))))
+    let mut written = Ok(());
+    for line in lines {
+        // What one line meets does not keep the others from the log.
+        written = written.and(log(stream, &String::from_utf8_lossy(line)));
+    }
+    written
 }
 
 /// Writes a line to the log, or the lines that a long one is cut into.

@@ -1,8 +1,8 @@
 //! Threads, and what they share.
 
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@
 //! 1 and a line that says which was not; some attacks are meant to end the process, and whoever starts it knows which.
 //! Without an argument it makes all that return, and says `ok NAME` or `FAILED NAME: why` of each.
 //!
-//! It is to be granted `home`, a directory that it may fill, and `library`, one that it may read, which holds `book`;
+//! It is to be granted `home`, a directory that it may fill, and `books`, one that it may read, which holds `book`;
 //! perhaps the single file `letter`. A neighbour keeps `/other/diary` in the same volume.
 #![deny(unsafe_code)]
 

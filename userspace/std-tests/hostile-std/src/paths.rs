@@ -13,7 +13,7 @@ use crate::{Outcome, c, check, refused, told};
 
 /// What the program was granted, besides what everybody has.
 pub fn granted() -> &'static [&'static str] {
-    if fs::metadata("/letter").is_ok() { &["home", "letter", "library"] } else { &["home", "library"] }
+    if fs::metadata("/letter").is_ok() { &["home", "letter", "books"] } else { &["home", "books"] }
 }
 
 /// Everything that can be done with a path, each refused as not being there.
@@ -50,7 +50,7 @@ pub fn climbing() -> Outcome {
         "/home/../../../../other/diary",
         "/home/inner/../../other/diary",
         "/home/./.././home/../other/diary",
-        "/library/../other/diary",
+        "/books/../other/diary",
         "/../other/diary",
         "//other///diary",
         "../other/diary",
@@ -135,8 +135,8 @@ pub fn other_names() -> Outcome {
     // The names of grants themselves.
     refused(fs::remove_dir("/home"), libc::EBUSY, "removing a grant")?;
     refused(fs::remove_dir("/"), libc::EBUSY, "removing the top")?;
-    refused(fs::rename("/home", "/library"), libc::EBUSY, "renaming a grant")?;
-    refused(fs::rename("/home/mine", "/library/mine"), libc::EXDEV, "moving to another grant")?;
+    refused(fs::rename("/home", "/books"), libc::EBUSY, "renaming a grant")?;
+    refused(fs::rename("/home/mine", "/books/mine"), libc::EXDEV, "moving to another grant")?;
     refused(fs::create_dir("/home"), libc::EEXIST, "making a grant")?;
     refused(File::create("/home"), libc::EISDIR, "making a grant a file")
 }

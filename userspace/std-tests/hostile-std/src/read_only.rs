@@ -26,24 +26,24 @@ fn opened_to_change(path: &str) -> Outcome {
 /// A directory that may be read.
 pub fn grants() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
-    let book = "/library/book";
+    let book = "/books/book";
     let before = fs::read(book).map_err(told("reading what may be read"))?;
     opened_to_change(book)?;
-    refused(fs::write("/library/new", "x"), libc::EROFS, "a new file")?;
+    refused(fs::write("/books/new", "x"), libc::EROFS, "a new file")?;
     refused(File::create_new(book), libc::EEXIST, "making anew what is there")?;
-    refused(fs::create_dir("/library/new"), libc::EROFS, "a new directory")?;
+    refused(fs::create_dir("/books/new"), libc::EROFS, "a new directory")?;
     refused(fs::remove_file(book), libc::EROFS, "removing a file")?;
-    refused(fs::remove_dir("/library/shelf"), libc::EROFS, "removing a directory")?;
-    refused(fs::remove_dir_all("/library/shelf"), libc::EROFS, "removing all of it")?;
-    refused(fs::rename(book, "/library/other"), libc::EROFS, "renaming")?;
-    refused(fs::rename("/library/shelf", "/library/other"), libc::EROFS, "renaming a directory")?;
+    refused(fs::remove_dir("/books/shelf"), libc::EROFS, "removing a directory")?;
+    refused(fs::remove_dir_all("/books/shelf"), libc::EROFS, "removing all of it")?;
+    refused(fs::rename(book, "/books/other"), libc::EROFS, "renaming")?;
+    refused(fs::rename("/books/shelf", "/books/other"), libc::EROFS, "renaming a directory")?;
     refused(fs::rename(book, "/home/book"), libc::EXDEV, "taking it away")?;
     refused(fs::rename("/home/mine", book), libc::EXDEV, "putting something in its place")?;
     // Through the directory, open; and through one that lies in it.
-    for path in ["/library", "/library/shelf"] {
+    for path in ["/books", "/books/shelf"] {
         let open = File::open(path).map_err(told("opening a directory"))?;
         let there = open.as_raw_fd();
-        let name = if path == "/library" { "book" } else { "second" };
+        let name = if path == "/books" { "book" } else { "second" };
         let write = libc::O_WRONLY;
         refused(c::open_at(there, name, write), libc::EROFS, "opening to write there")?;
         refused(c::open_at(there, name, write | libc::O_TRUNC), libc::EROFS, "emptying there")?;

@@ -195,7 +195,7 @@ pub fn stolen_answers() -> Outcome {
         // Each may be done, fail, or be told of another.
         drop(fs::write(format!("/home/stolen-{round}"), "stolen"));
         drop(fs::read("/other/diary"));
-        drop(fs::read_dir("/library"));
+        drop(fs::read_dir("/books"));
     }
     Ok(())
 }

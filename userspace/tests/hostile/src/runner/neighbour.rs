@@ -20,13 +20,13 @@ const VOLUME: &str = "1048576";
 /// Every file that is not the attacker's, and what it holds.
 const FILES: &[(&str, &str)] = &[
     ("other/diary", "nobody else's"),
-    ("library/book", "to be read"),
-    ("library/shelf/second", "to be read, too"),
+    ("books/book", "to be read"),
+    ("books/shelf/second", "to be read, too"),
     ("letter", "to whom it was given"),
     ("secret", "at the top"),
 ];
 /// Folders of the volume, and how many entries each has; what is in `home` is the attacker's.
-const FOLDERS: &[(&str, usize)] = &[("other", 1), ("library", 2), ("library/shelf", 1)];
+const FOLDERS: &[(&str, usize)] = &[("other", 1), ("books", 2), ("books/shelf", 1)];
 /// Entries at the top: the folders, `home`, and two files.
 const AT_THE_TOP: usize = 5;
 
@@ -35,7 +35,7 @@ pub struct Neighbour {
     server: Started,
     volume: DirectoryClient,
     home: DirectoryClient,
-    library: DirectoryClient,
+    books: DirectoryClient,
     letter: ReadOnlyFileClient,
 }
 
@@ -57,18 +57,14 @@ impl Neighbour {
             volume.write_text(file, text).await.map_err(words)?;
         }
         let home = volume.open_directory("home").await.map_err(words)?;
-        let library = volume.open_directory("library").await.map_err(words)?.read_only().await.map_err(words)?;
+        let books = volume.open_directory("books").await.map_err(words)?.read_only().await.map_err(words)?;
         let letter = volume.open("letter").await.map_err(words)?;
-        Ok(Self { server, volume, home, library, letter })
+        Ok(Self { server, volume, home, books, letter })
     }
 
     /// What the attacker is given.
     pub fn grants(&self) -> Vec<Granted> {
-        vec![
-            Granted::new("home", &self.home),
-            Granted::new("library", &self.library),
-            Granted::new("letter", &self.letter),
-        ]
+        vec![Granted::new("home", &self.home), Granted::new("books", &self.books), Granted::new("letter", &self.letter)]
     }
 
     async fn look(&self) -> Result<(), CallError> {

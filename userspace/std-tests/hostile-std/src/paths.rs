@@ -13,7 +13,7 @@ use crate::{Outcome, c, check, refused, told};
 
 /// What the program was granted, besides what everybody has.
 pub fn granted() -> &'static [&'static str] {
-    if fs::metadata("/letter").is_ok() { &["home", "letter", "books"] } else { &["home", "books"] }
+    if fs::metadata("/letter").is_ok() { &["books", "home", "letter"] } else { &["books", "home"] }
 }
 
 /// Everything that can be done with a path, each refused as not being there.

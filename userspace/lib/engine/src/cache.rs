@@ -50,6 +50,54 @@ impl Cache {
         self.length = self.length.min(length);
     }
 
+    /// A cache with the first `length` tokens.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] where there is none for it.
+    pub fn copy(&self, length: usize) -> Result<Self, EngineError> {
+        let length = length.min(self.length);
+        let mut layers = Vec::new();
+        for layer in &self.layers {
+            layers.push(Layer {
+                keys: copy(&layer.keys, length.saturating_mul(self.key_width))?,
+                values: copy(&layer.values, length.saturating_mul(self.value_width))?,
+            });
+        }
+        Ok(Self { layers, length, ..*self })
+    }
+
+    /// Bytes of memory that it has taken.
+    pub fn bytes(&self) -> usize {
+        let numbers = self.layers.iter().fold(0usize, |sum, layer| {
+            sum.saturating_add(layer.keys.capacity()).saturating_add(layer.values.capacity())
+        });
+        numbers.saturating_mul(size_of::<u16>())
+    }
+
+    /// Gives back memory until it has at most so many bytes: what no token uses, then what the last tokens use.
+    pub fn shrink(&mut self, bytes: usize) {
+        let numbers = self.key_width.saturating_add(self.value_width).saturating_mul(self.layers.len());
+        let fitting = bytes.checked_div(numbers.saturating_mul(size_of::<u16>())).unwrap_or(0);
+        self.truncate(fitting);
+        for layer in &mut self.layers {
+            layer.keys.truncate(self.length.saturating_mul(self.key_width));
+            layer.keys.shrink_to_fit();
+            layer.values.truncate(self.length.saturating_mul(self.value_width));
+            layer.values.shrink_to_fit();
+        }
+    }
+
+    /// Makes room for `count` more tokens.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`] where the cache was not made for so many, [`EngineError::Memory`] where there is none.
+    pub fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
+        let before = self.length;
+        self.extend(count)?;
+        self.length = before;
+        Ok(())
+    }
+
     /// Whether it was made for a model like this.
     pub(crate) fn fits(&self, config: &Config) -> bool {
         self.layers.len() == config.layers && self.key_width == config.keys() && self.value_width == config.values()
@@ -87,8 +135,18 @@ impl Cache {
     }
 }
 
+fn none_left() -> EngineError {
+    EngineError::Memory { what: "keys and values of more tokens" }
+}
+
+fn copy(numbers: &[u16], count: usize) -> Result<Vec<u16>, EngineError> {
+    let mut copied = Vec::new();
+    copied.try_reserve_exact(count).map_err(|_| none_left())?;
+    copied.extend_from_slice(numbers.get(..count).unwrap_or(numbers));
+    Ok(copied)
+}
+
 fn grow(numbers: &mut Vec<u16>, wanted: Option<usize>) -> Result<(), EngineError> {
-    let none_left = || EngineError::Memory { what: "keys and values of more tokens" };
     let wanted = wanted.ok_or_else(none_left)?;
     if let Some(more) = wanted.checked_sub(numbers.len()) {
         numbers.try_reserve(more).map_err(|_| none_left())?;

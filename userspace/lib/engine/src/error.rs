@@ -6,7 +6,7 @@ use core::fmt;
 use capos_gguf::GgufError;
 
 /// What is wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum EngineError {
     /// The container does not hold together.
     File(GgufError),
@@ -58,11 +58,36 @@ pub enum EngineError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A prompt that is longer than the context.
+    Prompt {
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens that the context holds.
+        positions: usize,
+    },
     /// More tokens than the cache was made for.
     Full {
         /// Tokens that the cache was made for.
         positions: usize,
     },
+    /// A setting of the sampler that cannot be meant.
+    Sampling {
+        /// Its name.
+        setting: &'static str,
+        /// What it is.
+        value: f32,
+        /// The smallest that is accepted.
+        least: f32,
+        /// The largest that is accepted.
+        most: f32,
+    },
+    /// A constraint that cannot go on.
+    Constraint {
+        /// What is wrong, as a sentence that begins with "the constraint".
+        why: String,
+    },
+    /// No token that may be next has a logit that is a number.
+    NoLogits,
     /// There is no memory for this.
     Memory {
         /// What it was wanted for.
@@ -104,8 +129,19 @@ impl fmt::Display for EngineError {
                 write!(f, "the token {id} is not in the vocabulary, whose ids end at {}", vocabulary.saturating_sub(1))
             }
             Self::Batch { why } => write!(f, "the batch {why}"),
+            Self::Prompt { tokens, positions } => write!(
+                f,
+                "the prompt has {tokens} tokens, and the context holds {positions}; shorten it or make the context longer"
+            ),
             Self::Full { positions } => {
                 write!(f, "the context is full: it holds {positions} tokens; begin a new one or make it longer")
+            }
+            Self::Sampling { setting, value, least, most } => {
+                write!(f, "the {setting} is {value}; {least} to {most} is accepted")
+            }
+            Self::Constraint { why } => write!(f, "the constraint {why}"),
+            Self::NoLogits => {
+                f.write_str("the model gives no token that may be next a number; its weights may be damaged")
             }
             Self::Memory { what } => write!(f, "there is not enough memory for {what}"),
         }

@@ -4,7 +4,8 @@
 //! [`Model::open`] checks all that a pass relies on and refuses a file in words
 //! ([`EngineError`]). A [`Forward`] takes a [`Batch`] of tokens through the layers; what
 //! sequences have seen is kept in a [`Cache`] each. What computes is a [`Machine`]: a set of
-//! [`kernel`]s, and the threads of a [`Pool`].
+//! [`kernel`]s, and the threads of a [`Pool`]. A [`Generation`] does all that for several requests
+//! at once.
 //!
 //! ```no_run
 //! use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
@@ -41,8 +42,10 @@ mod error;
 mod experts;
 mod feed_forward;
 mod forward;
+pub mod generation;
 #[expect(clippy::arithmetic_side_effects, reason = "of numbers that the types fix, none of them the file's")]
 pub mod kernel;
+mod mask;
 mod model;
 mod norm;
 mod pool;
@@ -57,10 +60,12 @@ pub use cache::Cache;
 pub use config::{Config, Experts, Window};
 pub use error::EngineError;
 pub use forward::Forward;
+pub use generation::{Constraint, Event, Finish, Generation, Request, RequestId, Usage};
+pub use mask::Mask;
 pub use model::Model;
 pub use pool::{Pool, Single};
 pub use product::{Machine, Product, multiply};
-pub use sampler::greedy;
+pub use sampler::{Sampler, Sampling, greedy};
 pub use tensor::Tensor;
 
 /// What bounds the work and memory that a file can cause.

@@ -2,37 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
+mod support;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
-use serde_json::Value;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
-}
-
-struct Expected {
-    ids: Vec<u32>,
-    logits: Vec<f64>,
-    greedy: Vec<u32>,
-    ahead: Vec<f64>,
-}
-
-fn read(name: &str) -> (Vec<u8>, Expected) {
-    let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
-    let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
-    let json: Value = serde_json::from_str(&text).unwrap();
-    let ids = |key: &str| -> Vec<u32> {
-        json[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-    };
-    let numbers =
-        |key: &str| -> Vec<f64> { json[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect() };
-    let expected =
-        Expected { ids: ids("ids"), logits: numbers("logits"), greedy: ids("greedy"), ahead: numbers("ahead") };
-    (file, expected)
-}
+use support::{folder, read};
 
 /// How far the logits are from the expected ones, relative to their spread.
 fn distance(found: &[f32], expected: &[f64]) -> f64 {

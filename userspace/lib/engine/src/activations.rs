@@ -14,6 +14,54 @@ pub const CHUNK: usize = 256;
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
+/// Rows of a tile.
+pub const TILE_ROWS: usize = 8;
+
+/// [`CHUNK`] columns of eight quantised rows, laid out so that what meets the same weights lies together. Rows that
+/// are not there have scales and sums of zero.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    /// For every four columns the quants of each row, 128 added to each.
+    pub quants: [[[u8; 4]; TILE_ROWS]; CHUNK / 4],
+    /// For each group the scale of each row.
+    pub scales: [[f32; TILE_ROWS]; CHUNK / GROUP],
+    /// See [`Row::sums`].
+    pub sums: [[f32; TILE_ROWS]; CHUNK / GROUP],
+    /// See [`Row::half_sums`].
+    pub half_sums: [[f32; TILE_ROWS]; CHUNK / HALF_GROUP],
+}
+
+impl Tile {
+    /// No rows.
+    const EMPTY: Self = Self {
+        quants: [[[0; 4]; TILE_ROWS]; CHUNK / 4],
+        scales: [[0.0; TILE_ROWS]; CHUNK / GROUP],
+        sums: [[0.0; TILE_ROWS]; CHUNK / GROUP],
+        half_sums: [[0.0; TILE_ROWS]; CHUNK / HALF_GROUP],
+    };
+
+    /// Lays out the columns of one row that begin with group `group`.
+    fn put(&mut self, place: usize, row: Row<'_>, group: usize) {
+        let quants = row.quants.as_chunks::<4>().0.iter().skip(group.saturating_mul(GROUP / 4));
+        for (to, quants) in self.quants.iter_mut().zip(quants) {
+            if let Some(to) = to.get_mut(place) {
+                *to = quants.map(|quant| quant.cast_unsigned() ^ 0x80);
+            }
+        }
+        let put = |to: &mut [[f32; TILE_ROWS]], from: &[f32], first: usize| {
+            for (to, from) in to.iter_mut().zip(from.iter().skip(first)) {
+                if let Some(to) = to.get_mut(place) {
+                    *to = *from;
+                }
+            }
+        };
+        put(&mut self.scales, row.scales, group);
+        put(&mut self.sums, row.sums, group);
+        put(&mut self.half_sums, row.half_sums, group.saturating_mul(2));
+    }
+}
+
 /// Rows of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
@@ -27,6 +75,8 @@ pub struct Activations {
     scales: Vec<f32>,
     sums: Vec<f32>,
     half_sums: Vec<f32>,
+    /// For eight rows after the other, all their chunks.
+    tiles: Vec<Tile>,
 }
 
 /// One row.
@@ -72,12 +122,23 @@ impl Activations {
         &mut self.values
     }
 
-    /// Quantises all rows, for matrices of quantised types; `columns` must be whole groups.
+    /// Quantises all rows, for matrices of quantised types, and lays them out as the kernels want them; `columns` must
+    /// be whole groups. What is done already is left as it is.
     pub fn quantise(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
-        if self.quantised || self.columns == 0 {
+        if self.columns == 0 {
             return;
         }
-        self.quantised = true;
+        if !self.quantised {
+            self.quantised = true;
+            self.tiles.clear();
+            self.quantise_rows(kernels, pool);
+        }
+        if self.tiles.is_empty() && kernels.tiled(self.rows()) {
+            self.lay_out(pool);
+        }
+    }
+
+    fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
         let (padded, count) = (self.padded.max(CHUNK), self.rows());
         let groups = padded / GROUP;
         // What is behind the columns has to be zero, and may be left of other rows.
@@ -117,6 +178,30 @@ impl Activations {
             }
         }
         share(pool, parts, |part: Vec<RowMut<'_>>| part.into_iter().for_each(|row| kernels.quantise(row)));
+    }
+
+    /// Makes tiles of the quantised rows.
+    fn lay_out(&mut self, pool: &dyn Pool) {
+        let mut tiles = core::mem::take(&mut self.tiles);
+        let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
+        tiles.resize(self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks), Tile::EMPTY);
+        let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
+        share(pool, parts, |(index, tiles): (usize, &mut [Tile])| {
+            for (chunk, tile) in tiles.iter_mut().enumerate() {
+                *tile = Tile::EMPTY;
+                for place in 0..TILE_ROWS {
+                    let row = self.row(index.saturating_mul(TILE_ROWS).saturating_add(place));
+                    tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP));
+                }
+            }
+        });
+        self.tiles = tiles;
+    }
+
+    /// The tiles of eight rows after the other, a slice of chunks for each, where [`crate::kernel::Kernels::tiled`]
+    /// wants them.
+    pub fn tiles(&self) -> impl Iterator<Item = &[Tile]> {
+        self.tiles.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
     }
 
     /// Values in a row.

@@ -101,10 +101,13 @@ fn products_are_those_of_the_reference() {
             for (rows, count) in [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16)] {
                 let bytes = matrix(&mut random, kind, rows, columns);
                 let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
-                let activations = activations(&mut random, &Scalar, count, columns);
+                let mut activations = activations(&mut random, &Scalar, count, columns);
                 let expected = product(&Scalar, &tensor, &activations);
                 let sizes = sizes(&tensor, &activations);
                 for kernels in kernel::available() {
+                    if !ours.is_float() {
+                        activations.quantise(kernels, &Single);
+                    }
                     let found = product(kernels, &tensor, &activations);
                     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
                         assert!(

@@ -160,10 +160,11 @@ fn add_chunk<const N: usize, const HALVES: usize>(
 ) {
     let halves = chunk.quants.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
     for (group, (quants, scale)) in halves.iter().zip(&chunk.scales).enumerate().take(groups) {
-        let quants = quants.each_ref().map(|quants| {
+        let mut wide = [_mm256_setzero_si256(); HALVES];
+        for (wide, quants) in wide.iter_mut().zip(quants) {
             // SAFETY: there are 16 bytes to be read.
-            unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(quants.as_ptr().cast())) }
-        });
+            *wide = unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(quants.as_ptr().cast())) };
+        }
         for (total, values) in totals.iter_mut().zip(&values) {
             let Some(values) = values else { continue };
             let parts = values.wide.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
@@ -171,7 +172,7 @@ fn add_chunk<const N: usize, const HALVES: usize>(
                 continue;
             };
             let mut products = _mm256_setzero_si256();
-            for (quants, part) in quants.iter().zip(parts) {
+            for (quants, part) in wide.iter().zip(parts) {
                 // SAFETY: there are 32 bytes to be read.
                 let part = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
                 products = _mm256_add_epi32(products, _mm256_madd_epi16(*quants, part));

@@ -43,6 +43,11 @@ pub trait Kernels: Sync {
     /// Quantises a row.
     fn quantise(&self, row: RowMut<'_>);
 
+    /// Whether this many quantised rows are to be laid out as [tiles](crate::activations::Tile) as well.
+    fn tiled(&self, _rows: usize) -> bool {
+        false
+    }
+
     /// Multiplies a matrix with all rows of activations. `out` has a slice for each of these, with
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);

@@ -37,6 +37,10 @@ impl Kernels for Avx512 {
         unsafe { quantise(row) }
     }
 
+    fn tiled(&self, rows: usize) -> bool {
+        rows >= TILED
+    }
+
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
         // SAFETY: `get` has found all that is needed.
         unsafe { product(matrix, activations, out) }
@@ -102,13 +106,6 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
             _ => tile::float_products::<Float32>(matrix, activations, out),
         });
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn load_bytes(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: there are 64 bytes to be read.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]

@@ -1,5 +1,8 @@
 //! Blocks, unpacked into registers. The types that people's files mostly have are unpacked with instructions of their
 //! own; all others as everywhere.
+//!
+//! Nothing here may go through a function that is compiled without these instructions and takes a closure, such as `map`
+//! of arrays: where it is not inlined, each instruction in the closure becomes a call.
 
 use core::arch::x86_64::*;
 
@@ -84,7 +87,8 @@ impl Load for Q4K {
         // SAFETY: the caller has what is needed.
         unsafe {
             let (scales, minima) = six_bits(block.groups, block.scale, block.minimum);
-            Registers { quants: block.quants.each_ref().map(|quants| nibbles(quants)), scales, minima }
+            let [a, b, c, d] = &block.quants;
+            Registers { quants: [nibbles(a), nibbles(b), nibbles(c), nibbles(d)], scales, minima }
         }
     }
 }
@@ -102,13 +106,14 @@ impl Load for Q5K {
             let fifth = both(&block.fifth);
             // Bit 0 for the lower half, bit 1 for the upper one; two further for each register.
             let mut bit = _mm512_inserti64x4::<1>(_mm512_set1_epi8(1), _mm256_set1_epi8(2));
-            let quants = block.quants.each_ref().map(|quants| {
+            let mut all = [_mm512_setzero_si512(); 4];
+            for (to, quants) in all.iter_mut().zip(&block.quants) {
                 let quants = nibbles(quants);
                 let mask = _mm512_test_epi8_mask(fifth, bit);
                 bit = _mm512_slli_epi16::<2>(bit);
-                _mm512_mask_add_epi8(quants, mask, quants, _mm512_set1_epi8(16))
-            });
-            Registers { quants, scales, minima }
+                *to = _mm512_mask_add_epi8(quants, mask, quants, _mm512_set1_epi8(16));
+            }
+            Registers { quants: all, scales, minima }
         }
     }
 }
@@ -136,11 +141,15 @@ impl Load for Q6K {
 unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
     let mut chunk = Chunk::EMPTY;
     chunk.unpack(blocks);
-    let quants = chunk.quants.as_ptr();
-    // SAFETY: the caller has AVX-512F; there are 256 bytes, and 16 numbers twice, to be read.
+    let load = |at: usize| {
+        // SAFETY: the caller has AVX-512F; there are 256 bytes to be read.
+        unsafe { _mm512_loadu_si512(chunk.quants.as_ptr().add(at).cast()) }
+    };
+    let quants = [load(0), load(64), load(128), load(192)];
+    // SAFETY: the caller has AVX-512F; there are 16 numbers twice to be read.
     unsafe {
         Registers {
-            quants: [0, 64, 128, 192].map(|at| _mm512_loadu_si512(quants.add(at).cast())),
+            quants,
             scales: _mm512_loadu_ps(chunk.scales.as_ptr()),
             minima: _mm512_loadu_ps(chunk.minima.as_ptr()),
         }

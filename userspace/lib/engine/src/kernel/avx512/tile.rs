@@ -1,41 +1,48 @@
 //! Products with many rows of activations: 16 rows of weights are unpacked and laid out so that each
-//! is a lane, and then multiplied with all of them.
+//! is a lane, and then multiplied with all of them, eight at a time.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::float::Widen;
 use super::registers::Load;
-use super::{load_bytes, load_numbers, store_numbers};
-use crate::activations::{Activations, CHUNK, GROUP};
+use super::{load_numbers, store_numbers};
+use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
 use crate::block::blocks;
-use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
+use crate::kernel::chunk::{GROUPS, blocks_of};
 use crate::tensor::Tensor;
 
 /// Rows of weights that are lanes of a register.
 const LANES: usize = 16;
 
-/// Rows of activations that weights are loaded once for.
-const TOGETHER: usize = 8;
+/// Products of 16 rows of weights with eight of activations.
+type Sums = [[f32; LANES]; TILE_ROWS];
+
+/// A group of each of 16 rows.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Group {
+    scales: [f32; LANES],
+    minima: [f32; LANES],
+    /// What the 128 in each quant of the activations adds to the products, with its sign turned.
+    excess: [i32; LANES],
+}
 
 /// A chunk of each of 16 rows.
 #[repr(C, align(64))]
 struct Panel {
-    /// Four quants of each row, for every four columns.
-    quants: [[u8; 4 * LANES]; CHUNK / 4],
-    /// A scale of each row, for every group.
-    scales: [[f32; LANES]; GROUPS],
-    /// A minimum of each row, for every group.
-    minima: [[f32; LANES]; GROUPS],
-    groups: usize,
+    /// Four quants of each row, for every four columns, with the type's offset taken off.
+    quants: [[i8; 4 * LANES]; CHUNK / 4],
+    groups: [Group; GROUPS],
+    /// Groups that there are.
+    count: usize,
 }
 
 impl Panel {
     const EMPTY: Self = Self {
         quants: [[0; 4 * LANES]; CHUNK / 4],
-        scales: [[0.0; LANES]; GROUPS],
-        minima: [[0.0; LANES]; GROUPS],
-        groups: 0,
+        groups: [Group { scales: [0.0; LANES], minima: [0.0; LANES], excess: [0; LANES] }; GROUPS],
+        count: 0,
     };
 }
 
@@ -43,84 +50,97 @@ impl Panel {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
-    let mut sums = alloc::vec![[0.0f32; LANES]; out.len()];
-    let mut unpacked = [Chunk::EMPTY; LANES];
+    let mut sums: Vec<Sums> = alloc::vec![[[0.0; LANES]; TILE_ROWS]; out.len().div_ceil(TILE_ROWS)];
     let mut panel = Panel::EMPTY;
     let chunk_bytes = blocks_of::<B>() * size_of::<B>();
     let row_bytes = matrix.row_bytes().max(1);
     for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        sums.fill([0.0; LANES]);
         for chunk in 0..matrix.columns().div_ceil(CHUNK) {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
-            let rows = rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[]));
-            fill::<B>(&mut panel, &mut unpacked, rows);
-            let parts = values.chunks(TOGETHER).zip(sums.chunks_mut(TOGETHER));
-            for (values, sums) in parts {
-                let mut together = [None; TOGETHER];
-                for (to, values) in together.iter_mut().zip(values) {
-                    *to = values.get(chunk).copied();
-                }
-                match B::GROUP {
-                    GROUP => multiply::<8>(&panel, &together, sums),
-                    _ => multiply::<4>(&panel, &together, sums),
+            let mut lanes: [&[B]; LANES] = [&[]; LANES];
+            for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
+                *lane = blocks::<B>(row.get(range.clone()).unwrap_or(&[]));
+            }
+            fill::<B>(&mut panel, &lanes);
+            for (tiles, sums) in activations.tiles().zip(&mut sums) {
+                let Some(tile) = tiles.get(chunk) else { continue };
+                match (B::GROUP, B::MINIMA) {
+                    (GROUP, false) => multiply::<8, 1, false>(&panel, tile, &tile.sums, chunk == 0, sums),
+                    (GROUP, true) => multiply::<8, 1, true>(&panel, tile, &tile.sums, chunk == 0, sums),
+                    (_, false) => multiply::<4, 2, false>(&panel, tile, &tile.half_sums, chunk == 0, sums),
+                    (_, true) => multiply::<4, 2, true>(&panel, tile, &tile.half_sums, chunk == 0, sums),
                 }
             }
         }
-        write(strip, &sums, out);
+        write(strip, sums.as_flattened(), out);
     }
 }
 
 /// Unpacks a chunk of each row and lays it out.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn fill<'r, B: Load>(panel: &mut Panel, unpacked: &mut [Chunk; LANES], rows: impl Iterator<Item = &'r [u8]>) {
+fn fill<B: Load>(panel: &mut Panel, lanes: &[&[B]; LANES]) {
+    let zero = _mm512_setzero_si512();
+    let mut quants = [[zero; LANES]; CHUNK / 64];
+    let (mut scales, mut minima) = ([zero; LANES], [zero; LANES]);
+    let [all, second, third, last] = &mut quants;
+    let registers = all.iter_mut().zip(second).zip(third.iter_mut().zip(last));
+    let numbers = scales.iter_mut().zip(&mut minima);
+    let offset = _mm512_set1_epi8(B::OFFSET.cast_signed());
     let mut count = 0;
-    let mut lanes = unpacked.iter_mut();
-    for (bytes, chunk) in rows.zip(&mut lanes) {
-        let blocks = blocks::<B>(bytes);
-        // SAFETY: this function has what these kernels need.
-        let registers = unsafe { B::load(blocks) };
-        for (to, quants) in chunk.quants.as_chunks_mut::<64>().0.iter_mut().zip(registers.quants) {
-            // SAFETY: there is room for 64 bytes.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), quants) };
+    for ((((a, b), (c, d)), (scales, minima)), blocks) in registers.zip(numbers).zip(lanes) {
+        if blocks.is_empty() {
+            continue;
         }
-        store_numbers(&mut chunk.scales, registers.scales);
-        store_numbers(&mut chunk.minima, registers.minima);
+        // SAFETY: this function has what these kernels need.
+        let row = unsafe { B::load(blocks) };
+        for (to, quants) in [a, b, c, d].into_iter().zip(row.quants) {
+            *to = _mm512_sub_epi8(quants, offset);
+        }
+        *scales = _mm512_castps_si512(row.scales);
+        *minima = _mm512_castps_si512(row.minima);
         count = blocks.len() * B::VALUES;
     }
-    panel.groups = count / B::GROUP;
-    for (part, to) in panel.quants.chunks_exact_mut(LANES).enumerate().take(count.div_ceil(4 * LANES)) {
-        let mut rows = [_mm512_setzero_si512(); LANES];
-        for (row, chunk) in rows.iter_mut().zip(unpacked.iter()) {
-            if let Some(quants) = chunk.quants.as_chunks::<64>().0.get(part) {
-                *row = load_bytes(quants);
-            }
-        }
-        for (to, row) in to.iter_mut().zip(transpose(rows)) {
+    panel.count = count / B::GROUP;
+    let parts = panel.quants.as_chunks_mut::<LANES>().0.iter_mut().zip(&mut quants);
+    for (to, rows) in parts.take(count.div_ceil(4 * LANES)) {
+        transpose(rows);
+        for (to, row) in to.iter_mut().zip(rows) {
             // SAFETY: there is room for 64 bytes.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *row) };
         }
     }
-    let mut scales = [_mm512_setzero_si512(); LANES];
-    let mut minima = scales;
-    for ((scales, minima), chunk) in scales.iter_mut().zip(&mut minima).zip(unpacked.iter()) {
-        *scales = _mm512_castps_si512(load_numbers(&chunk.scales));
-        *minima = _mm512_castps_si512(load_numbers(&chunk.minima));
+    transpose(&mut scales);
+    if B::MINIMA {
+        transpose(&mut minima);
     }
-    for (to, scales) in panel.scales.iter_mut().zip(transpose(scales)) {
-        store_numbers(to, _mm512_castsi512_ps(scales));
+    for (group, (scales, minima)) in panel.groups.iter_mut().zip(scales.iter().zip(&minima)) {
+        store_numbers(&mut group.scales, _mm512_castsi512_ps(*scales));
+        store_numbers(&mut group.minima, _mm512_castsi512_ps(*minima));
     }
-    for (to, minima) in panel.minima.iter_mut().zip(transpose(minima)) {
-        store_numbers(to, _mm512_castsi512_ps(minima));
+    let fours = B::GROUP / 4;
+    for (group, quants) in panel.groups.iter_mut().zip(panel.quants.chunks_exact(fours)) {
+        let mut excess = zero;
+        for quants in quants {
+            excess = _mm512_dpbusd_epi32(excess, _mm512_set1_epi8(i8::MIN), load_signed(quants));
+        }
+        // SAFETY: there is room for 64 bytes.
+        unsafe { _mm512_storeu_si512(group.excess.as_mut_ptr().cast(), _mm512_sub_epi32(zero, excess)) };
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn load_signed(bytes: &[i8; 4 * LANES]) -> __m512i {
+    // SAFETY: there are 64 bytes to be read.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
 /// Makes columns of rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn transpose(rows: [__m512i; LANES]) -> [__m512i; LANES] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = rows;
+fn transpose(rows: &mut [__m512i; LANES]) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *rows;
     let [[a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3], [d0, d1, d2, d3]] = [
         transpose_four([a, b, c, d]),
         transpose_four([e, f, g, h]),
@@ -131,7 +151,7 @@ fn transpose(rows: [__m512i; LANES]) -> [__m512i; LANES] {
     let [b, f, j, n] = transpose_lanes([a1, b1, c1, d1]);
     let [c, g, k, o] = transpose_lanes([a2, b2, c2, d2]);
     let [d, h, l, p] = transpose_lanes([a3, b3, c3, d3]);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+    *rows = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
 }
 
 /// Makes columns of four rows in each quarter of the registers.
@@ -162,41 +182,57 @@ fn transpose_lanes([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// Adds the panel's products with up to eight rows of activations. A group is `FOURS` times four columns.
+/// The sums so far, none before the first columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn multiply<const FOURS: usize>(panel: &Panel, values: &[Option<Values<'_>>; TOGETHER], sums: &mut [[f32; LANES]]) {
-    // All rows are computed, those that are not there with the values of the first.
-    let [Some(first), ..] = values else { return };
-    let values = values.map(|values| values.unwrap_or(*first));
-    let mut totals = [_mm512_setzero_ps(); TOGETHER];
-    for (total, sums) in totals.iter_mut().zip(sums.iter()) {
-        *total = load_numbers(sums);
+fn begin(first: bool, sums: &Sums) -> [__m512; TILE_ROWS] {
+    let mut totals = [_mm512_setzero_ps(); TILE_ROWS];
+    if !first {
+        for (total, sums) in totals.iter_mut().zip(sums) {
+            *total = load_numbers(sums);
+        }
     }
-    let quants = panel.quants.as_chunks::<FOURS>().0.iter();
-    let weights = quants.zip(panel.scales.iter().zip(&panel.minima));
-    for (group, (quants, (scales, minima))) in weights.enumerate().take(panel.groups) {
-        let mut products = [_mm512_setzero_si512(); TOGETHER];
-        let values_of = values.map(|values| values.quants.as_chunks::<4>().0.as_chunks::<FOURS>().0.get(group));
-        for (four, quants) in quants.iter().enumerate() {
-            let quants = load_bytes(quants);
-            for (products, values) in products.iter_mut().zip(&values_of) {
-                if let Some(value) = values.and_then(|values| values.get(four)) {
-                    let value = _mm512_set1_epi32(i32::from_le_bytes(value.map(i8::cast_unsigned)));
-                    *products = _mm512_dpbusd_epi32(*products, quants, value);
+    totals
+}
+
+/// Adds the panel's products with a tile. A group is `FOURS` times four columns, and `PER` of them have the same scale of
+/// activations; `value_sums` are of such groups.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn multiply<const FOURS: usize, const PER: usize, const MINIMA: bool>(
+    panel: &Panel,
+    tile: &Tile,
+    value_sums: &[[f32; TILE_ROWS]],
+    first: bool,
+    sums: &mut Sums,
+) {
+    let mut totals = begin(first, sums);
+    let weights = panel.quants.as_chunks::<FOURS>().0.as_chunks::<PER>().0.iter();
+    let weights = weights.zip(panel.groups.as_chunks::<PER>().0);
+    let values = tile.quants.as_chunks::<FOURS>().0.as_chunks::<PER>().0.iter();
+    let values = values.zip(&tile.scales).zip(value_sums.as_chunks::<PER>().0);
+    for ((weights, groups), ((values, value_scales), value_sums)) in weights.zip(values).take(panel.count / PER) {
+        let parts = weights.iter().zip(groups).zip(values.iter().zip(value_sums));
+        for ((weights, group), (values, value_sums)) in parts {
+            // SAFETY: there are 64 bytes to be read.
+            let excess = unsafe { _mm512_loadu_si512(group.excess.as_ptr().cast()) };
+            let mut products = [excess; TILE_ROWS];
+            for (weights, values) in weights.iter().zip(values) {
+                let weights = load_signed(weights);
+                for (products, value) in products.iter_mut().zip(values) {
+                    let value = _mm512_set1_epi32(i32::from_le_bytes(*value));
+                    *products = _mm512_dpbusd_epi32(*products, value, weights);
                 }
             }
-        }
-        let (scales, minima) = (load_numbers(scales), load_numbers(minima));
-        for ((total, products), values) in totals.iter_mut().zip(products).zip(&values) {
-            let (scale, sum) = match FOURS {
-                8 => (values.scales.get(group), values.sums.get(group)),
-                _ => (values.scales.get(group / 2), values.half_sums.get(group)),
-            };
-            let (Some(scale), Some(sum)) = (scale, sum) else { continue };
-            let scales = _mm512_mul_ps(scales, _mm512_set1_ps(*scale));
-            *total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), scales, *total);
-            *total = _mm512_fnmadd_ps(minima, _mm512_set1_ps(*sum), *total);
+            let (scales, minima) = (load_numbers(&group.scales), load_numbers(&group.minima));
+            let numbers = value_scales.iter().zip(value_sums);
+            for ((total, products), (scale, sum)) in totals.iter_mut().zip(products).zip(numbers) {
+                let scales = _mm512_mul_ps(scales, _mm512_set1_ps(*scale));
+                *total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), scales, *total);
+                if MINIMA {
+                    *total = _mm512_fnmadd_ps(minima, _mm512_set1_ps(*sum), *total);
+                }
+            }
         }
     }
     for (sums, total) in sums.iter_mut().zip(totals) {
@@ -222,38 +258,49 @@ const FLOAT_COLUMNS: usize = 256;
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 pub fn float_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let mut sums = alloc::vec![[0.0f32; LANES]; out.len()];
+    let mut sums: Vec<Sums> = alloc::vec![[[0.0; LANES]; TILE_ROWS]; out.len().div_ceil(TILE_ROWS)];
     let mut panel = [[0.0f32; LANES]; FLOAT_COLUMNS];
+    let values = interleaved(activations, out.len());
     let row_bytes = matrix.row_bytes().max(1);
     for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        sums.fill([0.0; LANES]);
         for start in (0..matrix.columns()).step_by(FLOAT_COLUMNS) {
             let columns = start..(start + FLOAT_COLUMNS).min(matrix.columns());
-            let weights = rows.chunks_exact(row_bytes).map(|row| blocks::<F>(row).get(columns.clone()).unwrap_or(&[]));
-            fill_floats::<F>(&mut panel, weights);
-            for (part, sums) in sums.chunks_mut(TOGETHER).enumerate() {
-                let row = |index: usize| {
-                    let index = (part * TOGETHER + index).min(out.len() - 1);
-                    activations.row(index).values.get(columns.clone()).unwrap_or(&[])
-                };
-                multiply_floats(&panel, core::array::from_fn(row), sums);
+            let mut lanes: [&[F]; LANES] = [&[]; LANES];
+            for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
+                *lane = blocks::<F>(row).get(columns.clone()).unwrap_or(&[]);
+            }
+            fill_floats::<F>(&mut panel, &lanes);
+            for (values, sums) in values.chunks_exact(matrix.columns().max(1)).zip(&mut sums) {
+                multiply_floats(&panel, values.get(columns.clone()).unwrap_or(&[]), start == 0, sums);
             }
         }
-        write(strip, &sums, out);
+        write(strip, sums.as_flattened(), out);
     }
+}
+
+/// For eight rows after the other, the numbers of each column beside each other.
+fn interleaved(activations: &Activations, rows: usize) -> Vec<[f32; TILE_ROWS]> {
+    let columns = activations.columns();
+    let mut all = alloc::vec![[0.0; TILE_ROWS]; rows.div_ceil(TILE_ROWS) * columns];
+    for (index, tile) in all.chunks_exact_mut(columns.max(1)).enumerate() {
+        for place in 0..TILE_ROWS {
+            for (to, value) in tile.iter_mut().zip(activations.row(index * TILE_ROWS + place).values) {
+                if let Some(to) = to.get_mut(place) {
+                    *to = *value;
+                }
+            }
+        }
+    }
+    all
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn fill_floats<'r, F: Widen>(panel: &mut [[f32; LANES]; FLOAT_COLUMNS], rows: impl Iterator<Item = &'r [F]>) {
-    let mut all: [&[F]; LANES] = [&[]; LANES];
-    for (to, row) in all.iter_mut().zip(rows) {
-        *to = row;
-    }
-    let columns = all.iter().map(|row| row.len()).max().unwrap_or(0);
+fn fill_floats<F: Widen>(panel: &mut [[f32; LANES]; FLOAT_COLUMNS], lanes: &[&[F]; LANES]) {
+    let columns = lanes.iter().map(|row| row.len()).max().unwrap_or(0);
     for (part, panel) in panel.chunks_exact_mut(LANES).enumerate().take(columns.div_ceil(LANES)) {
         let mut rows = [_mm512_setzero_si512(); LANES];
-        for (to, row) in rows.iter_mut().zip(&all) {
+        for (to, row) in rows.iter_mut().zip(lanes) {
             *to = match row.as_chunks::<16>().0.get(part) {
                 // SAFETY: this function has AVX-512F.
                 Some(row) => unsafe { _mm512_castps_si512(F::widen(row)) },
@@ -265,25 +312,21 @@ fn fill_floats<'r, F: Widen>(panel: &mut [[f32; LANES]; FLOAT_COLUMNS], rows: im
                 }
             };
         }
-        for (to, column) in panel.iter_mut().zip(transpose(rows)) {
+        transpose(&mut rows);
+        for (to, column) in panel.iter_mut().zip(rows) {
             store_numbers(to, _mm512_castsi512_ps(column));
         }
     }
 }
 
-/// Adds the panel's products with up to eight rows of activations, all of one length.
+/// Adds the panel's products with eight rows of activations.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn multiply_floats(panel: &[[f32; LANES]; FLOAT_COLUMNS], values: [&[f32]; TOGETHER], sums: &mut [[f32; LANES]]) {
-    let mut totals = [_mm512_setzero_ps(); TOGETHER];
-    for (total, sums) in totals.iter_mut().zip(sums.iter()) {
-        *total = load_numbers(sums);
-    }
-    let [a, b, c, d, e, f, g, h] = values;
-    let pairs = a.iter().zip(b).zip(c.iter().zip(d)).zip(e.iter().zip(f).zip(g.iter().zip(h)));
-    for (weights, (((a, b), (c, d)), ((e, f), (g, h)))) in panel.iter().zip(pairs) {
+fn multiply_floats(panel: &[[f32; LANES]; FLOAT_COLUMNS], values: &[[f32; TILE_ROWS]], first: bool, sums: &mut Sums) {
+    let mut totals = begin(first, sums);
+    for (weights, values) in panel.iter().zip(values) {
         let weights = load_numbers(weights);
-        for (total, value) in totals.iter_mut().zip([a, b, c, d, e, f, g, h]) {
+        for (total, value) in totals.iter_mut().zip(values) {
             *total = _mm512_fmadd_ps(weights, _mm512_set1_ps(*value), *total);
         }
     }

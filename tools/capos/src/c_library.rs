@@ -16,6 +16,8 @@ const SOURCE: &str = "tools/capos/src/c_library.rs";
 pub const OBJECT: &str = "target/std-lib/libc.o";
 /// The copy of `std`, which the linker meets before the toolchain's own and takes for it.
 const STD: &str = "libcapos_std.a";
+/// What [`CONFIG`] tells the compiler to have it linked.
+const STD_FLAG: &str = "-lstatic:-bundle=capos_std";
 /// How cargo builds programs that are linked against it, from the source folder.
 pub const CONFIG: &str = "userspace/libc/cargo-config.toml";
 /// Libraries that `std` names: all of what it needs of them is in the object, which is linked by its own name.
@@ -50,6 +52,14 @@ pub fn config(root: &Path) -> Result<String> {
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let folder = root.join(FOLDER);
     Ok(text.replace(FOLDER, folder.to_str().context("the path of the source folder is not UTF-8")?))
+}
+
+/// The same for what is linked with `std` as the compiler has it: the tests of `std`, which another compiler may build.
+pub fn config_with_whole_std(root: &Path) -> Result<String> {
+    let text = config(root)?;
+    let (copy, rest): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(|line| line.contains(STD_FLAG));
+    ensure!(copy.len() == 1, "{CONFIG} names `{STD_FLAG}` {} times, not once", copy.len());
+    Ok(rest.concat())
 }
 
 /// The unwinder that comes with the C compiler.
@@ -109,6 +119,13 @@ mod tests {
         let config = config(root).unwrap();
         assert!(config.contains(&format!("-Clink-arg={}", root.join(OBJECT).display())), "{config}");
         assert!(config.contains(&format!("-L{}", root.join(FOLDER).display())), "{config}");
+    }
+
+    #[test]
+    fn the_tests_of_std_have_no_other_std() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let config = config_with_whole_std(root).unwrap();
+        assert!(config.contains("libc.o") && !config.contains(STD_FLAG), "{config}");
     }
 
     #[test]

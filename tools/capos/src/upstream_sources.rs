@@ -54,15 +54,15 @@ pub fn workspaces<'a>(root: &Path, all: &'a [Suite], wanted: &dyn Fn(&Suite) -> 
     for suite in own.into_iter().filter(|suite| wanted(suite)) {
         let folder = root.join(suite.path.as_deref().unwrap_or_default());
         let (lock, members) = (folder.join("Cargo.lock"), vec![(suite, folder.join(MANIFEST))]);
-        let target = configured(root, root.join("target/upstream").join(&suite.name))?;
+        let target = configured(root.join("target/upstream").join(&suite.name), &c_library::config(root)?)?;
         workspaces.push(Workspace { folder, target, lock, std_source: None, members });
     }
     Ok(workspaces)
 }
 
 /// The folder, with what tells cargo how to build for capOS.
-fn configured(root: &Path, target: PathBuf) -> Result<PathBuf> {
-    files::write_if_changed(&target.join(CONFIG), c_library::config(root)?.as_bytes())?;
+fn configured(target: PathBuf, config: &str) -> Result<PathBuf> {
+    files::write_if_changed(&target.join(CONFIG), config.as_bytes())?;
     Ok(target)
 }
 
@@ -163,7 +163,11 @@ fn finish<'a>(
     let names: Vec<String> = members.iter().filter_map(|(_, path)| name(path)).collect();
     let text = format!("[workspace]\nresolver = \"2\"\nmembers = {names:?}\n\n{PROFILE}");
     files::write_if_changed(&folder.join(MANIFEST), text.as_bytes())?;
-    let target = configured(root, folder.join("target"))?;
+    let config = match std_source {
+        Some(_) => c_library::config_with_whole_std(root)?,
+        None => c_library::config(root)?,
+    };
+    let target = configured(folder.join("target"), &config)?;
     let lock = root.join("tests/upstream").join(lock);
     if let Ok(locked) = std::fs::read(&lock) {
         files::write_if_changed(&folder.join("Cargo.lock"), &locked)?;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use capos_engine::generation::Options;
+use capos_engine::{Event, Finish, Generation, Request, Sampling};
 use capos_gguf::Header;
 use serde_json::json;
 
@@ -19,39 +21,91 @@ pub struct Args {
     /// How many new ones to make at most.
     #[arg(short = 'n', long = "n", default_value_t = 16)]
     count: usize,
-    /// Take the likeliest token each time.
-    #[arg(long)]
-    greedy: bool,
+    #[command(flatten)]
+    sampling: SamplingOptions,
     /// Go on behind a token that ends a text.
     #[arg(long)]
     ignore_eos: bool,
+}
+
+/// How tokens are chosen. The steps are in the order of the options.
+#[derive(clap::Args)]
+pub struct SamplingOptions {
+    /// Take the likeliest token each time.
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "min_p", "seed"])]
+    greedy: bool,
+    /// Divide the logits of tokens that were there lately by this, or multiply those that are negative.
+    #[arg(long, default_value_t = 1.0)]
+    repetition_penalty: f32,
+    /// Divide all logits by this: less than 1 makes likely tokens likelier.
+    #[arg(long, default_value_t = 1.0)]
+    temperature: f32,
+    /// Leave so many of the likeliest tokens; all at 0.
+    #[arg(long, default_value_t = 0)]
+    top_k: usize,
+    /// Leave the likeliest tokens that together have this probability.
+    #[arg(long, default_value_t = 1.0)]
+    top_p: f32,
+    /// Leave tokens that have this part of the likeliest one's probability.
+    #[arg(long, default_value_t = 0.0)]
+    min_p: f32,
+    /// Where random numbers begin; the same seed gives the same tokens.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+impl SamplingOptions {
+    /// The same for the engine.
+    pub fn sampling(&self) -> Sampling {
+        Sampling {
+            temperature: if self.greedy { 0.0 } else { self.temperature },
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            seed: self.seed,
+        }
+    }
 }
 
 /// Metadata entries that name tokens behind which a text has ended.
 const ENDS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
-    ensure!(args.greedy, "only greedy sampling can be asked for; add --greedy");
     let file = ModelFile::open(&args.model)?;
     let ends = if args.ignore_eos { Vec::new() } else { ends(&file.header()?) };
-    let mut run = Run::new(&file, options)?;
-    let mut new = Vec::new();
-    let mut next = match args.count {
-        0 => None,
-        _ => Some(capos_engine::greedy(run.feed(&args.ids)?)),
-    };
-    while let Some(id) = next.filter(|id| !ends.contains(id)) {
-        new.push(id);
-        next = match new.len() < args.count {
-            true => Some(capos_engine::greedy(run.feed(&[id])?)),
-            false => None,
-        };
+    let run = Run::new(&file, options)?;
+    // Without a clock, since the tokens must not depend on how fast the machine is.
+    let mut generation = Generation::new(&run.model, run.machine(), Options::default());
+    let request = Request { prompt: args.ids.clone(), limit: args.count, ends, sampling: args.sampling.sampling() };
+    generation.submit(request, None)?;
+    let (mut new, mut why) = (Vec::new(), "limit");
+    while !generation.idle() {
+        for (_, event) in generation.step() {
+            match event {
+                Event::Progress { .. } => {}
+                Event::Token(id) => new.push(id),
+                Event::Finish { reason: Finish::Failed(error), .. } => return Err(error.into()),
+                Event::Finish { reason, .. } => why = name(&reason),
+            }
+        }
     }
     match as_json {
-        true => println!("{}", json!({ "ids": new })),
+        true => println!("{}", json!({ "ids": new, "finish": why })),
         false => println!("{}", new.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
     }
     Ok(())
+}
+
+/// What the end of a request is called in JSON.
+fn name(reason: &Finish) -> &'static str {
+    match reason {
+        Finish::End(_) => "end",
+        Finish::Limit => "limit",
+        Finish::Full => "full",
+        Finish::Cancelled => "cancelled",
+        Finish::Failed(_) => "failed",
+    }
 }
 
 fn ends(header: &Header<'_>) -> Vec<u32> {

@@ -26,7 +26,7 @@ pub struct RunOptions {
     kernels: Option<String>,
 }
 
-/// A model that runs one sequence.
+/// A model and what runs it, and one sequence for those who need no more.
 pub struct Run<'f> {
     pub model: Model<'f>,
     pub kernels: &'static dyn Kernels,
@@ -50,6 +50,11 @@ impl<'f> Run<'f> {
         };
         let caches = [Cache::new(model.config(), model.context())];
         Ok(Self { model, kernels, threads, caches, forward: Forward::new() })
+    }
+
+    /// What computes.
+    pub fn machine(&self) -> Machine<'_> {
+        Machine { kernels: self.kernels, pool: &self.threads }
     }
 
     /// Adds tokens to the sequence and gives the logits behind the last.

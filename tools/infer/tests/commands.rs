@@ -74,14 +74,47 @@ fn generate_gives_the_same_ids_with_any_number_of_threads() {
 }
 
 #[test]
+fn generate_chooses_by_chance_as_the_options_say() {
+    let expected = expected("llama-f32.gguf");
+    let file = model("llama-f32.gguf");
+    let prompt = ids(&expected["ids"]);
+    let generate = |options: &[&str]| {
+        let arguments = [&["generate", "--ids", &prompt, "--n", "8", "--kernels", "scalar"], options].concat();
+        command(&arguments, &file).unwrap()["ids"].clone()
+    };
+    let random = generate(&["--seed", "1"]);
+    assert_eq!(random, generate(&["--seed", "1"]));
+    assert_ne!(random, generate(&["--seed", "2"]));
+    // Each of these leaves the likeliest token alone.
+    for options in [["--temperature", "0"], ["--top-k", "1"], ["--top-p", "0"], ["--min-p", "1"]] {
+        assert_eq!(generate(&options), expected["greedy"], "{options:?}");
+    }
+    let penalised = generate(&["--greedy", "--repetition-penalty", "100"]);
+    assert_ne!(penalised, expected["greedy"]);
+}
+
+#[test]
+fn generate_says_why_it_ended() {
+    let file = model("llama-f32.gguf");
+    let generate = |options: &[&str]| {
+        command(&[&["generate", "--ids", "3,1,4", "--greedy"], options].concat(), &file).unwrap()["finish"].clone()
+    };
+    assert_eq!(generate(&["--n", "2"]), "limit");
+    assert_eq!(generate(&["--n", "2", "--context", "4"]), "limit");
+    assert_eq!(generate(&["--n", "3", "--context", "4"]), "full");
+}
+
+#[test]
 fn what_cannot_be_is_said_in_words() {
     let file = model("llama-f32.gguf");
     let said = command(&["logits", "--ids", "48"], &file).unwrap_err();
     assert!(said.contains("the token 48 is not in the vocabulary, whose ids end at 47"), "{said}");
     let said = command(&["generate", "--ids", "1,2,3", "--greedy", "--context", "2"], &file).unwrap_err();
-    assert!(said.contains("the context is full: it holds 2 tokens"), "{said}");
-    let said = command(&["generate", "--ids", "1,2,3"], &file).unwrap_err();
-    assert!(said.contains("--greedy"), "{said}");
+    assert!(said.contains("the prompt has 3 tokens, and the context holds 2"), "{said}");
+    let said = command(&["generate", "--ids", "1", "--greedy", "--top-k", "2"], &file).unwrap_err();
+    assert!(said.contains("'--greedy' cannot be used with '--top-k"), "{said}");
+    let said = command(&["generate", "--ids", "1", "--top-p", "2"], &file).unwrap_err();
+    assert!(said.contains("the top-p is 2; 0 to 1 is accepted"), "{said}");
     let said = command(&["info"], &file.with_extension("json")).unwrap_err();
     assert!(said.contains("this is no GGUF file"), "{said}");
 }

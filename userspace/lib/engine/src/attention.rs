@@ -58,36 +58,17 @@ pub(crate) fn attention(
 fn attend(machine: Machine<'_>, config: &Config, part: Part<'_>) {
     let kernels = machine.kernels;
     let mut scores = alloc::vec![0.0f32; part.positions.len()];
-    let keys = head_rows(&part.layer.keys, config.keys(), config.key_size, part.kv_head, &part.positions);
-    let values = head_rows(&part.layer.values, config.values(), config.value_size, part.kv_head, &part.positions);
     let heads = part.queries.chunks_exact(config.key_size.max(1));
     for (query, out) in heads.zip(part.out.chunks_exact_mut(config.value_size.max(1))) {
-        for (score, key) in scores.iter_mut().zip(keys.clone()) {
-            *score = kernels.dot_f16(query, key) * config.attention_scale;
-        }
+        part.layer.keys.dot(kernels, &part.positions, part.kv_head, query, &mut scores);
+        scores.iter_mut().for_each(|score| *score *= config.attention_scale);
         if let Some(cap) = config.attention_cap {
             soft_cap(&mut scores, cap);
         }
         kernels.softmax(&mut scores);
         out.fill(0.0);
-        for (score, value) in scores.iter().zip(values.clone()) {
-            kernels.add_f16(out, value, *score);
-        }
+        part.layer.values.add(kernels, &part.positions, part.kv_head, &scores, out);
     }
-}
-
-/// What one head has of each row of some positions.
-fn head_rows<'c>(
-    numbers: &'c [u16],
-    width: usize,
-    size: usize,
-    head: usize,
-    positions: &Range<usize>,
-) -> impl Iterator<Item = &'c [u16]> + Clone {
-    let start = head.saturating_mul(size);
-    let end = start.saturating_add(size);
-    let rows = numbers.chunks_exact(width.max(1)).skip(positions.start).take(positions.len());
-    rows.map(move |row| row.get(start..end).unwrap_or(&[]))
 }
 
 /// Keeps numbers between `-cap` and `cap`.

@@ -56,7 +56,7 @@ mod tensor;
 mod weights;
 
 pub use batch::{Batch, BatchToken};
-pub use cache::Cache;
+pub use cache::{Cache, CacheType};
 pub use config::{Config, Experts, Window};
 pub use error::EngineError;
 pub use forward::Forward;

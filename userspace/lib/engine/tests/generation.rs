@@ -10,8 +10,8 @@ use std::rc::Rc;
 use capos_engine::generation::Options;
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{
-    Batch, Cache, Constraint, EngineError, Event, Finish, Forward, Generation, Machine, Mask, Model, Request,
-    RequestId, Sampling, Single, Usage, greedy,
+    Batch, Cache, CacheType, Constraint, EngineError, Event, Finish, Forward, Generation, Machine, Mask, Model,
+    Request, RequestId, Sampling, Single, Usage, greedy,
 };
 use support::read;
 
@@ -220,6 +220,33 @@ fn a_conversation_that_goes_on_does_not_read_its_beginning_again() {
 }
 
 #[test]
+fn keys_and_values_of_bytes_are_taken_over_as_they_are() {
+    let (file, expected) = read("gemma3");
+    let model = Model::open(&file, None).unwrap();
+    let options = Options { cache: CacheType::Q8_0, prefill: 4, ..Options::default() };
+    let alone: Vec<_> = prompts(&expected.ids)
+        .iter()
+        .map(|prompt| run_one(&mut Generation::new(&model, SCALAR, options), request(prompt, 6), None).tokens)
+        .collect();
+    let mut generation = Generation::new(&model, SCALAR, options);
+    let requests: Vec<_> = prompts(&expected.ids).iter().map(|prompt| request(prompt, 6)).collect();
+    for _ in 0..2 {
+        let found = run(&mut generation, &requests);
+        assert!(found.iter().any(|found| found.usage().reused > 0));
+        assert!(found.iter().map(|found| &found.tokens).eq(&alone));
+    }
+    let cache = |kind| {
+        let mut cache = Cache::of_type(kind, model.config(), 16);
+        cache.reserve(16).unwrap();
+        (cache.token_bytes(), cache.bytes())
+    };
+    // Seven layers of two heads: 6 numbers of 16 bits for keys and as many for values, or a block of 34 bytes each.
+    assert_eq!(cache(CacheType::F16).0, 7 * 2 * 2 * 6 * 2);
+    assert_eq!(cache(CacheType::Q8_0).0, 7 * 2 * 2 * 34);
+    assert_eq!(cache(CacheType::Q8_0).1, 256 * 7 * 2 * 2 * 34);
+}
+
+#[test]
 fn several_sequences_go_on_from_the_same_beginning_each_its_own_way() {
     let (file, expected) = read("llama-q8_0");
     let model = Model::open(&file, None).unwrap();
@@ -367,10 +394,13 @@ fn what_cannot_be_run_is_refused_in_words() {
     assert!(generation.idle());
 }
 
-/// Sets of tokens, one after another, and behind them all; says when it was asked and told.
+/// The tokens that a constraint was told of.
+type Accepted = Rc<RefCell<Vec<u32>>>;
+
+/// Sets of tokens, one after another, and behind them all.
 struct Script {
     sets: Vec<Vec<u32>>,
-    accepted: Rc<RefCell<Vec<u32>>>,
+    accepted: Accepted,
 }
 
 impl Constraint for Script {
@@ -392,8 +422,8 @@ impl Constraint for Script {
     }
 }
 
-fn script(sets: &[&[u32]]) -> (Option<Box<dyn Constraint>>, Rc<RefCell<Vec<u32>>>) {
-    let accepted = Rc::new(RefCell::new(Vec::new()));
+fn script(sets: &[&[u32]]) -> (Option<Box<dyn Constraint>>, Accepted) {
+    let accepted = Accepted::default();
     let sets = sets.iter().map(|set| set.to_vec()).collect();
     (Some(Box::new(Script { sets, accepted: accepted.clone() })), accepted)
 }

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
+use bytemuck::Zeroable;
 use capos_engine::activations::Activations;
 use capos_engine::architecture::Activation;
-use capos_engine::block::{Kind, dequantise_row};
+use capos_engine::block::{Kind, Q8_0, dequantise_row};
 use capos_engine::kernel::{self, Kernels, Scalar};
 use capos_engine::{Single, Tensor};
 use capos_gguf::TensorType;
@@ -207,6 +208,40 @@ fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
             kernels.add_f16(&mut found, &narrow, 0.7);
             Scalar.add_f16(&mut expected, &narrow, 0.7);
             assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "{}", kernels.name());
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
+    let mut random = Random(7);
+    for kernels in kernel::available() {
+        for length in [1usize, 12, 32, 40, 64, 96, 128] {
+            let values: Vec<f32> = (0..length).map(|_| random.number()).collect();
+            let other: Vec<f32> = (0..length).map(|_| random.number()).collect();
+            let mut blocks = vec![Q8_0::zeroed(); length.div_ceil(32)];
+            kernels.quantise_q8_0(&values, &mut blocks);
+            let mut expected = vec![Q8_0::zeroed(); blocks.len()];
+            Scalar.quantise_q8_0(&values, &mut expected);
+            assert_eq!(bytemuck::cast_slice::<_, u8>(&blocks), bytemuck::cast_slice::<_, u8>(&expected));
+            let mut meant = vec![0.0; blocks.len() * 32];
+            dequantise_row(Kind::Q8_0, bytemuck::cast_slice(&blocks), &mut meant);
+            assert!(meant[length..].iter().all(|value| *value == 0.0));
+            for (values, meant) in values.chunks(32).zip(meant.chunks(32)) {
+                let largest = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+                for (value, meant) in values.iter().zip(meant) {
+                    // Half a step, and what the scale loses to 16 bits.
+                    assert!((value - meant).abs() <= largest * (0.5 / 127.0 + 1.0 / 2048.0), "{value} became {meant}");
+                }
+            }
+            let exact: f64 = other.iter().zip(&meant).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            let found = kernels.dot_q8_0(&other, &blocks);
+            assert!((f64::from(found) - exact).abs() < 1e-5, "{}: {found}, not {exact}", kernels.name());
+            let mut sums = other.clone();
+            kernels.add_q8_0(&mut sums, &blocks, 0.7);
+            for ((sum, other), meant) in sums.iter().zip(&other).zip(&meant) {
+                assert!((sum - (other + 0.7 * meant)).abs() < 1e-6, "{}", kernels.name());
+            }
         }
     }
 }

@@ -55,11 +55,7 @@ impl Block for Q3K {
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], _minima: &mut [f32]) {
         let block = *self;
         two_bits(&block.quants, quants);
-        for (bit, quants) in (0u32..8).zip(quants.chunks_exact_mut(32)) {
-            for (quant, high) in quants.iter_mut().zip(&block.high) {
-                *quant |= ((high >> bit) & 1) << 2;
-            }
-        }
+        add_bits::<1, 2>(&block.high, quants);
         let [a, b, c, d, e, f, g, h, i, j, k, l] = block.scales;
         let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         let high = u32::from_le_bytes([i, j, k, l]);
@@ -122,11 +118,7 @@ impl Block for Q5K {
         for (to, from) in quants.chunks_exact_mut(64).zip(&block.quants) {
             nibbles(from, to);
         }
-        for (bit, quants) in (0u32..8).zip(quants.chunks_exact_mut(32)) {
-            for (quant, fifth) in quants.iter_mut().zip(&block.fifth) {
-                *quant |= ((fifth >> bit) & 1) << 4;
-            }
-        }
+        add_bits::<1, 4>(&block.fifth, quants);
         six_bits(block.groups, half(block.scale), half(block.minimum), scales, minima);
     }
 }
@@ -154,11 +146,7 @@ impl Block for Q6K {
         let block = *self;
         for ((to, low), high) in quants.chunks_exact_mut(128).zip(&block.low).zip(&block.high) {
             nibbles(low, to);
-            for (shift, to) in [0u32, 2, 4, 6].into_iter().zip(to.chunks_exact_mut(32)) {
-                for (quant, high) in to.iter_mut().zip(high) {
-                    *quant |= ((high >> shift) & 3) << 4;
-                }
-            }
+            add_bits::<2, 4>(high, to);
         }
         let scale = half(block.scale);
         for (to, group) in scales.iter_mut().zip(&block.scales) {
@@ -175,6 +163,16 @@ fn two_bits(packed: &[[u8; 32]; 2], quants: &mut [u8]) {
             for (to, byte) in to.iter_mut().zip(packed) {
                 *to = (byte >> shift) & 3;
             }
+        }
+    }
+}
+
+/// Adds `WIDTH` bits to each value from its bit `PLACE` on. The bits of values 32 apart are in the same byte.
+#[inline(always)]
+fn add_bits<const WIDTH: u32, const PLACE: u32>(packed: &[u8; 32], quants: &mut [u8]) {
+    for (index, quants) in (0u32..).zip(quants.chunks_exact_mut(32)) {
+        for (quant, byte) in quants.iter_mut().zip(packed) {
+            *quant |= ((byte >> (WIDTH * index)) & ((1 << WIDTH) - 1)) << PLACE;
         }
     }
 }

@@ -49,15 +49,8 @@ pub trait Block: Pod + Send + Sync {
 
     /// The values of the block, into a slice of [`Self::VALUES`].
     fn dequantise(&self, out: &mut [f32]) {
-        let mut quants = [0; MOST_VALUES];
-        let mut scales = [0.0; MOST_VALUES / LEAST_GROUP];
-        let mut minima = [0.0; MOST_VALUES / LEAST_GROUP];
-        let groups = Self::VALUES / Self::GROUP;
-        let (Some(quants), Some(scales), Some(minima)) =
-            (quants.get_mut(..Self::VALUES), scales.get_mut(..groups), minima.get_mut(..groups))
-        else {
-            return;
-        };
+        let mut unpacked = Unpacked::EMPTY;
+        let (quants, scales, minima) = unpacked.parts::<Self>();
         self.unpack(quants, scales, minima);
         let groups = quants.chunks_exact(Self::GROUP).zip(scales.iter().zip(minima.iter()));
         for (out, (quants, (scale, minimum))) in out.chunks_exact_mut(Self::GROUP).zip(groups) {
@@ -65,6 +58,30 @@ pub trait Block: Pod + Send + Sync {
                 *out = scale * (f32::from(*quant) - f32::from(Self::OFFSET)) - minimum;
             }
         }
+    }
+}
+
+/// Room for what a block of any type is unpacked to.
+pub(crate) struct Unpacked {
+    quants: [u8; MOST_VALUES],
+    scales: [f32; MOST_VALUES / LEAST_GROUP],
+    minima: [f32; MOST_VALUES / LEAST_GROUP],
+}
+
+impl Unpacked {
+    /// Nothing.
+    pub const EMPTY: Self = Self {
+        quants: [0; MOST_VALUES],
+        scales: [0.0; MOST_VALUES / LEAST_GROUP],
+        minima: [0.0; MOST_VALUES / LEAST_GROUP],
+    };
+
+    /// What a type has of it: quants, scales and minima.
+    #[inline(always)]
+    pub fn parts<B: Block>(&mut self) -> (&mut [u8], &mut [f32], &mut [f32]) {
+        let groups = B::VALUES / B::GROUP;
+        let quants = self.quants.get_mut(..B::VALUES).unwrap_or_default();
+        (quants, self.scales.get_mut(..groups).unwrap_or_default(), self.minima.get_mut(..groups).unwrap_or_default())
     }
 }
 
@@ -189,7 +206,7 @@ pub fn dequantise_row(kind: Kind, bytes: &[u8], out: &mut [f32]) {
 
 /// A scale of 16 bits. No branch is in it, so that many can be made at once.
 #[inline(always)]
-fn half(bytes: [u8; 2]) -> f32 {
+pub(crate) fn half(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));
     let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
     // The exponent counts from another number on; numbers that are not normal, and those that are not finite, need

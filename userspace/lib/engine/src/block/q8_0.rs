@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{Block, half};
 
 /// 32 signed bytes.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Q8_0 {
     pub(crate) scale: [u8; 2],

@@ -21,7 +21,7 @@ pub use request::{Constraint, Event, Finish, Request, RequestId, Usage};
 
 use crate::EngineError;
 use crate::batch::Batch;
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheType};
 use crate::forward::Forward;
 use crate::model::Model;
 use crate::product::Machine;
@@ -38,6 +38,8 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
+    /// How keys and values are kept.
+    pub cache: CacheType,
     /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
     /// that it is over within some 40 ms, or one token of a sequence, if that takes longer.
     pub clock: Option<&'m dyn Fn() -> u64>,
@@ -45,7 +47,7 @@ pub struct Options<'m> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { sequences: 4, prefill: 512, kept: 64 << 20, clock: None }
+        Self { sequences: 4, prefill: 512, kept: 64 << 20, cache: CacheType::F16, clock: None }
     }
 }
 
@@ -54,6 +56,7 @@ pub struct Generation<'m> {
     model: &'m Model<'m>,
     machine: Machine<'m>,
     sequences: usize,
+    cache: CacheType,
     pace: Pace<'m>,
     prefixes: Prefixes,
     forward: Forward,
@@ -72,6 +75,7 @@ impl<'m> Generation<'m> {
             model,
             machine,
             sequences: options.sequences.max(1),
+            cache: options.cache,
             pace: Pace::new(options.clock, options.prefill),
             prefixes: Prefixes::new(options.kept),
             forward: Forward::new(),
@@ -141,7 +145,7 @@ impl<'m> Generation<'m> {
             && let Some(sequence) = self.waiting.pop_front()
         {
             self.running.push(sequence);
-            self.caches.push(Cache::new(self.model.config(), self.model.context()));
+            self.caches.push(Cache::of_type(self.cache, self.model.config(), self.model.context()));
         }
         let shares = self.share(&mut events);
         self.pass(shares, &mut events);

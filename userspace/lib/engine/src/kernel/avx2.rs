@@ -7,7 +7,7 @@ use super::chunk::{Chunk, Values, blocks_of, chunks};
 use super::{Kernels, portable};
 use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float, Float16, Float32, blocks, with_block};
+use crate::block::{BFloat16, Block, Float, Float16, Float32, Q8_0, blocks, with_block};
 use crate::tensor::Tensor;
 
 /// Rows of activations that weights are loaded once for.
@@ -54,6 +54,21 @@ impl Kernels for Avx2 {
         unsafe { narrow(values, out) }
     }
 
+    fn dot_q8_0(&self, one: &[f32], other: &[Q8_0]) -> f32 {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { dot_q8_0(one, other) }
+    }
+
+    fn add_q8_0(&self, out: &mut [f32], row: &[Q8_0], weight: f32) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { add_q8_0(out, row, weight) }
+    }
+
+    fn quantise_q8_0(&self, values: &[f32], out: &mut [Q8_0]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { quantise_q8_0(values, out) }
+    }
+
     fn softmax(&self, scores: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
         unsafe { softmax(scores) }
@@ -69,6 +84,24 @@ impl Kernels for Avx2 {
 #[inline]
 fn quantise(row: RowMut<'_>) {
     portable::quantise(row);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
+    portable::dot_q8_0(one, other)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn add_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
+    portable::add_q8_0(out, row, weight);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn quantise_q8_0(values: &[f32], out: &mut [Q8_0]) {
+    portable::quantise_q8_0(values, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

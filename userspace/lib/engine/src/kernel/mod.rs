@@ -24,6 +24,7 @@ mod sse41;
 
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
+use crate::block::Q8_0;
 use crate::tensor::Tensor;
 
 #[cfg(target_arch = "x86_64")]
@@ -35,13 +36,15 @@ pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use sse41::Sse41;
 
-/// A set of kernels.
+/// A set of kernels. What a set has no better loop for is in plain Rust.
 pub trait Kernels: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
     /// Quantises a row.
-    fn quantise(&self, row: RowMut<'_>);
+    fn quantise(&self, row: RowMut<'_>) {
+        portable::quantise(row);
+    }
 
     /// Whether this many quantised rows are to be laid out as [tiles](crate::activations::Tile) as well.
     fn tiled(&self, _rows: usize) -> bool {
@@ -53,17 +56,42 @@ pub trait Kernels: Sync {
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
     /// The sum of products.
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32;
+    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+        portable::dot_f16(one, other)
+    }
 
     /// Adds a row, multiplied with `weight`.
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32);
+    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+        portable::add_f16(out, row, weight);
+    }
 
     /// Makes 16 bits of each number.
-    fn narrow(&self, values: &[f32], out: &mut [u16]);
+    fn narrow(&self, values: &[f32], out: &mut [u16]) {
+        portable::narrow(values, out);
+    }
+
+    /// The sum of products with what blocks stand for; the last of them may be longer than is left of `one`.
+    fn dot_q8_0(&self, one: &[f32], other: &[Q8_0]) -> f32 {
+        portable::dot_q8_0(one, other)
+    }
+
+    /// Adds what blocks stand for, multiplied with `weight`.
+    fn add_q8_0(&self, out: &mut [f32], row: &[Q8_0], weight: f32) {
+        portable::add_q8_0(out, row, weight);
+    }
+
+    /// Makes blocks of numbers, the last of which is filled up with zeros.
+    fn quantise_q8_0(&self, values: &[f32], out: &mut [Q8_0]) {
+        portable::quantise_q8_0(values, out);
+    }
 
     /// Turns scores into probabilities.
-    fn softmax(&self, scores: &mut [f32]);
+    fn softmax(&self, scores: &mut [f32]) {
+        portable::softmax(scores);
+    }
 
     /// Puts each gate through the activation and multiplies it with its partner.
-    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]);
+    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]) {
+        portable::gate(activation, gates, ups);
+    }
 }

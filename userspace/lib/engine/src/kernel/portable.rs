@@ -4,6 +4,7 @@ use half::f16;
 
 use crate::activations::{GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
+use crate::block::{Q8_0, half};
 
 /// Added to a number and taken off again, this rounds it to a whole one; in between, the lowest
 /// bits of the sum are that whole number.
@@ -140,5 +141,53 @@ pub fn add_f16(out: &mut [f32], row: &[u16], weight: f32) {
 pub fn narrow(values: &[f32], out: &mut [u16]) {
     for (out, value) in out.iter_mut().zip(values) {
         *out = f16::from_f32(*value).to_bits();
+    }
+}
+
+/// The sum of products with what blocks stand for.
+#[inline(always)]
+pub fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
+    let mut total = 0.0;
+    let (whole, rest) = one.as_chunks::<GROUP>();
+    for (one, block) in whole.iter().zip(other) {
+        let mut sums = [0.0f32; SUMS];
+        let (ones, quants) = (one.as_chunks::<SUMS>().0, block.quants.as_chunks::<SUMS>().0);
+        for (one, quants) in ones.iter().zip(quants) {
+            for (sum, (one, quant)) in sums.iter_mut().zip(one.iter().zip(quants)) {
+                *sum += one * f32::from(quant.cast_signed());
+            }
+        }
+        total += half(block.scale) * sums.iter().fold(0.0f32, |sum, part| sum + part);
+    }
+    if let Some(block) = other.get(whole.len()) {
+        let quants = rest.iter().zip(block.quants);
+        let sum = quants.fold(0.0f32, |sum, (one, quant)| sum + one * f32::from(quant.cast_signed()));
+        total += half(block.scale) * sum;
+    }
+    total
+}
+
+/// Adds what blocks stand for, multiplied with `weight`.
+#[inline(always)]
+pub fn add_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
+    for (out, block) in out.chunks_mut(GROUP).zip(row) {
+        let scale = weight * half(block.scale);
+        for (out, quant) in out.iter_mut().zip(&block.quants) {
+            *out += scale * f32::from(quant.cast_signed());
+        }
+    }
+}
+
+/// Makes blocks of numbers.
+#[inline(always)]
+pub fn quantise_q8_0(values: &[f32], out: &mut [Q8_0]) {
+    for (values, block) in values.chunks(GROUP).zip(out) {
+        let largest = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+        block.scale = f16::from_f32(largest / 127.0).to_bits().to_le_bytes();
+        block.quants = [0; GROUP];
+        for (quant, value) in block.quants.iter_mut().zip(values) {
+            *quant = (value * inverse + ROUNDING).to_bits() as u8;
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! The reference: plain loops, nothing of any processor.
 
-use super::{Kernels, portable};
-use crate::activations::{Activations, GROUP, Row, RowMut};
-use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float, Float16, Float32, LEAST_GROUP, MOST_VALUES, blocks, with_block};
+use super::Kernels;
+use crate::activations::{Activations, GROUP, Row};
+use crate::block::{BFloat16, Block, Float, Float16, Float32, Unpacked, blocks, with_block};
 use crate::tensor::Tensor;
 
 /// Kernels for any processor.
@@ -13,10 +12,6 @@ pub struct Scalar;
 impl Kernels for Scalar {
     fn name(&self) -> &'static str {
         "scalar"
-    }
-
-    fn quantise(&self, row: RowMut<'_>) {
-        portable::quantise(row);
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
@@ -31,26 +26,6 @@ impl Kernels for Scalar {
             }
         }
     }
-
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
-        portable::dot_f16(one, other)
-    }
-
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
-        portable::add_f16(out, row, weight);
-    }
-
-    fn narrow(&self, values: &[f32], out: &mut [u16]) {
-        portable::narrow(values, out);
-    }
-
-    fn softmax(&self, scores: &mut [f32]) {
-        portable::softmax(scores);
-    }
-
-    fn gate(&self, activation: Activation, gates: &mut [f32], ups: &[f32]) {
-        portable::gate(activation, gates, ups);
-    }
 }
 
 fn dot_floats<F: Float>(bytes: &[u8], row: Row<'_>) -> f32 {
@@ -58,15 +33,9 @@ fn dot_floats<F: Float>(bytes: &[u8], row: Row<'_>) -> f32 {
 }
 
 fn dot<B: Block>(bytes: &[u8], row: Row<'_>) -> f32 {
-    let mut quants = [0; MOST_VALUES];
-    let mut scales = [0.0; MOST_VALUES / LEAST_GROUP];
-    let mut minima = [0.0; MOST_VALUES / LEAST_GROUP];
+    let mut unpacked = Unpacked::EMPTY;
+    let (quants, scales, minima) = unpacked.parts::<B>();
     let groups = B::VALUES / B::GROUP;
-    let (Some(quants), Some(scales), Some(minima)) =
-        (quants.get_mut(..B::VALUES), scales.get_mut(..groups), minima.get_mut(..groups))
-    else {
-        return 0.0;
-    };
     let sums = if B::GROUP == GROUP { row.sums } else { row.half_sums };
     // A group of weights has the same activation scale throughout.
     let per_scale = GROUP / B::GROUP;

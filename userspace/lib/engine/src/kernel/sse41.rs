@@ -37,18 +37,6 @@ impl Kernels for Sse41 {
         unsafe { product(matrix, activations, out) }
     }
 
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
-        portable::dot_f16(one, other)
-    }
-
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
-        portable::add_f16(out, row, weight);
-    }
-
-    fn narrow(&self, values: &[f32], out: &mut [u16]) {
-        portable::narrow(values, out);
-    }
-
     fn softmax(&self, scores: &mut [f32]) {
         // SAFETY: `get` has found SSE4.1.
         unsafe { softmax(scores) }

@@ -10,7 +10,7 @@ use core::arch::x86_64::*;
 use super::{Kernels, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Float16, Float32, with_block};
+use crate::block::{BFloat16, Float16, Float32, Q8_0, with_block};
 use crate::tensor::Tensor;
 
 /// Rows of activations from which on weights are unpacked into tiles.
@@ -61,6 +61,21 @@ impl Kernels for Avx512 {
         unsafe { float::narrow(values, out) }
     }
 
+    fn dot_q8_0(&self, one: &[f32], other: &[Q8_0]) -> f32 {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { dot_q8_0(one, other) }
+    }
+
+    fn add_q8_0(&self, out: &mut [f32], row: &[Q8_0], weight: f32) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { add_q8_0(out, row, weight) }
+    }
+
+    fn quantise_q8_0(&self, values: &[f32], out: &mut [Q8_0]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { quantise_q8_0(values, out) }
+    }
+
     fn softmax(&self, scores: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
         unsafe { softmax(scores) }
@@ -76,6 +91,24 @@ impl Kernels for Avx512 {
 #[inline]
 fn quantise(row: RowMut<'_>) {
     portable::quantise(row);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
+    portable::dot_q8_0(one, other)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn add_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
+    portable::add_q8_0(out, row, weight);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn quantise_q8_0(values: &[f32], out: &mut [Q8_0]) {
+    portable::quantise_q8_0(values, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]

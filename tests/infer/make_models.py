@@ -119,6 +119,17 @@ YARN = {
     "rope.scaling.original_context_length": 32,
     "rope.freq_base": 1000.0,
 }
+# Pairs between fast and slow ones, and queries that grow every eight tokens.
+MINISTRAL = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 8,
+    "rope.scaling.yarn_beta_fast": 1.5,
+    "rope.scaling.yarn_beta_slow": 0.01,
+    "rope.scaling.yarn_log_multiplier": 0.5,
+    "attention.temperature_scale": 0.3,
+    "rope.freq_base": 1000.0,
+}
 WIDE = {"width": 64, "inside": 96}
 MODELS = {
     "llama-f32": ("llama", F32, {"entries": {"rope.dimension_count": 8}}),
@@ -182,6 +193,7 @@ MODELS = {
             },
         },
     ),
+    "mistral3": ("mistral3", F16, {"entries": MINISTRAL}),
 }
 
 

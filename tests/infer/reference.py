@@ -66,13 +66,14 @@ class Model:
         if kind == "linear":
             steps = steps / factor
         if kind == "yarn":
-            magnitude *= 1 + 0.1 * math.log(factor)
+            multiplier = self.get("rope.scaling.yarn_log_multiplier", 0.0)
+            magnitude *= (1 + 0.1 * math.log(factor)) / (1 + 0.1 * multiplier * math.log(factor))
 
             def pair(turns):
                 return size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-            low = max(0.0, math.floor(pair(32)))
-            high = min(size - 1.0, math.ceil(pair(1)))
+            low = max(0.0, math.floor(pair(self.get("rope.scaling.yarn_beta_fast", 32))))
+            high = min(size - 1.0, math.ceil(pair(self.get("rope.scaling.yarn_beta_slow", 1))))
             along = np.clip((np.arange(size // 2) - low) / max(0.001, high - low), 0, 1)
             kept = 1 - along
             steps = steps / factor * (1 - kept) + steps * kept
@@ -135,6 +136,10 @@ class Model:
         window = self.windowed(layer)
         steps, magnitude = self.angles(window is not None)
         q, k = self.rope(q, position, steps, magnitude), self.rope(k, position, steps, magnitude)
+        temperature = self.get("attention.temperature_scale", 0.0)
+        if temperature:
+            original = self.get("rope.scaling.original_context_length")
+            q = q * (1 + temperature * math.log(1 + position // original))
         cache.append((k, v.reshape(self.kv_heads, -1)))
         seen = cache[-window:] if window else cache
         keys, values = np.stack([k for k, _ in seen]), np.stack([v for _, v in seen])

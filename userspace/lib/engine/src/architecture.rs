@@ -82,6 +82,8 @@ pub struct Architecture {
     pub window_rope_base: Option<f32>,
     /// Scale of attention.
     pub attention_scale: AttentionScale,
+    /// Queries far behind the trained context are made larger, where the file says by how much.
+    pub attention_temperature: bool,
 }
 
 const LLAMA: Architecture = Architecture {
@@ -98,6 +100,7 @@ const LLAMA: Architecture = Architecture {
     window: WindowPattern::Never,
     window_rope_base: None,
     attention_scale: AttentionScale::HeadSize,
+    attention_temperature: false,
 };
 
 const QWEN3: Architecture = Architecture {
@@ -121,9 +124,10 @@ const GEMMA2: Architecture = Architecture {
     ..LLAMA
 };
 
-/// All that the engine knows. Files of Mistral models say `llama`.
-const KNOWN: [Architecture; 7] = [
+/// All that the engine knows. Files of Mistral models say `llama`, those of Ministral 3 `mistral3`.
+const KNOWN: [Architecture; 8] = [
     LLAMA,
+    Architecture { name: "mistral3", attention_temperature: true, ..LLAMA },
     Architecture { name: "qwen2", rope: RopeLayout::Halves, attention_biases: Presence::Required, ..LLAMA },
     QWEN3,
     Architecture { name: "qwen3moe", experts: true, ..QWEN3 },

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use capos_gguf::{Header, Value};
 
 use crate::architecture::{Architecture, AttentionScale, WindowPattern};
-use crate::rope::{RopeConfig, Scaling};
+use crate::rope::{RopeConfig, Scaling, Yarn};
 use crate::{EngineError, limits};
 
 /// Experts in place of a feed-forward part.
@@ -26,6 +26,23 @@ pub struct Window {
     pub tokens: usize,
     /// Which layers.
     pub pattern: WindowPattern,
+}
+
+/// By how much queries grow with their position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// How strongly.
+    pub scale: f32,
+    /// Tokens after each of which they grow.
+    pub length: usize,
+}
+
+impl Temperature {
+    /// What a query at a position is multiplied by.
+    pub fn at(&self, position: usize) -> f32 {
+        let lengths = position.checked_div(self.length).unwrap_or(0);
+        (1.0 + f64::from(self.scale) * libm::log(1.0 + lengths as f64)) as f32
+    }
 }
 
 /// What a model is like.
@@ -61,6 +78,8 @@ pub struct Config {
     pub window: Option<Window>,
     /// What scores are multiplied by.
     pub attention_scale: f32,
+    /// By how much queries grow with their position, if they do.
+    pub attention_temperature: Option<Temperature>,
     /// Where scores are capped softly.
     pub attention_cap: Option<f32>,
     /// Where logits are capped softly.
@@ -143,6 +162,7 @@ impl Config {
             window_rope,
             window: entries.window(&architecture)?,
             attention_scale: 1.0 / libm::sqrtf(scaled_by),
+            attention_temperature: entries.temperature(&architecture)?,
             attention_cap: cap("attn_logit_softcapping")?,
             logit_cap: cap("final_logit_softcapping")?,
             embedding_scale: if architecture.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 },
@@ -183,6 +203,9 @@ impl Config {
         seen.then_some(window.tokens)
     }
 }
+
+/// Tokens that the model was trained with before its context was made longer.
+const ORIGINAL: &str = "rope.scaling.original_context_length";
 
 /// The entries of one architecture.
 struct Entries<'h, 'a> {
@@ -238,6 +261,16 @@ impl Entries<'_, '_> {
         Ok(tokens.map(|tokens| Window { tokens, pattern }))
     }
 
+    fn temperature(&self, architecture: &Architecture) -> Result<Option<Temperature>, EngineError> {
+        let scale = match architecture.attention_temperature {
+            true => self.number("attention.temperature_scale", 0.0..=10.0)?,
+            false => None,
+        };
+        let Some(scale) = scale.filter(|scale| *scale > 0.0) else { return Ok(None) };
+        let length = self.need_count(ORIGINAL, 1..=limits::CONTEXT)?;
+        Ok(Some(Temperature { scale, length }))
+    }
+
     /// The rotary embedding of layers without and with a window.
     fn ropes(&self, architecture: &Architecture, key_size: usize) -> Result<(RopeConfig, RopeConfig), EngineError> {
         let dimensions = self.count("rope.dimension_count", 2..=key_size)?.unwrap_or(key_size);
@@ -252,7 +285,7 @@ impl Entries<'_, '_> {
             None => self.number("rope.scale_linear", factors)?,
             some => some,
         };
-        let original = self.count("rope.scaling.original_context_length", 0..=limits::CONTEXT)?.unwrap_or(0);
+        let original = self.count(ORIGINAL, 0..=limits::CONTEXT)?.unwrap_or(0);
         let key = self.key("rope.scaling.type");
         let scaling = match (self.header.get(&key), factor) {
             (None, None) => Scaling::None,
@@ -260,11 +293,16 @@ impl Entries<'_, '_> {
             (Some(Value::Text("none" | "longrope" | "llama3")), _) => Scaling::None,
             (Some(Value::Text("linear")), factor) => Scaling::Linear { factor: factor.unwrap_or(1.0) },
             (Some(Value::Text("yarn")), factor) => {
-                let key = "rope.scaling.original_context_length";
                 if original == 0 {
-                    return Err(EngineError::entry(&self.key(key), "is 0 or missing, which YaRN scaling needs"));
+                    return Err(EngineError::entry(&self.key(ORIGINAL), "is 0 or missing, which YaRN scaling needs"));
                 }
-                Scaling::Yarn { factor: factor.unwrap_or(1.0), original }
+                Scaling::Yarn(Yarn {
+                    factor: factor.unwrap_or(1.0),
+                    original,
+                    fast: self.number("rope.scaling.yarn_beta_fast", 1e-3..=1e6)?.unwrap_or(32.0),
+                    slow: self.number("rope.scaling.yarn_beta_slow", 1e-3..=1e6)?.unwrap_or(1.0),
+                    log_multiplier: self.number("rope.scaling.yarn_log_multiplier", 0.0..=1e3)?.unwrap_or(0.0),
+                })
             }
             (Some(Value::Text(other)), _) => {
                 let why = format!("is '{other}'; known are none, linear, yarn and longrope");

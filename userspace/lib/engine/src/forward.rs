@@ -171,6 +171,12 @@ impl Forward {
         }
         turns.apply(rope, &mut self.queries, config.queries(), config.key_size);
         turns.apply(rope, &mut self.keys, config.keys(), config.key_size);
+        if let Some(temperature) = config.attention_temperature {
+            for (queries, (_, position)) in self.queries.chunks_exact_mut(config.queries().max(1)).zip(places) {
+                let scale = temperature.at(*position);
+                queries.iter_mut().for_each(|value| *value *= scale);
+            }
+        }
         let keys = self.keys.chunks_exact(config.keys().max(1));
         let values = self.values.chunks_exact(config.values().max(1));
         for ((sequence, position), (keys, values)) in places.iter().zip(keys.zip(values)) {

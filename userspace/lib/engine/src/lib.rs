@@ -57,7 +57,7 @@ mod weights;
 
 pub use batch::{Batch, BatchToken};
 pub use cache::{Cache, CacheType};
-pub use config::{Config, Experts, Window};
+pub use config::{Config, Experts, Temperature, Window};
 pub use error::EngineError;
 pub use forward::Forward;
 pub use generation::{Constraint, Event, Finish, Generation, Request, RequestId, Usage};

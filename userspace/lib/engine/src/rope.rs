@@ -15,12 +15,22 @@ pub enum Scaling {
         factor: f32,
     },
     /// Slow angles as with [`Scaling::Linear`], fast ones not at all, those between in between.
-    Yarn {
-        /// How many times longer.
-        factor: f32,
-        /// Tokens that the model was trained with.
-        original: usize,
-    },
+    Yarn(Yarn),
+}
+
+/// Scaling that depends on how fast a pair turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yarn {
+    /// How many times longer.
+    pub factor: f32,
+    /// Tokens that the model was trained with.
+    pub original: usize,
+    /// Turns by which the angle of a pair must have come round over the trained context to be left as it is.
+    pub fast: f32,
+    /// Turns up to which the angle of a pair is scaled in full.
+    pub slow: f32,
+    /// How much of the growth of the turned values with the factor is taken off again.
+    pub log_multiplier: f32,
 }
 
 /// What the metadata says of a rotary embedding.
@@ -39,11 +49,6 @@ pub struct RopeConfig {
     /// Tokens that the model was trained with before its context was made longer, or 0.
     pub original: usize,
 }
-
-/// Turns by which the angle of a pair must have come round over the trained context, for YaRN to
-/// leave it (fast) or to scale it in full (slow).
-const YARN_FAST: f64 = 32.0;
-const YARN_SLOW: f64 = 1.0;
 
 /// A rotary embedding, ready to be used.
 #[derive(Clone, Debug)]
@@ -69,15 +74,16 @@ impl Rope {
         let steps = match config.scaling {
             Scaling::None => divided,
             Scaling::Linear { factor } => divided.iter().map(|step| step / f64::from(factor)).collect(),
-            Scaling::Yarn { factor, original } => {
-                let factor = f64::from(factor);
-                magnitude *= 1.0 + 0.1 * libm::log(factor);
-                let pair_of = |turns: f64| {
-                    let length = original as f64 / (turns * 2.0 * core::f64::consts::PI);
+            Scaling::Yarn(yarn) => {
+                let factor = f64::from(yarn.factor);
+                let grown = |multiplier: f64| 1.0 + 0.1 * multiplier * libm::log(factor.max(1.0));
+                magnitude *= grown(1.0) / grown(f64::from(yarn.log_multiplier));
+                let pair_of = |turns: f32| {
+                    let length = yarn.original as f64 / (f64::from(turns) * 2.0 * core::f64::consts::PI);
                     dimensions * libm::log(length) / (2.0 * libm::log(base))
                 };
-                let first = libm::floor(pair_of(YARN_FAST)).max(0.0);
-                let last = libm::ceil(pair_of(YARN_SLOW)).min(dimensions - 1.0);
+                let first = libm::floor(pair_of(yarn.fast)).max(0.0);
+                let last = libm::ceil(pair_of(yarn.slow)).min(dimensions - 1.0);
                 let mix = |(pair, step): (usize, &f64)| {
                     let along = (pair as f64 - first) / (last - first).max(0.001);
                     let kept = 1.0 - along.clamp(0.0, 1.0);

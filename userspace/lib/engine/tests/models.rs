@@ -19,7 +19,7 @@ fn distance(found: &[f32], expected: &[f64]) -> f64 {
 }
 
 /// How much further from the reference logits may be where keys and values are kept as bytes.
-const OF_BYTES: f64 = 2e-2;
+const OF_BYTES: f64 = 1.5e-2;
 
 /// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
 fn check(name: &str, tolerance: f64) {
@@ -37,7 +37,6 @@ fn check_with(kernels: &dyn Kernels, name: &str, cache: CacheType, tolerance: f6
     let mut at_once = [Cache::of_type(cache, model.config(), 64)];
     let found = forward.pass(&model, machine, &Batch::prompt(&expected.ids), &mut at_once).unwrap();
     let apart = distance(found, &expected.logits);
-    eprintln!("{name} {cache:?} {apart}");
     assert!(apart < tolerance, "{name} with {}: {apart} from the reference", kernels.name());
 
     let mut one_by_one = [Cache::of_type(cache, model.config(), 64)];
@@ -92,6 +91,7 @@ models! {
     llama_with_yarn_scaling: "llama-yarn" within 1e-3;
     llama_q8_0: "llama-q8_0" within 2e-2;
     llama_of_several_types: "llama-mixed" within 2e-2;
+    mistral3: "mistral3" within 1e-3;
     qwen2: "qwen2" within 1e-3;
     qwen3: "qwen3" within 1e-3;
     qwen3moe: "qwen3moe" within 1e-3;

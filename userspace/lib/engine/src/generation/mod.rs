@@ -275,8 +275,8 @@ impl<'m> Generation<'m> {
                 let done = first.saturating_add(count).min(total);
                 events.push((sequence.id, Event::Progress { done, total }));
             }
-            if last && let Some(logits) = rows.next() {
-                sequence.choose(logits, events);
+            if last {
+                sequence.choose(rows.next().unwrap_or(&[]), events);
             }
         }
         self.pace.passed(count, began);

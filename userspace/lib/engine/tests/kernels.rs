@@ -6,7 +6,7 @@ use bytemuck::Zeroable;
 use capos_engine::activations::Activations;
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
-use capos_engine::kernel::{self, Kernels, Scalar};
+use capos_engine::kernel::{self, Kernels, Parts, Scalar};
 use capos_engine::{Single, Tensor};
 use capos_gguf::TensorType;
 
@@ -196,18 +196,25 @@ fn zeros_are_quantised_to_zeros() {
 fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
     let mut random = Random(5);
     for kernels in kernel::available() {
-        for length in [1, 8, 23, 64, 128] {
-            let one: Vec<f32> = (0..length).map(|_| random.number()).collect();
-            let (mut narrow, mut expected) = (vec![0; length], vec![0; length]);
-            kernels.narrow(&one, &mut narrow);
-            Scalar.narrow(&one, &mut expected);
-            assert_eq!(narrow, expected, "{}", kernels.name());
-            let apart = kernels.dot_f16(&one, &narrow) - Scalar.dot_f16(&one, &narrow);
-            assert!(apart.abs() < 1e-4, "{}: {apart}", kernels.name());
-            let (mut found, mut expected) = (one.clone(), one.clone());
-            kernels.add_f16(&mut found, &narrow, 0.7);
-            Scalar.add_f16(&mut expected, &narrow, 0.7);
-            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), "{}", kernels.name());
+        for length in [1, 8, 23, 32, 64, 96, 128] {
+            for count in [1, 15, 16, 37] {
+                let (width, start) = (length + 5, 3);
+                let mut numbers = |count: usize| (0..count).map(|_| random.number()).collect::<Vec<f32>>();
+                let (vector, weights, values) = (numbers(length), numbers(count), numbers(count * width));
+                let (mut narrow, mut expected) = (vec![0; values.len()], vec![0; values.len()]);
+                kernels.narrow(&values, &mut narrow);
+                Scalar.narrow(&values, &mut expected);
+                assert_eq!(narrow, expected, "{}", kernels.name());
+                let rows = Parts::new(&narrow, width, start, length);
+                let (mut found, mut expected) = (vec![0.0; count], vec![0.0; count]);
+                kernels.dot_f16(&vector, rows, &mut found);
+                Scalar.dot_f16(&vector, rows, &mut expected);
+                assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4), "{}", kernels.name());
+                let (mut found, mut expected) = (vector.clone(), vector.clone());
+                kernels.add_f16(&weights, rows, &mut found);
+                Scalar.add_f16(&weights, rows, &mut expected);
+                assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{}", kernels.name());
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::CacheType;
 use crate::EngineError;
 use crate::block::Q8_0;
-use crate::kernel::Kernels;
+use crate::kernel::{Kernels, Parts};
 
 /// Values of a block.
 const BLOCK: usize = <Q8_0 as crate::block::Block>::VALUES;
@@ -107,13 +107,9 @@ impl Rows {
     /// Writes the sum of products of a vector with a head of each of some rows.
     pub fn dot(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, vector: &[f32], out: &mut [f32]) {
         match &self.numbers {
-            Numbers::F16(numbers) => {
-                for (out, row) in out.iter_mut().zip(self.heads_of(numbers, rows, head)) {
-                    *out = kernels.dot_f16(vector, row);
-                }
-            }
+            Numbers::F16(numbers) => kernels.dot_f16(vector, self.heads_of(numbers, rows, head), out),
             Numbers::Q8_0(blocks) => {
-                for (out, row) in out.iter_mut().zip(self.heads_of(blocks, rows, head)) {
+                for (out, row) in out.iter_mut().zip(self.heads_of(blocks, rows, head).iter()) {
                     *out = kernels.dot_q8_0(vector, row);
                 }
             }
@@ -123,13 +119,9 @@ impl Rows {
     /// Adds a head of each of some rows, multiplied with its weight.
     pub fn add(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, weights: &[f32], out: &mut [f32]) {
         match &self.numbers {
-            Numbers::F16(numbers) => {
-                for (weight, row) in weights.iter().zip(self.heads_of(numbers, rows, head)) {
-                    kernels.add_f16(out, row, *weight);
-                }
-            }
+            Numbers::F16(numbers) => kernels.add_f16(weights, self.heads_of(numbers, rows, head), out),
             Numbers::Q8_0(blocks) => {
-                for (weight, row) in weights.iter().zip(self.heads_of(blocks, rows, head)) {
+                for (weight, row) in weights.iter().zip(self.heads_of(blocks, rows, head).iter()) {
                     kernels.add_q8_0(out, row, *weight);
                 }
             }
@@ -150,11 +142,10 @@ impl Rows {
     }
 
     /// What one head has of each of some rows.
-    fn heads_of<'n, T>(&self, all: &'n [T], rows: &Range<usize>, head: usize) -> impl Iterator<Item = &'n [T]> {
-        let start = head.saturating_mul(self.head());
-        let end = start.saturating_add(self.head());
-        let rows = all.chunks_exact(self.row().max(1)).skip(rows.start).take(rows.len());
-        rows.map(move |row| row.get(start..end).unwrap_or(&[]))
+    fn heads_of<'n, T>(&self, all: &'n [T], rows: &Range<usize>, head: usize) -> Parts<'n, T> {
+        let width = self.row();
+        let range = rows.start.saturating_mul(width)..rows.end.saturating_mul(width);
+        Parts::new(all.get(range).unwrap_or(&[]), width, head.saturating_mul(self.head()), self.head())
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::chunk::{Chunk, Values, blocks_of, chunks};
-use super::{Kernels, portable};
+use super::{Kernels, Parts, portable};
 use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float, Float16, Float32, Q8_0, blocks, with_block};
@@ -39,14 +39,14 @@ impl Kernels for Avx2 {
         unsafe { product(matrix, activations, out) }
     }
 
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+    fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { dot_f16(one, other) }
+        unsafe { dot_f16(vector, rows, out) }
     }
 
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+    fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { add_f16(out, row, weight) }
+        unsafe { add_f16(weights, rows, out) }
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {
@@ -286,10 +286,27 @@ fn widen_row<F: Float>(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The sum of products.
+/// The sum of a vector's products with each of some rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot_f16(one: &[f32], other: &[u16]) -> f32 {
+fn dot_f16(vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    for (out, row) in out.iter_mut().zip(rows.iter()) {
+        *out = dot_row(vector, row);
+    }
+}
+
+/// Adds rows, each multiplied with its weight.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn add_f16(weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    for (weight, row) in weights.iter().zip(rows.iter()) {
+        add_row(out, row, *weight);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot_row(one: &[f32], other: &[u16]) -> f32 {
     let mut sums = [_mm256_setzero_ps(); 2];
     let (ones, one_rest) = one.as_chunks::<8>();
     let (others, other_rest) = other.as_chunks::<8>();
@@ -301,10 +318,9 @@ fn dot_f16(one: &[f32], other: &[u16]) -> f32 {
     sum_of(_mm256_add_ps(first, second)) + portable::dot_f16(one_rest, other_rest)
 }
 
-/// Adds a row, multiplied with `weight`.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn add_f16(out: &mut [f32], row: &[u16], weight: f32) {
+fn add_row(out: &mut [f32], row: &[u16], weight: f32) {
     let (parts, rest) = row.as_chunks::<8>();
     let (outs, out_rest) = out.as_chunks_mut::<8>();
     for (out, part) in outs.iter_mut().zip(parts) {

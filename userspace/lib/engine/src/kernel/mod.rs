@@ -36,6 +36,29 @@ pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use sse41::Sse41;
 
+/// The same part of each of some rows that lie one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a, T> {
+    rows: &'a [T],
+    width: usize,
+    start: usize,
+    size: usize,
+}
+
+impl<'a, T> Parts<'a, T> {
+    /// `size` elements of each row from its `start` on, of rows of `width`.
+    pub fn new(rows: &'a [T], width: usize, start: usize, size: usize) -> Self {
+        Self { rows, width: width.max(1), start, size }
+    }
+
+    /// The parts; a row that is too short has none.
+    #[inline(always)]
+    pub fn iter(self) -> impl Iterator<Item = &'a [T]> {
+        let rows = self.rows.chunks_exact(self.width);
+        rows.map(move |row| row.get(self.start..self.start.saturating_add(self.size)).unwrap_or(&[]))
+    }
+}
+
 /// A set of kernels. What a set has no better loop for is in plain Rust.
 pub trait Kernels: Sync {
     /// Its name.
@@ -55,14 +78,18 @@ pub trait Kernels: Sync {
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
-    /// The sum of products.
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
-        portable::dot_f16(one, other)
+    /// The sum of a vector's products with each of some rows.
+    fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+        for (out, row) in out.iter_mut().zip(rows.iter()) {
+            *out = portable::dot_f16(vector, row);
+        }
     }
 
-    /// Adds a row, multiplied with `weight`.
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
-        portable::add_f16(out, row, weight);
+    /// Adds rows, each multiplied with its weight.
+    fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+        for (weight, row) in weights.iter().zip(rows.iter()) {
+            portable::add_f16(out, row, *weight);
+        }
     }
 
     /// Makes 16 bits of each number.

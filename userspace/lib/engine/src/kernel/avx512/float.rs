@@ -2,10 +2,14 @@
 
 use core::arch::x86_64::*;
 
-use super::load_numbers;
+use super::{load_numbers, store_numbers};
 use crate::activations::Activations;
-use crate::block::{Float, blocks};
+use crate::block::{Float, Float16, blocks};
+use crate::kernel::Parts;
 use crate::tensor::Tensor;
+
+/// Numbers of a register.
+const LANES: usize = 16;
 
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
@@ -36,7 +40,7 @@ impl Widen for crate::block::Float32 {
     }
 }
 
-impl Widen for crate::block::Float16 {
+impl Widen for Float16 {
     #[inline(always)]
     unsafe fn widen(numbers: &[Self; 16]) -> __m512 {
         // SAFETY: the caller has AVX-512F; there are 32 bytes to be read.
@@ -78,26 +82,128 @@ fn dot<F: Widen>(weights: &[F], values: &[f32]) -> f32 {
     last_weights.iter().zip(last_values).fold(sum, |sum, (weight, value)| sum + weight.to_f32() * value)
 }
 
-/// The sum of products.
+/// The sum of a vector's products with each of some rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-pub fn dot_f16(one: &[f32], other: &[u16]) -> f32 {
-    dot::<crate::block::Float16>(bytemuck::try_cast_slice(other).unwrap_or(&[]), one)
+pub fn dot_f16(vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    match vector.len() {
+        32 => dots::<2>(vector, rows, out),
+        64 => dots::<4>(vector, rows, out),
+        96 => dots::<6>(vector, rows, out),
+        128 => dots::<8>(vector, rows, out),
+        _ => {
+            for (out, row) in out.iter_mut().zip(rows.iter()) {
+                *out = dot::<Float16>(bytemuck::try_cast_slice(row).unwrap_or(&[]), vector);
+            }
+        }
+    }
 }
 
-/// Adds a row, multiplied with `weight`.
+/// The same for a vector that `N` registers hold, 16 rows at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-pub fn add_f16(out: &mut [f32], row: &[u16], weight: f32) {
-    let (parts, rest) = row.as_chunks::<16>();
-    let (outs, out_rest) = out.as_chunks_mut::<16>();
+fn dots<const N: usize>(vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    let mut values = [_mm512_setzero_ps(); N];
+    for (to, values) in values.iter_mut().zip(vector.as_chunks().0) {
+        *to = load_numbers(values);
+    }
+    let mut rows = rows.iter();
+    for out in out.chunks_mut(LANES) {
+        let mut sums = [_mm512_setzero_ps(); LANES];
+        for (sum, row) in sums.iter_mut().take(out.len()).zip(&mut rows) {
+            for (values, row) in values.iter().zip(row.as_chunks().0) {
+                *sum = _mm512_fmadd_ps(load_halves(row), *values, *sum);
+            }
+        }
+        let mut all = [0.0; LANES];
+        store_numbers(&mut all, sums_of(sums));
+        for (out, sum) in out.iter_mut().zip(all) {
+            *out = sum;
+        }
+    }
+}
+
+/// The sum of each register's numbers.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn sums_of(all: [__m512; LANES]) -> __m512 {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = all;
+    let first = join_quarters(sums_of_four(a, b, c, d), sums_of_four(e, f, g, h));
+    let last = join_quarters(sums_of_four(i, j, k, l), sums_of_four(m, n, o, p));
+    join_quarters(first, last)
+}
+
+/// In each quarter, the sums of the numbers that each of four registers has there.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn sums_of_four(a: __m512, b: __m512, c: __m512, d: __m512) -> __m512 {
+    let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
+    _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
+}
+
+/// The sums of one's neighbouring quarters, then those of the other's.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn join_quarters(one: __m512, other: __m512) -> __m512 {
+    _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(one, other), _mm512_shuffle_f32x4::<0xdd>(one, other))
+}
+
+/// Adds rows, each multiplied with its weight.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+pub fn add_f16(weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    match out.len() {
+        32 => add_rows::<2>(weights, rows, out),
+        64 => add_rows::<4>(weights, rows, out),
+        96 => add_rows::<6>(weights, rows, out),
+        128 => add_rows::<8>(weights, rows, out),
+        _ => {
+            for (weight, row) in weights.iter().zip(rows.iter()) {
+                add_row(out, row, *weight);
+            }
+        }
+    }
+}
+
+/// The same for sums that `N` registers hold.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn add_rows<const N: usize>(weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
+    let mut totals = [_mm512_setzero_ps(); N];
+    for (to, out) in totals.iter_mut().zip(out.as_chunks().0) {
+        *to = load_numbers(out);
+    }
+    for (weight, row) in weights.iter().zip(rows.iter()) {
+        let weight = _mm512_set1_ps(*weight);
+        for (total, row) in totals.iter_mut().zip(row.as_chunks().0) {
+            *total = _mm512_fmadd_ps(weight, load_halves(row), *total);
+        }
+    }
+    for (out, total) in out.as_chunks_mut().0.iter_mut().zip(totals) {
+        store_numbers(out, total);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn add_row(out: &mut [f32], row: &[u16], weight: f32) {
+    let (parts, rest) = row.as_chunks();
+    let (outs, out_rest) = out.as_chunks_mut();
     let weights = _mm512_set1_ps(weight);
     for (out, row) in outs.iter_mut().zip(parts) {
-        // SAFETY: there are 32 bytes to be read.
-        let row = unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(row.as_ptr().cast())) };
-        super::store_numbers(out, _mm512_fmadd_ps(weights, row, load_numbers(out)));
+        store_numbers(out, _mm512_fmadd_ps(weights, load_halves(row), load_numbers(out)));
     }
     crate::kernel::portable::add_f16(out_rest, rest, weight);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn load_halves(numbers: &[u16; LANES]) -> __m512 {
+    // SAFETY: there are 32 bytes to be read.
+    unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(numbers.as_ptr().cast())) }
 }
 
 /// Makes 16 bits of each number.

@@ -7,7 +7,7 @@ mod tile;
 
 use core::arch::x86_64::*;
 
-use super::{Kernels, portable};
+use super::{Kernels, Parts, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Float16, Float32, Q8_0, with_block};
@@ -46,14 +46,14 @@ impl Kernels for Avx512 {
         unsafe { product(matrix, activations, out) }
     }
 
-    fn dot_f16(&self, one: &[f32], other: &[u16]) -> f32 {
+    fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { float::dot_f16(one, other) }
+        unsafe { float::dot_f16(vector, rows, out) }
     }
 
-    fn add_f16(&self, out: &mut [f32], row: &[u16], weight: f32) {
+    fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { float::add_f16(out, row, weight) }
+        unsafe { float::add_f16(weights, rows, out) }
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {

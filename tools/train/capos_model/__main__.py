@@ -1,6 +1,7 @@
 """`python3 -m capos_model`: makes conversations, the tokenizer and evaluation sets, and scores answers."""
 
 import argparse
+import importlib
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ ROOT = Path(__file__).parent.parent
 TOKENIZER = ROOT / "data" / "tokenizer.json"
 TEMPLATE = ROOT / "template.jinja"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
+# What a model file says of its weights.
+NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
 # What the tokenizer is trained on, and how many conversations there are to one whose tools are read too: the lines of
 # tools are much of a request and always the same.
 TOKENIZER_SEED, TOKENIZER_CONVERSATIONS, TOOLS_ONCE_IN = 80_001, 8000, 10
@@ -45,9 +48,9 @@ def _tokenizer(args):
 
 
 def _vocabulary(args):
-    tokenizer = bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
+    tokenizer = _read_tokenizer()
     about = {"general.architecture": "llama", "general.name": "capOS built-in", "llama.context_length": 2048}
-    args.out.write_bytes(gguf.metadata(about | tokenizer.metadata(TEMPLATE.read_text(encoding="utf-8"))))
+    args.out.write_bytes(gguf.file(about | tokenizer.metadata(TEMPLATE.read_text(encoding="utf-8"))))
 
 
 def _requests(args):
@@ -59,12 +62,46 @@ def _score(args):
     print(json.dumps(found, indent=2) if args.json else scores.table(found))
 
 
+def _with_torch(name):
+    """A module that needs PyTorch."""
+    try:
+        return importlib.import_module(f".{name}", __package__)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise SystemExit("this needs PyTorch: `pip install -r requirements.txt`, in a virtual environment") from error
+
+
+def _read_tokenizer():
+    return bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
+
+
+def _train(args):
+    training = _with_torch("train")
+    plan = training.Plan(args.steps, args.seed)
+    args.out.mkdir(parents=True, exist_ok=True)
+    training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
+
+
+def _export(args):
+    export = _with_torch("export")
+    network, _ = _with_torch("train").load(args.checkpoint)
+    template = TEMPLATE.read_text(encoding="utf-8")
+    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE))
+
+
+def _check(args):
+    judge = _with_torch("judge")
+    network, _ = _with_torch("train").load(args.checkpoint)
+    print(judge.table(judge.judge(network, _read_tokenizer(), sets.read(args.set)[: args.count])))
+
+
 def _show(args):
     generator = Generator(args.split, args.seed)
     for _ in range(args.count):
         conversation = generator.conversation(args.kind)
         for pieces in render.samples(conversation):
-            print("".join(f"\033[1m{text}\033[0m" if learnt else text for text, learnt in pieces))
+            print(render.lines(conversation.tools) + "".join(f"\033[1m{text}\033[0m" if learnt else text for text, learnt in pieces))
         print()
 
 
@@ -101,6 +138,21 @@ def main():
     found.add_argument("--set", type=Path, required=True, metavar="DIR")
     found.add_argument("--produced", type=Path, required=True, metavar="FILE")
     found.add_argument("--json", action="store_true")
+    found = command("train", _train, "train a model, or go on with its training (needs PyTorch)")
+    found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")
+    found.add_argument("--seed", type=int, default=1)
+    found.add_argument("--steps", type=int, default=5000)
+    found.add_argument("--stop", type=int, help="a step at which to end for now")
+    found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
+    found = command("export", _export, "write a model file from a checkpoint (needs PyTorch)")
+    found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
+    found.add_argument("--name", default=NAME)
+    found.add_argument("--out", type=Path, required=True)
+    found = command("check", _check, "say how exact a checkpoint is, answer for answer (needs PyTorch)")
+    found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
+    found.add_argument("--set", type=Path, required=True, metavar="DIR")
+    found.add_argument("--count", type=int)
     args = parser.parse_args()
     args.run(args)
 

@@ -14,6 +14,7 @@ SIZE = 1024
 PRE = "deepseek-coder"
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
+_PARTS = re.compile(rb"[A-Za-z]+|[^A-Za-z]")
 _MARK = re.compile("|".join(re.escape(mark) for mark in MARKS))
 
 
@@ -114,12 +115,9 @@ class Tokenizer:
         return b"".join(parts).decode(errors="replace")
 
     def _text(self, data, ids):
-        at = 0
-        for found in _LETTERS.finditer(data):
-            ids.extend(len(MARKS) + byte for byte in data[at : found.start()])
-            ids.extend(self._word(found.group()))
-            at = found.end()
-        ids.extend(len(MARKS) + byte for byte in data[at:])
+        known = self._words
+        for part in _PARTS.findall(data):
+            ids += known.get(part) or self._word(part)
 
     def _word(self, word):
         found = self._words.get(word)

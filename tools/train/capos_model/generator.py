@@ -84,7 +84,13 @@ class Generator:
 
     def _worded(self, pattern):
         """A sentence of a pattern, its values still open."""
-        return phrasing.dressed(pattern.choose(self.random), self.random, self.split.wording)
+        section = self.split.wording
+        sentence = pattern.choose(self.random, section)
+        if section == TRAIN:
+            sentence = phrasing.careless(sentence, self.random)
+            while phrasing.held_out(sentence):
+                sentence = pattern.choose(self.random, TRAIN)
+        return phrasing.dressed(sentence, self.random, section)
 
     def _pattern(self, sections):
         return self.values.choose(sections[self.split.wording])
@@ -136,19 +142,52 @@ class Generator:
         if not self.values.chance(0.3):
             return tools
         share = self.random.uniform(0.1, 0.6)
-        return [_forbid(tool) if tool.name not in but and self.values.chance(share) else tool for tool in tools]
+        return [forbid(tool) if tool.name not in but and self.values.chance(share) else tool for tool in tools]
+
+    # What a conversation is about: each of these may be asked for.
+
+    def _none_at_times(self, tools):
+        """Some sessions have no tools."""
+        return [] if self.values.chance(0.05) else tools
 
     def _generic(self):
         return self.split.names or self.random.randrange(100) < GENERIC
 
+    def _asked_name(self):
+        """The own tool that is asked for."""
+        return self.values.choose(sorted(own_tools.TOOLS))
+
+    def _asked_made(self, roles=None, beside=None):
+        """The made tool that is asked for: of these roles, and after this one."""
+        if beside:
+            return self.workshop.others([beside], 1)[0]
+        made = self.workshop.make()
+        while roles and made.action.roles != roles:
+            made = self.workshop.make()
+        return made
+
+    def _possible(self, needed):
+        """Whether a conversation may be about these own tools."""
+        return True
+
+    def _missing_name(self):
+        """An own tool that is asked for and not there."""
+        return self.values.choose(sorted(own_tools.TOOLS))
+
+    def _missing_made(self):
+        """A made tool that is asked for and not there, and tools that are."""
+        made = self.workshop.make()
+        near = self.workshop.others([made], self.random.randint(2, 7))
+        return made, [other.tool for other in near]
+
     def _one_call(self):
         """Tools, a request and its call, the tool's own result, and whether it is an own tool."""
         if self._generic():
-            made = self.workshop.make()
+            made = self._asked_made()
             text, call = self._generic_request(made)
             tools = self._generic_set([made])
             return self._some_forbidden(tools, [call.name]), text, call, self.workshop.result(made), False
-        text, call = self._own_request(self.values.choose(sorted(own_tools.TOOLS)))
+        text, call = self._own_request(self._asked_name())
         tools = self._some_forbidden(self._own_set([call.name]), [call.name])
         return tools, text, call, self.machine.result(call.name, call.arguments), True
 
@@ -171,7 +210,8 @@ class Generator:
 
     def _scene(self, kind, wanted):
         found = [pattern for pattern in CHAINS[self.split.wording] if wanted(dict(pattern.arguments)["scene"])]
-        text, values, arguments = self._sentence(self.values.choose(found))
+        pattern = self._fitting(found, lambda meant: scenes.SCENES[meant["scene"]][0])
+        text, values, arguments = self._sentence(pattern)
         scene = arguments["scene"]
         needed = scenes.SCENES[scene][0]
         stage = scenes.Stage(self.machine, failures=0.06)
@@ -179,10 +219,14 @@ class Generator:
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation(kind, tools, [user(text), *stage.messages], True)
 
+    def _fitting(self, patterns, needed):
+        """One of the patterns whose tools there can be."""
+        return self.values.choose([found for found in patterns if self._possible(needed(dict(found.arguments)))])
+
     def _generic_chain(self):
         """Two things after one another; the second is told of once the first is done."""
-        first = self.workshop.make()
-        second = self.workshop.others([first], 1)[0]
+        first = self._asked_made()
+        second = self._asked_made(beside=first)
         (one, first_call), (two, second_call) = self._generic_request(first), self._generic_request(second)
         joint = self.values.choose([" and then ", ", then ", "; after that "])
         if self.split.wording == HELD_OUT:
@@ -193,16 +237,9 @@ class Generator:
         messages.append(say(answers.to_result(two_found)))
         return Conversation("chain", self._generic_set([first, second]), messages)
 
-    def _of_one_name(self):
-        """A tool that takes a name and nothing else."""
-        made = self.workshop.make()
-        while made.action.roles != ("id",):
-            made = self.workshop.make()
-        return made
-
     def _generic_parallel(self):
         """One thing for two names."""
-        made = self._of_one_name()
+        made = self._asked_made(roles=("id",))
         names = self.random.sample([self.values.name() for _ in range(6)], 2)
         verb = self.values.choose(made.action.verbs(self.split.wording == HELD_OUT))
         patterns = {
@@ -220,7 +257,7 @@ class Generator:
         """A second turn about what the first was about."""
         if self._generic():
             return self._generic_followup()
-        pattern = self._pattern(FOLLOWUPS)
+        pattern = self._fitting(FOLLOWUPS[self.split.wording], _followed_tools)
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)
@@ -229,13 +266,13 @@ class Generator:
         text, values, _ = self._sentence(pattern)
         stage = scenes.Stage(self.machine, failures=0.04)
         stage.play(scene, {**values, "before": call.arguments, "result": found})
-        needed = [first, *scenes.SCENES[scene][0]]
+        needed = _followed_tools(meant)
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation("followup", tools, messages + [user(text), *stage.messages], True)
 
     def _generic_followup(self):
         """The same for another name."""
-        made = self._of_one_name()
+        made = self._asked_made(roles=("id",))
         text, call = self._generic_request(made)
         patterns = {
             TRAIN: ["(and|what about|now|also) {name}", "(and|now) the {noun} {name}", "{name} (too|as well)"],
@@ -263,23 +300,21 @@ class Generator:
             text, _, _ = self._sentence(self._pattern(OPEN))
             own = not self._generic()
             tools = self._own_set() if own else self._generic_set([])
-            tools = [tool for tool in tools if not set(tool.description.lower().rstrip(".").split()) & _things(text)]
+            tools = [tool for tool in tools if not set(tool.description.lower().rstrip(".").split()) & things(text)]
         elif self._generic():
             own = False
-            made = self.workshop.make()
+            made, tools = self._missing_made()
             text, _ = self._generic_request(made)
-            near = self.workshop.others([made], self.random.randint(2, 7))
-            tools = [other.tool for other in near]
         else:
             own = True
-            name = self.values.choose(sorted(own_tools.TOOLS))
+            name = self._missing_name()
             text, _ = self._own_request(name)
             tools = self._own_set(without=own_tools.near(name))
         return Conversation("absent", self._some_forbidden(tools), [user(text), none(answers.NO_TOOL)], own)
 
     def _forbidden(self):
         tools, text, call, _, own = self._one_call()
-        tools = [_forbid(tool) if tool.name == call.name else tool for tool in tools]
+        tools = [forbid(tool) if tool.name == call.name else tool for tool in tools]
         tool = next(tool for tool in tools if tool.name == call.name)
         return Conversation("forbidden", tools, [user(text), forbidden(call.name, answers.forbidden(tool))], own)
 
@@ -324,19 +359,22 @@ class Generator:
         text, _, arguments = self._sentence(self._pattern(CHAT))
         own = not self._generic()
         tools = self._own_set() if own else self._generic_set([])
-        if self.values.chance(0.05):
-            tools = []
-        tools = self._some_forbidden(tools)
+        tools = self._some_forbidden(self._none_at_times(tools))
         found = answers.CHAT.get(arguments["answer"]) or answers.abilities(tools)
         return Conversation("chat", tools, [user(text), say(found)], own)
 
 
-def _things(text):
+def _followed_tools(meant):
+    """The tools of a first turn and of what is said after it."""
+    return [meant["after"], *scenes.SCENES[meant["scene"]][0]]
+
+
+def things(text):
     """The things that generic tools are about and that a sentence names."""
     return {noun for noun in NOUNS if noun in text.lower()}
 
 
-def _forbid(tool):
+def forbid(tool):
     return type(tool)(tool.name, tool.description, tool.parameters, "forbidden")
 
 

@@ -2,8 +2,9 @@
 
 A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows
 ` => ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
-argument of its name. A file has the sections `[train]` and `[held out]`, whose patterns no other has: the second is
-never trained on.
+argument of its name. `<word>` stands for one of the synonyms that `synonyms.txt` gives. A file has the sections
+`[train]` and `[held out]`. What the second stands for is never trained on: a sentence of the first that is among it is
+passed over.
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
 
+_SYNONYM = re.compile(r"<(\w+)>")
 _GROUP = re.compile(r"\(([^()\[\]]*)\)|\[([^()\[\]]*)\]")
 _SLOT = re.compile(r"\{(\w+)\}")
 
@@ -49,8 +51,13 @@ class Pattern:
         """How many sentences it stands for, values aside."""
         return len(wordings(self.text))
 
-    def choose(self, random):
-        """One of its sentences, values still open."""
+    def choose(self, random, section=HELD_OUT):
+        """One of its sentences, values still open; for training one that is not held out."""
+        while held_out(text := self._choose(random)) and section == TRAIN:
+            pass
+        return text
+
+    def _choose(self, random):
         text = self.text
         while found := _GROUP.search(text):
             among, optional = found.groups()
@@ -84,6 +91,16 @@ def _filled(text, values):
     return _SLOT.sub(lambda slot: str(values[slot.group(1)]), text)
 
 
+def _synonyms():
+    """The synonyms of `synonyms.txt`, each as a group of a pattern."""
+    lines = (FOLDER / "synonyms.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(": ", 1) for line in lines if line and not line.startswith("#")]
+    return {name: f"({among})" for name, among in pairs}
+
+
+SYNONYMS = _synonyms()
+
+
 def _argument(text, values):
     """An argument as a pattern writes it: a number, a list, a slot's value, or a text with slots in it."""
     if text.startswith("["):
@@ -108,6 +125,9 @@ def parse(text):
             raise ValueError(f"line {number}: a pattern before the first section")
         else:
             pattern, _, arguments = line.partition(" => ")
+            if current is sections[HELD_OUT] and _SYNONYM.search(pattern):
+                raise ValueError(f"line {number}: synonyms in a sentence that is held out")
+            pattern = _SYNONYM.sub(lambda found: SYNONYMS[found.group(1)], pattern)
             pairs = tuple(tuple(part.split("=", 1)) for part in arguments.split("; ")) if arguments else ()
             if any(len(pair) != 2 for pair in pairs):
                 raise ValueError(f"line {number}: an argument is not name=text")
@@ -115,9 +135,46 @@ def parse(text):
     return sections
 
 
+# Sentences that are held out, in small letters.
+_held_out = set()
+
+
 def read(name):
     """The patterns of one file, by section."""
-    return parse((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+    sections = parse((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+    for pattern in sections[HELD_OUT]:
+        _held_out.update(text.lower() for text in wordings(pattern.text))
+    return sections
+
+
+def held_out(sentence):
+    """Whether a sentence, its values still open, is kept from training."""
+    return sentence.lower() in _held_out
+
+
+_SHORT = {"what is": "what's", "how is": "how's", "do not": "don't", "I would": "I'd", "cannot": "can't", "it is": "it's"}
+_SMALL = {"the", "a", "me", "all", "my", "of", "is", "are", "please", "now", "there"}
+
+
+def careless(sentence, random):
+    """A sentence whose values are still open, as somebody may type it in a hurry: with short forms, without a small
+    word, with two letters in each other's place."""
+    if random.random() < 0.3:
+        for long, short in _SHORT.items():
+            sentence = sentence.replace(long, short)
+    words = sentence.split(" ")
+    if random.random() < 0.06:
+        small = [at for at, word in enumerate(words) if word in _SMALL]
+        if small and len(words) > 3:
+            del words[random.choice(small)]
+    if random.random() < 0.06:
+        long = [at for at, word in enumerate(words) if word.isalpha() and len(word) > 3]
+        if long:
+            at = random.choice(long)
+            place = random.randrange(1, len(words[at]) - 1)
+            word = words[at]
+            words[at] = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    return " ".join(words)
 
 
 def dressed(sentence, random, section):

@@ -102,10 +102,19 @@ def answer(message, tools):
     return text + END
 
 
+def lines(tools):
+    """The text of the tools, with which a request begins."""
+    return TOOLS + "".join(TOOL + line(tool) for tool in tools) if tools else ""
+
+
 def prompt(tools, messages, generate=True):
     """The text of a request: equal to what the template makes of it."""
-    parts = [TOOLS] if tools else []
-    parts += [TOOL + line(tool) for tool in tools]
+    return lines(tools) + _said(tools, messages, generate)
+
+
+def _said(tools, messages, generate=True):
+    """The text of a request after its tools."""
+    parts = []
     turns = sum(message.role == "user" for message in messages)
     turn = 0
     for message in messages:
@@ -127,7 +136,7 @@ def samples(conversation):
 
     Turns that a later request shows in the very form in which the model writes them are learnt within that request.
     A turn that it shows otherwise (there is no tool, or the tool is forbidden), or shows no more, is a sample of its
-    own.
+    own. The lines of the tools go before each of them.
     """
     found, start = [], 0
     turns = conversation.turns()
@@ -145,11 +154,11 @@ def samples(conversation):
 def _pieces(conversation, at, start):
     """The request that the message at `at` answers, and that answer. Turns from `start` on are learnt."""
     messages = conversation.messages
-    whole = prompt(conversation.tools, messages[:at])
+    whole = _said(conversation.tools, messages[:at])
     pieces, rest = [], whole
     for turn in range(start, at):
         if messages[turn].role == "assistant":
-            before = prompt(conversation.tools, messages[:turn])
+            before = _said(conversation.tools, messages[:turn])
             written = answer(messages[turn], conversation.tools)
             if whole.startswith(before + written):
                 done = len(whole) - len(rest)

@@ -110,14 +110,14 @@ def _add(group, conversation, wanted, turns):
     group["exact"].add(all(same(expected, given) for expected, given in pairs))
 
 
-def table(scores):
+def table(scores, measures=MEASURES):
     """The scores for people: a line for each group, shares with their intervals."""
     first = ["all", "own tools", "other tools"]
     names = [name for name in first if name in scores] + sorted(name for name in scores if name not in first)
-    lines = ["".ljust(12) + "".join(measure.rjust(24) for measure in MEASURES)]
+    lines = ["".ljust(16) + "".join(measure.rjust(24) for measure in measures)]
     for name in names:
-        cells = [_cell(scores[name][measure]).rjust(24) for measure in MEASURES]
-        lines.append(name.ljust(12) + "".join(cells))
+        cells = [_cell(scores[name][measure]).rjust(24) for measure in measures]
+        lines.append(name.ljust(16) + "".join(cells))
     return "\n".join(lines)
 
 

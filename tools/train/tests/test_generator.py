@@ -1,6 +1,7 @@
 """Conversations: what holds for each of them."""
 
 import json
+import random
 import unittest
 
 from capos_model import answers, own_tools, phrasing, render, scenes, scores
@@ -26,11 +27,20 @@ class Phrasings(unittest.TestCase):
             self.assertGreaterEqual(len(train), 60, name)
             self.assertGreaterEqual(len(held_out), 14, name)
 
-    def test_no_wording_is_in_both_sections(self):
+    def test_what_is_held_out_is_not_trained_on(self):
+        chance = random.Random(3)
         for name, sections in FILES.items():
-            train = {text.lower() for pattern in sections[TRAIN] for text in wordings(pattern.text)}
             held_out = {text.lower() for pattern in sections[HELD_OUT] for text in wordings(pattern.text)}
-            self.assertFalse(train & held_out, name)
+            self.assertTrue(all(map(phrasing.held_out, held_out)))
+            for pattern in sections[TRAIN]:
+                some = {pattern.choose(chance, TRAIN).lower() for _ in range(60)}
+                self.assertFalse(some & held_out, name)
+
+    def test_a_hurry_spares_values(self):
+        chance = random.Random(4)
+        for _ in range(300):
+            found = phrasing.careless('what is the text of the file {path}, and "{text}"', chance)
+            self.assertTrue(found.endswith('{path}, and "{text}"'), found)
 
     def test_patterns_name_scenes_and_answers_that_there_are(self):
         for sections in (CHAINS, FOLLOWUPS):

@@ -92,7 +92,7 @@ class Samples(unittest.TestCase):
             for conversation in Generator(split, 12).conversations(200):
                 learnt = []
                 for pieces in render.samples(conversation):
-                    whole = ""
+                    whole = render.lines(conversation.tools)
                     for text, wanted in pieces:
                         if wanted:
                             learnt.append((whole, text))

@@ -71,7 +71,7 @@ class Tokens(unittest.TestCase):
     def test_requests_are_short(self):
         found = tokenizer()
         lengths = [
-            len(found.encode("".join(text for text, _ in pieces)))
+            len(found.encode(render.lines(conversation.tools) + "".join(text for text, _ in pieces)))
             for conversation in Generator("train", 31).conversations(200)
             for pieces in render.samples(conversation)
         ]
@@ -80,7 +80,7 @@ class Tokens(unittest.TestCase):
 
 class ModelFiles(unittest.TestCase):
     def test_metadata_is_written_as_the_format_says(self):
-        data = gguf.metadata({"a": "é", "b": 7, "c": True, "d": ["x", ""], "e": [1, -1]})
+        data = gguf.file({"a": "é", "b": 7, "c": True, "d": ["x", ""], "e": [1, -1]})
         self.assertEqual(len(data) % 32, 0)
         self.assertEqual(struct.unpack_from("<4sIQQ", data), (b"GGUF", 3, 0, 5))
         text = struct.pack("<Q", 1)
@@ -89,6 +89,15 @@ class ModelFiles(unittest.TestCase):
         self.assertIn(text + b"c" + struct.pack("<IB", 7, 1), data)
         self.assertIn(text + b"d" + struct.pack("<IIQQ", 9, 8, 2, 1) + b"x" + struct.pack("<Q", 0), data)
         self.assertIn(text + b"e" + struct.pack("<IIQii", 9, 5, 2, 1, -1), data)
+
+    def test_tensors_lie_where_the_file_says(self):
+        tensors = [gguf.Tensor("a", (3,), gguf.F32, b"x" * 12), gguf.Tensor("b.c", (32, 2), gguf.Q8_0, b"y" * 68)]
+        data = gguf.file({"k": 1.5}, tensors)
+        self.assertEqual(struct.unpack_from("<4sIQQ", data), (b"GGUF", 3, 2, 1))
+        self.assertIn(b"k" + struct.pack("<If", 6, 1.5), data)
+        self.assertIn(b"a" + struct.pack("<IQIQ", 1, 3, 0, 0), data)
+        self.assertIn(b"b.c" + struct.pack("<IQQIQ", 2, 32, 2, 8, 32), data)
+        self.assertEqual(data[-128:], b"x" * 12 + bytes(20) + b"y" * 68 + bytes(28))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def main(path):
     cases = [(text, False) for text in HARD if text]
     for split in SPLITS:
         samples = [
-            "".join(text for text, _ in pieces)
+            render.lines(conversation.tools) + "".join(text for text, _ in pieces)
             for conversation in Generator(split, 51).conversations(120)
             for pieces in render.samples(conversation)
         ]

@@ -1,0 +1,80 @@
+"""From a checkpoint to a model file: matrices in Q8_0, the rest in 32 bits."""
+
+import torch
+
+from . import gguf
+
+# Numbers of a block that share a scale.
+_BLOCK = 32
+# Kinds of a file: most of it in Q8_0.
+_MOSTLY_Q8_0 = 7
+# The longest conversation that a worker is to offer. Training goes to 1,024 tokens, and farther with gaps between.
+CONTEXT = 2048
+
+
+def quantized(matrix):
+    """The bytes of a matrix in Q8_0: blocks of a 16-bit scale and 32 whole numbers."""
+    blocks = matrix.detach().float().reshape(-1, _BLOCK)
+    scales = blocks.abs().amax(1, keepdim=True) / 127
+    whole = torch.where(scales > 0, blocks / scales, 0.0).round().to(torch.int8)
+    both = torch.cat((scales.half().view(torch.uint8).reshape(-1, 2), whole.view(torch.uint8)), 1)
+    return bytes(both.flatten().tolist())
+
+
+def neighbours(matrix, heads):
+    """Rows of queries or keys in the order of model files: those that are turned together beside each other."""
+    rows, columns = matrix.shape
+    return matrix.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
+
+
+def tensors(network):
+    """The tensors of a network, by the names that model files give them."""
+    shape = network.shape
+
+    def matrix(name, values):
+        return gguf.Tensor(name, tuple(reversed(values.shape)), gguf.Q8_0, quantized(values))
+
+    def vector(name, values):
+        data = values.detach().float().contiguous().view(torch.uint8)
+        return gguf.Tensor(name, tuple(values.shape), gguf.F32, bytes(data.tolist()))
+
+    found = [matrix("token_embd.weight", network.embedding)]
+    for number, layer in enumerate(network.layers):
+        block = f"blk.{number}."
+        found += [
+            vector(block + "attn_norm.weight", layer.attention_norm),
+            matrix(block + "attn_q.weight", neighbours(layer.query, shape.heads)),
+            matrix(block + "attn_k.weight", neighbours(layer.key, shape.kv_heads)),
+            matrix(block + "attn_v.weight", layer.value),
+            matrix(block + "attn_output.weight", layer.output),
+            vector(block + "ffn_norm.weight", layer.inner_norm),
+            matrix(block + "ffn_gate.weight", layer.gate),
+            matrix(block + "ffn_up.weight", layer.up),
+            matrix(block + "ffn_down.weight", layer.down),
+        ]
+    return [*found, vector("output_norm.weight", network.norm)]
+
+
+def about(shape, name, license):
+    """What the file says about the network."""
+    return {
+        "general.architecture": "llama",
+        "general.name": name,
+        "general.license": license,
+        "general.file_type": _MOSTLY_Q8_0,
+        "llama.vocab_size": shape.vocabulary,
+        "llama.context_length": CONTEXT,
+        "llama.embedding_length": shape.width,
+        "llama.block_count": shape.layers,
+        "llama.feed_forward_length": shape.inner,
+        "llama.attention.head_count": shape.heads,
+        "llama.attention.head_count_kv": shape.kv_heads,
+        "llama.attention.layer_norm_rms_epsilon": shape.norm_epsilon,
+        "llama.rope.dimension_count": shape.head,
+        "llama.rope.freq_base": shape.rope_base,
+    }
+
+
+def file(network, tokenizer, template, name, license):
+    """The bytes of the model file."""
+    return gguf.file(about(network.shape, name, license) | tokenizer.metadata(template), tensors(network))

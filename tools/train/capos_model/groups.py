@@ -1,0 +1,151 @@
+"""Groups: conversations about one set of tools, for rows of training that hold the tools once.
+
+The tools are much of a request. A row of training has them once, followed by several conversations that see them and not
+each other.
+"""
+
+from . import own_tools
+from .generator import Generator, forbid
+
+# How many of a hundred sets are of made tools.
+GENERIC_SETS = 15
+
+# Classes and how many of a hundred conversations are of each: more of those that are hard to tell apart.
+CLASSES = {
+    "call": 28,
+    "chain": 14,
+    "parallel": 6,
+    "followup": 10,
+    "absent": 14,
+    # Only where the set has forbidden tools.
+    "forbidden": 26,
+    "denied": 4,
+    "error": 5,
+    "chat": 7,
+}
+
+
+# Conversations of these classes of which only the calls are learnt, of a hundred: which tool it takes is harder than what
+# to say of its result.
+CUT, CUT_CLASSES = 55, ("call", "parallel")
+
+
+class Unfit(Exception):
+    """The tools of the set are not those that such a conversation is about."""
+
+
+class GroupGenerator(Generator):
+    """Conversations of the training split about one set of tools, which `draw` chooses."""
+
+    def __init__(self, seed):
+        super().__init__("train", seed)
+        self.tools, self.made = [], []
+        self._asked = ([], [])
+
+    def draw(self, most=None):
+        """Another set of tools; of at most so many."""
+        generic = self.random.randrange(100) < GENERIC_SETS
+        self.made, tools = [], []
+        if generic:
+            first = self.workshop.make()
+            self.made = [first, *self.workshop.others([first], self.random.randint(1, min(6, (most or 9) - 1)))]
+            if self.values.chance(0.25) and not most:
+                tools = [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), 2)]
+        elif self.values.chance(0.4) and not most:
+            tools = list(self.values.choose([tools for tools in own_tools.PROFILES.values() if len(tools) > 1]))
+        else:
+            count = self.random.randint(1, min(len(own_tools.TOOLS), most or 12))
+            tools = [own_tools.TOOLS[name] for name in self.random.sample(sorted(own_tools.TOOLS), count)]
+            if self.values.chance(0.2) and not most:
+                self.made = self.workshop.others([], self.random.randint(1, 3))
+        tools += [made.tool for made in self.made]
+        if self.values.chance(0.01):
+            self.made, tools = [], []
+        if self.values.chance(0.7):
+            self.random.shuffle(tools)
+        if self.values.chance(0.4):
+            share = self.random.uniform(0.1, 0.7)
+            tools = [forbid(tool) if self.values.chance(share) else tool for tool in tools]
+        self.tools = tools
+        self._asked = self._those(False)
+
+    def _those(self, forbidden):
+        """Names of own tools and made tools that are forbidden, or that are not."""
+        names = {tool.name for tool in self.tools if tool.forbidden == forbidden}
+        made = [made for made in self.made if made.tool.name in names]
+        return sorted(names & set(own_tools.TOOLS)), made
+
+    def conversation(self, kind=None):
+        """A conversation about the set; of any class that it can be of where none is given."""
+        while True:
+            try:
+                found = super().conversation(kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0])
+                if found.kind in CUT_CLASSES and self.random.randrange(100) < CUT:
+                    del found.messages[2:]
+                return found
+            except Unfit:
+                if kind:
+                    raise
+
+    def _forbidden(self):
+        self._asked = self._those(True)
+        try:
+            return super()._forbidden()
+        finally:
+            self._asked = self._those(False)
+
+    # The tools are given.
+
+    def _own_set(self, needed=(), without=()):
+        return self.tools
+
+    def _generic_set(self, made):
+        return self.tools
+
+    def _none_at_times(self, tools):
+        return tools
+
+    def _some_forbidden(self, tools, but=()):
+        return tools
+
+    # So what is asked for is what they are.
+
+    def _one_of(self, found):
+        if not found:
+            raise Unfit
+        return self.values.choose(found)
+
+    def _generic(self):
+        names, made = self._asked
+        return self.random.randrange(len(names) + len(made) or 1) >= len(names)
+
+    def _asked_name(self):
+        return self._one_of(self._asked[0])
+
+    def _asked_made(self, roles=None, beside=None):
+        found = [made for made in self._asked[1] if made is not beside]
+        return self._one_of([made for made in found if not roles or made.action.roles == roles])
+
+    def _possible(self, needed):
+        return set(needed) <= set(self._asked[0])
+
+    def _fitting(self, patterns, needed):
+        return self._one_of([found for found in patterns if self._possible(needed(dict(found.arguments)))])
+
+    def _missing_name(self):
+        there = {tool.name for tool in self.tools}
+        return self._one_of([name for name in sorted(own_tools.TOOLS) if not own_tools.near(name) & there])
+
+    def _missing_made(self):
+        return self.workshop.others(self.made, 1)[0], self.tools
+
+    def _absent(self):
+        """Where no own tool is missing, what is asked for is what there is no tool for."""
+        while True:
+            try:
+                found = super()._absent()
+            except Unfit:
+                continue
+            # Tools that might do what is asked for are left out of it; here all of them stay.
+            if len(found.tools) == len(self.tools):
+                return found

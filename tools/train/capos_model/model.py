@@ -1,0 +1,171 @@
+"""The network: the `llama` architecture, as training sees it.
+
+Positions are rotated in halves of a head; `export.py` puts the rows in the order that model files have, which rotates
+neighbours.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a network."""
+
+    vocabulary: int = 1024
+    width: int = 256
+    layers: int = 4
+    inner: int = 512
+    heads: int = 4
+    kv_heads: int = 2
+    head: int = 64
+    rope_base: float = 10_000.0
+    norm_epsilon: float = 1e-5
+
+    def to_json(self):
+        return asdict(self)
+
+
+# Tokens of a row that attention looks from at a time: those that follow are not looked at, so half the work is left
+# out.
+_CHUNK = 256
+
+
+def rotations(positions, shape):
+    """Cosines and sines of the angles by which queries and keys at these positions are turned."""
+    steps = torch.arange(0, shape.head, 2, dtype=torch.float32) / shape.head
+    angles = positions.float().unsqueeze(-1) / shape.rope_base**steps
+    return angles.cos(), angles.sin()
+
+
+def _rotate(heads, cosines, sines):
+    """`heads` is [row, token, head, part]."""
+    first, second = heads.float().chunk(2, -1)
+    cosines, sines = cosines.unsqueeze(2), sines.unsqueeze(2)
+    turned = torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
+    return turned.to(heads.dtype)
+
+
+def _norm(values, weight, epsilon):
+    wide = values.float()
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)
+    return (wide * scale * weight).to(values.dtype)
+
+
+class Layer(nn.Module):
+    """Attention and the gated network after it."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = shape
+        width, inner = shape.width, shape.inner
+        self.attention_norm = nn.Parameter(torch.ones(width))
+        self.query = _matrix(shape.heads * shape.head, width)
+        self.key = _matrix(shape.kv_heads * shape.head, width)
+        self.value = _matrix(shape.kv_heads * shape.head, width)
+        self.output = nn.Parameter(torch.zeros(width, shape.heads * shape.head))
+        self.inner_norm = nn.Parameter(torch.ones(width))
+        self.gate = _matrix(inner, width)
+        self.up = _matrix(inner, width)
+        self.down = nn.Parameter(torch.zeros(width, inner))
+
+    def forward(self, values, cosines, sines, visible):
+        shape = self.shape
+        rows, tokens, _ = values.shape
+        normed = _norm(values, self.attention_norm, shape.norm_epsilon)
+        queries = _apply(normed, self.query).view(rows, tokens, shape.heads, shape.head)
+        keys = _apply(normed, self.key).view(rows, tokens, shape.kv_heads, shape.head)
+        given = _apply(normed, self.value).view(rows, tokens, shape.kv_heads, shape.head)
+        queries = _rotate(queries, cosines, sines).transpose(1, 2)
+        keys = _rotate(keys, cosines, sines).transpose(1, 2)
+        looked = self._attend(queries, keys, given.transpose(1, 2), visible)
+        values = values + _apply(looked, self.output)
+        normed = _norm(values, self.inner_norm, shape.norm_epsilon)
+        inner = functional.silu(_apply(normed, self.gate)) * _apply(normed, self.up)
+        return values + _apply(inner, self.down)
+
+    def _attend(self, queries, keys, given, visible):
+        """What each token takes from those that it sees: all arguments are [row, head, token, part]."""
+        shape = self.shape
+        rows, _, tokens, part = queries.shape
+        shared = shape.heads // shape.kv_heads
+        queries = queries.reshape(rows, shape.kv_heads, shared, tokens, part)
+        looked = []
+        for start in range(0, tokens, _CHUNK):
+            end = min(start + _CHUNK, tokens)
+            # Heads that share their keys are more rows of one product.
+            chunk = queries[:, :, :, start:end].reshape(rows, shape.kv_heads, shared * (end - start), part)
+            scores = chunk @ keys[:, :, :end].transpose(2, 3)
+            scores = scores.view(rows, shape.kv_heads, shared, end - start, end).float() / math.sqrt(part)
+            seen = visible[:, start:end, :end].unsqueeze(1).unsqueeze(1)
+            weights = scores.masked_fill(~seen, -1e30).softmax(-1).to(given.dtype)
+            weights = weights.view(rows, shape.kv_heads, shared * (end - start), end)
+            found = weights @ given[:, :, :end]
+            looked.append(found.view(rows, shape.heads, end - start, part))
+        return torch.cat(looked, 2).transpose(1, 2).reshape(rows, tokens, shape.heads * part)
+
+
+def _matrix(outputs, inputs):
+    return nn.Parameter(torch.randn(outputs, inputs) / math.sqrt(inputs))
+
+
+def _apply(values, matrix):
+    return values @ matrix.to(values.dtype).t()
+
+
+class Network(nn.Module):
+    """Tokens to the scores of the next one."""
+
+    def __init__(self, shape=Shape(), precision=torch.float32):
+        super().__init__()
+        self.shape, self.precision = shape, precision
+        self.embedding = nn.Parameter(torch.randn(shape.vocabulary, shape.width) * 0.02)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.Parameter(torch.ones(shape.width))
+
+    def forward(self, tokens, positions, branches):
+        """`branches` says which tokens see each other: those of branch 0 are seen by all, others by their own."""
+        return self.scores(self.values(tokens, positions, branches))
+
+    def values(self, tokens, positions, branches):
+        """What the last layer makes of each token."""
+        cosines, sines = rotations(positions, self.shape)
+        visible = seen(branches)
+        values = functional.embedding(tokens, self.embedding).to(self.precision)
+        for layer in self.layers:
+            values = layer(values, cosines, sines, visible)
+        return values
+
+    def scores(self, values):
+        """The scores of each next token."""
+        values = _norm(values, self.norm, self.shape.norm_epsilon)
+        return _apply(values, self.embedding).float()
+
+    def loss(self, tokens, positions, branches, targets, weights):
+        """What the targets cost, by their weights."""
+        return self.costs(self.values(tokens, positions, branches), targets, weights)
+
+    def costs(self, values, targets, weights):
+        # Most tokens are not learnt.
+        learnt = weights.flatten().nonzero().squeeze(1)
+        scores = self.scores(values.flatten(0, 1)[learnt])
+        costs = functional.cross_entropy(scores, targets.flatten()[learnt], reduction="none")
+        return (costs * weights.flatten()[learnt]).sum()
+
+    def compile_parts(self):
+        """Compiles the parts by themselves: one layer serves for all of them."""
+        for layer in self.layers:
+            layer.compile(dynamic=False)
+
+
+def seen(branches):
+    """For rows of branch numbers, which token sees which: one before it that is of its branch or of branch 0."""
+    tokens = branches.shape[1]
+    order = torch.arange(tokens, device=branches.device)
+    before = order.unsqueeze(0) <= order.unsqueeze(1)
+    keys = branches.unsqueeze(1)
+    return before & ((keys == 0) | (keys == branches.unsqueeze(2)))

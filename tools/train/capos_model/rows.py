@@ -1,0 +1,122 @@
+"""Rows of training: tokens, where they are, what they see, what is to follow them and how much that counts.
+
+Everything about a step follows from the seed and the number of the step.
+"""
+
+import random
+from array import array
+from dataclasses import dataclass, field
+
+from . import render
+from .groups import GroupGenerator
+from .render import INVOKE, TOOL
+
+LENGTH = 1024
+# What a mark or a word counts by which one thing is chosen and not another; every other token counts one.
+DECISION = 3.0
+# Conversations that may find no room before a row is held for full.
+_TRIES = 4
+# Some conversations stand apart from their tools, as if there were more between them: how many of a hundred, how far.
+_APART, _FARTHEST = 12, 900
+
+
+@dataclass
+class Rows:
+    """The rows of one step, one after the other."""
+
+    tokens: array = field(default_factory=lambda: array("q"))
+    positions: array = field(default_factory=lambda: array("q"))
+    branches: array = field(default_factory=lambda: array("q"))
+    targets: array = field(default_factory=lambda: array("q"))
+    weights: array = field(default_factory=lambda: array("f"))
+    conversations: int = 0
+
+    def add(self, tokens, positions, branches, weights, length):
+        """Another row, filled up to a length."""
+        room = length - len(tokens)
+        # What fills a row sees itself and counts nothing.
+        self.tokens.extend(tokens + [0] * room)
+        self.positions.extend(positions + [0] * room)
+        self.branches.extend(branches + [-1] * room)
+        # A token's target is the one after it. Where a conversation ends the next begins with what is not learnt.
+        self.targets.extend(tokens[1:] + [0] * (room + 1))
+        self.weights.extend(weights[1:] + [0.0] * (room + 1))
+
+
+class Encoder:
+    """Conversations as tokens and what each of them counts."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.invoke = tokenizer.marks[INVOKE]
+        # The tools met last, and their lines.
+        self._of, self._found = "", []
+
+    def tools(self, tools):
+        return self.tokenizer.encode(render.lines(tools))
+
+    def samples(self, conversation):
+        """What follows the tools: for each sample its tokens and what each counts, nothing where it is not learnt."""
+        lines = self._lines(conversation.tools)
+        for pieces in render.samples(conversation):
+            tokens, weights = [], []
+            for text, learnt in pieces:
+                found = self.tokenizer.encode(text)
+                tokens += found
+                weights += self._weights(found, lines) if learnt else [0.0] * len(found)
+            yield tokens, weights
+
+    def _lines(self, tools):
+        """The tokens of each tool's line, up to its name and with it."""
+        text = render.lines(tools)
+        if text != self._of:
+            self._of, self._found = text, [self.tokenizer.encode(line.split("{")[0]) for line in text.split(TOOL)[1:]]
+        return self._found
+
+    def _weights(self, tokens, lines):
+        """Of an answer, what its tokens count: those that decide more."""
+        weights = [1.0] * len(tokens)
+        weights[0] = DECISION
+        for start, token in enumerate(tokens):
+            if token != self.invoke:
+                continue
+            weights[start] = DECISION
+            among, depth = lines, 0
+            while len(among) > 1 and start + 1 + depth < len(tokens):
+                following = tokens[start + 1 + depth]
+                left = [line for line in among if len(line) > depth and line[depth] == following]
+                if len(left) < len(among):
+                    weights[start + 1 + depth] = DECISION
+                among, depth = left, depth + 1
+        return weights
+
+
+def rows(encoder, seed, step, count, most=None, length=LENGTH):
+    """The rows of a step; `most` is how many tools there may be."""
+    generator, found = GroupGenerator(f"{seed} {step}"), Rows()
+    places = random.Random(f"places {seed} {step}")
+    for _ in range(count):
+        _row(encoder, generator, places, most, length, found)
+    return found
+
+
+def _row(encoder, generator, places, most, length, found):
+    generator.draw(most)
+    tokens = encoder.tools(generator.tools)
+    weights, positions = [0.0] * len(tokens), list(range(len(tokens)))
+    branches, branch, tries = [0] * len(tokens), 0, 0
+    while tries < _TRIES:
+        for sample, counted in encoder.samples(generator.conversation()):
+            if len(tokens) + len(sample) > length:
+                tries += 1
+                continue
+            branch += 1
+            first = branches.count(0)
+            if places.randrange(100) < _APART:
+                first += places.randrange(_FARTHEST)
+            tokens += sample
+            weights += counted
+            positions += range(first, first + len(sample))
+            branches += [branch] * len(sample)
+    found.add(tokens, positions, branches, weights, length)
+    found.conversations += branch

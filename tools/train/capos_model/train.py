@@ -1,0 +1,146 @@
+"""Training: steps over rows of conversations, from a seed, with checkpoints from which it goes on."""
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from . import rows
+from .model import Network, Shape
+from .optimizer import Optimizer
+
+CHECKPOINT = "checkpoint.pt"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training is. The same plan gives the same weights with the same library on the same processor."""
+
+    steps: int
+    seed: int = 1
+    rows: int = 4
+    # Steps with few tools, steps during which the rates rise, and the share of all during which they fall to nothing.
+    few: int = 80
+    rise: int = 30
+    fall: float = 0.5
+
+    def tools(self, step):
+        """How many tools a set of this step may have: few at first."""
+        return 3 if step < self.few else None
+
+    def rate(self, step):
+        """The share of the full rates at this step."""
+        return min(1.0, (step + 1) / self.rise, (self.steps - step) / (self.fall * self.steps))
+
+    def continues(self, other, step):
+        """Whether it goes as another plan did up to a step: until its rates fall a plan may be made longer."""
+        same = asdict(self) | {"steps": 0} == asdict(other) | {"steps": 0}
+        return same and all(self.rate(done) == other.rate(done) for done in range(step))
+
+
+class Source:
+    """Rows of steps, made ahead by a process of its own."""
+
+    def __init__(self, tokenizer, plan, first):
+        self.plan, self.next = plan, first
+        self.pool = ProcessPoolExecutor(1, initializer=_start, initargs=(tokenizer, plan))
+        self.waiting = []
+
+    def take(self):
+        while len(self.waiting) < 4:
+            self.waiting.append(self.pool.submit(_make, self.next))
+            self.next += 1
+        return self.waiting.pop(0).result()
+
+    def close(self):
+        self.pool.shutdown(cancel_futures=True)
+
+
+_maker = None
+
+
+def _start(tokenizer, plan):
+    global _maker
+    os.nice(5)
+    _maker = (rows.Encoder(tokenizer), plan)
+
+
+def _make(step):
+    encoder, plan = _maker
+    return rows.rows(encoder, plan.seed, step, plan.rows, plan.tools(step))
+
+
+def tensors(found, length=rows.LENGTH):
+    """Rows as the network takes them: tokens, positions, branches, targets, weights."""
+    whole = [torch.frombuffer(part, dtype=torch.int64).view(-1, length) for part in (found.tokens, found.positions)]
+    whole += [torch.frombuffer(part, dtype=torch.int64).view(-1, length) for part in (found.branches, found.targets)]
+    return [*whole, torch.frombuffer(found.weights, dtype=torch.float32).view(-1, length)]
+
+
+def save(path, network, optimizer, plan, step):
+    """Writes a checkpoint, whole or not at all."""
+    state = {
+        "shape": network.shape.to_json(),
+        "plan": asdict(plan),
+        "step": step,
+        "network": network.state_dict(),
+        "optimizer": optimizer.state(),
+    }
+    new = path.with_suffix(".new")
+    torch.save(state, new)
+    new.replace(path)
+
+
+def load(path):
+    """The network of a checkpoint, and what else is in it."""
+    state = torch.load(path, weights_only=True)
+    network = Network(Shape(**state["shape"]))
+    network.load_state_dict(state["network"])
+    return network, state
+
+
+def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
+    """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does.
+
+    One row is in work at a time: what is made of it stays in the processor's cache.
+    """
+    torch.set_num_threads(threads)
+    torch.manual_seed(plan.seed)
+    path = Path(folder) / CHECKPOINT
+    if path.exists():
+        network, state = load(path)
+        if not plan.continues(Plan(**state["plan"]), state["step"]):
+            raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
+        optimizer, first = Optimizer(network), state["step"]
+        optimizer.restore(state["optimizer"])
+    else:
+        network = Network(shape or Shape(len(tokenizer)))
+        optimizer, first = Optimizer(network), 0
+    if compiled:
+        network.compile_parts()
+    source = Source(tokenizer, plan, first)
+    began, tokens, cost, shown = time.monotonic(), 0, 0.0, 0
+    last = min(plan.steps, stop or plan.steps)
+    try:
+        for step in range(first, last):
+            batch = tensors(source.take())
+            weight = batch[-1].sum()
+            for row in range(plan.rows):
+                found = network.loss(*(each[row : row + 1] for each in batch)) / weight
+                found.backward()
+                cost += found.item()
+            optimizer.step(plan.rate(step))
+            shown += 1
+            tokens += batch[0].numel()
+            if (step + 1) % 10 == 0 or step + 1 == last:
+                speed = tokens / (time.monotonic() - began)
+                print(f"step {step + 1} of {plan.steps}: loss {cost / shown:.4f}, {speed:.0f} tokens/s", flush=True)
+                cost, shown = 0.0, 0
+            if (step + 1) % every == 0 or step + 1 == last:
+                save(path, network, optimizer, plan, step + 1)
+    finally:
+        source.close()
+    return network

@@ -1,0 +1,128 @@
+"""The network, its training and its export: these need PyTorch."""
+
+import struct
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import torch
+except ModuleNotFoundError:
+    torch = None
+
+from capos_model import rows
+
+from .test_tokenizer import tokenizer
+
+if torch:
+    from capos_model import export, gguf, judge, train
+    from capos_model.model import Network, Shape, seen
+    from capos_model.optimizer import Optimizer, orthogonal
+
+    SMALL = Shape(vocabulary=1024, width=32, layers=2, inner=64, heads=2, kv_heads=1, head=16)
+
+
+@unittest.skipUnless(torch, "PyTorch is not installed: training and export are not tested")
+class Networks(unittest.TestCase):
+    def network(self):
+        """A network whose layers all have a say."""
+        torch.manual_seed(5)
+        network = Network(SMALL)
+        for layer in network.layers:
+            torch.nn.init.normal_(layer.output, std=0.2)
+            torch.nn.init.normal_(layer.down, std=0.2)
+        return network
+
+    def test_conversations_of_a_row_do_not_see_each_other(self):
+        network = self.network()
+        tools, first, second = (torch.randint(12, 1024, (size,)) for size in (9, 7, 8))
+        positions = torch.tensor([*range(9), *range(9, 16), *range(9, 17)]).unsqueeze(0)
+        branches = torch.tensor([0] * 9 + [1] * 7 + [2] * 8).unsqueeze(0)
+        together = network(torch.cat((tools, first, second)).unsqueeze(0), positions, branches)
+        alone = network(
+            torch.cat((tools, second)).unsqueeze(0), torch.arange(17).unsqueeze(0), torch.zeros(1, 17, dtype=torch.int64)
+        )
+        torch.testing.assert_close(together[0, 16:], alone[0, 9:])
+        torch.testing.assert_close(together[0, :9], alone[0, :9])
+
+    def test_no_token_sees_one_after_it(self):
+        found = seen(torch.tensor([[0, 1, 1, 2, -1]]))[0].tolist()
+        self.assertEqual(
+            found,
+            [
+                [True, False, False, False, False],
+                [True, True, False, False, False],
+                [True, True, True, False, False],
+                [True, False, False, True, False],
+                [True, False, False, False, True],
+            ],
+        )
+
+    def test_directions_of_a_step_are_as_strong_as_each_other(self):
+        for sizes in ((3, 8, 16), (3, 16, 8)):
+            torch.manual_seed(6)
+            strengths = torch.linalg.svdvals(orthogonal(torch.randn(sizes)))
+            self.assertTrue(((strengths > 0.6) & (strengths < 1.3)).all(), strengths)
+
+    def test_a_training_that_stops_goes_on_as_if_it_had_not(self):
+        plan = train.Plan(6, rows=1, few=2, rise=2)
+        with tempfile.TemporaryDirectory() as folder:
+            whole, parts = Path(folder, "whole"), Path(folder, "parts")
+            for path in (whole, parts):
+                path.mkdir()
+            straight = train.train(tokenizer(), plan, whole, SMALL, compiled=False)
+            train.train(tokenizer(), plan, parts, SMALL, stop=3, compiled=False)
+            resumed = train.train(tokenizer(), plan, parts, SMALL, compiled=False)
+            for name, values in straight.state_dict().items():
+                self.assertTrue(torch.equal(values, resumed.state_dict()[name]), name)
+            with self.assertRaisesRegex(ValueError, "another training"):
+                train.train(tokenizer(), train.Plan(6, seed=2, rows=1, few=2, rise=2), parts, SMALL, compiled=False)
+
+    def test_a_plan_may_be_made_longer_until_its_rates_fall(self):
+        plan, longer = train.Plan(1000), train.Plan(2000)
+        self.assertTrue(longer.continues(plan, 500))
+        self.assertFalse(longer.continues(plan, 600))
+        self.assertEqual([plan.rate(0), plan.rate(500), plan.rate(750), plan.rate(999)], [1 / 30, 1.0, 0.5, 0.002])
+
+    def test_a_step_lowers_the_loss(self):
+        network = self.network()
+        optimizer, batch = Optimizer(network), train.tensors(rows.rows(rows.Encoder(tokenizer()), 1, 0, 1))
+        costs = []
+        for _ in range(4):
+            cost = network.loss(*batch) / batch[-1].sum()
+            cost.backward()
+            optimizer.step(0.3)
+            costs.append(cost.item())
+        self.assertEqual(costs, sorted(costs, reverse=True))
+
+    def test_turns_are_told_apart_and_judged(self):
+        right = [True, True, False, True, True, False]
+        self.assertEqual(judge.turns(right, [0, 3, 1, 0, 3, 3]), [[True, False], [False, False]])
+
+    def test_matrices_are_written_in_blocks_of_whole_numbers(self):
+        matrix = torch.tensor([[*range(-16, 16)], [0] * 32], dtype=torch.float32)
+        data = export.quantized(matrix)
+        self.assertEqual(len(data), 2 * 34)
+        scale, *numbers = struct.unpack("<e32b", data[:34])
+        for number, value in zip(numbers, matrix[0].tolist()):
+            self.assertAlmostEqual(number * scale, value, delta=scale / 2 + 0.01)
+        self.assertEqual(data[34:], bytes(34))
+
+    def test_what_is_turned_together_lies_together_in_files(self):
+        matrix = torch.arange(2 * 6, dtype=torch.float32).unsqueeze(1)
+        self.assertEqual(export.neighbours(matrix, 2).flatten().tolist(), [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11])
+
+    def test_a_file_has_every_tensor(self):
+        network = self.network()
+        found = {tensor.name: tensor for tensor in export.tensors(network)}
+        numbers = sum(tensor.sizes[0] * (tensor.sizes[1] if len(tensor.sizes) > 1 else 1) for tensor in found.values())
+        self.assertEqual(numbers, sum(values.numel() for values in network.parameters()))
+        self.assertEqual(found["blk.1.ffn_down.weight"].sizes, (64, 32))
+        self.assertEqual(found["output_norm.weight"].kind, gguf.F32)
+        data = export.file(network, tokenizer(), "", "a", "b")
+        self.assertEqual(struct.unpack_from("<4sIQ", data), (b"GGUF", 3, len(found)))
+        self.assertEqual(len(data) % 32, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -21,6 +21,9 @@ const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
 const MANIFEST: &str = "etc/manifest.toml";
+/// The models in `iso_root`. They go on an image signed, and only where they are asked for: sessions begin with the
+/// first model of an image.
+const MODELS: &str = "boot/models/";
 /// What the model's key may sign.
 const PURPOSE: &str = "model-weights";
 
@@ -168,7 +171,7 @@ impl System {
         let given = self.root.join("iso_root");
         for file in files::walk(&given)? {
             let name = file.strip_prefix(&given)?.to_str().context("a file of iso_root has no UTF-8 name")?;
-            if name != MANIFEST {
+            if name != MANIFEST && !name.starts_with(MODELS) {
                 wanted.push((name.to_owned(), file.clone()));
             }
         }

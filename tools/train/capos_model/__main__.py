@@ -78,7 +78,7 @@ def _read_tokenizer():
 
 def _train(args):
     training = _with_torch("train")
-    plan = training.Plan(args.steps, args.seed)
+    plan = training.Plan(args.steps, args.seed, fall=args.fall)
     args.out.mkdir(parents=True, exist_ok=True)
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
@@ -142,6 +142,7 @@ def main():
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--steps", type=int, default=5000)
+    found.add_argument("--fall", type=float, default=0.5, help="the share of steps during which the rates fall")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")

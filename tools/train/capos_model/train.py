@@ -36,8 +36,9 @@ class Plan:
         return min(1.0, (step + 1) / self.rise, (self.steps - step) / (self.fall * self.steps))
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: until its rates fall a plan may be made longer."""
-        same = asdict(self) | {"steps": 0} == asdict(other) | {"steps": 0}
+        """Whether it goes as another plan did up to a step: until the rates fall, when they are to may be changed."""
+        end = {"steps": 0, "fall": 0}
+        same = asdict(self) | end == asdict(other) | end
         return same and all(self.rate(done) == other.rate(done) for done in range(step))
 
 

@@ -82,6 +82,8 @@ class Networks(unittest.TestCase):
         plan, longer = train.Plan(1000), train.Plan(2000)
         self.assertTrue(longer.continues(plan, 500))
         self.assertFalse(longer.continues(plan, 600))
+        self.assertTrue(train.Plan(800, fall=0.25).continues(plan, 500))
+        self.assertFalse(train.Plan(1000, seed=2).continues(plan, 500))
         self.assertEqual([plan.rate(0), plan.rate(500), plan.rate(750), plan.rate(999)], [1 / 30, 1.0, 0.5, 0.002])
 
     def test_a_step_lowers_the_loss(self):

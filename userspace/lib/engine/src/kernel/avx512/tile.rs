@@ -243,10 +243,10 @@ fn multiply<const FOURS: usize, const PER: usize, const MINIMA: bool>(
 /// Writes the products of a strip of 16 rows.
 fn write(strip: usize, sums: &[[f32; LANES]], out: &mut [&mut [f32]]) {
     for (out, sums) in out.iter_mut().zip(sums) {
-        if let Some(out) = out.chunks_mut(LANES).nth(strip) {
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = *sum;
-            }
+        let Some(out) = out.get_mut(strip * LANES..) else { continue };
+        match out.first_chunk_mut() {
+            Some(out) => *out = *sums,
+            None => out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! How the families of models write calls.
 
-/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments.
+use crate::lines;
+
+/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others.
@@ -11,12 +13,17 @@ pub enum CallForm {
     Mistral,
     /// `<|tool_call|>[{"name": …, "arguments": {…}}, …]<|/tool_call|>`: Phi, Granite.
     Phi,
+    /// `<|invoke|>…<|as|>name{…}`, once for each: capOS's built-in model, which calls a tool by saying its line again.
+    Lines,
 }
 
 impl CallForm {
     /// The form that a template speaks of, if it is a known one.
     pub fn of(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);
+        if has(lines::INVOKE) && has(lines::AS) {
+            return Some(Self::Lines);
+        }
         if has("<tool_call>") {
             // Some write XML within the same mark.
             return (!has("<function=") && !has("<arg_key>")).then_some(Self::Hermes);
@@ -37,6 +44,7 @@ impl CallForm {
             Self::Llama3 => "<|python_tag|>",
             Self::Mistral => "[TOOL_CALLS]",
             Self::Phi => "<|tool_call|>",
+            Self::Lines => lines::INVOKE,
         }
     }
 
@@ -45,7 +53,15 @@ impl CallForm {
         match self {
             Self::Hermes => Some("</tool_call>"),
             Self::Phi => Some("<|/tool_call|>"),
-            Self::Llama3 | Self::Mistral => None,
+            Self::Llama3 | Self::Mistral | Self::Lines => None,
+        }
+    }
+
+    /// The marks that answers in this form have in them.
+    pub fn marks(self) -> Vec<&'static str> {
+        match self {
+            Self::Lines => lines::MARKS.to_vec(),
+            _ => [self.open()].into_iter().chain(self.close()).collect(),
         }
     }
 
@@ -63,7 +79,7 @@ impl CallForm {
     pub fn arguments(self) -> &'static str {
         match self {
             Self::Llama3 => "parameters",
-            Self::Hermes | Self::Mistral | Self::Phi => "arguments",
+            Self::Hermes | Self::Mistral | Self::Phi | Self::Lines => "arguments",
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
 //! this turn, and arguments that keep to its schema. Where the answer itself has a schema, it is a call or keeps to that.
+//! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use serde_json::{Map, Value, json};
 
 use crate::ChatError;
 use crate::call_form::CallForm;
+use crate::guard::Guard;
+use crate::line_grammar::{LineGrammar, LineTokens};
+use crate::lines::Line;
 use crate::message::Tool;
 
 /// States of the lexer that one answer may need, of some kilobytes each.
@@ -24,6 +28,22 @@ pub struct Grammars {
     factory: ParserFactory,
     /// How each mark of each form is written in a grammar: as a token or as text.
     marks: Vec<(&'static str, String)>,
+    /// For the form that is no JSON.
+    lines: Option<Arc<LineTokens>>,
+}
+
+/// What an answer is held to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules<'a> {
+    /// The form of its calls.
+    pub form: Option<CallForm>,
+    /// The tools that can be called.
+    pub tools: &'a [Tool],
+    /// The schema of an answer without calls.
+    pub schema: Option<&'a Value>,
+    /// What strings in calls have to repeat, for [`CallForm::Lines`]: each is found there from the beginning of a word
+    /// to the end of one, or is two such with a slash between, or is empty, a dot or one of an enumeration's values.
+    pub said: Option<&'a [String]>,
 }
 
 impl Grammars {
@@ -53,20 +73,24 @@ impl Grammars {
             Some((text, format!("<[{id}]>")))
         });
         let marks = marks.collect();
-        Ok(Self { factory, marks })
+        Ok(Self { factory, marks, lines: LineTokens::new(tokenizer).map(Arc::new) })
     }
 
-    /// The grammar of an answer with calls of these tools in this form, or one that keeps to a schema. None where
-    /// anything may be said.
+    /// The grammar of an answer. None where anything may be said. The tokenizer is the one that these are for.
     ///
     /// # Errors
     /// [`ChatError::Grammar`] for schemas that ask for what grammars cannot hold to.
-    pub fn answer(
-        &self,
-        form: Option<CallForm>,
-        tools: &[Tool],
-        schema: Option<&Value>,
-    ) -> Result<Option<Grammar>, ChatError> {
+    pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
+        let Rules { form, tools, schema, said } = rules;
+        if form == Some(CallForm::Lines) {
+            let why = "the vocabulary lacks a mark of the template's, which speaks of <|invoke|>";
+            let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
+            let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
+            let guard = Guard::new(tokenizer.guarded_marks());
+            let lines: Vec<Line> = tools.iter().map(|tool| Line::of(tool, &guard)).collect();
+            let grammar = LineGrammar::new(tokens, tokenizer, &lines, said, schema);
+            return Ok(Some(Grammar(Held::Lines(Box::new(grammar)))));
+        }
         let form = form.filter(|_| !tools.is_empty());
         if form.is_none() && schema.is_none() {
             return Ok(None);
@@ -77,9 +101,10 @@ impl Grammars {
         match matcher.get_error() {
             Some(why) => Err(wrong(&why)),
             // Schemas that contradict themselves show when the first token is asked for.
-            None => {
-                matcher.compute_mask().map(|_| Some(Grammar { matcher })).map_err(|error| wrong(&error.to_string()))
-            }
+            None => matcher
+                .compute_mask()
+                .map(|_| Some(Grammar(Held::Objects(Box::new(matcher)))))
+                .map_err(|error| wrong(&error.to_string())),
         }
     }
 
@@ -207,13 +232,16 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     word
 }
 
-fn wrong(why: &str) -> ChatError {
+pub fn wrong(why: &str) -> ChatError {
     ChatError::Grammar { why: why.into() }
 }
 
 /// What can follow in an answer, step by step.
-pub struct Grammar {
-    matcher: Matcher,
+pub struct Grammar(Held);
+
+enum Held {
+    Objects(Box<Matcher>),
+    Lines(Box<LineGrammar>),
 }
 
 impl Grammar {
@@ -222,7 +250,12 @@ impl Grammar {
     /// # Errors
     /// [`ChatError::Grammar`] where the work would go past its bounds.
     pub fn allowed(&mut self) -> Result<Allowed, ChatError> {
-        self.matcher.compute_mask_or_eos().map(Allowed).map_err(|error| wrong(&error.to_string()))
+        match &mut self.0 {
+            Held::Objects(matcher) => {
+                matcher.compute_mask_or_eos().map(Allowed).map_err(|error| wrong(&error.to_string()))
+            }
+            Held::Lines(grammar) => grammar.allowed().map(Allowed),
+        }
     }
 
     /// Takes the token that came.
@@ -230,17 +263,23 @@ impl Grammar {
     /// # Errors
     /// [`ChatError::Grammar`] for one that was not allowed.
     pub fn accept(&mut self, id: u32) -> Result<(), ChatError> {
-        self.matcher.consume_token(id).map_err(|error| wrong(&error.to_string()))
+        match &mut self.0 {
+            Held::Objects(matcher) => matcher.consume_token(id).map_err(|error| wrong(&error.to_string())),
+            Held::Lines(grammar) => grammar.accept(id),
+        }
     }
 
     /// Whether the answer may end here.
     pub fn may_end(&mut self) -> bool {
-        self.matcher.is_stopped() || self.matcher.is_accepting().unwrap_or(false)
+        match &mut self.0 {
+            Held::Objects(matcher) => matcher.is_stopped() || matcher.is_accepting().unwrap_or(false),
+            Held::Lines(grammar) => grammar.may_end(),
+        }
     }
 }
 
 /// A set of tokens.
-pub struct Allowed(SimpleVob);
+pub struct Allowed(pub(crate) SimpleVob);
 
 impl Allowed {
     /// Whether a token is one of them.

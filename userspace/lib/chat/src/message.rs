@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::ChatError;
 
+/// What a tool that never runs has as its permission.
+pub const FORBIDDEN: &str = "forbidden";
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -126,11 +129,13 @@ pub struct Tool {
     pub parameters: Value,
     /// Names it for this session; goes with its calls.
     pub handle: String,
+    /// Whether it is shown for explanation only, and never runs.
+    pub forbidden: bool,
 }
 
 impl Tool {
     /// Reads tools as they are usually written in JSON: a list of objects with `name`, `description` and `parameters`,
-    /// each in an object `function` or not.
+    /// each in an object `function` or not; `permission` is `forbidden` for those that never run.
     ///
     /// # Errors
     /// [`ChatError::Message`] that names the tool.
@@ -152,6 +157,7 @@ impl Tool {
                 description: text("description").into(),
                 parameters: tool.get("parameters").cloned().unwrap_or_else(nothing),
                 handle: text("handle").into(),
+                forbidden: text("permission") == FORBIDDEN,
             });
         }
         Ok(tools)

@@ -6,7 +6,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use crate::guard::Guard;
-use crate::message::{Conversation, Message, Role};
+use crate::lines::{RESULT, USER};
+use crate::message::{Conversation, FORBIDDEN, Message, Role};
 use crate::{ChatError, json};
 
 /// The template's name in its environment.
@@ -78,11 +79,17 @@ impl Template {
         let failed = |error: &Error| ChatError::Rendering { why: explain(error) };
         let messages: Vec<Value> = messages.iter().map(|message| self.message(message, messages)).collect();
         let tools = conversation.tools.iter().map(|tool| {
-            json!({ "type": "function", "function": {
+            let mut function = json!({
                 "name": self.guard.protect(&tool.name),
                 "description": self.guard.protect(&tool.description),
                 "parameters": self.protect(&tool.parameters),
-            }})
+            });
+            if tool.forbidden
+                && let Some(function) = function.as_object_mut()
+            {
+                function.insert("permission".into(), FORBIDDEN.into());
+            }
+            json!({ "type": "function", "function": function })
         });
         let tools = if conversation.tools.is_empty() { Value::Null } else { Value::Array(tools.collect()) };
         let mut environment = self.environment.clone();
@@ -155,14 +162,7 @@ impl Prompt {
 
     /// The tokens. Marks come from the template only.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Vec<u32> {
-        let pieces = tokenizer.split(&self.text, Marks::All);
-        let restored: Vec<Result<u32, String>> = pieces
-            .into_iter()
-            .map(|piece| match piece {
-                Piece::Token(id) => Ok(id),
-                Piece::Text(text) => Err(Guard::restore(text)),
-            })
-            .collect();
+        let restored = self.pieces(tokenizer);
         let begins = restored.first().and_then(|first| first.as_ref().ok().copied());
         // Templates write the begin token or leave it to the tokenizer.
         let added = tokenizer.begin().filter(|begin| begins != Some(*begin));
@@ -174,6 +174,28 @@ impl Prompt {
             }
         }
         tokenizer.encode_pieces(&pieces)
+    }
+
+    /// What people and tools say in a prompt of the built-in model, as far as the model is shown it.
+    pub fn said(&self, tokenizer: &Tokenizer) -> Vec<String> {
+        let marks = [USER, RESULT].map(|mark| tokenizer.vocabulary().find(mark));
+        let pieces = self.pieces(tokenizer);
+        let pairs = pieces.iter().zip(pieces.iter().skip(1));
+        let said = pairs.filter_map(|(mark, text)| {
+            let is_said = mark.as_ref().is_ok_and(|mark| marks.contains(&Some(*mark)));
+            text.as_ref().err().filter(|_| is_said)
+        });
+        said.cloned().collect()
+    }
+
+    /// The marks, and the texts between them as they are meant.
+    fn pieces(&self, tokenizer: &Tokenizer) -> Vec<Result<u32, String>> {
+        let pieces = tokenizer.split(&self.text, Marks::All);
+        let restored = pieces.into_iter().map(|piece| match piece {
+            Piece::Token(id) => Ok(id),
+            Piece::Text(text) => Err(Guard::restore(text)),
+        });
+        restored.collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use capos_chat::{Message, Tool};
-use capos_gguf::Header;
+use capos_gguf::{Header, Writer, WriterValue};
 use capos_tokenizer::Tokenizer;
 use serde_json::Value;
 
@@ -31,4 +31,60 @@ pub fn tools() -> Vec<Tool> {
 
 pub fn messages(conversation: &str) -> Vec<Message> {
     Message::list(&json("conversations.json")[conversation]["messages"]).unwrap()
+}
+
+fn train(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../../tools/train", name].iter().collect();
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The built-in model's template.
+pub fn built_in_template() -> String {
+    train("template.jinja")
+}
+
+/// Requests to the built-in model, as `tools/train` has them.
+pub fn built_in_requests() -> Vec<Value> {
+    train("tests/requests.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The built-in model's vocabulary.
+pub fn built_in_tokenizer() -> Tokenizer {
+    const MARKS: [&str; 12] = [
+        "<|pad|>",
+        "<|end|>",
+        "<|tools|>",
+        "<|tool|>",
+        "<|as|>",
+        "<|forbidden|>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|result|>",
+        "<|invoke|>",
+        "<|say|>",
+        "<|none|>",
+    ];
+    let merges: Value = serde_json::from_str(&train("data/tokenizer.json")).unwrap();
+    let merges: Vec<String> =
+        merges["merges"].as_array().unwrap().iter().map(|merge| merge.as_str().unwrap().into()).collect();
+    let letters = (33..=126u8).chain(161..=172).chain(174..=255).map(char::from);
+    let letters = letters.chain((256..324).map(|code| char::from_u32(code).unwrap()));
+    let mut tokens: Vec<String> = MARKS.iter().map(ToString::to_string).chain(letters.map(String::from)).collect();
+    for piece in merges.iter().map(|merge| merge.replace(' ', "")) {
+        if !tokens.contains(&piece) {
+            tokens.push(piece);
+        }
+    }
+    assert_eq!(tokens.len(), 1024);
+    let kinds = (0..tokens.len()).map(|id| if id < MARKS.len() { 3 } else { 1 }).collect();
+    let mut writer = Writer::new();
+    writer.text("tokenizer.ggml.model", "gpt2");
+    writer.text("tokenizer.ggml.pre", "deepseek-coder");
+    writer.text("tokenizer.chat_template", &built_in_template());
+    writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(tokens));
+    writer.entry("tokenizer.ggml.token_type", WriterValue::I32s(kinds));
+    writer.entry("tokenizer.ggml.merges", WriterValue::Texts(merges));
+    writer.entry("tokenizer.ggml.eos_token_id", WriterValue::U32(1));
+    let file = writer.header();
+    Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap()
 }

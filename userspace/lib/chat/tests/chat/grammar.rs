@@ -1,6 +1,6 @@
 //! Answers held to schemas.
 
-use capos_chat::{Allowed, CallForm, CallReader, Delta, Grammar, Grammars, Tool};
+use capos_chat::{Allowed, CallForm, CallReader, ChatError, Delta, Grammar, Grammars, Rules, Tool};
 use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,6 +13,16 @@ fn grammars() -> (Tokenizer, Grammars) {
     let tokenizer = tokenizer();
     let grammars = Grammars::new(&tokenizer).unwrap();
     (tokenizer, grammars)
+}
+
+fn grammar_of(
+    tokenizer: &Tokenizer,
+    grammars: &Grammars,
+    form: Option<CallForm>,
+    tools: &[Tool],
+    schema: Option<&Value>,
+) -> Result<Option<Grammar>, ChatError> {
+    grammars.answer(tokenizer, Rules { form, tools, schema, said: None })
 }
 
 /// Whether an answer may be said, and end where it does.
@@ -29,6 +39,7 @@ fn call(form: CallForm, name: &str, arguments: &str) -> String {
         CallForm::Llama3 => object,
         CallForm::Mistral => format!("[TOOL_CALLS][{object}]"),
         CallForm::Phi => format!("<|tool_call|>[{object}]<|/tool_call|>"),
+        CallForm::Lines => panic!("Its calls are no objects."),
     }
 }
 
@@ -36,8 +47,13 @@ fn call(form: CallForm, name: &str, arguments: &str) -> String {
 fn calls_name_tools_of_the_turn_and_keep_to_their_schemas() {
     let ((tokenizer, grammars), tools) = (grammars(), tools());
     for form in FORMS {
-        let takes =
-            |answer: &str| takes(&tokenizer, &mut grammars.answer(Some(form), &tools, None).unwrap().unwrap(), answer);
+        let takes = |answer: &str| {
+            takes(
+                &tokenizer,
+                &mut grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap(),
+                answer,
+            )
+        };
         assert!(takes(&call(form, "read", "{\"path\": \"/tmp/ü\\n\"}")), "{form:?}");
         assert!(takes(&call(form, "read", "{\"path\":\"a\", \"lines\": [1, -2], \"mode\": \"hex\"}")), "{form:?}");
         assert!(
@@ -66,15 +82,15 @@ fn text_stays_free() {
     let ((tokenizer, grammars), tools) = (grammars(), tools());
     for form in FORMS {
         for answer in ["Hello, Welt! 世界 😀\n\n{1, 2} <b> [x]", "It is done.", "a <tool", "1 < 2"] {
-            let mut grammar = grammars.answer(Some(form), &tools, None).unwrap().unwrap();
+            let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
             assert!(takes(&tokenizer, &mut grammar, answer), "{form:?} {answer}");
         }
     }
-    let mut grammar = grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+    let mut grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
     let twice = format!("First.\n{0}\n{0}", call(CallForm::Hermes, "read", "{\"path\": \"a\"}"));
     assert!(takes(&tokenizer, &mut grammar, &twice));
     // At the beginning all text is allowed, and no mark that is not the model's to make.
-    let mut grammar = grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+    let mut grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
     let allowed = grammar.allowed().unwrap();
     let count = tokenizer.vocabulary().ids().filter(|id| allowed.contains(*id)).count();
     // But for bytes that no character begins with.
@@ -82,8 +98,8 @@ fn text_stays_free() {
     assert!(!allowed.contains(tokenizer.vocabulary().find("<|im_start|>").unwrap()));
     assert_eq!(allowed.words().len(), tokenizer.vocabulary().len().div_ceil(32));
     // Nothing to hold to.
-    assert!(grammars.answer(Some(CallForm::Hermes), &[], None).unwrap().is_none());
-    assert!(grammars.answer(None, &tools, None).unwrap().is_none());
+    assert!(grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &[], None).unwrap().is_none());
+    assert!(grammar_of(&tokenizer, &grammars, None, &tools, None).unwrap().is_none());
 }
 
 #[test]
@@ -92,14 +108,18 @@ fn an_answer_with_a_schema_keeps_to_it_or_is_a_call() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     for form in FORMS {
         let takes = |answer: &str| {
-            takes(&tokenizer, &mut grammars.answer(Some(form), &tools, Some(&schema)).unwrap().unwrap(), answer)
+            takes(
+                &tokenizer,
+                &mut grammar_of(&tokenizer, &grammars, Some(form), &tools, Some(&schema)).unwrap().unwrap(),
+                answer,
+            )
         };
         assert!(takes("{\"n\": 12}"), "{form:?}");
         assert!(takes(&call(form, "read", "{\"path\": \"a\"}")), "{form:?}");
         assert!(!takes("It is 12."), "{form:?}");
         assert!(!takes("{\"n\": 1.5}"), "{form:?}");
     }
-    let mut grammar = grammars.answer(None, &[], Some(&schema)).unwrap().unwrap();
+    let mut grammar = grammar_of(&tokenizer, &grammars, None, &[], Some(&schema)).unwrap().unwrap();
     assert!(takes(&tokenizer, &mut grammar, "{\"n\":-3}"));
     // When it is complete nothing but an end can follow.
     let end = tokenizer.vocabulary().find("<|im_end|>").unwrap();
@@ -109,10 +129,10 @@ fn an_answer_with_a_schema_keeps_to_it_or_is_a_call() {
 
 #[test]
 fn schemas_that_cannot_be_held_to_are_told() {
-    let (_, grammars) = grammars();
+    let (tokenizer, grammars) = grammars();
     for schema in [json!({ "if": {} }), json!({ "$ref": "https://example.org/x" }), json!(7), json!({ "type": "zahl" })]
     {
-        let error = grammars.answer(None, &[], Some(&schema)).err().map(|error| error.to_string());
+        let error = grammar_of(&tokenizer, &grammars, None, &[], Some(&schema)).err().map(|error| error.to_string());
         let error = error.unwrap_or_else(|| panic!("{schema} is accepted."));
         assert!(error.starts_with("the answer cannot be held to the schemas: "), "{error}");
     }
@@ -128,10 +148,15 @@ fn references_are_followed() {
         "required": ["kind"],
         "$defs": { "kind": { "enum": ["a", "b"] } },
     });
-    let tool = Tool { name: "t".into(), description: String::new(), parameters, handle: String::new() };
+    let tool =
+        Tool { name: "t".into(), description: String::new(), parameters, handle: String::new(), forbidden: false };
     let takes = |answer: &str| {
         let tools = [tool.clone()];
-        takes(&tokenizer, &mut grammars.answer(Some(CallForm::Hermes), &tools, None).unwrap().unwrap(), answer)
+        takes(
+            &tokenizer,
+            &mut grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap(),
+            answer,
+        )
     };
     assert!(takes(&call(CallForm::Hermes, "t", "{\"kind\": \"b\"}")));
     assert!(!takes(&call(CallForm::Hermes, "t", "{\"kind\": \"c\"}")));
@@ -173,7 +198,7 @@ proptest! {
     #[test]
     fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0usize..4) {
         let ((tokenizer, grammars), tools, form) = (grammars(), tools(), FORMS[at]);
-        let mut grammar = grammars.answer(Some(form), &tools, None).unwrap().unwrap();
+        let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
         let begin = if form.is_bare() { "{" } else { form.open() };
         let mut answer = tokenizer.encode(begin, Marks::All);
         for id in &answer {

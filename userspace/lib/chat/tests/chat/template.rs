@@ -168,6 +168,7 @@ proptest! {
                 description: texts[3].clone(),
                 parameters: serde_json::json!({ "type": "object", "description": texts[3] }),
                 handle: String::new(),
+                forbidden: false,
             };
             (messages, [tool])
         };

@@ -1,0 +1,477 @@
+//! Holding an answer of the built-in model to the lines of its request, token by token.
+//!
+//! What the answer can be is a choice between sequences of tokens, over and over: lines, names of parameters, fixed
+//! values. Between them lie text, strings and numbers, which have rules of their own. Sequences are in the tokens that
+//! the tokenizer makes of them, so that what has one continuation is one token at a time.
+
+use std::sync::Arc;
+
+use capos_tokenizer::{Marks, TokenKind, Tokenizer};
+use llguidance::toktrie::SimpleVob;
+use serde_json::Value;
+
+use crate::ChatError;
+use crate::grammar::{Grammar, wrong};
+use crate::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
+use crate::said::{Repetition, Said};
+
+/// Characters of a number, so that it means the same to whoever reads it.
+const NUMBER_CHARACTERS: usize = 16;
+
+/// Tokens of a vocabulary that these answers are made of.
+pub struct LineTokens {
+    invoke: u32,
+    line_as: u32,
+    forbidden: u32,
+    say: u32,
+    none: u32,
+    quote: u32,
+    ends: Vec<u32>,
+    /// All that is text.
+    text: SimpleVob,
+    /// All that can be in a string as it is.
+    plain: SimpleVob,
+    backslash: Option<u32>,
+    /// What can follow a backslash.
+    escapes: Vec<u32>,
+    /// What numbers are made of.
+    digits: Vec<(char, u32)>,
+}
+
+impl LineTokens {
+    /// Finds them in a vocabulary; there are none where it lacks a mark.
+    pub fn new(tokenizer: &Tokenizer) -> Option<Self> {
+        let vocabulary = tokenizer.vocabulary();
+        let mark = |text| vocabulary.find(text).filter(|id| vocabulary.kind(*id) == Some(TokenKind::Control));
+        let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
+            [id] => Some(id),
+            _ => None,
+        };
+        let (mut text, mut plain) = (SimpleVob::alloc(vocabulary.len()), SimpleVob::alloc(vocabulary.len()));
+        for id in vocabulary.ids() {
+            let kind = vocabulary.kind(id);
+            if !matches!(kind, Some(TokenKind::Normal | TokenKind::Byte | TokenKind::UserDefined)) {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            tokenizer.append_bytes(id, false, &mut bytes);
+            if !bytes.is_empty() {
+                text.allow_token(id);
+                if bytes.iter().all(|byte| *byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f)) {
+                    plain.allow_token(id);
+                }
+            }
+        }
+        let digits = "-.0123456789".chars().filter_map(|digit| Some((digit, single(&digit.to_string())?)));
+        Some(Self {
+            invoke: mark(INVOKE)?,
+            line_as: mark(AS)?,
+            forbidden: mark(FORBIDDEN)?,
+            say: mark(SAY)?,
+            none: mark(NONE)?,
+            quote: single("\"")?,
+            ends: vocabulary.answer_ends().to_vec(),
+            text,
+            plain,
+            backslash: single("\\"),
+            escapes: ["\"", "\\", "n", "r", "t"].into_iter().filter_map(single).collect(),
+            digits: digits.collect(),
+        })
+    }
+}
+
+/// A tool's line in tokens.
+struct LineProgram {
+    /// What the tool does, and its name with the brace behind it; only what it does where it is forbidden.
+    begin: Vec<u32>,
+    forbidden: bool,
+    parameters: Vec<Member>,
+}
+
+/// A parameter in tokens.
+struct Member {
+    /// Its name, with quotes and a colon.
+    key: Vec<u32>,
+    values: Values,
+    required: bool,
+}
+
+/// Values in tokens.
+enum Values {
+    Text,
+    Number { whole: bool },
+    Literals(Vec<Vec<u32>>),
+    List(Box<Values>),
+}
+
+/// Tokens that structure arguments.
+struct Punctuation {
+    comma: Vec<u32>,
+    close: Vec<u32>,
+    open_list: Vec<u32>,
+    close_list: Vec<u32>,
+}
+
+/// What can follow in an answer of the built-in model.
+pub struct LineGrammar {
+    tokens: Arc<LineTokens>,
+    punctuation: Punctuation,
+    lines: Vec<LineProgram>,
+    /// What strings are held to, if they are.
+    said: Option<Arc<Said>>,
+    /// What holds text to a schema.
+    schema: Option<Grammar>,
+    place: Place,
+    /// The call that is being made.
+    line: usize,
+    calls: bool,
+}
+
+enum Place {
+    /// In one of some sequences, so many tokens of them behind. The answer may end before the first.
+    Choice { branches: Vec<Branch>, taken: usize, may_end: bool },
+    /// In text, that is not empty or is.
+    Text { begun: bool },
+    /// In text that keeps to the schema.
+    Schema,
+    /// In a string.
+    String { state: InString, then: Next },
+    /// In a number.
+    Number { number: String, whole: bool, then: Next },
+}
+
+/// A sequence of tokens, and what follows it.
+struct Branch {
+    tokens: Vec<u32>,
+    then: Then,
+}
+
+#[derive(Clone, Copy)]
+enum Then {
+    /// The choice of a line.
+    Lines,
+    /// The arguments of this line's tool.
+    Arguments(usize),
+    Text,
+    String(Next),
+    /// The rest of a number that begins so.
+    Number {
+        first: char,
+        whole: bool,
+        next: Next,
+    },
+    /// What follows a value.
+    Value(Next),
+    /// What follows a call.
+    Call,
+}
+
+/// What follows a value: the parameter after it, or more of a list.
+#[derive(Clone, Copy)]
+struct Next {
+    member: usize,
+    in_list: bool,
+}
+
+enum InString {
+    Free { escaped: bool },
+    Repeated(Repetition),
+}
+
+impl LineGrammar {
+    /// The grammar of answers with calls of these lines, whose strings are held to what was said, where that is given,
+    /// and whose text to the schema.
+    pub fn new(
+        tokens: &Arc<LineTokens>,
+        tokenizer: &Tokenizer,
+        lines: &[Line],
+        said: Option<&[String]>,
+        schema: Option<Grammar>,
+    ) -> Self {
+        let encode = |text: &str| tokenizer.encode(text, Marks::Foreign);
+        let mut grammar = Self {
+            tokens: Arc::clone(tokens),
+            punctuation: Punctuation {
+                comma: encode(","),
+                close: encode("}"),
+                open_list: encode("["),
+                close_list: encode("]"),
+            },
+            lines: lines.iter().map(|line| LineProgram::new(line, tokens, &encode)).collect(),
+            said: said.map(|texts| Arc::new(Said::new(texts, tokenizer))),
+            schema,
+            place: Place::Text { begun: false },
+            line: 0,
+            calls: false,
+        };
+        grammar.place = grammar.beginning();
+        grammar
+    }
+
+    /// The tokens that can come next.
+    pub fn allowed(&mut self) -> Result<SimpleVob, ChatError> {
+        let tokens = &*self.tokens;
+        let mut allowed = match (&self.place, &mut self.schema) {
+            (Place::Schema, Some(schema)) => return schema.allowed().map(|allowed| allowed.0),
+            (Place::Text { .. }, _) => tokens.text.clone(),
+            (Place::String { state: InString::Free { escaped: false }, .. }, _) => tokens.plain.clone(),
+            _ => SimpleVob::alloc(tokens.text.len()),
+        };
+        let mut allow = |ids: &mut dyn Iterator<Item = u32>| ids.for_each(|id| allowed.allow_token(id));
+        let ends = || tokens.ends.iter().copied();
+        match &self.place {
+            Place::Choice { branches, taken, may_end } => {
+                allow(&mut branches.iter().filter_map(|branch| branch.tokens.get(*taken).copied()));
+                allow(&mut ends().filter(|_| *may_end));
+            }
+            Place::Text { begun } => allow(&mut ends().filter(|_| *begun)),
+            Place::String { state: InString::Free { escaped: true }, .. } => {
+                allow(&mut tokens.escapes.iter().copied());
+            }
+            Place::String { state: InString::Free { escaped: false }, .. } => {
+                allow(&mut tokens.backslash.into_iter().chain([tokens.quote]));
+            }
+            Place::String { state: InString::Repeated(repetition), .. } => {
+                allow(&mut repetition.tokens());
+                allow(&mut [tokens.quote].into_iter().filter(|_| repetition.may_end()));
+            }
+            Place::Number { number, whole, then } => {
+                let digits = tokens.digits.iter().filter(|(digit, _)| may_follow(number, *digit, *whole));
+                allow(&mut digits.map(|(_, id)| *id));
+                if is_number(number) {
+                    allow(&mut self.after_value(*then).iter().filter_map(|branch| branch.tokens.first().copied()));
+                }
+            }
+            Place::Schema => {}
+        }
+        Ok(allowed)
+    }
+
+    /// Takes the token that came.
+    pub fn accept(&mut self, id: u32) -> Result<(), ChatError> {
+        let tokens = Arc::clone(&self.tokens);
+        let known = match &mut self.place {
+            Place::Schema => return self.schema.as_mut().map_or(Ok(()), |schema| schema.accept(id)),
+            Place::Text { begun } => {
+                *begun = true;
+                tokens.text.is_allowed(id)
+            }
+            Place::Choice { .. } => self.choose(id),
+            Place::String { state, then } => {
+                let then = *then;
+                match state {
+                    InString::Repeated(repetition) if id == tokens.quote && repetition.may_end() => {
+                        self.go_on(Then::Value(then));
+                        true
+                    }
+                    InString::Repeated(repetition) => repetition.accept(id),
+                    InString::Free { escaped: false } if id == tokens.quote => {
+                        self.go_on(Then::Value(then));
+                        true
+                    }
+                    InString::Free { escaped } => {
+                        let known = match *escaped {
+                            true => tokens.escapes.contains(&id),
+                            false => tokens.plain.is_allowed(id) || tokens.backslash == Some(id),
+                        };
+                        *escaped = !*escaped && tokens.backslash == Some(id);
+                        known
+                    }
+                }
+            }
+            Place::Number { number, whole, then } => {
+                let digit = tokens.digits.iter().find(|(_, digit)| *digit == id);
+                match digit.filter(|(digit, _)| may_follow(number, *digit, *whole)) {
+                    Some((digit, _)) => {
+                        number.push(*digit);
+                        true
+                    }
+                    None if is_number(number) => {
+                        let then = *then;
+                        self.go_on(Then::Value(then));
+                        self.choose(id)
+                    }
+                    None => false,
+                }
+            }
+        };
+        known.then_some(()).ok_or_else(|| wrong(&format!("token {id} cannot follow here")))
+    }
+
+    /// Whether the answer may end here.
+    pub fn may_end(&mut self) -> bool {
+        match &self.place {
+            Place::Choice { may_end, .. } => *may_end,
+            Place::Text { begun } => *begun,
+            Place::Schema => self.schema.as_mut().is_none_or(Grammar::may_end),
+            Place::String { .. } | Place::Number { .. } => false,
+        }
+    }
+
+    /// Keeps the sequences that go on with a token; tells whether there are any.
+    fn choose(&mut self, id: u32) -> bool {
+        let Place::Choice { branches, taken, may_end } = &mut self.place else { return false };
+        branches.retain(|branch| branch.tokens.get(*taken) == Some(&id));
+        *taken = taken.saturating_add(1);
+        *may_end = false;
+        let any = !branches.is_empty();
+        let done = branches.iter().find(|branch| branch.tokens.len() == *taken).map(|branch| branch.then);
+        if let Some(then) = done {
+            self.go_on(then);
+        }
+        any
+    }
+
+    /// Goes on behind a sequence.
+    fn go_on(&mut self, then: Then) {
+        self.place = match then {
+            Then::Lines => choice(self.line_choice()),
+            Then::Text if self.schema.is_some() => Place::Schema,
+            Then::Text => Place::Text { begun: false },
+            Then::Arguments(line) => {
+                self.line = line;
+                choice(self.members(0, true))
+            }
+            Then::String(then) => {
+                let free = InString::Free { escaped: false };
+                let state = self.said.as_ref().map_or(free, |said| InString::Repeated(Repetition::new(said)));
+                Place::String { state, then }
+            }
+            Then::Number { first, whole, next } => Place::Number { number: first.into(), whole, then: next },
+            Then::Value(next) => choice(self.after_value(next)),
+            Then::Call => {
+                self.calls = true;
+                let branches = vec![Branch { tokens: vec![self.tokens.invoke], then: Then::Lines }];
+                Place::Choice { branches, taken: 0, may_end: true }
+            }
+        };
+    }
+
+    /// How an answer begins.
+    fn beginning(&self) -> Place {
+        let mut branches = vec![Branch { tokens: vec![self.tokens.say], then: Then::Text }];
+        if self.schema.is_none() {
+            branches.push(Branch { tokens: vec![self.tokens.none], then: Then::Text });
+        }
+        if !self.line_choice().is_empty() {
+            branches.push(Branch { tokens: vec![self.tokens.invoke], then: Then::Lines });
+        }
+        choice(branches)
+    }
+
+    /// The lines that a call can be of; or, where the answer has neither calls nor a schema, a refusal.
+    fn line_choice(&self) -> Vec<Branch> {
+        let refusals = !self.calls && self.schema.is_none();
+        let lines = self.lines.iter().enumerate().filter(|(_, line)| refusals || !line.forbidden);
+        let branches = lines.map(|(at, line)| {
+            let then = if line.forbidden { Then::Text } else { Then::Arguments(at) };
+            Branch { tokens: line.begin.clone(), then }
+        });
+        branches.collect()
+    }
+
+    /// The parameters from `first` on that can be given next, or the end of the arguments.
+    fn members(&self, first: usize, is_first: bool) -> Vec<Branch> {
+        let mut branches = Vec::new();
+        let members = self.lines.get(self.line).map_or(&[][..], |line| &line.parameters);
+        for (at, member) in members.iter().enumerate().skip(first) {
+            let comma = if is_first { &[][..] } else { &self.punctuation.comma };
+            let next = Next { member: at, in_list: false };
+            self.values(&[comma, &member.key].concat(), &member.values, next, &mut branches);
+            if member.required {
+                return branches;
+            }
+        }
+        branches.push(Branch { tokens: self.punctuation.close.clone(), then: Then::Call });
+        branches
+    }
+
+    /// The ways in which values begin, behind what comes before them.
+    fn values(&self, before: &[u32], values: &Values, next: Next, branches: &mut Vec<Branch>) {
+        let punctuation = &self.punctuation;
+        let mut add = |more: &[u32], then| branches.push(Branch { tokens: [before, more].concat(), then });
+        match values {
+            Values::Text => add(&[self.tokens.quote], Then::String(next)),
+            Values::Number { whole } => {
+                for (first, id) in self.tokens.digits.iter().filter(|(digit, _)| may_follow("", *digit, *whole)) {
+                    add(&[*id], Then::Number { first: *first, whole: *whole, next });
+                }
+            }
+            Values::Literals(literals) => literals.iter().for_each(|literal| add(literal, Then::Value(next))),
+            Values::List(items) => {
+                add(&[&*punctuation.open_list, &*punctuation.close_list].concat(), Then::Value(next));
+                // Lists in lists are empty.
+                if !next.in_list {
+                    let before = [before, &*punctuation.open_list].concat();
+                    self.values(&before, items, Next { in_list: true, ..next }, branches);
+                }
+            }
+        }
+    }
+
+    /// What can follow a value.
+    fn after_value(&self, next: Next) -> Vec<Branch> {
+        if !next.in_list {
+            return self.members(next.member.saturating_add(1), false);
+        }
+        let list_ends = Then::Value(Next { in_list: false, ..next });
+        let mut branches = vec![Branch { tokens: self.punctuation.close_list.clone(), then: list_ends }];
+        let member = self.lines.get(self.line).and_then(|line| line.parameters.get(next.member));
+        if let Some(Member { values: Values::List(items), .. }) = member {
+            self.values(&self.punctuation.comma, items, next, &mut branches);
+        }
+        branches
+    }
+}
+
+fn choice(branches: Vec<Branch>) -> Place {
+    Place::Choice { branches, taken: 0, may_end: false }
+}
+
+/// Whether a character can follow what there is of a number.
+fn may_follow(number: &str, character: char, whole: bool) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    let last_room = number.len().saturating_add(1) >= NUMBER_CHARACTERS;
+    match character {
+        '-' => number.is_empty(),
+        '.' => !whole && !last_room && is_number(number) && !number.contains('.'),
+        // What is minus zero is no whole number to all who read it.
+        '0' if whole && number == "-" => false,
+        _ => digits != "0" && number.len() < NUMBER_CHARACTERS,
+    }
+}
+
+fn is_number(number: &str) -> bool {
+    number.ends_with(|character: char| character.is_ascii_digit())
+}
+
+impl LineProgram {
+    fn new(line: &Line, tokens: &LineTokens, encode: &dyn Fn(&str) -> Vec<u32>) -> Self {
+        let mut begin = encode(&line.head);
+        if line.forbidden {
+            begin.push(tokens.forbidden);
+        } else {
+            begin.push(tokens.line_as);
+            begin.extend(encode(&line.name));
+            begin.extend(encode("{"));
+        }
+        let parameters = line.parameters.iter().map(|parameter| Member {
+            key: [encode(&Value::from(parameter.name.as_str()).to_string()), encode(":")].concat(),
+            values: Values::new(&parameter.kind, encode),
+            required: parameter.required,
+        });
+        Self { begin, forbidden: line.forbidden, parameters: parameters.collect() }
+    }
+}
+
+impl Values {
+    fn new(kind: &Kind, encode: &dyn Fn(&str) -> Vec<u32>) -> Self {
+        match kind {
+            Kind::Text => Self::Text,
+            Kind::Integer => Self::Number { whole: true },
+            Kind::Number => Self::Number { whole: false },
+            Kind::Literals(literals) => Self::Literals(literals.iter().map(|literal| encode(literal)).collect()),
+            Kind::List(items) => Self::List(Box::new(Self::new(items, encode))),
+        }
+    }
+}

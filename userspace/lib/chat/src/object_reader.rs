@@ -1,0 +1,288 @@
+//! Taking an answer apart whose calls are JSON objects.
+
+use crate::call_form::CallForm;
+use crate::call_reader::Delta;
+use crate::nesting::Nesting;
+use crate::stop::held_back;
+
+/// Bytes of one call. What is longer is text.
+const CALL_BYTES: usize = 1024 * 1024;
+
+/// Reads an answer piece by piece. Marks must be in what it gets.
+pub struct ObjectReader {
+    form: Option<CallForm>,
+    /// Names and handles of the tools.
+    tools: Vec<(String, String)>,
+    place: Place,
+    /// What was not judged yet.
+    pending: String,
+    /// Calls so far.
+    calls: u32,
+    /// Whether anything but white space was text.
+    said: bool,
+}
+
+enum Place {
+    /// Text, in which a mark may come.
+    Text,
+    /// Behind a mark: an object, or what ends the calls.
+    Calls,
+    /// In an object.
+    Object(Scanner),
+}
+
+impl ObjectReader {
+    /// A reader of an answer in this form, where calls are of these tools.
+    pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
+        Self { form, tools, place: Place::Text, pending: String::new(), calls: 0, said: false }
+    }
+
+    /// Takes more of the answer, and gives what is known of it now.
+    pub fn push(&mut self, text: &str) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        self.pending.push_str(text);
+        while self.step(&mut deltas, false) {}
+        deltas
+    }
+
+    /// Ends the answer: gives what was held back. A call that was cut off keeps the arguments that it had.
+    pub fn finish(mut self) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        while self.step(&mut deltas, true) {}
+        if let Place::Object(scanner) = &self.place
+            && scanner.name.is_none()
+        {
+            let text = scanner.text.clone();
+            self.say(&text, &mut deltas);
+        }
+        deltas
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// Judges what is pending as far as it goes; tells whether to go on.
+    fn step(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
+        match &mut self.place {
+            Place::Text => self.read_text(deltas, at_end),
+            Place::Calls => self.read_between(at_end),
+            Place::Object(_) => self.read_object(deltas),
+        }
+    }
+
+    fn read_text(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
+        let Some(form) = self.form else {
+            let text = std::mem::take(&mut self.pending);
+            self.say(&text, deltas);
+            return false;
+        };
+        if let Some((before, after)) = self.pending.split_once(form.open()) {
+            let (before, after) = (before.to_string(), after.to_string());
+            // White space between calls is none of the answer's.
+            if self.calls == 0 || !before.trim().is_empty() {
+                self.say(&before, deltas);
+            }
+            (self.pending, self.place) = (after, Place::Calls);
+            return true;
+        }
+        let starts = self.pending.trim_start();
+        if form.is_bare() && !self.said && starts.starts_with('{') {
+            (self.pending, self.place) = (starts.to_string(), Place::Calls);
+            return true;
+        }
+        let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
+        let given = self.pending.len().saturating_sub(kept);
+        let white_space = self.pending.get(..given).is_none_or(|text| text.trim().is_empty());
+        if white_space && !at_end && (self.calls > 0 || form.is_bare() && !self.said) {
+            return false;
+        }
+        let text: String = self.pending.drain(..given).collect();
+        if !(white_space && self.calls > 0) {
+            self.say(&text, deltas);
+        }
+        false
+    }
+
+    /// Reads what lies between calls. What does not belong there is text.
+    fn read_between(&mut self, at_end: bool) -> bool {
+        let rest = self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']);
+        let close = self.form.and_then(CallForm::close);
+        if let Some(after) = close.and_then(|close| rest.strip_prefix(close)) {
+            (self.pending, self.place) = (after.to_string(), Place::Text);
+            return true;
+        }
+        let may_close = close.is_some_and(|close| close.starts_with(rest));
+        if rest.is_empty() || may_close && !at_end {
+            self.pending = rest.to_string();
+            return false;
+        }
+        self.place = if rest.starts_with('{') { Place::Object(Scanner::new()) } else { Place::Text };
+        self.pending = rest.to_string();
+        true
+    }
+
+    fn read_object(&mut self, deltas: &mut Vec<Delta>) -> bool {
+        let Place::Object(scanner) = &mut self.place else {
+            return false;
+        };
+        if self.pending.is_empty() {
+            return false;
+        }
+        let read = scanner.read(&self.pending);
+        self.pending.drain(..read);
+        let fresh = scanner.name.is_some() && !scanner.named;
+        let name = scanner.name.clone().unwrap_or_default();
+        let tool = self.tools.iter().find(|(other, _)| *other == name);
+        // An answer that is an object without a mark is a call only of a tool that there is.
+        let bare = self.form.is_some_and(CallForm::is_bare);
+        let is_text = scanner.text.len() > CALL_BYTES && scanner.name.is_none()
+            || scanner.done && scanner.name.is_none()
+            || bare && fresh && tool.is_none();
+        if is_text {
+            let text = std::mem::take(&mut scanner.text);
+            self.place = Place::Text;
+            self.say(&text, deltas);
+            return true;
+        }
+        if scanner.name.is_none() {
+            return false;
+        }
+        let arguments = scanner.fresh_arguments();
+        let done = scanner.done;
+        scanner.named = true;
+        if fresh || !arguments.is_empty() {
+            let handle = tool.filter(|_| fresh).map_or(String::new(), |(_, handle)| handle.clone());
+            let name = if fresh { name } else { String::new() };
+            deltas.push(Delta::Call { index: self.calls, name, handle, arguments });
+        }
+        if done {
+            self.calls = self.calls.saturating_add(1);
+            self.place = Place::Calls;
+        }
+        done
+    }
+
+    fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
+        if !text.is_empty() {
+            self.said |= !text.trim().is_empty();
+            deltas.push(Delta::Text(text.into()));
+        }
+    }
+}
+
+/// Reads the JSON object of a call as it comes.
+struct Scanner {
+    text: String,
+    nesting: Nesting,
+    /// Where the member's key, or its value, begins.
+    member: usize,
+    key: Option<String>,
+    name: Option<String>,
+    named: bool,
+    /// Where the arguments begin and end.
+    arguments: Option<(usize, Option<usize>)>,
+    sent: usize,
+    done: bool,
+}
+
+impl Scanner {
+    fn new() -> Self {
+        Self {
+            text: String::new(),
+            nesting: Nesting::default(),
+            member: 0,
+            key: None,
+            name: None,
+            named: false,
+            arguments: None,
+            sent: 0,
+            done: false,
+        }
+    }
+
+    /// Takes characters up to the object's end; tells how many bytes they had.
+    fn read(&mut self, text: &str) -> usize {
+        for (at, character) in text.char_indices() {
+            self.take(character);
+            if self.done {
+                return at.saturating_add(character.len_utf8());
+            }
+        }
+        text.len()
+    }
+
+    fn take(&mut self, character: char) {
+        let at = self.text.len();
+        self.text.push(character);
+        if !self.nesting.take(character) {
+            return;
+        }
+        let depth = self.nesting.depth();
+        match character {
+            '{' | '[' if depth == 1 => self.member = self.text.len(),
+            '{' | '[' if depth == 2 && self.is_arguments() && self.arguments.is_none() => {
+                self.arguments = Some((at, None));
+            }
+            '}' | ']' if depth == 0 => {
+                self.end_member(at);
+                self.done = true;
+            }
+            '}' | ']' if depth == 1 && self.is_arguments() => {
+                if let Some((_, end @ None)) = &mut self.arguments {
+                    *end = Some(self.text.len());
+                }
+            }
+            ':' if depth == 1 && self.key.is_none() => {
+                self.key = self.member_text(at).and_then(|text| serde_json::from_str(text).ok());
+                self.member = self.text.len();
+            }
+            ',' if depth == 1 => self.end_member(at),
+            _ => {}
+        }
+    }
+
+    fn is_arguments(&self) -> bool {
+        matches!(self.key.as_deref(), Some("arguments" | "parameters"))
+    }
+
+    fn member_text(&self, end: usize) -> Option<&str> {
+        self.text.get(self.member..end)
+    }
+
+    /// Ends the member whose value ends at `end`.
+    fn end_member(&mut self, end: usize) {
+        if self.key.as_deref() == Some("name") && self.name.is_none() {
+            self.name = self.member_text(end).and_then(|text| serde_json::from_str(text).ok());
+        }
+        if self.is_arguments() {
+            let value = self.member_text(end).unwrap_or("");
+            let stop = self.member.saturating_add(value.trim_end().len());
+            // Some models write the arguments as text.
+            let inner = serde_json::from_str::<String>(value).ok();
+            match (&mut self.arguments, inner) {
+                (Some((_, end @ None)), _) => *end = Some(stop),
+                (None, Some(inner)) => {
+                    let start = self.text.len();
+                    self.text.push_str(&inner);
+                    self.arguments = Some((start, Some(self.text.len())));
+                }
+                _ => {}
+            }
+        }
+        self.key = None;
+        self.member = self.text.len();
+    }
+
+    /// What of the arguments was not given yet.
+    fn fresh_arguments(&mut self) -> String {
+        let Some((start, end)) = self.arguments else {
+            return String::new();
+        };
+        let (start, end) = (start.max(self.sent), end.unwrap_or(self.text.len()));
+        let fresh = self.text.get(start..end).unwrap_or("").to_string();
+        self.sent = end.max(self.sent);
+        fresh
+    }
+}

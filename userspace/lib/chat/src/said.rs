@@ -1,0 +1,185 @@
+//! What was said, to hold strings to: each is found there, from the beginning of a word to the end of one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use capos_tokenizer::{Marks, Tokenizer};
+
+/// In no vocabulary: lies between texts.
+const GAP: u32 = u32::MAX;
+
+/// Texts of people and tools, in the tokens with which JSON strings write them.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    tokens: Vec<u32>,
+    /// Whether a word, or what is none by itself, begins here or ended before.
+    borders: Vec<bool>,
+    /// What joins two strings.
+    slash: Option<u32>,
+    /// The folder that one is in.
+    dot: Option<u32>,
+}
+
+impl Said {
+    /// What these texts say, as they are and, where they are JSON, as what its strings mean.
+    pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
+        let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
+            [id] => Some(id),
+            _ => None,
+        };
+        let mut said = Self { slash: single("/"), dot: single("."), ..Self::default() };
+        for text in texts {
+            said.push(literal(text), tokenizer);
+            if text.contains('\\') {
+                said.push(written(text), tokenizer);
+            }
+        }
+        said
+    }
+
+    /// Adds a text in its pieces; where there is none nothing goes on.
+    fn push(&mut self, pieces: Vec<Option<String>>, tokenizer: &Tokenizer) {
+        for piece in pieces.into_iter().chain([None]) {
+            let ids = piece.map_or_else(|| vec![GAP], |piece| tokenizer.encode(&piece, Marks::Foreign));
+            self.borders.extend((0..ids.len()).map(|at| at == 0));
+            self.tokens.extend(ids);
+        }
+    }
+
+    /// Where something begins that can be said again.
+    fn starts(&self) -> impl Iterator<Item = usize> {
+        self.borders.iter().enumerate().filter(|(_, border)| **border).map(|(at, _)| at)
+    }
+
+    fn token(&self, at: usize) -> Option<u32> {
+        self.tokens.get(at).copied().filter(|token| *token != GAP)
+    }
+
+    fn is_border(&self, at: usize) -> bool {
+        self.borders.get(at).copied().unwrap_or(false)
+    }
+
+    fn step(&self, places: impl Iterator<Item = usize>, token: u32) -> BTreeSet<usize> {
+        places.filter(|at| self.token(*at) == Some(token)).map(|at| at.saturating_add(1)).collect()
+    }
+}
+
+/// The pieces of a text as they are in a JSON string: words, and single characters.
+fn literal(text: &str) -> Vec<Option<String>> {
+    pieces(text, |character, _| match character {
+        '"' | '\\' => Some(format!("\\{character}")),
+        '\n' => Some("\\n".into()),
+        '\r' => Some("\\r".into()),
+        '\t' => Some("\\t".into()),
+        other => (!other.is_control()).then(|| other.into()),
+    })
+}
+
+/// The pieces of a text whose strings are JSON already.
+fn written(text: &str) -> Vec<Option<String>> {
+    pieces(text, |character, rest| match character {
+        '\\' => {
+            let escaped = rest.next().filter(|escaped| matches!(escaped, '"' | '\\' | 'n' | 'r' | 't'));
+            escaped.map(|escaped| format!("\\{escaped}"))
+        }
+        other => (other != '"' && !other.is_control()).then(|| other.into()),
+    })
+}
+
+/// Words, and what `single` makes of the characters between them.
+fn pieces(
+    text: &str,
+    single: impl Fn(char, &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String>,
+) -> Vec<Option<String>> {
+    let (mut pieces, mut rest) = (Vec::new(), text.chars().peekable());
+    while let Some(character) = rest.next() {
+        if !character.is_alphanumeric() {
+            pieces.push(single(character, &mut rest));
+            continue;
+        }
+        let mut word = String::from(character);
+        while let Some(more) = rest.next_if(|character| character.is_alphanumeric()) {
+            word.push(more);
+        }
+        pieces.push(Some(word));
+    }
+    pieces
+}
+
+/// A string that repeats what was said, or joins two such with a slash; or is empty, or a dot.
+#[derive(Clone, Debug)]
+pub struct Repetition {
+    said: Arc<Said>,
+    begun: bool,
+    /// Where in what was said it can be.
+    first: BTreeSet<usize>,
+    /// Where in what was said its second part can be.
+    second: BTreeSet<usize>,
+    /// Whether its second part can begin now.
+    joined: bool,
+    dot: bool,
+}
+
+impl Repetition {
+    /// The beginning of a string.
+    pub fn new(said: &Arc<Said>) -> Self {
+        let (first, second) = (BTreeSet::new(), BTreeSet::new());
+        Self { said: Arc::clone(said), begun: false, first, second, joined: false, dot: false }
+    }
+
+    /// The tokens with which it can go on.
+    pub fn tokens(&self) -> impl Iterator<Item = u32> {
+        let starts = self.said.starts().filter(|_| !self.begun || self.joined);
+        let places = starts.chain(self.first.iter().copied()).chain(self.second.iter().copied());
+        let slash = self.said.slash.filter(|_| self.may_join());
+        let dot = self.said.dot.filter(|_| !self.begun);
+        places.filter_map(|at| self.said.token(at)).chain(slash).chain(dot)
+    }
+
+    /// Takes a token; tells whether the string can go on with it.
+    pub fn accept(&mut self, token: u32) -> bool {
+        let said = &self.said;
+        let joined = Some(token) == said.slash && self.may_join();
+        let starts = || said.starts();
+        let second = said.step(self.second.iter().copied().chain(starts().filter(|_| self.joined)), token);
+        let first = said.step(self.first.iter().copied().chain(starts().filter(|_| !self.begun)), token);
+        self.dot = !self.begun && Some(token) == said.dot;
+        (self.first, self.second, self.joined, self.begun) = (first, second, joined, true);
+        self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
+    }
+
+    /// Whether it may end here.
+    pub fn may_end(&self) -> bool {
+        !self.begun || self.dot || self.first.iter().chain(&self.second).any(|at| self.said.is_border(*at))
+    }
+
+    fn may_join(&self) -> bool {
+        self.first.iter().any(|at| self.said.is_border(*at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pieces: Vec<Option<String>>) -> Vec<String> {
+        pieces.into_iter().map(|piece| piece.unwrap_or("|".into())).collect()
+    }
+
+    #[test]
+    fn words_and_characters_are_written_as_in_json() {
+        assert_eq!(
+            texts(literal("Straße 7,\n\"a\\b\"\u{1}")),
+            ["Straße", " ", "7", ",", "\\n", "\\\"", "a", "\\\\", "b", "\\\"", "|"]
+        );
+    }
+
+    /// What is written in JSON can be said again as it is written there.
+    #[test]
+    fn strings_of_json_are_taken_as_they_are() {
+        assert_eq!(
+            texts(written(r#"{"a":"b\nc\u00e9\"#)),
+            ["{", "|", "a", "|", ":", "|", "b", "\\n", "c", "|", "00e9", "|"]
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Texts that end an answer where they appear in it, however it is cut into pieces.
+
+/// Looks for stop sequences in text that comes in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Stops {
+    sequences: Vec<String>,
+    /// What could begin one.
+    held: String,
+    stopped: bool,
+}
+
+impl Stops {
+    /// Looks for these; empty ones stop nothing.
+    pub fn new(sequences: &[String]) -> Self {
+        let sequences = sequences.iter().filter(|sequence| !sequence.is_empty()).cloned().collect();
+        Self { sequences, ..Self::default() }
+    }
+
+    /// Whether one was found. There is no more text from then on.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Takes text, and gives what certainly comes before the next stop sequence.
+    pub fn push(&mut self, text: &str) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        let mut text = std::mem::take(&mut self.held) + text;
+        // Of those that begin at the same place any will do: all text from there on is left out.
+        let first = self.sequences.iter().filter_map(|sequence| text.find(sequence.as_str())).min();
+        if let Some(at) = first {
+            self.stopped = true;
+            text.truncate(at);
+            return text;
+        }
+        let held = self.sequences.iter().map(|sequence| held_back(&text, sequence)).max().unwrap_or(0);
+        self.held = text.split_off(text.len().saturating_sub(held));
+        text
+    }
+
+    /// What was held back, where no more text follows.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// How many bytes at the end of `text` could begin `mark`.
+pub fn held_back(text: &str, mark: &str) -> usize {
+    let starts = mark.char_indices().map(|(at, _)| at).rev();
+    starts.filter(|at| mark.get(..*at).is_some_and(|start| text.ends_with(start))).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(sequences: &[&str], pieces: &[&str]) -> (String, bool) {
+        let sequences: Vec<String> = sequences.iter().map(ToString::to_string).collect();
+        let mut stops = Stops::new(&sequences);
+        let mut text: String = pieces.iter().map(|piece| stops.push(piece)).collect();
+        text.push_str(&stops.take());
+        (text, stops.stopped())
+    }
+
+    #[test]
+    fn text_ends_before_the_first_stop_sequence() {
+        assert_eq!(read(&["\n\n", "END"], &["a\n", "b EN", "D c\n\nd"]), ("a\nb ".into(), true));
+        assert_eq!(read(&["aab"], &["a", "a", "a", "b", "c"]), ("a".into(), true));
+        assert_eq!(read(&["END", ""], &["an E", "N"]), ("an EN".into(), false));
+        assert_eq!(read(&[], &["a", "b"]), ("ab".into(), false));
+    }
+
+    #[test]
+    fn only_what_could_begin_one_is_held_back() {
+        let mut stops = Stops::new(&["ü.ü".into()]);
+        assert_eq!([stops.push("aü"), stops.push("."), stops.push("b")], ["a", "", "ü.b"]);
+        assert_eq!((stops.take(), stops.stopped()), (String::new(), false));
+    }
+
+    proptest! {
+        #[test]
+        fn the_way_it_is_cut_makes_no_difference(
+            text in "[abü]{0,24}",
+            sequences in prop::collection::vec("[abü]{0,4}", 0..3),
+        ) {
+            let sequences: Vec<&str> = sequences.iter().map(String::as_str).collect();
+            let characters: Vec<String> = text.chars().map(String::from).collect();
+            let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+            let end = sequences.iter().filter(|s| !s.is_empty()).filter_map(|s| text.find(s)).min();
+            let expected = (text[..end.unwrap_or(text.len())].to_string(), end.is_some());
+            prop_assert_eq!(read(&sequences, &[&text]), expected.clone());
+            prop_assert_eq!(read(&sequences, &pieces), expected);
+        }
+    }
+}

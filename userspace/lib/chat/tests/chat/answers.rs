@@ -1,0 +1,80 @@
+//! Answers as their tokens come.
+
+use capos_chat::{AnswerReader, CallForm, Decision, Delta};
+use capos_tokenizer::{Marks, Tokenizer};
+
+use crate::fixture::{built_in_tokenizer, tokenizer, tools};
+
+/// What an answer adds up to: text, and names with arguments.
+pub fn sum(deltas: impl IntoIterator<Item = Delta>) -> (String, Vec<(String, String)>) {
+    let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
+    for delta in deltas {
+        match delta {
+            Delta::Text(text) => said.push_str(&text),
+            Delta::Call { name, arguments, .. } if !name.is_empty() => calls.push((name, arguments)),
+            Delta::Call { index, arguments, .. } => {
+                assert_eq!(index as usize + 1, calls.len());
+                calls.last_mut().unwrap().1.push_str(&arguments);
+            }
+        }
+    }
+    (said, calls)
+}
+
+fn read(tokenizer: &Tokenizer, form: CallForm, stops: &[&str], answer: &str) -> (String, usize, bool, Decision) {
+    let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
+    let mut reader = AnswerReader::new(tokenizer, Some(form), &tools(), &stops);
+    let mut deltas = Vec::new();
+    for id in tokenizer.encode(answer, Marks::All) {
+        deltas.extend(reader.push(id));
+    }
+    let stopped = reader.stopped();
+    let (rest, decision) = reader.finish();
+    deltas.extend(rest);
+    let (said, calls) = sum(deltas);
+    (said, calls.len(), stopped, decision)
+}
+
+#[test]
+fn characters_come_when_all_their_bytes_are_there() {
+    let tokenizer = built_in_tokenizer();
+    let mut reader = AnswerReader::new(&tokenizer, Some(CallForm::Lines), &[], &[]);
+    let ids = tokenizer.encode("<|say|>ü!", Marks::All);
+    assert_eq!(ids.len(), 4);
+    let texts: Vec<Vec<Delta>> = ids.iter().map(|id| reader.push(*id)).collect();
+    assert_eq!(texts, [vec![], vec![], vec![Delta::Text("ü".into())], vec![Delta::Text("!".into())]]);
+    // What ends within a character is not lost.
+    assert_eq!(reader.push(ids[1]), []);
+    assert_eq!(reader.finish(), (vec![Delta::Text("\u{fffd}".into())], Decision::Say));
+}
+
+#[test]
+fn a_stop_sequence_is_found_across_tokens() {
+    for (tokenizer, form, mark) in
+        [(built_in_tokenizer(), CallForm::Lines, "<|say|>"), (tokenizer(), CallForm::Hermes, "")]
+    {
+        let answer = format!("{mark}One.\nTwo!? Three.");
+        let (said, _, stopped, _) = read(&tokenizer, form, &["!? T", "Three"], &answer);
+        assert_eq!((said.as_str(), stopped), ("One.\nTwo", true));
+        let (said, _, stopped, _) = read(&tokenizer, form, &["Three. "], &answer);
+        assert_eq!((said.as_str(), stopped), ("One.\nTwo!? Three.", false));
+    }
+}
+
+#[test]
+fn calls_are_not_cut_by_stop_sequences() {
+    let call = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a.\"}}\n</tool_call>";
+    let answer = format!("Now.{call}");
+    assert_eq!(read(&tokenizer(), CallForm::Hermes, &[".", "}"], &answer), ("Now".into(), 0, true, Decision::Say));
+    let (said, calls, stopped, decision) = read(&tokenizer(), CallForm::Hermes, &["a.", "Now.."], &answer);
+    assert_eq!((said.as_str(), calls, stopped, decision), ("Now.", 1, false, Decision::Call));
+}
+
+/// Marks of no form are no part of what was said, and those of the form are found as tokens only where they are some.
+#[test]
+fn marks_have_no_text() {
+    let (said, ..) = read(&tokenizer(), CallForm::Hermes, &[], "a<|im_start|>b");
+    assert_eq!(said, "ab");
+    let (said, _, _, decision) = read(&built_in_tokenizer(), CallForm::Lines, &[], "<|say|>a<|tool|>b<|invoke|>c");
+    assert_eq!((said.as_str(), decision), ("abc", Decision::Say));
+}

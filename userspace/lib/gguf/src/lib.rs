@@ -42,7 +42,7 @@ mod writer;
 pub use error::GgufError;
 pub use facts::{Facts, file_type_name};
 pub use header::Header;
-pub use synthetic::{Synthetic, SyntheticError};
+pub use synthetic::{Synthetic, SyntheticError, small_model};
 pub use tensor::{TensorInfo, TensorType};
 pub use value::{Array, Elements, Value, ValueType};
 pub use writer::{Writer, WriterValue};

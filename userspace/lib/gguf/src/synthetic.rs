@@ -6,13 +6,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{DEFAULT_ALIGNMENT, TensorType, Writer, WriterValue};
+use crate::{DEFAULT_ALIGNMENT, GgufError, Header, TensorType, Value, ValueType, Writer, WriterValue};
 
 /// Bytes that are made at a time.
 const PIECE: usize = 64 * 1024;
 
 /// Tokens of the vocabulary: three marks and one token per byte.
 const VOCABULARY: u64 = 3 + 256;
+
+const TEMPLATE: &str = "tokenizer.chat_template";
 
 /// A size for which there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,19 @@ impl Shape {
         let per_layer = embedding.saturating_mul(embedding).saturating_mul(14);
         let layers = (size / 10).saturating_mul(9).checked_div(per_layer).unwrap_or(1);
         Self { embedding, feed_forward, layers: layers.clamp(1, 128) }
+    }
+
+    /// Writes the numbers as a file says them.
+    fn describe(&self, writer: &mut Writer) {
+        let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
+        writer.entry("llama.embedding_length", number(self.embedding));
+        writer.entry("llama.block_count", number(self.layers));
+        writer.entry("llama.feed_forward_length", number(self.feed_forward));
+        writer.entry("llama.attention.head_count", number(self.embedding / 64));
+        writer.entry("llama.attention.head_count_kv", number(self.embedding / 64));
+        writer.entry("llama.attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
+        writer.entry("llama.rope.dimension_count", WriterValue::U32(64));
+        writer.entry("llama.rope.freq_base", WriterValue::F32(10_000.0));
     }
 }
 
@@ -148,12 +163,63 @@ impl Synthetic {
     }
 }
 
+/// A small llama model of one layer, for tests: with the vocabulary of another file, this chat template or else that
+/// file's, and small numbers that depend on a seed only. It says nothing sensible.
+///
+/// # Errors
+/// [`GgufError::Tensor`] where the vocabulary has more tokens than a tensor can have rows.
+pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Result<Vec<u8>, GgufError> {
+    let vocabulary = other.facts().vocabulary;
+    let shape = Shape { embedding: 64, feed_forward: 128, layers: 1 };
+    let mut writer = Writer::new();
+    writer.text("general.architecture", "llama");
+    writer.entry("llama.context_length", WriterValue::U32(other.facts().context_length.max(256)));
+    shape.describe(&mut writer);
+    if let Some(template) = template {
+        writer.text(TEMPLATE, template);
+    }
+    let kept = |key: &str| key.starts_with("tokenizer.") && (key != TEMPLATE || template.is_none());
+    for (key, value) in other.entries().filter(|(key, _)| kept(key)) {
+        if let Some(value) = copied(&value) {
+            writer.entry(key, value);
+        }
+    }
+    for (name, kind, dimensions) in tensors(&shape, vocabulary) {
+        writer.tensor(&name, kind, &dimensions)?;
+    }
+    let header = writer.header();
+    let size = writer.data_bytes().saturating_add(header.len() as u64);
+    Ok(Synthetic { header, places: writer.places().collect(), size, seed }.to_vec())
+}
+
+/// A value as it is written again; none of the kinds that no entry about tokens has.
+fn copied(value: &Value<'_>) -> Option<WriterValue> {
+    match value {
+        Value::Text(text) => Some(WriterValue::Text(text.to_string())),
+        Value::Bool(flag) => Some(WriterValue::Bool(*flag)),
+        Value::F32(number) => Some(WriterValue::F32(*number)),
+        Value::Array(list) if list.kind() == ValueType::Text => {
+            Some(WriterValue::Texts(list.iter().filter_map(|text| text.as_text().map(String::from)).collect()))
+        }
+        Value::Array(list) => {
+            let whole = list.iter().map(|value| match value {
+                Value::I32(number) => Some(number),
+                value => value.as_u64().and_then(|number| i32::try_from(number).ok()),
+            });
+            let float = || list.iter().map(|value| if let Value::F32(number) = value { Some(number) } else { None });
+            let floats = || float().collect::<Option<Vec<f32>>>().map(WriterValue::F32s);
+            whole.collect::<Option<Vec<i32>>>().map(WriterValue::I32s).or_else(floats)
+        }
+        value => value.as_u64().and_then(|number| u32::try_from(number).ok()).map(WriterValue::U32),
+    }
+}
+
 /// A plan for the size, or the smallest size for this shape.
 fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
     let mut writer = Writer::new();
     metadata(&mut writer, shape, seed);
     let impossible = |_| u64::MAX;
-    for (name, kind, dimensions) in tensors(shape) {
+    for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
     // The filler's length does not change the header's, so a first try tells the room.
@@ -167,7 +233,7 @@ fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
     let room = room.ok_or_else(|| before.saturating_add(least))?;
     let mut writer = Writer::new();
     metadata(&mut writer, shape, seed);
-    for (name, kind, dimensions) in tensors(shape) {
+    for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
     writer.tensor(FILLER, TensorType::I8, &[room]).map_err(impossible)?;
@@ -175,9 +241,9 @@ fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
 }
 
 /// The tensors of a llama model, matrices in Q8_0, the output in F16, norms in F32.
-fn tensors(shape: &Shape) -> Vec<(String, TensorType, Vec<u64>)> {
+fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)> {
     let &Shape { embedding: e, feed_forward: f, layers } = shape;
-    let mut list = vec![("token_embd.weight".to_string(), TensorType::Q8_0, vec![e, VOCABULARY])];
+    let mut list = vec![("token_embd.weight".to_string(), TensorType::Q8_0, vec![e, vocabulary])];
     for layer in 0..layers {
         let mut add = |name: &str, kind, dimensions| {
             list.push((format!("blk.{layer}.{name}.weight"), kind, dimensions));
@@ -192,12 +258,11 @@ fn tensors(shape: &Shape) -> Vec<(String, TensorType, Vec<u64>)> {
         add("ffn_down", TensorType::Q8_0, vec![f, e]);
     }
     list.push(("output_norm.weight".to_string(), TensorType::F32, vec![e]));
-    list.push(("output.weight".to_string(), TensorType::F16, vec![e, VOCABULARY]));
+    list.push(("output.weight".to_string(), TensorType::F16, vec![e, vocabulary]));
     list
 }
 
 fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
-    let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
     writer.text("general.architecture", "llama");
     writer.text("general.name", "capOS synthetic");
     let description = format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
@@ -207,15 +272,8 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
     writer.entry("general.quantization_version", WriterValue::U32(2));
     writer.entry("general.alignment", WriterValue::U32(DEFAULT_ALIGNMENT));
     writer.entry("llama.context_length", WriterValue::U32(8192));
-    writer.entry("llama.embedding_length", number(shape.embedding));
-    writer.entry("llama.block_count", number(shape.layers));
-    writer.entry("llama.feed_forward_length", number(shape.feed_forward));
-    writer.entry("llama.attention.head_count", number(shape.embedding / 64));
-    writer.entry("llama.attention.head_count_kv", number(shape.embedding / 64));
-    writer.entry("llama.attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
-    writer.entry("llama.rope.dimension_count", WriterValue::U32(64));
-    writer.entry("llama.rope.freq_base", WriterValue::F32(10_000.0));
-    writer.entry("llama.vocab_size", number(VOCABULARY));
+    shape.describe(writer);
+    writer.entry("llama.vocab_size", WriterValue::U32(259));
     writer.text("tokenizer.ggml.model", "llama");
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
@@ -230,7 +288,7 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
     writer.entry("tokenizer.ggml.unknown_token_id", WriterValue::U32(0));
     writer.entry("tokenizer.ggml.add_bos_token", WriterValue::Bool(true));
     let template = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-    writer.text("tokenizer.chat_template", template);
+    writer.text(TEMPLATE, template);
 }
 
 /// Fills whole blocks with small finite numbers.

@@ -1,0 +1,127 @@
+//! Requests that one model answers.
+
+use std::collections::BTreeMap;
+
+use capos_chat::{AnswerReader, CallForm, Prompt, Rules};
+use capos_engine::generation::Options;
+use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
+
+use crate::constraint::Held;
+use crate::prompt::fitting;
+use crate::{Event, Finish, Grammar, InferenceError, LanguageModel, Reason, Request};
+
+/// Answers conversations with one model, several at once.
+pub struct Assistant<'m> {
+    model: &'m LanguageModel<'m>,
+    generation: Generation<'m>,
+    answers: BTreeMap<RequestId, AnswerReader<'m>>,
+}
+
+impl<'m> Assistant<'m> {
+    /// Without requests.
+    pub fn new(model: &'m LanguageModel<'m>, machine: Machine<'m>, options: Options<'m>) -> Self {
+        let generation = Generation::new(model.model(), machine, options);
+        Self { model, generation, answers: BTreeMap::new() }
+    }
+
+    /// Takes a conversation. Tools that the model cannot be told of are left out. Where the conversation is too long,
+    /// the oldest turns are.
+    ///
+    /// # Errors
+    /// [`InferenceError`] where the model's template refuses the conversation, the last turn is too long, a schema asks
+    /// for what an answer cannot be held to, or a setting of the sampler cannot be meant.
+    pub fn request(&mut self, mut request: Request) -> Result<RequestId, InferenceError> {
+        let model = self.model;
+        if !model.supports_tools() {
+            request.tools.clear();
+        }
+        let (prompt, ids) = fitting(model, &request)?;
+        let constraint = self.constraint(&request, &prompt)?;
+        let most = model.model().context().saturating_sub(ids.len()).saturating_add(1);
+        let wanted = engine::Request {
+            prompt: ids,
+            limit: request.limit.unwrap_or(most),
+            ends: model.tokenizer().vocabulary().answer_ends().to_vec(),
+            sampling: request.sampling.unwrap_or_else(|| model.sampling()),
+        };
+        let id = self.generation.submit(wanted, constraint)?;
+        let stops: Vec<String> = request.stop_sequences.iter().cloned().chain(model.stops()).collect();
+        let reader = AnswerReader::new(model.tokenizer(), model.form(), &request.tools, &stops);
+        self.answers.insert(id, reader);
+        Ok(id)
+    }
+
+    /// What an answer is held to.
+    fn constraint(&self, request: &Request, prompt: &Prompt) -> Result<Option<Box<dyn Constraint>>, InferenceError> {
+        let (model, schema) = (self.model, request.schema.as_ref());
+        let form = model.form().filter(|_| request.grammar != Grammar::Free);
+        if form.is_none() && schema.is_none() {
+            return Ok(None);
+        }
+        let repeats = form == Some(CallForm::Lines) && request.grammar == Grammar::Repetition;
+        let said = repeats.then(|| prompt.said(model.tokenizer()));
+        let rules = Rules { form, tools: &request.tools, schema, said: said.as_deref() };
+        let grammar = model.grammars()?.answer(model.tokenizer(), rules)?;
+        Ok(grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>))
+    }
+
+    /// Ends a request. A step tells so; one that has ended already is left as it was.
+    pub fn cancel(&mut self, id: RequestId) {
+        self.generation.cancel(id);
+    }
+
+    /// Whether there is nothing to do: every request has ended, and that has been told.
+    pub fn idle(&self) -> bool {
+        self.generation.idle()
+    }
+
+    /// Requests that have not ended.
+    pub fn requests(&self) -> usize {
+        self.generation.requests()
+    }
+
+    /// Forgets what is kept of requests that have ended, and gives back its memory.
+    pub fn forget(&mut self) {
+        self.generation.forget();
+    }
+
+    /// Does a bounded piece of work, if there is something to do, and tells what happened.
+    pub fn step(&mut self) -> Vec<(RequestId, Event)> {
+        let mut events = Vec::new();
+        for (id, event) in self.generation.step() {
+            match event {
+                engine::Event::Progress { done, total } => events.push((id, Event::Progress { done, total })),
+                engine::Event::Token(token) => self.take(id, token, &mut events),
+                engine::Event::Finish { reason, usage } => {
+                    let Some(reader) = self.answers.remove(&id) else { continue };
+                    let (stopped, calls) = (reader.stopped(), reader.calls() > 0);
+                    let (deltas, decision) = reader.finish();
+                    events.extend(deltas.into_iter().map(|delta| (id, Event::Delta(delta))));
+                    let (reason, error) = why(reason, stopped, calls);
+                    events.push((id, Event::Finish(Finish { reason, error, decision, usage })));
+                }
+            }
+        }
+        events
+    }
+
+    fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
+        let Some(reader) = self.answers.get_mut(&id) else { return };
+        events.extend(reader.push(token).into_iter().map(|delta| (id, Event::Delta(delta))));
+        if reader.stopped() {
+            self.generation.cancel(id);
+        }
+    }
+}
+
+/// Why an answer ended, by why its tokens did.
+fn why(finish: engine::Finish, stopped: bool, calls: bool) -> (Reason, Option<InferenceError>) {
+    let ended = if calls { Reason::ToolCalls } else { Reason::Stop };
+    match finish {
+        engine::Finish::Failed(error) => (Reason::Error, Some(error.into())),
+        _ if stopped => (ended, None),
+        engine::Finish::End(_) => (ended, None),
+        engine::Finish::Limit | engine::Finish::Full => (Reason::Length, None),
+        engine::Finish::Cancelled => (Reason::Cancelled, None),
+    }
+}

@@ -1,0 +1,22 @@
+//! A grammar, as the engine asks for what may follow.
+
+use capos_chat::{ChatError, Grammar};
+use capos_engine::{Constraint, EngineError, Mask};
+
+/// Holds an answer to a grammar.
+pub struct Held(pub Grammar);
+
+impl Constraint for Held {
+    fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError> {
+        allowed.copy_from(self.0.allowed().map_err(failed)?.words());
+        Ok(())
+    }
+
+    fn accept(&mut self, token: u32) -> Result<(), EngineError> {
+        self.0.accept(token).map_err(failed)
+    }
+}
+
+fn failed(error: ChatError) -> EngineError {
+    EngineError::Constraint { why: format!("cannot go on: {error}") }
+}

@@ -1,0 +1,70 @@
+//! Why there is no answer, in words.
+
+use std::fmt;
+
+use capos_chat::ChatError;
+use capos_engine::EngineError;
+use capos_gguf::GgufError;
+use capos_tokenizer::TokenizerError;
+
+/// What is wrong with a model file or a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InferenceError {
+    /// The file does not hold together.
+    File(GgufError),
+    /// The model cannot be run, or the request was more than it can take.
+    Engine(EngineError),
+    /// The file's vocabulary cannot be used.
+    Tokenizer(TokenizerError),
+    /// The template, a message, a tool or a schema.
+    Chat(ChatError),
+    /// Not even the latest turn fits.
+    TooLong {
+        /// Tokens of that turn, with the instructions and tools.
+        tokens: usize,
+        /// Tokens that the context holds.
+        context: usize,
+    },
+}
+
+impl fmt::Display for InferenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Engine(error) => error.fmt(f),
+            Self::Tokenizer(error) => error.fmt(f),
+            Self::Chat(error) => error.fmt(f),
+            Self::TooLong { tokens, context } => write!(
+                f,
+                "the last message, with the instructions, the tools and what came of calls, has {tokens} tokens, and \
+                 the model takes {context} with its answer; say less or offer fewer tools"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InferenceError {}
+
+impl From<GgufError> for InferenceError {
+    fn from(error: GgufError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<EngineError> for InferenceError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<TokenizerError> for InferenceError {
+    fn from(error: TokenizerError) -> Self {
+        Self::Tokenizer(error)
+    }
+}
+
+impl From<ChatError> for InferenceError {
+    fn from(error: ChatError) -> Self {
+        Self::Chat(error)
+    }
+}

@@ -1,0 +1,110 @@
+//! A model file, ready for conversations.
+
+use std::sync::OnceLock;
+
+use capos_chat::{CallForm, ChatError, Grammars, Template};
+use capos_engine::{Model, Sampling};
+use capos_gguf::Header;
+use capos_tokenizer::Tokenizer;
+
+use crate::InferenceError;
+
+/// What stands for the chat template of a file without one, which was made to go on with texts: a transcript.
+pub const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
+                              {% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}";
+
+/// Where an answer in a transcript ends.
+const TRANSCRIPT_STOPS: [&str; 3] = ["\nUser:", "\nTool:", "\nSystem:"];
+
+/// A model file, ready for conversations. It stays where it is; only what is small is copied.
+pub struct LanguageModel<'f> {
+    model: Model<'f>,
+    tokenizer: Tokenizer,
+    template: Template,
+    form: Option<CallForm>,
+    stops: &'static [&'static str],
+    sampling: Sampling,
+    /// Made when the first answer is held to one: of large vocabularies that takes a while.
+    grammars: OnceLock<Result<Grammars, ChatError>>,
+}
+
+impl<'f> LanguageModel<'f> {
+    /// Reads a whole file. Conversations have at most `context` tokens, or as many as the model was made for.
+    ///
+    /// # Errors
+    /// [`InferenceError`] where the file is malformed, or not one that can be run and talked to.
+    pub fn open(file: &'f [u8], context: Option<usize>) -> Result<Self, InferenceError> {
+        let header = Header::parse(file, file.len() as u64)?;
+        let model = Model::new(&header, file, context)?;
+        let tokenizer = Tokenizer::new(&header)?;
+        let source = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
+        let talks = !source.trim().is_empty();
+        let template = Template::new(if talks { source } else { TRANSCRIPT }, &tokenizer)?;
+        Ok(Self {
+            model,
+            form: CallForm::of(source).filter(|_| template.supports_tools()),
+            template,
+            tokenizer,
+            stops: if talks { &[] } else { &TRANSCRIPT_STOPS },
+            sampling: sampling(&header),
+            grammars: OnceLock::new(),
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model<'f> {
+        &self.model
+    }
+
+    /// How text becomes tokens.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Whether it can be told of tools, and its calls be read.
+    pub fn supports_tools(&self) -> bool {
+        self.form.is_some()
+    }
+
+    /// How it writes calls.
+    pub fn form(&self) -> Option<CallForm> {
+        self.form
+    }
+
+    pub(crate) fn template(&self) -> &Template {
+        &self.template
+    }
+
+    pub(crate) fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    pub(crate) fn stops(&self) -> impl Iterator<Item = String> {
+        self.stops.iter().map(ToString::to_string)
+    }
+
+    pub(crate) fn grammars(&self) -> Result<&Grammars, ChatError> {
+        self.grammars.get_or_init(|| Grammars::new(&self.tokenizer)).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// How tokens are chosen if a file has its way.
+fn sampling(header: &Header<'_>) -> Sampling {
+    let number = |key: &str, default: f32| {
+        let found = header.get(&format!("general.sampling.{key}")).and_then(|value| value.as_f64());
+        #[expect(clippy::cast_possible_truncation, reason = "The settings have no more digits.")]
+        found.map_or(default, |found| found as f32)
+    };
+    let top_k = header.get("general.sampling.top_k").and_then(|value| value.as_u64());
+    let default = Sampling::default();
+    let found = Sampling {
+        temperature: number("temp", default.temperature),
+        top_k: top_k.and_then(|count| usize::try_from(count).ok()).unwrap_or(default.top_k),
+        top_p: number("top_p", default.top_p),
+        min_p: number("min_p", default.min_p),
+        repetition_penalty: number("penalty_repeat", default.repetition_penalty),
+        ..default
+    };
+    // What cannot be meant is not taken for an answer.
+    if found.check().is_ok() { found } else { default }
+}

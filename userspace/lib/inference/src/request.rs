@@ -1,0 +1,84 @@
+//! What is asked of a model, and what comes back.
+
+use capos_chat::{Decision, Delta, Message, Tool};
+use capos_engine::{Sampling, Usage};
+use serde_json::Value;
+
+use crate::InferenceError;
+
+/// A conversation that is to be answered.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// What was said.
+    pub messages: Vec<Message>,
+    /// The tools of this turn.
+    pub tools: Vec<Tool>,
+    /// Most tokens of the answer; as many as fit where none are named.
+    pub limit: Option<usize>,
+    /// How tokens are chosen; as the file says where it is not named, and the likeliest each time where that says nothing.
+    pub sampling: Option<Sampling>,
+    /// Texts before which the answer ends.
+    pub stop_sequences: Vec<String>,
+    /// JSON Schema of an answer without calls.
+    pub schema: Option<Value>,
+    /// What the answer is held to.
+    pub grammar: Grammar,
+    /// Seconds since 1970, where the model may be told the time.
+    pub now: Option<i64>,
+}
+
+/// What an answer is held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grammar {
+    /// The request's schema only.
+    Free,
+    /// Calls to the tools and their schemas, too.
+    Schemas,
+    /// Besides, strings in calls of the built-in model to what was said.
+    #[default]
+    Repetition,
+}
+
+/// Something that happened to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The model has read more of the prompt.
+    Progress {
+        /// Tokens that it has read.
+        done: usize,
+        /// All its tokens.
+        total: usize,
+    },
+    /// A piece of the answer.
+    Delta(Delta),
+    /// Nothing follows.
+    Finish(Finish),
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    /// Why.
+    pub reason: Reason,
+    /// What went wrong, with [`Reason::Error`].
+    pub error: Option<InferenceError>,
+    /// What the answer comes down to.
+    pub decision: Decision,
+    /// What it took.
+    pub usage: Usage,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The model ended it, or a stop sequence did.
+    Stop,
+    /// The model ended it, and there are calls in it.
+    ToolCalls,
+    /// There were as many tokens as were asked for, or as fit.
+    Length,
+    /// It was cancelled.
+    Cancelled,
+    /// It could not go on.
+    Error,
+}

@@ -39,7 +39,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let (mut prefill, mut decode) = (0f64, 0f64);
     let mut bandwidth = 0f64;
     for _ in 0..args.repeat {
-        bandwidth = bandwidth.max(read_bandwidth(file.bytes(), &run.threads));
+        bandwidth = bandwidth.max(read_bandwidth(file.bytes(), &run.computer.threads));
         run.reset();
         let began = Instant::now();
         let mut id = capos_engine::greedy(run.feed(&prompt)?);
@@ -52,7 +52,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     }
     let bytes = run.model.bytes_per_token();
     let fraction = bytes as f64 * decode / bandwidth;
-    let (kernels, threads) = (run.kernels.name(), run.threads.threads());
+    let (kernels, threads) = (run.computer.kernels.name(), run.computer.threads.threads());
     if as_json {
         let found = json!({
             "kernels": kernels,

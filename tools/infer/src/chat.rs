@@ -1,12 +1,18 @@
-//! `capos-infer chat`: what a model reads of a conversation.
+//! `chat`: an answer to a conversation; or what a model reads of it, or what an answer has in it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use capos_chat::{CallForm, CallReader, Conversation, Delta, Message, Template, Tool};
+use anyhow::{Context, Result, bail};
+use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Message, Template, Tool};
+use capos_engine::Sampling;
+use capos_engine::generation::Options;
+use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Reason, Request};
+use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::file::ModelFile;
+use crate::run::RunOptions;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -15,10 +21,35 @@ pub struct Args {
     /// The conversation: a JSON list of messages with `role`, `content`, `tool_calls` and `tool_call_id`.
     #[arg(long)]
     messages: PathBuf,
-    /// The tools: a JSON list of `name`, `description` and `parameters`.
+    /// The tools: a JSON list of `name`, `description`, `parameters` and, if it is `forbidden`, `permission`.
     #[arg(long)]
     tools: Option<PathBuf>,
-    /// Take this text apart as the model's answer, instead of showing what the model reads.
+    /// A JSON Schema that an answer without calls keeps to.
+    #[arg(long)]
+    schema: Option<PathBuf>,
+    /// Most tokens of the answer; as many as fit where none are named.
+    #[arg(long)]
+    max_tokens: Option<usize>,
+    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's where none
+    /// is named.
+    #[arg(long)]
+    temperature: Option<f32>,
+    /// Where random numbers begin.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// End the answer before this text. May be given more than once.
+    #[arg(long)]
+    stop: Vec<String>,
+    /// Hold calls to nothing.
+    #[arg(long)]
+    no_grammar: bool,
+    /// Let strings in calls of the built-in model be any, not only what was said.
+    #[arg(long)]
+    no_copy: bool,
+    /// Show what the model reads, and end there.
+    #[arg(long, conflicts_with = "answer")]
+    prompt_only: bool,
+    /// Take this text apart as the model's answer, and end there.
     #[arg(long)]
     answer: Option<PathBuf>,
     /// Seconds since 1970 that count as now, for templates that tell the date.
@@ -26,27 +57,145 @@ pub struct Args {
     now: Option<i64>,
 }
 
-pub fn run(args: &Args, json: bool) -> Result<()> {
+/// An answer, put together from its pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub text: String,
+    pub calls: Vec<AnsweredCall>,
+}
+
+/// A call of an answer.
+#[derive(Clone, Debug, Default)]
+pub struct AnsweredCall {
+    pub name: String,
+    pub handle: String,
+    pub arguments: String,
+}
+
+impl Answer {
+    /// Adds a piece.
+    pub fn take(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text(text) => self.text.push_str(&text),
+            Delta::Call { index, name, handle, arguments } => {
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                if index >= self.calls.len() {
+                    self.calls.push(AnsweredCall::default());
+                }
+                if let Some(call) = self.calls.last_mut() {
+                    call.name.push_str(&name);
+                    call.handle.push_str(&handle);
+                    call.arguments.push_str(&arguments);
+                }
+            }
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let calls = self.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }));
+        json!({ "text": self.text, "calls": calls.collect::<Vec<_>>() })
+    }
+
+    fn show_calls(&self) {
+        for call in &self.calls {
+            println!("{} {}", call.name, call.arguments);
+        }
+    }
+}
+
+pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
-    let tokenizer = file.tokenizer()?;
-    let header = file.header()?;
-    let source = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
-    let template = Template::new(source, &tokenizer).with_context(|| file.name().to_string())?;
     let messages = Message::list(&read(&args.messages)?)?;
     let tools = args.tools.as_deref().map(read).transpose()?.map_or(Ok(Vec::new()), |list| Tool::list(&list))?;
-    if let Some(path) = &args.answer {
-        let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        show_answer(&text, CallForm::of(source), &tools, json);
-        return Ok(());
+    if args.prompt_only || args.answer.is_some() {
+        let tokenizer = file.tokenizer()?;
+        let header = file.header()?;
+        let source = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
+        return match &args.answer {
+            Some(path) => take_apart(path, &tokenizer, CallForm::of(source), &tools, as_json),
+            None => {
+                let template = Template::new(source, &tokenizer).with_context(|| file.name().to_string())?;
+                let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now };
+                show_prompt(&template, &conversation, &tokenizer, as_json)
+            }
+        };
     }
-    let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now };
-    let prompt = template.render(&conversation)?;
-    if json {
-        println!("{}", json!({ "text": prompt.text(), "ids": prompt.encode(&tokenizer) }));
+    let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
+    let sampling = args.temperature.map(|temperature| Sampling { temperature, seed: args.seed, ..Sampling::default() });
+    let grammar = match (args.no_grammar, args.no_copy) {
+        (true, _) => Grammar::Free,
+        (false, true) => Grammar::Schemas,
+        (false, false) => Grammar::Repetition,
+    };
+    let request = Request {
+        messages,
+        tools,
+        limit: args.max_tokens,
+        sampling,
+        stop_sequences: args.stop.clone(),
+        schema: args.schema.as_deref().map(read).transpose()?,
+        grammar,
+        now: args.now,
+    };
+    let computer = options.computer()?;
+    let mut assistant = Assistant::new(&model, computer.machine(), Options::default());
+    assistant.request(request)?;
+    let (answer, finish) = answer(&mut assistant, as_json)?;
+    if let Some(error) = finish.error {
+        bail!(error);
+    }
+    let reason = match finish.reason {
+        Reason::Stop => "stop",
+        Reason::ToolCalls => "toolCalls",
+        Reason::Length => "length",
+        Reason::Cancelled => "cancelled",
+        Reason::Error => "error",
+    };
+    if as_json {
+        let mut value = answer.to_json();
+        let usage = json!({ "promptTokens": finish.usage.prompt, "completionTokens": finish.usage.new });
+        let decision = match finish.decision {
+            Decision::Call => "call",
+            Decision::Say => "say",
+            Decision::None => "none",
+            Decision::Forbidden { .. } => "forbidden",
+        };
+        if let Some(members) = value.as_object_mut() {
+            members.insert("decision".into(), decision.into());
+            members.insert("finishReason".into(), reason.into());
+            members.insert("usage".into(), usage);
+        }
+        println!("{value}");
     } else {
-        print!("{}", prompt.text());
+        println!();
+        answer.show_calls();
+        if finish.reason == Reason::Length {
+            eprintln!("The answer was cut off: there are no more tokens for it.");
+        }
     }
     Ok(())
+}
+
+/// The whole answer to the one request. Its text is printed as it comes, unless JSON follows.
+fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finish)> {
+    let mut answer = Answer::default();
+    loop {
+        for (_, event) in assistant.step() {
+            match event {
+                Event::Progress { .. } => {}
+                Event::Delta(delta) => {
+                    if let Delta::Text(text) = &delta
+                        && !as_json
+                    {
+                        print!("{text}");
+                        std::io::stdout().flush().context("standard output cannot be written to")?;
+                    }
+                    answer.take(delta);
+                }
+                Event::Finish(finish) => return Ok((answer, finish)),
+            }
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<Value> {
@@ -54,30 +203,36 @@ fn read(path: &Path) -> Result<Value> {
     serde_json::from_slice(&text).with_context(|| format!("{} is no JSON", path.display()))
 }
 
-fn show_answer(text: &str, form: Option<CallForm>, tools: &[Tool], as_json: bool) {
-    let mut reader = CallReader::new(form, tools);
-    let mut deltas = reader.push(text);
-    deltas.extend(reader.finish());
-    let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
-    for delta in deltas {
-        match delta {
-            Delta::Text(text) => said.push_str(&text),
-            Delta::Call { name, arguments, .. } if !name.is_empty() => calls.push((name, arguments)),
-            Delta::Call { arguments, .. } => {
-                if let Some((_, all)) = calls.last_mut() {
-                    all.push_str(&arguments);
-                }
-            }
-        }
-    }
+fn show_prompt(
+    template: &Template,
+    conversation: &Conversation<'_>,
+    tokenizer: &Tokenizer,
+    as_json: bool,
+) -> Result<()> {
+    let prompt = template.render(conversation)?;
     if as_json {
-        let calls: Vec<Value> =
-            calls.into_iter().map(|(name, arguments)| json!({ "name": name, "arguments": arguments })).collect();
-        println!("{}", json!({ "text": said, "calls": calls }));
+        println!("{}", json!({ "text": prompt.text(), "ids": prompt.encode(tokenizer) }));
     } else {
-        println!("{said}");
-        for (name, arguments) in calls {
-            println!("{name} {arguments}");
-        }
+        print!("{}", prompt.text());
     }
+    Ok(())
+}
+
+fn take_apart(path: &Path, tokenizer: &Tokenizer, form: Option<CallForm>, tools: &[Tool], as_json: bool) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let mut reader = AnswerReader::new(tokenizer, form, tools, &[]);
+    let mut deltas = Vec::new();
+    for id in tokenizer.encode(&text, Marks::All) {
+        deltas.extend(reader.push(id));
+    }
+    deltas.extend(reader.finish().0);
+    let mut answer = Answer::default();
+    deltas.into_iter().for_each(|delta| answer.take(delta));
+    if as_json {
+        println!("{}", answer.to_json());
+    } else {
+        println!("{}", answer.text);
+        answer.show_calls();
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 mod bench;
 mod chat;
 mod detokenize;
+mod eval;
 #[expect(unsafe_code, reason = "the mapping")]
 mod file;
 mod generate;
@@ -43,8 +44,10 @@ enum Command {
     Tokenize(tokenize::Args),
     /// Turn tokens into text.
     Detokenize(detokenize::Args),
-    /// Show what a model reads of a conversation, or take its answer apart.
+    /// Answer a conversation.
     Chat(chat::Args),
+    /// Measure how well a model uses tools.
+    Eval(eval::Args),
     /// Tell how likely each token is behind the last of some.
     Logits(logits::Args),
     /// Make tokens that follow some tokens.
@@ -59,7 +62,8 @@ fn main() -> Result<()> {
         Command::Info(args) => info::run(&args, cli.json),
         Command::Tokenize(args) => tokenize::run(&args, cli.json),
         Command::Detokenize(args) => detokenize::run(&args, cli.json),
-        Command::Chat(args) => chat::run(&args, cli.json),
+        Command::Chat(args) => chat::run(&args, &cli.options, cli.json),
+        Command::Eval(args) => eval::run(&args, &cli.options, cli.json),
         Command::Logits(args) => logits::run(&args, &cli.options, cli.json),
         Command::Generate(args) => generate::run(&args, &cli.options, cli.json),
         Command::Bench(args) => bench::run(&args, &cli.options, cli.json),

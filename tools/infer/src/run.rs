@@ -26,11 +26,43 @@ pub struct RunOptions {
     kernels: Option<String>,
 }
 
+impl RunOptions {
+    /// Most tokens of a sequence, if they are named.
+    pub fn context(&self) -> Option<usize> {
+        self.context
+    }
+
+    /// Threads and kernels as they are asked for.
+    pub fn computer(&self) -> Result<Computer> {
+        let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
+        let threads = Threads::new(self.threads.unwrap_or_else(processors))?;
+        let began = Instant::now();
+        let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let kernels = match &self.kernels {
+            Some(name) => kernel::named(name)?,
+            None => kernel::fastest(&now),
+        };
+        Ok(Computer { kernels, threads })
+    }
+}
+
+/// What models are run on.
+pub struct Computer {
+    pub kernels: &'static dyn Kernels,
+    pub threads: Threads,
+}
+
+impl Computer {
+    /// What the engine takes.
+    pub fn machine(&self) -> Machine<'_> {
+        Machine { kernels: self.kernels, pool: &self.threads }
+    }
+}
+
 /// A model and what runs it, and one sequence for those who need no more.
 pub struct Run<'f> {
     pub model: Model<'f>,
-    pub kernels: &'static dyn Kernels,
-    pub threads: Threads,
+    pub computer: Computer,
     caches: [Cache; 1],
     forward: Forward,
 }
@@ -40,27 +72,15 @@ impl<'f> Run<'f> {
     pub fn new(file: &'f ModelFile, options: &RunOptions) -> Result<Self> {
         let model =
             Model::new(&file.header()?, file.bytes(), options.context).with_context(|| file.name().to_owned())?;
-        let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
-        let threads = Threads::new(options.threads.unwrap_or_else(processors))?;
-        let began = Instant::now();
-        let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let kernels = match &options.kernels {
-            Some(name) => kernel::named(name)?,
-            None => kernel::fastest(&now),
-        };
+        let computer = options.computer()?;
         let caches = [Cache::new(model.config(), model.context())];
-        Ok(Self { model, kernels, threads, caches, forward: Forward::new() })
-    }
-
-    /// What computes.
-    pub fn machine(&self) -> Machine<'_> {
-        Machine { kernels: self.kernels, pool: &self.threads }
+        Ok(Self { model, computer, caches, forward: Forward::new() })
     }
 
     /// Adds tokens to the sequence and gives the logits behind the last.
     pub fn feed(&mut self, ids: &[u32]) -> Result<&[f32]> {
         ensure!(!ids.is_empty(), "there are no tokens; name at least one with --ids");
-        let machine = Machine { kernels: self.kernels, pool: &self.threads };
+        let machine = self.computer.machine();
         let mut left = ids;
         while let Some((ids, rest)) = left.split_at_checked(TOGETHER).filter(|(_, rest)| !rest.is_empty()) {
             let mut batch = Batch::new();

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Grammars, Message, Rules, Template, Tool};
+use capos_gguf::Header;
+use capos_tokenizer::{Marks, Tokenizer};
 use minijinja::{AutoEscape, Environment, context};
 use serde_json::Value;
 
@@ -89,12 +93,9 @@ fn the_template_renders_requests_as_the_model_is_trained_on_them() {
 fn conversations_are_read_as_the_model_is_trained_on_them() {
     let folder = tempfile::tempdir().unwrap();
     let model = vocabulary(folder.path());
-    // What the command takes says of no tool that it is forbidden, and always asks for an answer.
-    let plain = |request: &Value| {
-        let mut tools = request["tools"].as_array().unwrap().iter();
-        request["add_generation_prompt"] == true && tools.all(|tool| tool["function"]["permission"] != "forbidden")
-    };
-    let requests: Vec<Value> = requests().into_iter().filter(plain).collect();
+    // The command always asks for an answer.
+    let asks = |request: &Value| request["add_generation_prompt"] == true;
+    let requests: Vec<Value> = requests().into_iter().filter(asks).collect();
     assert!(requests.len() > 8);
     for request in requests {
         let files = ["messages", "tools"].map(|part| {
@@ -104,7 +105,168 @@ fn conversations_are_read_as_the_model_is_trained_on_them() {
         });
         let [messages, tools] = &files;
         let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
-        let read = infer(command.arg("chat").arg(&model).arg("--messages").arg(messages).arg("--tools").arg(tools));
+        command.arg("chat").arg("--prompt-only").arg(&model).arg("--messages").arg(messages).arg("--tools").arg(tools);
+        let read = infer(&mut command);
         assert_eq!(read["text"], request["text"]);
     }
+}
+
+/// What the deltas of an answer add up to: text, and names with arguments.
+fn sum(deltas: Vec<Delta>) -> (String, Vec<(String, String)>) {
+    let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
+    for delta in deltas {
+        match delta {
+            Delta::Text(text) => said.push_str(&text),
+            Delta::Call { name, arguments, .. } if !name.is_empty() => calls.push((name, arguments)),
+            Delta::Call { arguments, .. } => calls.last_mut().unwrap().1.push_str(&arguments),
+        }
+    }
+    (said, calls)
+}
+
+/// The grammar takes all that the model is trained to answer, with strings held to what was said, and the reader gives
+/// it back.
+#[test]
+fn answers_are_taken_and_read_as_the_model_is_trained_on_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, answers) = (vocabulary(folder.path()), folder.path().join("answers.jsonl"));
+    python(&["-m", "tests.answers", answers.to_str().unwrap()]);
+    let file = std::fs::read(&model).unwrap();
+    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
+    let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
+    let (template, grammars) = (Template::new(&source, &tokenizer).unwrap(), Grammars::new(&tokenizer).unwrap());
+    let (form, mut count) = (CallForm::of(&source), 0);
+    for line in std::fs::read_to_string(&answers).unwrap().lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let (messages, tools) = (Message::list(&case["messages"]).unwrap(), Tool::list(&case["tools"]).unwrap());
+        let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: None };
+        let said = template.render(&conversation).unwrap().said(&tokenizer);
+        let rules = Rules { form, tools: &tools, said: Some(&said), schema: None };
+        let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
+        let mut reader = AnswerReader::new(&tokenizer, form, &tools, &[]);
+        let (text, mut deltas) = (case["text"].as_str().unwrap(), Vec::new());
+        for id in tokenizer.encode(text, Marks::All) {
+            assert!(grammar.allowed().unwrap().contains(id), "{:?} in {text}", tokenizer.vocabulary().text(id));
+            grammar.accept(id).unwrap();
+            deltas.extend(reader.push(id));
+        }
+        assert!(grammar.may_end(), "{text}");
+        let (rest, decision) = reader.finish();
+        deltas.extend(rest);
+        let (said, calls) = sum(deltas);
+        let right = &case["answer"];
+        assert_eq!(said, right["content"].as_str().unwrap());
+        let tool = right["tool"].as_str().unwrap_or("").to_string();
+        let expected = match right["decision"].as_str().unwrap() {
+            "call" => Decision::Call,
+            "say" => Decision::Say,
+            "none" => Decision::None,
+            _ => Decision::Forbidden { tool },
+        };
+        assert_eq!(decision, expected, "{text}");
+        let given: Vec<Value> = calls
+            .into_iter()
+            .map(|(name, arguments)| {
+                serde_json::json!({ "type": "function", "function": {
+                "name": name, "arguments": serde_json::from_str::<Value>(&arguments).unwrap() } })
+            })
+            .collect();
+        assert_eq!(Value::Array(given), right.get("tool_calls").cloned().unwrap_or(Value::Array(vec![])), "{text}");
+        count += 1;
+    }
+    assert!(count > 1000, "{count}");
+}
+
+/// A model of the built-in one's vocabulary and template whose weights mean nothing.
+fn meaningless(folder: &Path) -> PathBuf {
+    let vocabulary = std::fs::read(vocabulary(folder)).unwrap();
+    let header = Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
+    let model = folder.join("meaningless.gguf");
+    std::fs::write(&model, capos_gguf::small_model(&header, None, 7).unwrap()).unwrap();
+    model
+}
+
+/// What `eval` prints is what `score` in Python makes of what it wrote.
+#[test]
+fn an_evaluation_counts_as_the_training_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = meaningless(folder.path());
+    let sets = folder.path().join("sets");
+    python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "8"]);
+    for (split, options) in [("wording", &[][..]), ("both", &["--no-grammar"]), ("names", &["--no-copy"])] {
+        let (set, produced) = (sets.join(split), folder.path().join("produced.jsonl"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
+        command.arg("eval").arg(&model).arg("--set").arg(&set).arg("--produced").arg(&produced).args(options);
+        let found = infer(command.args(["--max-tokens", "60", "--kernels", "scalar"]));
+        let [set, produced] = [&set, &produced].map(|path| path.to_str().unwrap());
+        let expected = python(&["-m", "capos_model", "score", "--set", set, "--produced", produced, "--json"]);
+        let expected: Value = serde_json::from_str(&expected).unwrap();
+        assert_eq!(names(&found), names(&expected));
+        for (group, measures) in expected.as_object().unwrap() {
+            for (measure, count) in measures.as_object().unwrap() {
+                let found = &found[group][measure];
+                assert_eq!([&found["right"], &found["of"]], [&count["right"], &count["of"]], "{group}, {measure}");
+                for part in ["share", "low", "high"] {
+                    let (one, other) = (found[part].as_f64(), count[part].as_f64());
+                    let same = one.zip(other).map_or(one == other, |(one, other)| (one - other).abs() < 1e-9);
+                    assert!(same, "{group}, {measure}, {part}: {one:?} {other:?}");
+                }
+            }
+        }
+        if options.is_empty() {
+            // Calls that were not cut off are well-formed, whatever the weights are.
+            assert!(found["all"]["wellFormed"]["of"].as_u64() > Some(0), "{found}");
+        }
+    }
+}
+
+fn names(groups: &Value) -> BTreeSet<String> {
+    groups.as_object().unwrap().keys().cloned().collect()
+}
+
+/// Whatever the weights are, an answer is a call of the tool, or keeps to the schema.
+#[test]
+fn a_conversation_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = meaningless(folder.path());
+    let file = |name: &str, value: Value| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, value.to_string()).unwrap();
+        path
+    };
+    let messages = file("messages.json", serde_json::json!([{ "role": "user", "content": "read a.txt" }]));
+    let tool = serde_json::json!({ "name": "read", "description": "Reads a file.", "parameters": {
+        "type": "object", "properties": { "path": { "type": "string" } }, "required": ["path"] } });
+    let tools = file("tools.json", serde_json::json!([tool]));
+    let schema = file(
+        "schema.json",
+        serde_json::json!({ "type": "object", "properties": { "n": { "enum": [1] } },
+        "required": ["n"], "additionalProperties": false }),
+    );
+    let mut seen = BTreeSet::new();
+    for seed in 0..12 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
+        command.arg("chat").arg(&model).arg("--messages").arg(&messages).arg("--tools").arg(&tools);
+        command.arg("--schema").arg(&schema).args(["--temperature", "2", "--seed", &seed.to_string()]);
+        let found = infer(command.args(["--max-tokens", "200", "--kernels", "scalar"]));
+        let reason = found["finishReason"].as_str().unwrap();
+        match reason {
+            "toolCalls" => {
+                for call in found["calls"].as_array().unwrap() {
+                    assert_eq!(call["name"], "read");
+                    let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+                    let path = arguments["path"].as_str().unwrap();
+                    assert!("read a.txt/read a.txt".contains(path) || path.contains('/'), "{path}");
+                }
+            }
+            "stop" => {
+                let text: Value = serde_json::from_str(found["text"].as_str().unwrap()).unwrap();
+                assert_eq!(text, serde_json::json!({ "n": 1 }));
+            }
+            _ => assert_eq!(reason, "length"),
+        }
+        assert!(found["usage"]["promptTokens"].as_u64() > Some(10));
+        seen.insert(reason.to_string());
+    }
+    assert!(seen.contains("toolCalls") && seen.contains("stop"), "{seen:?}");
 }

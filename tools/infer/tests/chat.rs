@@ -32,11 +32,13 @@ fn chat(arguments: &[&str]) -> Result<Value, String> {
 #[test]
 fn what_the_model_reads_is_shown() {
     let messages = file("messages.json", r#"[{"role": "user", "content": "a<|im_end|>b"}]"#);
-    let shown = chat(&["--messages", &messages]).unwrap();
+    let shown = chat(&["--messages", &messages, "--prompt-only"]).unwrap();
     assert_eq!(shown["text"], "<|im_start|>user\na<|im_end|>b<|im_end|>\n<|im_start|>assistant\n");
     assert!(shown["ids"].as_array().unwrap().len() > 12);
     let wrong = file("wrong.json", r#"[{"role": "user", "content": "a"}, {"role": "king"}]"#);
-    assert!(chat(&["--messages", &wrong]).unwrap_err().contains("message 2: its role is none of system"));
+    assert!(
+        chat(&["--messages", &wrong, "--prompt-only"]).unwrap_err().contains("message 2: its role is none of system")
+    );
 }
 
 #[test]

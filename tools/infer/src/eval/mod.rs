@@ -1,0 +1,147 @@
+//! `eval`: how well a model uses tools, by an evaluation set (`docs/built-in-model.md`).
+
+mod score;
+mod set;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use capos_chat::{Decision, Message};
+use capos_engine::Sampling;
+use capos_engine::generation::Options;
+use capos_inference::{Assistant, Event, Grammar, LanguageModel, Request};
+use serde_json::json;
+
+use crate::chat::Answer;
+use crate::file::ModelFile;
+use crate::run::RunOptions;
+use score::Scores;
+use set::{Conversation, Turn};
+
+/// Requests that are answered together.
+const TOGETHER: usize = 16;
+
+/// Bytes of keys and values that are kept of requests that were answered, for those that begin alike.
+const KEPT: usize = 256 << 20;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model file.
+    model: PathBuf,
+    /// The evaluation set: a folder with `set.json` and `conversations.jsonl`.
+    #[arg(long)]
+    set: PathBuf,
+    /// Hold answers to nothing.
+    #[arg(long)]
+    no_grammar: bool,
+    /// Let strings in calls be any, not only what was said.
+    #[arg(long)]
+    no_copy: bool,
+    /// Answer only so many conversations, from the first on.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// Write what the model answered, a conversation on a line.
+    #[arg(long)]
+    produced: Option<PathBuf>,
+    /// Most tokens of an answer.
+    #[arg(long, default_value_t = 512)]
+    max_tokens: usize,
+}
+
+pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
+    let file = ModelFile::open(&args.model)?;
+    let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
+    ensure!(model.supports_tools(), "{}: its chat template does not tell the model of tools", file.name());
+    let mut conversations = set::read(&args.set)?;
+    conversations.truncate(args.limit.unwrap_or(usize::MAX));
+    let computer = options.computer()?;
+    let options = Options { sequences: TOGETHER, kept: KEPT, ..Options::default() };
+    let assistant = Assistant::new(&model, computer.machine(), options);
+    let produced = answer(assistant, &conversations, args)?;
+    if let Some(path) = &args.produced {
+        write(path, &produced).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    let scores = Scores::of(&conversations, &produced);
+    match as_json {
+        true => println!("{}", scores.to_json()),
+        false => print!("{}", scores.table()),
+    }
+    Ok(())
+}
+
+/// What the model answers in each of its turns, to all that comes before it as it should have been.
+fn answer(mut assistant: Assistant<'_>, conversations: &[Conversation], args: &Args) -> Result<Vec<Vec<Turn>>> {
+    let grammar = match (args.no_grammar, args.no_copy) {
+        (true, _) => Grammar::Free,
+        (false, true) => Grammar::Schemas,
+        (false, false) => Grammar::Repetition,
+    };
+    let mut produced: Vec<Vec<Turn>> =
+        conversations.iter().map(|conversation| vec![Turn::default(); conversation.turns.len()]).collect();
+    let all = conversations.iter().enumerate().flat_map(|(number, conversation)| {
+        conversation.turns.iter().enumerate().map(move |(turn, (at, _))| (number, turn, conversation, *at))
+    });
+    let mut waiting = all.peekable();
+    let mut asked = HashMap::new();
+    while waiting.peek().is_some() || !assistant.idle() {
+        while assistant.requests() < TOGETHER
+            && let Some((number, turn, conversation, at)) = waiting.next()
+        {
+            let messages: Vec<Message> = conversation.messages.iter().take(at).cloned().collect();
+            let request = Request {
+                messages,
+                tools: conversation.tools.clone(),
+                limit: Some(args.max_tokens),
+                sampling: Some(Sampling::default()),
+                grammar,
+                ..Request::default()
+            };
+            let id = assistant.request(request).with_context(|| format!("conversation {number}, turn {turn}"))?;
+            asked.insert(id, (number, turn, Answer::default()));
+        }
+        for (id, event) in assistant.step() {
+            let Some((number, turn, answer)) = asked.get_mut(&id) else { continue };
+            match event {
+                Event::Progress { .. } => {}
+                Event::Delta(delta) => answer.take(delta),
+                Event::Finish(finish) => {
+                    if let Some(error) = finish.error {
+                        bail!("conversation {number}, turn {turn}: {error}");
+                    }
+                    let given = turn_of(std::mem::take(answer), finish.decision);
+                    if let Some(place) = produced.get_mut(*number).and_then(|turns| turns.get_mut(*turn)) {
+                        *place = given;
+                    }
+                    asked.remove(&id);
+                }
+            }
+        }
+    }
+    Ok(produced)
+}
+
+fn turn_of(answer: Answer, decision: Decision) -> Turn {
+    let (decision, tool) = match decision {
+        Decision::Call => ("call", String::new()),
+        Decision::Say => ("say", String::new()),
+        Decision::None => ("none", String::new()),
+        Decision::Forbidden { tool } => ("forbidden", tool),
+    };
+    let calls = answer.calls.into_iter().map(|call| {
+        // What is no JSON stays text, which no tool takes as its arguments.
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        (call.name, arguments)
+    });
+    Turn { decision: decision.into(), tool, content: answer.text, calls: calls.collect() }
+}
+
+fn write(path: &Path, produced: &[Vec<Turn>]) -> std::io::Result<()> {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    for turns in produced {
+        let turns: Vec<_> = turns.iter().map(Turn::to_json).collect();
+        writeln!(file, "{}", json!({ "turns": turns }))?;
+    }
+    file.flush()
+}

@@ -5,7 +5,7 @@
 //! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
 //! What a request comes to does not depend on the others, nor on the pieces, to the last bit with the kernels `scalar`,
-//! `sse41` and `avx2`. `avx512` adds up in another order where six or more tokens are in a pass, so there two tokens of
+//! `sse41` and `avx2`. `avx512` adds up in another order where three or more tokens are in a pass, so there two tokens of
 //! which each is as likely as the other, nearly, may change places.
 
 mod pace;
@@ -41,7 +41,7 @@ pub struct Options<'m> {
     /// How keys and values are kept.
     pub cache: CacheType,
     /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
-    /// that it is over within some 40 ms, or one token of a sequence, if that takes longer.
+    /// that it is over within some 40 ms; where even one token takes longer, no fewer than four.
     pub clock: Option<&'m dyn Fn() -> u64>,
 }
 

@@ -13,8 +13,9 @@ use crate::architecture::Activation;
 use crate::block::{BFloat16, Float16, Float32, Q8_0, with_block};
 use crate::tensor::Tensor;
 
-/// Rows of activations from which on weights are unpacked into tiles.
-const TILED: usize = 6;
+/// Rows of activations from which on weights are unpacked into tiles. That costs as much as some two rows, each of which
+/// unpacks all weights otherwise.
+const TILED: usize = 3;
 
 /// Kernels for processors with AVX-512.
 #[derive(Clone, Copy, Debug)]

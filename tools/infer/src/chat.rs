@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Message, Template, Tool};
 use capos_engine::Sampling;
-use capos_engine::generation::Options;
 use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Reason, Request};
 use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
@@ -138,7 +137,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         now: args.now,
     };
     let computer = options.computer()?;
-    let mut assistant = Assistant::new(&model, computer.machine(), Options::default());
+    let mut assistant = Assistant::new(&model, computer.machine(), options.generation());
     assistant.request(request)?;
     let (answer, finish) = answer(&mut assistant, as_json)?;
     if let Some(error) = finish.error {

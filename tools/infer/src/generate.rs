@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use capos_engine::generation::Options;
 use capos_engine::{Event, Finish, Generation, Request, Sampling};
 use capos_gguf::Header;
 use serde_json::json;
@@ -75,8 +74,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
     let ends = if args.ignore_eos { Vec::new() } else { ends(&file.header()?) };
     let run = Run::new(&file, options)?;
-    // Without a clock, since the tokens must not depend on how fast the machine is.
-    let mut generation = Generation::new(&run.model, run.computer.machine(), Options::default());
+    let mut generation = Generation::new(&run.model, run.computer.machine(), options.generation());
     let request = Request { prompt: args.ids.clone(), limit: args.count, ends, sampling: args.sampling.sampling() };
     generation.submit(request, None)?;
     let (mut new, mut why) = (Vec::new(), "limit");

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use capos_engine::generation::Options;
 use capos_engine::kernel::{self, Kernels};
-use capos_engine::{Batch, Cache, Forward, Machine, Model};
+use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model};
 
 use crate::file::ModelFile;
 use crate::threads::Threads;
@@ -24,9 +25,25 @@ pub struct RunOptions {
     /// Kernels; those that are fastest in a trial where none are named.
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
+    /// How keys and values are kept.
+    #[arg(long, global = true, value_parser = ["f16", "q8_0"], default_value = "f16")]
+    cache: String,
 }
 
 impl RunOptions {
+    /// How keys and values are kept.
+    fn cache(&self) -> CacheType {
+        match self.cache.as_str() {
+            "q8_0" => CacheType::Q8_0,
+            _ => CacheType::F16,
+        }
+    }
+
+    /// How requests are run. There is no clock, since tokens must not depend on how fast the machine is.
+    pub fn generation(&self) -> Options<'static> {
+        Options { cache: self.cache(), ..Options::default() }
+    }
+
     /// Most tokens of a sequence, if they are named.
     pub fn context(&self) -> Option<usize> {
         self.context
@@ -73,7 +90,7 @@ impl<'f> Run<'f> {
         let model =
             Model::new(&file.header()?, file.bytes(), options.context).with_context(|| file.name().to_owned())?;
         let computer = options.computer()?;
-        let caches = [Cache::new(model.config(), model.context())];
+        let caches = [Cache::of_type(options.cache(), model.config(), model.context())];
         Ok(Self { model, computer, caches, forward: Forward::new() })
     }
 

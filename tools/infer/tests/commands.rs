@@ -94,6 +94,23 @@ fn generate_chooses_by_chance_as_the_options_say() {
 }
 
 #[test]
+fn keys_and_values_are_kept_as_is_asked() {
+    let expected = expected("llama-f32.gguf");
+    let file = model("llama-f32.gguf");
+    let prompt = ids(&expected["ids"]);
+    let logits = |cache| {
+        let found = command(&["logits", "--ids", &prompt, "--full", "--cache", cache], &file).unwrap();
+        let numbers = found["full"].as_array().unwrap().iter().map(|logit| logit.as_f64().unwrap());
+        let expected = expected["logits"].as_array().unwrap().iter().map(|logit| logit.as_f64().unwrap());
+        numbers.zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum::<f64>()
+    };
+    // A byte says less than 16 bits.
+    assert!(logits("q8_0") > 4.0 * logits("f16"));
+    let generate = ["generate", "--ids", &prompt, "--n", "2", "--greedy", "--cache", "q8_0"];
+    assert_eq!(command(&generate, &file).unwrap()["ids"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn generate_says_why_it_ended() {
     let file = model("llama-f32.gguf");
     let generate = |options: &[&str]| {

@@ -57,7 +57,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let mut conversations = set::read(&args.set)?;
     conversations.truncate(args.limit.unwrap_or(usize::MAX));
     let computer = options.computer()?;
-    let options = Options { sequences: TOGETHER, kept: KEPT, ..Options::default() };
+    let options = Options { sequences: TOGETHER, kept: KEPT, ..options.generation() };
     let assistant = Assistant::new(&model, computer.machine(), options);
     let produced = answer(assistant, &conversations, args)?;
     if let Some(path) = &args.produced {

@@ -1,11 +1,13 @@
 //! `capos-infer bench`: how fast tokens are taken in and made, and how near that is to what memory gives.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use capos_engine::Pool;
+use capos_engine::generation::Options;
+use capos_engine::{Event, Finish, Generation, Pool, Request};
 use serde_json::json;
 
 use crate::file::ModelFile;
@@ -24,19 +26,22 @@ pub struct Args {
     /// How often to measure; the best counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
+    /// Measure also how fast so many sequences are written together.
+    #[arg(long, default_value_t = 1)]
+    sequences: usize,
 }
 
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     ensure!(
-        args.prompt > 0 && args.count > 0 && args.repeat > 0,
-        "nothing is to be measured; -p, -n and --repeat count from 1"
+        args.prompt > 0 && args.count > 0 && args.repeat > 0 && args.sequences > 0,
+        "nothing is to be measured; -p, -n, --repeat and --sequences count from 1"
     );
     let file = ModelFile::open(&args.model)?;
     let mut run = Run::new(&file, options)?;
     let vocabulary = run.model.vocabulary().max(1);
     let prompt: Vec<u32> =
         (0..args.prompt).map(|index| u32::try_from(index.wrapping_mul(7919) % vocabulary).unwrap_or(0)).collect();
-    let (mut prefill, mut decode) = (0f64, 0f64);
+    let (mut prefill, mut decode, mut together) = (0f64, 0f64, 0f64);
     let mut bandwidth = 0f64;
     for _ in 0..args.repeat {
         bandwidth = bandwidth.max(read_bandwidth(file.bytes(), &run.computer.threads));
@@ -49,6 +54,9 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
             id = capos_engine::greedy(run.feed(&[id])?);
         }
         decode = decode.max(args.count as f64 / began.elapsed().as_secs_f64());
+        if args.sequences > 1 {
+            together = together.max(decode_together(&run, options, &prompt, args)?);
+        }
     }
     let bytes = run.model.bytes_per_token();
     let fraction = bytes as f64 * decode / bandwidth;
@@ -61,6 +69,8 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
             "prefillPerSecond": prefill,
             "newTokens": args.count,
             "decodePerSecond": decode,
+            "sequences": args.sequences,
+            "decodeTogetherPerSecond": (args.sequences > 1).then_some(together),
             "bytesPerToken": bytes,
             "readBytesPerSecond": bandwidth,
             "bandwidthFraction": fraction,
@@ -72,7 +82,39 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     println!("prefill of {}: {prefill:.1} tokens/s", args.prompt);
     println!("decode of {}: {decode:.1} tokens/s, {bytes} bytes read for each", args.count);
     println!("that is {:.0} % of the {:.2} GB/s that reading the file gives", fraction * 100.0, bandwidth / 1e9);
+    if args.sequences > 1 {
+        println!("decode of {} sequences together: {together:.1} tokens/s in all", args.sequences);
+    }
     Ok(())
+}
+
+/// Tokens a second that several sequences together get, from when each has its first until one ends.
+fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &Args) -> Result<f64> {
+    let options = Options { sequences: args.sequences, ..options.generation() };
+    let mut generation = Generation::new(&run.model, run.computer.machine(), options);
+    // Those that begin first are ahead by as many tokens as others begin behind them.
+    let limit = args.count.saturating_add(args.sequences);
+    for _ in 0..args.sequences {
+        generation.submit(Request { prompt: prompt.to_vec(), limit, ..Request::default() }, None)?;
+    }
+    let (mut begun, mut tokens, mut began) = (BTreeSet::new(), 0usize, Instant::now());
+    loop {
+        let all_begun = begun.len() == args.sequences;
+        if !all_begun {
+            began = Instant::now();
+        }
+        for (id, event) in generation.step() {
+            match event {
+                Event::Progress { .. } => {}
+                Event::Token(_) => {
+                    begun.insert(id);
+                    tokens = tokens.saturating_add(usize::from(all_begun));
+                }
+                Event::Finish { reason: Finish::Failed(error), .. } => return Err(error.into()),
+                Event::Finish { .. } => return Ok(tokens as f64 / began.elapsed().as_secs_f64()),
+            }
+        }
+    }
 }
 
 /// Bytes that are read together before a thread takes the next.

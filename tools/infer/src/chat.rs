@@ -166,7 +166,9 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         }
         println!("{value}");
     } else {
-        println!();
+        if !answer.text.is_empty() {
+            println!();
+        }
         answer.show_calls();
         if finish.reason == Reason::Length {
             eprintln!("The answer was cut off: there are no more tokens for it.");

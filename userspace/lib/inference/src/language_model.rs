@@ -108,3 +108,27 @@ fn sampling(header: &Header<'_>) -> Sampling {
     // What cannot be meant is not taken for an answer.
     if found.check().is_ok() { found } else { default }
 }
+
+#[cfg(test)]
+mod tests {
+    use capos_gguf::{Writer, WriterValue};
+
+    use super::*;
+
+    fn sampling_of(entries: &[(&str, WriterValue)]) -> Sampling {
+        let mut writer = Writer::new();
+        entries.iter().for_each(|(key, value)| writer.entry(&format!("general.sampling.{key}"), value.clone()));
+        let file = writer.header();
+        sampling(&Header::parse(&file, file.len() as u64).unwrap())
+    }
+
+    #[test]
+    fn a_file_says_how_tokens_are_chosen() {
+        assert_eq!(sampling_of(&[]), Sampling::default());
+        let (temperature, top_k) = (("temp", WriterValue::F32(0.5)), ("top_k", WriterValue::U32(20)));
+        let expected = Sampling { temperature: 0.5, top_k: 20, ..Sampling::default() };
+        assert_eq!(sampling_of(&[temperature.clone(), top_k]), expected);
+        // What cannot be meant counts as nothing said.
+        assert_eq!(sampling_of(&[temperature, ("top_p", WriterValue::F32(7.0))]), Sampling::default());
+    }
+}

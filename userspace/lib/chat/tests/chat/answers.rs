@@ -2,6 +2,7 @@
 
 use capos_chat::{AnswerReader, CallForm, Decision, Delta};
 use capos_tokenizer::{Marks, Tokenizer};
+use proptest::prelude::*;
 
 use crate::fixture::{built_in_tokenizer, tokenizer, tools};
 
@@ -77,4 +78,25 @@ fn marks_have_no_text() {
     assert_eq!(said, "ab");
     let (said, _, _, decision) = read(&built_in_tokenizer(), CallForm::Lines, &[], "<|say|>a<|tool|>b<|invoke|>c");
     assert_eq!((said.as_str(), decision), ("abc", Decision::Say));
+}
+
+proptest! {
+    /// Whatever tokens a model makes that is held to nothing, also such as its vocabulary has not.
+    #[test]
+    fn any_tokens_are_read(ids in prop::collection::vec(prop_oneof![0u32..12, 12u32..1030], 0..60), lines in any::<bool>()) {
+        thread_local! {
+            static TOKENIZERS: [Tokenizer; 2] = [tokenizer(), built_in_tokenizer()];
+        }
+        let (text, calls, decision) = TOKENIZERS.with(|tokenizers| {
+            let form = if lines { CallForm::Lines } else { CallForm::Hermes };
+            let mut reader = AnswerReader::new(&tokenizers[usize::from(lines)], Some(form), &tools(), &["\n\n".into()]);
+            let mut deltas: Vec<Delta> = ids.iter().flat_map(|id| reader.push(*id)).collect();
+            let (rest, decision) = reader.finish();
+            deltas.extend(rest);
+            let (text, calls) = sum(deltas);
+            (text, calls, decision)
+        });
+        prop_assert!(!text.contains("\n\n"));
+        prop_assert!(calls.is_empty() || decision == Decision::Call);
+    }
 }

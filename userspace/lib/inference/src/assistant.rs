@@ -54,7 +54,10 @@ impl<'m> Assistant<'m> {
     /// What an answer is held to.
     fn constraint(&self, request: &Request, prompt: &Prompt) -> Result<Option<Box<dyn Constraint>>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
-        let form = model.form().filter(|_| request.grammar != Grammar::Free);
+        // An answer of the built-in model has a form without calls, too. Others are free where there are no tools, and no
+        // grammar is made for nothing.
+        let has_form = |form: &CallForm| *form == CallForm::Lines || !request.tools.is_empty();
+        let form = model.form().filter(|form| request.grammar != Grammar::Free && has_form(form));
         if form.is_none() && schema.is_none() {
             return Ok(None);
         }

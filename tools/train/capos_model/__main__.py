@@ -76,9 +76,15 @@ def _read_tokenizer():
     return bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
 
 
+def _rates(text):
+    """Steps and the shares of the full rates at them."""
+    points = [point.split(":") for point in text.split(",")]
+    return tuple((int(step), float(share)) for step, share in points)
+
+
 def _train(args):
     training = _with_torch("train")
-    plan = training.Plan(args.steps, args.seed, fall=args.fall)
+    plan = training.Plan(args.rates, args.seed) if args.rates else training.Plan.even(args.steps, seed=args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
@@ -142,7 +148,7 @@ def main():
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--steps", type=int, default=5000)
-    found.add_argument("--fall", type=float, default=0.5, help="the share of steps during which the rates fall")
+    found.add_argument("--rates", type=_rates, metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")

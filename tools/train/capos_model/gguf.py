@@ -46,12 +46,18 @@ def _padded(data):
     return data + bytes(-len(data) % _ALIGNMENT)
 
 
-def file(values, tensors=()):
-    """A file of these keys and tensors."""
-    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(values))]
+def keys(values):
+    """The bytes of keys and their values."""
+    parts = []
     for key, value in values.items():
         kind, data = _value(value)
         parts += [_string(key), struct.pack("<I", kind), data]
+    return b"".join(parts)
+
+
+def file(values, tensors=()):
+    """A file of these keys and tensors."""
+    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(values)), keys(values)]
     at = 0
     for tensor in tensors:
         count = len(tensor.sizes)

@@ -3,7 +3,7 @@
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -19,13 +19,22 @@ CHECKPOINT = "checkpoint.pt"
 class Plan:
     """What a training is. The same plan gives the same weights with the same library on the same processor."""
 
-    steps: int
+    # What share of the full rates there is from which step on, evenly between them; the last is the end.
+    rates: tuple
     seed: int = 1
     rows: int = 4
-    # Steps with few tools, steps during which the rates rise, and the share of all during which they fall to nothing.
+    # Steps with few tools, at first.
     few: int = 80
-    rise: int = 30
-    fall: float = 0.5
+
+    @classmethod
+    def even(cls, steps, **more):
+        """Full rates after some steps, and for the second half of the training less and less."""
+        rise = min(30, steps // 2)
+        return cls(((0, 1 / rise), (rise - 1, 1.0), (steps // 2, 1.0), (steps, 0.0)), **more)
+
+    @property
+    def steps(self):
+        return self.rates[-1][0]
 
     def tools(self, step):
         """How many tools a set of this step may have: few at first."""
@@ -33,13 +42,15 @@ class Plan:
 
     def rate(self, step):
         """The share of the full rates at this step."""
-        return min(1.0, (step + 1) / self.rise, (self.steps - step) / (self.fall * self.steps))
+        for (start, first), (end, last) in zip(self.rates, self.rates[1:]):
+            if start <= step < end:
+                return first + (last - first) * (step - start) / (end - start)
+        raise ValueError(f"the training has {self.steps} steps, and this is step {step}")
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: until the rates fall, when they are to may be changed."""
-        end = {"steps": 0, "fall": 0}
-        same = asdict(self) | end == asdict(other) | end
-        return same and all(self.rate(done) == other.rate(done) for done in range(step))
+        """Whether it goes as another plan did up to a step: what the rates are later may be changed."""
+        same = replace(self, rates=()) == replace(other, rates=())
+        return same and all(abs(self.rate(done) - other.rate(done)) < 1e-6 for done in range(step))
 
 
 class Source:
@@ -113,7 +124,8 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     path = Path(folder) / CHECKPOINT
     if path.exists():
         network, state = load(path)
-        if not plan.continues(Plan(**state["plan"]), state["step"]):
+        before = Plan(**state["plan"] | {"rates": tuple(map(tuple, state["plan"]["rates"]))})
+        if not plan.continues(before, state["step"]):
             raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
         optimizer, first = Optimizer(network), state["step"]
         optimizer.restore(state["optimizer"])

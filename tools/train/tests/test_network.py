@@ -65,7 +65,7 @@ class Networks(unittest.TestCase):
             self.assertTrue(((strengths > 0.6) & (strengths < 1.3)).all(), strengths)
 
     def test_a_training_that_stops_goes_on_as_if_it_had_not(self):
-        plan = train.Plan(6, rows=1, few=2, rise=2)
+        plan = train.Plan.even(6, rows=1, few=2)
         with tempfile.TemporaryDirectory() as folder:
             whole, parts = Path(folder, "whole"), Path(folder, "parts")
             for path in (whole, parts):
@@ -76,15 +76,15 @@ class Networks(unittest.TestCase):
             for name, values in straight.state_dict().items():
                 self.assertTrue(torch.equal(values, resumed.state_dict()[name]), name)
             with self.assertRaisesRegex(ValueError, "another training"):
-                train.train(tokenizer(), train.Plan(6, seed=2, rows=1, few=2, rise=2), parts, SMALL, compiled=False)
+                train.train(tokenizer(), train.Plan.even(6, seed=2, rows=1, few=2), parts, SMALL, compiled=False)
 
-    def test_a_plan_may_be_made_longer_until_its_rates_fall(self):
-        plan, longer = train.Plan(1000), train.Plan(2000)
+    def test_a_plan_may_be_changed_for_the_steps_to_come(self):
+        plan, longer = train.Plan.even(1000), train.Plan.even(2000)
         self.assertTrue(longer.continues(plan, 500))
         self.assertFalse(longer.continues(plan, 600))
-        self.assertTrue(train.Plan(800, fall=0.25).continues(plan, 500))
-        self.assertFalse(train.Plan(1000, seed=2).continues(plan, 500))
-        self.assertEqual([plan.rate(0), plan.rate(500), plan.rate(750), plan.rate(999)], [1 / 30, 1.0, 0.5, 0.002])
+        self.assertTrue(train.Plan((*plan.rates[:3], (800, 0.4), (900, 0.0))).continues(plan, 801))
+        self.assertFalse(train.Plan.even(1000, seed=2).continues(plan, 500))
+        self.assertEqual([plan.rate(0), plan.rate(29), plan.rate(500), plan.rate(750)], [1 / 30, 1.0, 1.0, 0.5])
 
     def test_a_step_lowers_the_loss(self):
         network = self.network()

@@ -117,7 +117,7 @@ fn write(part: Part, name: &Name) -> Result<ExitCode> {
     part.write()?;
     print!("{}", part.told);
     println!("\nbuild it and try it:\n    make run-agent SCENARIO={SCENARIOS}/{}", name.0);
-    println!("and with its tests among all others:\n    make test");
+    println!("and again, among the tests:\n    make test ONLY=qemu/{}", name.0);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -309,7 +309,11 @@ fn add_entry(document: &mut DocumentMut, kind: &str, name: &Name, fill: impl FnO
     for kind in ["service", "program"] {
         let entries = document.get(kind).and_then(Item::as_array_of_tables);
         let names = |entry: &Table| entry.get("name").and_then(Item::as_str) == Some(&name.0);
-        ensure!(!entries.is_some_and(|entries| entries.iter().any(names)), "it has a {kind} `{}` already", name.0);
+        ensure!(
+            !entries.is_some_and(|entries| entries.iter().any(names)),
+            "it has a {kind} `{}` already; choose another name",
+            name.0
+        );
     }
     let mut entry = Table::new();
     entry.decor_mut().set_prefix("\n");

@@ -276,16 +276,16 @@ impl Checker<'_> {
     }
 
     pub(crate) fn provided(&self, there: &str, provider: &str, name: &str) -> Result<u16> {
-        let list: Vec<&str> =
-            if provider == FIRST {
-                INIT.to_vec()
-            } else {
-                let service =
-                    self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
-                        self.error(format!("{there}.from"), format!("there is no service `{provider}`"))
-                    })?;
-                service.provides.iter().map(String::as_str).collect()
-            };
+        let list: Vec<&str> = if provider == FIRST {
+            INIT.to_vec()
+        } else {
+            let service = self.document.service.iter().find(|service| service.name == provider).ok_or_else(|| {
+                let known: Vec<&str> = self.document.service.iter().map(|service| service.name.as_str()).collect();
+                let reason = format!("there is no service `{provider}`; there are {FIRST}, {}", known.join(", "));
+                self.error(format!("{there}.from"), reason)
+            })?;
+            service.provides.iter().map(String::as_str).collect()
+        };
         let at = list.iter().position(|provided| *provided == name).ok_or_else(|| {
             self.error(
                 format!("{there}.from"),

@@ -34,8 +34,9 @@ deps:
 	@tools/deps.sh
 
 tools: deps
-	@test -x $(CAPOS) || echo 'Building the host tools first, once. This and the first build of the system take some minutes.'
-	@$(CARGO) build --quiet -p capos-tools
+	@if test -x $(CAPOS); then $(CARGO) build --quiet -p capos-tools; else \
+	    echo 'Building the host tools first, once. This and the first build of the system take ten minutes or more.'; \
+	    $(CARGO) build -p capos-tools; fi
 
 iso: tools
 	@$(CAPOS) iso

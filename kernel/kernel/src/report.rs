@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::fmt;
 
 use capos_abi::Status;
+use capos_machine::page_entry::PAGE;
 
 use crate::object::address_space::{Backing, Mapping};
 use crate::object::process::Process;
@@ -71,12 +72,20 @@ fn verb(write: bool, execute: bool) -> &'static str {
     }
 }
 
+/// Whether an address is the stack pointer or within a page below: functions with more on the stack touch each page of it.
+fn is_below_stack(thread: &Thread, address: u64) -> bool {
+    let rsp = thread.with_context(|context| context.rsp);
+    rsp.checked_sub(address).is_some_and(|below| below <= PAGE)
+}
+
 /// It touched an address where nothing is mapped.
 pub fn unmapped(thread: &Thread, address: u64, write: bool, execute: bool) -> String {
     let hint = if address < capos_abi::bootstrap::USER_START {
         ", a null pointer"
     } else if address >= capos_abi::bootstrap::USER_END {
         ", which is not user memory"
+    } else if is_below_stack(thread, address) {
+        ", where nothing is mapped, just below its stack, which is full"
     } else {
         ", where nothing is mapped"
     };

@@ -9,6 +9,7 @@ use capos_ring::Ring;
 use capos_ring::message::Lent;
 use capos_schema::cap::Client;
 use capos_schema::kernel::{AddressSpaceClient, ResourceAccountClient, TimerClient};
+use capos_schema::system::StandardClient;
 
 use crate::env::Env;
 use crate::executor::Executor;
@@ -43,6 +44,8 @@ pub(crate) struct Facts {
     #[cfg(not(all(capos_guest, feature = "std")))]
     pub(crate) addresses: capos_ring::Addresses,
     pub(crate) log: Log,
+    /// Where a program that a person or an agent runs says what went wrong.
+    pub(crate) errors: Option<StandardClient>,
 }
 
 impl Facts {
@@ -53,6 +56,7 @@ impl Facts {
         self.timer = env.raw("timer").map(Client::from_cap);
         self.log.logger = env.optional("logger").ok().flatten();
         self.log.debug = env.optional("log").ok().flatten();
+        self.errors = ["err", "out"].iter().find_map(|name| env.optional(name).ok().flatten());
     }
 }
 

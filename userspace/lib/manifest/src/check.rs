@@ -14,7 +14,7 @@ use crate::source::{INIT, KERNEL, RIGHTS};
 use crate::text::{self, Document, Process};
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.
-const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "out"];
+const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
 
 pub(crate) type Result<T> = std::result::Result<T, ManifestError>;
 
@@ -139,7 +139,8 @@ impl Checker<'_> {
         for (at, grant) in process.grants.iter().enumerate() {
             let there = format!("{here}.grants[{at}] `{}`", grant.name);
             if RESERVED.contains(&grant.name.as_str()) {
-                return Err(self.error(there, "every process has this capability of its own"));
+                return Err(self
+                    .error(there, "every process has this capability of its own, or is given it by whoever runs it"));
             }
             if grant.name.is_empty() || grants.iter().any(|other| other.name == grant.name) {
                 return Err(self.error(there, "each grant of a process needs a name of its own"));

@@ -79,6 +79,7 @@ fn refusals_name_place_and_reason() {
         ("\"home\"", "\"logger\"", "each grant of a process needs a name of its own"),
         ("\"home\"", "\"account\"", "every process has this capability of its own"),
         ("\"home\"", "\"process\"", "every process has this capability of its own"),
+        ("\"home\"", "\"err\"", "or is given it by whoever runs it"),
         ("name = \"shell\"", "nam = \"shell\"", "line 9, column 1: unknown field `nam`"),
         ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { threads = 0 }", "needs a thread"),
     ] {

@@ -44,12 +44,21 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     let code = match run(bytes) {
         Ok(()) => 0,
         Err(error) => {
-            crate::log::write(crate::log::LogLevel::Error, format!("{error}"));
+            fail(&error);
             FAILURE_CODE
         }
     };
     drop(runtime::with(|rt| rt.block_on(crate::log::flush())));
     capos_ring::exit(code)
+}
+
+/// Says why `main` failed: to the log, and where the program was given streams, there.
+fn fail(error: &Error) {
+    crate::log::write(crate::log::LogLevel::Error, format!("{error}"));
+    if let Some(errors) = runtime::with(|rt| rt.facts.borrow().errors.clone()).flatten() {
+        // Who runs the program may have closed the stream; there is nobody else to tell.
+        let _ = runtime::with(|rt| rt.block_on(errors.write(&format!("Error: {error}\n"))));
+    }
 }
 
 fn run(record: &[u8]) -> Result<(), Error> {

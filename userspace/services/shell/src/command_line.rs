@@ -18,7 +18,8 @@ pub struct With {
     /// A grant of the session, and a path in it.
     pub path: String,
     /// `:ro`.
-    pub read_only: bool,
+    /// As the program asks for it, where the line does not say.
+    pub read_only: Option<bool>,
 }
 
 /// One program of a line.
@@ -128,17 +129,17 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Mistake> {
     Ok(tokens)
 }
 
-/// `NAME=/PATH` or `NAME=/PATH:ro`.
+/// `NAME=/PATH`, `NAME=/PATH:ro` or `NAME=/PATH:rw`.
 fn with(at: usize, text: &str) -> Result<With, Mistake> {
     let (name, path) = text.split_once('=').unwrap_or((text, ""));
     let (path, read_only) = match path.strip_suffix(":ro") {
-        Some(path) => (path, true),
-        None => (path.strip_suffix(":rw").unwrap_or(path), false),
+        Some(path) => (path, Some(true)),
+        None => path.strip_suffix(":rw").map_or((path, None), |path| (path, Some(false))),
     };
     let plain =
         |name: &str| !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "-_.".contains(letter));
     if !plain(name) || name.starts_with('.') || !path.starts_with('/') {
-        return mistake(at, "--with takes NAME=/PATH, or NAME=/PATH:ro to read only");
+        return mistake(at, "--with takes NAME=/PATH, NAME=/PATH:ro to read only, or NAME=/PATH:rw to write too");
     }
     if path.split('/').any(|part| part == "..") {
         return mistake(at, "a path of --with leads downwards only; it has no `..`");
@@ -235,9 +236,11 @@ mod tests {
 
     #[test]
     fn grants_stand_before_the_name() {
-        let line = parse("--with notes=/home/notes:ro --without timer --with all=/home cat x").unwrap();
+        let line = parse("--with notes=/home/notes:ro --without timer --with all=/home --with b=/b:rw cat x").unwrap();
         let with = |name: &str, path: &str, read_only| With { name: name.into(), path: path.into(), read_only };
-        assert_eq!(line.stages[0].with, [with("notes", "/home/notes", true), with("all", "/home", false)]);
+        let expected =
+            [with("notes", "/home/notes", Some(true)), with("all", "/home", None), with("b", "/b", Some(false))];
+        assert_eq!(line.stages[0].with, expected);
         assert_eq!(line.stages[0].without, ["timer"]);
     }
 

@@ -60,11 +60,11 @@ pub struct Plan {
     pub own: Vec<String>,
 }
 
-/// What a program is to be given.
+/// What a program is to be given of what the session holds, without the grants that were put away.
 ///
 /// # Errors
 /// It asks for what the session does not hold, or the line names what is not there.
-pub fn plan(program: &ProgramInfo, held: &[Held<'_>], stage: &Stage) -> Result<Plan, String> {
+pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage: &Stage) -> Result<Plan, String> {
     let name = &program.name;
     let mut plan = Plan::default();
     if let Some(unknown) = stage.without.iter().find(|wanted| !program.needs.iter().any(|need| need.name == **wanted)) {
@@ -80,13 +80,16 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], stage: &Stage) -> Result<P
         let found = held.iter().find(|held| held.name == of && held.interface == DirectoryClient::INTERFACE_ID);
         let found =
             found.ok_or_else(|| format!("--with {}: this session holds no directory /{}", with.name, escape(of)))?;
+        // What a program only wants to read stays so when another place is given for it.
+        let asked = || program.needs.iter().any(|need| need.name == with.name && need.read_only);
+        let read_only = with.read_only.unwrap_or_else(asked);
         plan.given.push(Given {
             name: with.name.clone(),
             of: of.to_string(),
             interface: found.interface,
             path: path.to_string(),
-            narrow: with.read_only && !found.read_only,
-            read_only: with.read_only || found.read_only,
+            narrow: read_only && !found.read_only,
+            read_only: read_only || found.read_only,
         });
     }
     for need in &program.needs {
@@ -100,10 +103,14 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], stage: &Stage) -> Result<P
         }
         let found = held.iter().find(|held| held.from == need.from && held.interface == need.interface);
         let found = found.ok_or_else(|| {
-            format!(
+            let mut why = format!(
                 "{name} asks for {} ({}), which this session does not hold; --without {} runs it without",
                 need.name, need.from, need.name
-            )
+            );
+            if !put_away.is_empty() {
+                why += &format!("; put away: {}, and /cap take NAME takes one back", put_away.join(", "));
+            }
+            why
         })?;
         plan.given.push(Given {
             name: need.name.clone(),
@@ -199,7 +206,7 @@ mod tests {
             Held { name: "home", interface: DIRECTORY, from: "ramfs.Directory", read_only },
             Held { name: "launcher", interface: LauncherClient::INTERFACE_ID, from: "init.Launcher", read_only: false },
         ];
-        plan(&program, &held, &parse(line).unwrap().stages[0])
+        plan(&program, &held, &[], &parse(line).unwrap().stages[0])
     }
 
     fn words(needs: &[ProgramNeed], line: &str) -> String {
@@ -236,6 +243,10 @@ mod tests {
         let narrower = words(&needs, "--with home=/home/a kv");
         assert!(narrower.contains("home/a (read, write) as /home;") && !narrower.contains("home (read, write)"));
         assert!(planned(&[], "--with x=/home:rw kv", true).unwrap().given[0].read_only);
+        // A program that wants to read is given no more by naming a place.
+        let reader = [ProgramNeed { read_only: true, ..needs[0].clone() }];
+        assert!(words(&reader, "--with home=/home/a kv").contains("home/a (read) as /home;"));
+        assert!(words(&reader, "--with home=/home/a:rw kv").contains("home/a (read, write) as /home;"));
     }
 
     #[test]
@@ -247,6 +258,9 @@ mod tests {
             "kv asks for medium (iso9660.Directory), which this session does not hold; --without medium runs it without"
         );
         assert!(planned(&needs, "--without medium kv", false).is_ok());
+        let program = ProgramInfo { name: "kv".into(), description: String::new(), needs: needs.to_vec() };
+        let why = plan(&program, &[], &["medium".into()], &parse("kv").unwrap().stages[0]).unwrap_err();
+        assert!(why.ends_with("without; put away: medium, and /cap take NAME takes one back"), "{why}");
         assert!(planned(&[], "--with l=/launcher kv", false).unwrap_err().contains("no directory /launcher"));
         assert!(planned(&[], "--with out=/home kv", false).unwrap_err().contains("taken"));
         assert!(planned(&[], "--with a=/home --with a=/home kv", false).unwrap_err().contains("taken"));

@@ -24,6 +24,8 @@ const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 40 << 10
 const ALL_RIGHTS: u32 = u32::MAX;
 /// Exit code of a panic of Rust.
 const PANICKED: i32 = 101;
+/// Exit code of a program on std that aborted.
+const ABORTED: i32 = 134;
 
 /// A program that may be started, and whose record says that it begins.
 pub struct Permitted {
@@ -66,6 +68,7 @@ impl End {
         Some(match self {
             Self::Well => return None,
             Self::Code(PANICKED) => format!("{program} exited with code {PANICKED}: it panicked"),
+            Self::Code(ABORTED) => format!("{program} exited with code {ABORTED}: it aborted"),
             Self::Code(code) => format!("{program} exited with code {code}"),
             Self::Died(report) => format!("{program} died: {report}"),
             Self::Stopped => format!("{program} was ended"),

@@ -79,13 +79,14 @@ async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
 fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec<(Plan, String)>, String> {
     let grants = session.runner.grants();
     let held: Vec<Held<'_>> = grants.iter().map(Held::from).collect();
+    let put_away: Vec<String> = session.runner.dropped.borrow().iter().cloned().collect();
     let mut plans = Vec::new();
     let mut input = if line.background { "nowhere" } else { "the terminal" };
     for (at, stage) in line.stages.iter().enumerate() {
         let program = programs.iter().find(|program| program.name == stage.program).ok_or_else(|| {
             format!("there is no program {:?}; /run lists those that there are", escape(&stage.program))
         })?;
-        let plan = plan(program, &held, stage)?;
+        let plan = plan(program, &held, &put_away, stage)?;
         let output = match line.stages.get(at.saturating_add(1)) {
             Some(next) => next.program.as_str(),
             None if line.background => "what is kept for you",

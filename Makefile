@@ -3,9 +3,9 @@
 CARGO ?= cargo
 CAPOS := target/debug/capos
 
-# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso LIMINE_DIR=dir
+# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso MODEL='one.gguf two.gguf'
 # Only what is set is passed on: an empty value is not the same as none.
-$(foreach name,ACCEL LIMINE_DIR MEMORY SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
+$(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
 .PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std new-service new-app fmt lint docs clean help
@@ -28,6 +28,7 @@ help:
 	@echo 'make clean      remove everything built'
 	@echo
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
+	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with; or several)'
 	@echo '           LINUX_KERNEL=file (for bench-std, in place of the one that is downloaded)'
 
 deps:

@@ -31,9 +31,10 @@ class Maker:
         self.writer = GGUFWriter(self.path, arch)
         self.arch = arch
 
-    def matrix(self, name, *shape, scale=1.0):
+    def matrix(self, name, *shape, scale=1.0, quiet=0):
         # The spread keeps what goes through the layers about as large as it came.
         values = self.rng.standard_normal(shape).astype(np.float32) * np.float32(scale / shape[-1] ** 0.5)
+        values[:quiet] *= np.float32(0.2)
         kind = self.types[self.taken % len(self.types)]
         self.taken += 1
         if kind in (Type.F32, Type.F16):
@@ -70,9 +71,13 @@ class Maker:
             w.add_expert_feed_forward_length(o["inside"])
         else:
             w.add_feed_forward_length(o["inside"])
-        self.matrix("token_embd.weight", o["vocabulary"], width, scale=width**0.5)
+        if "words" in o:
+            self.vocabulary(o["words"])
+        # Bytes are hardly ever likely, so that what is said can be read.
+        quiet = o["vocabulary"] - len(o["words"]) if "words" in o else 0
+        self.matrix("token_embd.weight", o["vocabulary"], width, scale=width**0.5, quiet=quiet)
         if not o.get("tied"):
-            self.matrix("output.weight", o["vocabulary"], width, scale=3)
+            self.matrix("output.weight", o["vocabulary"], width, scale=3, quiet=quiet)
         self.vector("output_norm.weight", width)
         for name, values in o.get("vectors", {}).items():
             w.add_tensor(name, np.array(values, dtype=np.float32))
@@ -111,6 +116,27 @@ class Maker:
         w.write_tensors_to_file()
         w.close()
 
+    def vocabulary(self, words):
+        """A tokenizer of single bytes and these words, and a chat template."""
+        w = self.writer
+        bytes_and_words = [f"<0x{byte:02X}>" for byte in range(256)] + words
+        w.add_tokenizer_model("llama")
+        w.add_token_list(["<unk>", "<s>", "</s>"] + bytes_and_words)
+        w.add_token_scores([0.0] * 259 + [float(len(word)) for word in words])
+        w.add_token_types([2, 3, 3] + [6] * 256 + [1] * len(words))
+        w.add_bos_token_id(1)
+        w.add_eos_token_id(2)
+        w.add_unk_token_id(0)
+        w.add_add_bos_token(True)
+        w.add_chat_template(CHAT)
+        w.add_license("CC0-1.0")
+
+
+CHAT = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+WORDS = "water the plants on Monday and feed a cat before you go home while it rains or snows in May".split()
 
 F32, F16, BF16, Q8_0 = [Type.F32], [Type.F16], [Type.BF16], [Type.Q8_0]
 YARN = {
@@ -194,6 +220,11 @@ MODELS = {
         },
     ),
     "mistral3": ("mistral3", F16, {"entries": MINISTRAL}),
+    "talking": (
+        "llama",
+        Q8_0,
+        {**WIDE, "seed": 15, "context": 4096, "words": ["▁" + word for word in WORDS], "vocabulary": 259 + len(WORDS)},
+    ),
 }
 
 
@@ -202,7 +233,7 @@ def main():
     for seed, (name, (arch, types, options)) in enumerate(MODELS.items()):
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        maker = Maker(name, arch, types, seed, **options)
+        maker = Maker(name, arch, types, options.pop("seed", seed), **options)
         maker.make()
         model = Model(maker.path)
         logits = model.logits(PROMPT)

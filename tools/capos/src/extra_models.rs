@@ -1,10 +1,11 @@
 //! Models that a scenario has on its image beside the built-in one: good ones, and such as have to be refused.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use capos_gguf::Synthetic;
+use capos_model::SCRIPTED;
 use capos_retrieval::Title;
 use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
 use serde::Deserialize;
@@ -38,6 +39,11 @@ pub struct ExtraModel {
     pub seed: u64,
     /// The text of the handbook from which it answers; size, seed and tools are the handbook's then.
     pub handbook: Option<String>,
+    /// A model file, by its path from the scenario's folder; title, size, seed and tools are the file's then.
+    pub file: Option<PathBuf>,
+    /// Whether its answers come from a script; otherwise the engine computes them.
+    #[serde(default = "default_scripted")]
+    pub scripted: bool,
     /// Whether it says that it can call tools.
     #[serde(default = "default_tools")]
     pub tools: bool,
@@ -57,6 +63,10 @@ fn default_seed() -> u64 {
 }
 
 fn default_tools() -> bool {
+    true
+}
+
+fn default_scripted() -> bool {
     true
 }
 
@@ -97,9 +107,9 @@ pub enum Part {
     Signature,
 }
 
-/// Makes the models in `tree`, a folder that goes on the image over the one in `stage`. `keys` holds the key that the
-/// image trusts.
-pub fn make(models: &[ExtraModel], keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
+/// Makes the models of the scenario in `scenario` in `tree`, a folder that goes on the image over the one in `stage`.
+/// `keys` holds the key that the image trusts.
+pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
     if tree.exists() {
         std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
     }
@@ -107,23 +117,28 @@ pub fn make(models: &[ExtraModel], keys: &Path, stage: &Path, tree: &Path) -> Re
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut trust = read_trust(&stage.join(TRUST))?;
     for model in models {
-        make_one(model, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
+        make_one(model, scenario, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
     }
     let path = tree.join(TRUST);
     std::fs::create_dir_all(tree.join("etc"))?;
     write_whole(&path, |file| Ok(file.write_all(trust.to_text().as_bytes())?))
 }
 
-fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
+fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
     let name = &model.name;
     ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
     let path = folder.join(name);
-    match &model.handbook {
-        Some(text) => {
+    match (&model.file, &model.handbook) {
+        (Some(file), None) => {
+            let file = scenario.join(file);
+            std::fs::copy(&file, &path).with_context(|| format!("copying {}", file.display()))?;
+        }
+        (None, Some(text)) => {
             let name = model.title.as_deref().unwrap_or("handbook");
             weights_handbook::create(&path, text, Title { name, license: "" })?;
         }
-        None => synthetic(model, &path)?,
+        (None, None) => synthetic(model, &path)?,
+        (Some(_), Some(_)) => bail!("a model is a file or a handbook, and this one is to be both"),
     }
     sign_and_spoil(model, &path, keys, trust)
 }
@@ -132,7 +147,8 @@ fn make_one(model: &ExtraModel, keys: &Path, trust: &mut TrustStore, folder: &Pa
 fn synthetic(model: &ExtraModel, path: &Path) -> Result<()> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
-    Synthetic::new(size, model.seed)?.write(|piece| {
+    let entries: &[_] = if model.scripted { &[SCRIPTED] } else { &[] };
+    Synthetic::with_entries(size, model.seed, entries)?.write(|piece| {
         bytes.extend_from_slice(piece);
         std::io::Result::Ok(())
     })?;
@@ -200,8 +216,9 @@ mod tests {
         weights_keygen::run(&parsed(&keygen)).unwrap();
         std::fs::create_dir_all(at("stage/etc")).unwrap();
         std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
+        std::fs::write(at("own.gguf"), Synthetic::new(256 << 10, 1).unwrap().to_vec()).unwrap();
         let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
-        make(&[model], &at("keys"), &at("stage"), &at("tree")).unwrap();
+        make(&[model], folder.path(), &at("keys"), &at("stage"), &at("tree")).unwrap();
         let trust = read_trust(&at("tree/etc/trust")).unwrap();
         weights_verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)
     }
@@ -220,6 +237,7 @@ mod tests {
         made("").unwrap();
         made("tools = false\ntitle = \"no tools\"").unwrap();
         made("handbook = \"? a\\nb\"").unwrap();
+        made("file = \"own.gguf\"").unwrap();
         for (bad, why) in [
             ("key = \"other-purpose\"", "purpose"),
             ("key = \"unknown\"", "trust"),

@@ -19,6 +19,23 @@ pub struct Args {
     /// The kernel's command line.
     #[arg(long, value_name = "TEXT", default_value = "")]
     command_line: String,
+    #[command(flatten)]
+    models: Models,
+}
+
+/// Models of a person's own.
+#[derive(clap::Args)]
+pub struct Models {
+    /// Put this model file on the image, signed; several are separated by spaces. Sessions begin with the first.
+    #[arg(long = "model", value_name = "FILE", env = "MODEL", value_delimiter = ' ')]
+    files: Vec<PathBuf>,
+}
+
+impl Models {
+    /// The files; what is empty, as an empty variable of make is, names none.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().filter(|file| !file.as_os_str().is_empty()).cloned().collect()
+    }
 }
 
 /// A Limine release's folder; an empty value asks for none, as an empty variable of make does.
@@ -43,8 +60,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let out = args.out.clone().unwrap_or_else(|| system.target().join("capos.iso"));
     let limine = Limine::folder(args.limine.as_ref())?;
-    let variant = Variant { limine, command_line: args.command_line.clone(), ..Variant::default() };
-    system.build(false)?.image(&variant, &out)?;
+    let parts = system.build(false)?;
+    let over = parts.pack(&args.models.files())?;
+    let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
+    parts.image(&variant, &out)?;
     let size = std::fs::metadata(&out)?.len();
     println!("{}: {:.1} MiB", shown(&out, system.root()).display(), size as f64 / f64::from(1 << 20));
     Ok(ExitCode::SUCCESS)

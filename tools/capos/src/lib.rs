@@ -28,6 +28,7 @@ pub mod lint;
 pub mod linux;
 pub mod manifest;
 pub mod packages;
+pub mod packed_models;
 pub mod qemu;
 pub mod run;
 pub mod run_agent;

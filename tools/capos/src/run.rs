@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::accel;
-use crate::iso::{Limine, limine_dir};
+use crate::iso::{Limine, Models, limine_dir};
 use crate::qemu::{Board, Firmware, Machine, Medium};
 use crate::system::{System, Variant};
 
@@ -37,6 +37,8 @@ pub struct Args {
     /// The kernel's command line.
     #[arg(long, value_name = "TEXT", default_value = "")]
     command_line: String,
+    #[command(flatten)]
+    models: Models,
 }
 
 /// Where a run's log goes: one file among what is built, so that runs leave no more than one behind; outside the source
@@ -55,9 +57,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let system = System::find()?;
             let limine = Limine::folder(args.limine.as_ref())?;
             let out = system.target().join("capos.iso");
-            system
-                .build(false)?
-                .image(&Variant { limine, command_line: args.command_line.clone(), ..Variant::default() }, &out)?;
+            let parts = system.build(false)?;
+            let over = parts.pack(&args.models.files())?;
+            let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
+            parts.image(&variant, &out)?;
             out
         }
     };

@@ -62,7 +62,7 @@ pub fn execute(
     let models = &scenario.settings.model;
     let over = (!models.is_empty()).then(|| out.join("over"));
     if let Some(over) = &over {
-        parts.models(models, over)?;
+        parts.models(models, &scenario.folder, over)?;
     }
     let (over_too, boot) = (over.clone(), scenario.settings.boot.clone());
     let variant = Variant { limine, over: over_too, scenario: Some(scenario.folder.clone()), command_line, boot };

@@ -10,13 +10,15 @@ use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
 use crate::weights::read_key;
-use crate::{boot_package, c_library, files, toolchain, ustar, weights_gguf, weights_keygen, weights_sign};
+use crate::{
+    boot_package, c_library, files, packed_models, toolchain, ustar, weights_gguf, weights_keygen, weights_sign,
+};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
-/// The built-in model's place on the image, and below `target/models`.
-const MODEL: &str = "builtin.gguf";
-/// Size of the built-in model in bytes, and what its content depends on.
+/// The scripted model's place on the image, and below `target/models`.
+const MODEL: &str = "scripted.gguf";
+/// Size of the scripted model in bytes, and what its content depends on.
 const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
@@ -116,7 +118,7 @@ impl System {
         Ok(stripped)
     }
 
-    /// The built-in model, signed: its folder and the trust store that accepts it.
+    /// The scripted model, signed: its folder and the trust store that accepts it.
     fn model(&self) -> Result<(PathBuf, PathBuf)> {
         let (keys, models) = (self.target().join("keys"), self.target().join("models"));
         let (key, trust) = (keys.join(format!("{PURPOSE}.key")), keys.join("trust"));
@@ -126,7 +128,7 @@ impl System {
         std::fs::create_dir_all(&models)?;
         let model = models.join(MODEL);
         if !model.is_file() {
-            weights_gguf::create(&model, MODEL_SIZE, MODEL_SEED)?;
+            weights_gguf::create(&model, MODEL_SIZE, MODEL_SEED, true)?;
         }
         let beside = |ending: &str| models.join(format!("{MODEL}.{ending}"));
         let inputs = [model, key];
@@ -246,9 +248,19 @@ impl Parts {
         }
     }
 
-    /// Makes the folder `over` that puts these models on an image beside the built-in one.
-    pub fn models(&self, models: &[ExtraModel], over: &Path) -> Result<()> {
-        extra_models::make(models, &self.keys, &self.stage, over)
+    /// Makes the folder `over` that puts these models of a scenario's on an image beside the built-in one.
+    pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
+        extra_models::make(models, scenario, &self.keys, &self.stage, over)
+    }
+
+    /// Makes the folder that puts these model files on an image, before the built-in one; none for no files.
+    pub fn pack(&self, models: &[PathBuf]) -> Result<Option<PathBuf>> {
+        if models.is_empty() {
+            return Ok(None);
+        }
+        let over = self.stage.with_file_name("iso-models");
+        packed_models::pack(models, &read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &over)?;
+        Ok(Some(over))
     }
 
     /// The boot package: the system's, one with what a scenario's manifest adds, or one of chosen programs alone, for

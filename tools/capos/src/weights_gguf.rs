@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use capos_gguf::Synthetic;
+use capos_model::SCRIPTED;
 
 use crate::weights::{parse_size, write_whole};
 
@@ -21,17 +22,21 @@ pub struct Args {
     /// What the contents depend on: the same seed and size give the same bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Have the file ask for the scripted backend; otherwise the engine runs the numbers.
+    #[arg(long)]
+    scripted: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    create(&args.out, args.size, args.seed)?;
+    create(&args.out, args.size, args.seed, args.scripted)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a model file of `size` bytes whose content depends on `seed` alone.
-pub fn create(path: &Path, size: u64, seed: u64) -> Result<()> {
-    let synthetic = Synthetic::new(size, seed).with_context(|| format!("a file of {size} bytes"))?;
+/// Writes a model file of `size` bytes whose content depends on `seed` alone, for the scripted backend or the engine.
+pub fn create(path: &Path, size: u64, seed: u64, scripted: bool) -> Result<()> {
+    let entries: &[_] = if scripted { &[SCRIPTED] } else { &[] };
+    let synthetic = Synthetic::with_entries(size, seed, entries).with_context(|| format!("a file of {size} bytes"))?;
     write_whole(path, |file| {
         let mut out = std::io::BufWriter::with_capacity(4 << 20, file);
         synthetic

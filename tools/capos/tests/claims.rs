@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use capos_gguf::Synthetic;
+use capos_model::SCRIPTED;
 use capos_tools::checks::Checks;
 use capos_tools::files;
 use capos_tools::qemu::Machine;
@@ -99,10 +100,10 @@ impl TreeSink for Nowhere {
 fn a02_a09_the_models_id_in_the_guest_is_the_digest_that_the_host_computes() {
     let size = 64 << 20;
     let mut builder = TreeBuilder::new(size).unwrap();
-    Synthetic::new(size, 1).unwrap().write(|piece| builder.update(piece, &mut Nowhere)).unwrap();
+    Synthetic::with_entries(size, 1, &[SCRIPTED]).unwrap().write(|piece| builder.update(piece, &mut Nowhere)).unwrap();
     let digest = builder.finish(&mut Nowhere).unwrap();
     let check = text("tests/scenarios/model-service/check.toml");
-    let wanted = format!("path = \"boot/models/builtin.gguf\", bytes = \"{size}\", model = \"{digest}-llama\"");
+    let wanted = format!("path = \"boot/models/scripted.gguf\", bytes = \"{size}\", model = \"{digest}-llama\"");
     assert!(check.contains(&wanted), "check.toml does not hold: {wanted}");
 }
 

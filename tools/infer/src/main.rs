@@ -1,7 +1,7 @@
 //! `capos-infer`, the host's program for model files: the same code as the model worker's, for people and tests.
 //!
 //! Every command is a module with an `Args` structure and a `run` function; this file only names them. Unsafe code
-//! is in `file` (the mapping) and `threads` (work that is lent to them).
+//! is in `file` (the mapping).
 #![deny(unsafe_code)]
 
 mod bench;
@@ -14,8 +14,6 @@ mod generate;
 mod info;
 mod logits;
 mod run;
-#[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
-mod threads;
 mod tokenize;
 
 use anyhow::Result;

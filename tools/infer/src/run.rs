@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use capos_engine::generation::Options;
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model};
+use capos_engine_threads::Threads;
 
 use crate::file::ModelFile;
-use crate::threads::Threads;
 
 /// Tokens of a prompt that go through the layers together.
 const TOGETHER: usize = 512;
@@ -52,7 +52,7 @@ impl RunOptions {
     /// Threads and kernels as they are asked for.
     pub fn computer(&self) -> Result<Computer> {
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
-        let threads = Threads::new(self.threads.unwrap_or_else(processors))?;
+        let threads = Threads::new(self.threads.unwrap_or_else(processors)).context("a thread cannot be started")?;
         let began = Instant::now();
         let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let kernels = match &self.kernels {

@@ -10,7 +10,9 @@ use core::pin::pin;
 use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, ToolCall, ToolResult};
+use capos_schema::models::{
+    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, ToolCall, ToolCallDelta, ToolResult,
+};
 
 use crate::backlog::Backlog;
 use crate::call::{Checked, Context, Proposal, cancelled};
@@ -295,6 +297,9 @@ impl<W: World> Agent<W> {
                 StreamChunk::Progress(progress) => {
                     self.world.show(Show::Progress { done: progress.done, total: progress.total }).await;
                 }
+                StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
+                    self.world.show(Show::CallPiece { index: *index, name, arguments }).await;
+                }
                 _ => {}
             }
             if let Err(why) = response.push(chunk) {
@@ -311,7 +316,7 @@ impl<W: World> Agent<W> {
                     Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
                     _ => {}
                 }
-                self.world.show(Show::AnswerEnd).await;
+                self.world.show(Show::AnswerEnd { usage: &response.usage }).await;
                 return Inferred::Whole(response);
             }
         };

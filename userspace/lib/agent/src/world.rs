@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk};
+use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
 use crate::snapshot::Tool;
 
@@ -249,8 +249,20 @@ pub enum Show<'a> {
     },
     /// A piece of the model's text.
     Text(&'a str),
+    /// A piece of a call that the model is writing. It may never become one that is proposed.
+    CallPiece {
+        /// Which call of the answer.
+        index: u32,
+        /// More of the tool's name.
+        name: &'a str,
+        /// More of the arguments.
+        arguments: &'a str,
+    },
     /// The model has finished this answer.
-    AnswerEnd,
+    AnswerEnd {
+        /// What the worker says it used.
+        usage: &'a TokenUsage,
+    },
     /// The model's answer was dropped: interrupted, or its worker failed.
     AnswerDropped,
     /// The model proposes a call.

@@ -153,7 +153,10 @@ const KNOWN: [Architecture; 8] = [
 
 impl Architecture {
     /// The architecture of this name.
-    pub(crate) fn of(name: &str) -> Result<Self, EngineError> {
+    ///
+    /// # Errors
+    /// [`EngineError::Architecture`] where the engine knows none, with the names of all that it knows.
+    pub fn of(name: &str) -> Result<Self, EngineError> {
         let found = KNOWN.iter().find(|known| known.name == name);
         found.copied().ok_or_else(|| EngineError::Architecture { found: name.into() })
     }

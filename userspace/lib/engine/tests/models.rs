@@ -90,6 +90,7 @@ models! {
     llama_with_linear_scaling: "llama-linear" within 1e-3;
     llama_with_yarn_scaling: "llama-yarn" within 1e-3;
     llama_q8_0: "llama-q8_0" within 2e-2;
+    llama_with_a_vocabulary: "talking" within 2e-2;
     llama_of_several_types: "llama-mixed" within 2e-2;
     mistral3: "mistral3" within 1e-3;
     qwen2: "qwen2" within 1e-3;

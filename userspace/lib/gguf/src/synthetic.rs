@@ -97,6 +97,14 @@ impl Synthetic {
     /// # Errors
     /// [`SyntheticError`] where there is no such file.
     pub fn new(size: u64, seed: u64) -> Result<Self, SyntheticError> {
+        Self::with_entries(size, seed, &[])
+    }
+
+    /// The same with further metadata entries, texts.
+    ///
+    /// # Errors
+    /// As [`Synthetic::new`].
+    pub fn with_entries(size: u64, seed: u64, entries: &[(&str, &str)]) -> Result<Self, SyntheticError> {
         if size > 1 << 40 {
             return Err(SyntheticError::TooLarge);
         }
@@ -105,7 +113,7 @@ impl Synthetic {
         }
         let mut shape = Shape::for_size(size);
         loop {
-            match plan(&shape, size, seed) {
+            match plan(&shape, size, seed, entries) {
                 Ok(plan) => return Ok(plan),
                 Err(least) if shape.layers == 1 => return Err(SyntheticError::TooSmall { least }),
                 Err(_) => shape.layers = shape.layers.saturating_sub(1),
@@ -215,9 +223,9 @@ fn copied(value: &Value<'_>) -> Option<WriterValue> {
 }
 
 /// A plan for the size, or the smallest size for this shape.
-fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
+fn plan(shape: &Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result<Synthetic, u64> {
     let mut writer = Writer::new();
-    metadata(&mut writer, shape, seed);
+    metadata(&mut writer, shape, seed, entries);
     let impossible = |_| u64::MAX;
     for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
@@ -232,7 +240,7 @@ fn plan(shape: &Shape, size: u64, seed: u64) -> Result<Synthetic, u64> {
     let room = size.checked_sub(before).filter(|room| *room >= least);
     let room = room.ok_or_else(|| before.saturating_add(least))?;
     let mut writer = Writer::new();
-    metadata(&mut writer, shape, seed);
+    metadata(&mut writer, shape, seed, entries);
     for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
@@ -262,7 +270,7 @@ fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)
     list
 }
 
-fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
+fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &str)]) {
     writer.text("general.architecture", "llama");
     writer.text("general.name", "capOS synthetic");
     let description = format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
@@ -289,6 +297,9 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64) {
     writer.entry("tokenizer.ggml.add_bos_token", WriterValue::Bool(true));
     let template = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
     writer.text(TEMPLATE, template);
+    for (key, value) in entries {
+        writer.text(key, value);
+    }
 }
 
 /// Fills whole blocks with small finite numbers.

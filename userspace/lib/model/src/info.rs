@@ -13,7 +13,7 @@ use crate::Backend;
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
     let (quantisation, supports_tools) = match backend {
-        Backend::Scripted => (facts.quantisation, facts.has_chat_template),
+        Backend::Engine | Backend::Scripted => (facts.quantisation, facts.has_chat_template),
         // It has no tensors, and its answers need no template.
         Backend::Retrieval(handbook) => ("none", handbook.calls_tools()),
     };
@@ -84,7 +84,7 @@ mod tests {
             arch: "llama".into(),
             context_tokens: 8192,
             output_tokens: 8192,
-            backend: "local-scripted".into(),
+            backend: "local-engine".into(),
             quantisation: "Q8_0".into(),
             supports_tools: true,
             bytes: 256 << 10,

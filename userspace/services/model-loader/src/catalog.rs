@@ -3,11 +3,11 @@
 use crate::report::Report;
 use crate::weights::{Offer, VerifiedWeights};
 use crate::worker::{Entrance, Forge, Worker};
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_model::LOCAL_SCRIPTED;
 use capos_policy::{check_backend_policy, may_open};
 use capos_rt::{Context, Error};
 use capos_schema::cap::{CallContext, CallError, Client, Export, Rights};
@@ -21,6 +21,8 @@ use capos_verity::TrustStore;
 use core::cell::RefCell;
 
 struct Model {
+    /// Its file's name, without folders.
+    file: String,
     info: ModelInfo,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
@@ -36,7 +38,8 @@ pub struct Catalog {
     exporter: Rc<dyn Export>,
     report: Rc<Report>,
     forge: Rc<Forge>,
-    models: RefCell<BTreeMap<String, Model>>,
+    /// In the order in which they are offered.
+    models: RefCell<Vec<Model>>,
 }
 
 impl Catalog {
@@ -72,7 +75,11 @@ impl Catalog {
             Ok(model) => {
                 self.report.loaded(path, &model.info).await.context("the audit log took no record of the load")?;
                 let info = model.info.clone();
-                self.models.borrow_mut().entry(info.id.clone()).or_insert(model);
+                let mut models = self.models.borrow_mut();
+                if models.iter().all(|known| known.info.id != info.id) {
+                    models.push(model);
+                }
+                drop(models);
                 Ok(info)
             }
             Err(error) => {
@@ -95,11 +102,14 @@ impl Catalog {
             .create_paged_memory(weights.size(), &pager)
             .await
             .context("making the weights' memory object")?;
-        Ok(Model { info, weights, memory, worker: None })
+        let file = weights.name().to_string();
+        Ok(Model { file, info, weights, memory, worker: None })
     }
 
-    /// Registers every model file in a directory of the medium; those that are refused are reported.
-    pub async fn register_all(&self, directory: &str) -> Result<usize, Error> {
+    /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
+    /// offered in the order of `first`, names of files, and the others after these in the order of their names; those
+    /// that play a script come before all where `script_first`.
+    pub async fn register_all(&self, directory: &str, first: &str, script_first: bool) -> Result<usize, Error> {
         let mut count = 0_usize;
         for entry in self.medium.list(directory).await.with_context(|| format!("listing {directory}"))? {
             if entry.name.ends_with(".gguf") {
@@ -109,6 +119,11 @@ impl Catalog {
                 }
             }
         }
+        self.models.borrow_mut().sort_by_cached_key(|model| {
+            let place = first.lines().position(|name| name.trim() == model.file).unwrap_or(usize::MAX);
+            let plays = script_first && model.info.backend == LOCAL_SCRIPTED;
+            (!plays, place, model.file.clone())
+        });
         Ok(count)
     }
 
@@ -129,7 +144,7 @@ impl Catalog {
 
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
         let mut models = self.models.borrow_mut();
-        let model = models.get_mut(id).ok_or_else(|| {
+        let model = models.iter_mut().find(|model| model.info.id == id).ok_or_else(|| {
             CallError::invalid_argument(format!("no model `{id}` is registered; list shows those that are"))
         })?;
         Ok(act(model))
@@ -138,7 +153,7 @@ impl Catalog {
 
 impl ModelCatalogServer for Catalog {
     async fn list(&self, _cx: &CallContext) -> Result<Vec<ModelInfo>, CallError> {
-        Ok(self.models.borrow().values().map(|model| self.shown(&model.info)).collect())
+        Ok(self.models.borrow().iter().map(|model| self.shown(&model.info)).collect())
     }
 
     async fn open_language_model(&self, _cx: &CallContext, id: String) -> Result<LanguageModelClient, CallError> {
@@ -188,9 +203,9 @@ impl ModelAdminServer for Catalog {
     }
 
     async fn unload(&self, _cx: &CallContext, id: String) -> Result<(), CallError> {
-        self.find(&id, |_| ())?;
-        let removed = self.models.borrow_mut().remove(&id);
-        if let Some(worker) = removed.and_then(|model| model.worker) {
+        let worker = self.find(&id, |model| model.worker.clone())?;
+        self.models.borrow_mut().retain(|model| model.info.id != id);
+        if let Some(worker) = worker {
             worker.stop("its model was unloaded").await;
         }
         self.report.worker("model.unloaded", &id, "unloaded").await;
@@ -204,7 +219,7 @@ impl ModelAdminServer for Catalog {
         let workers: Vec<(String, Rc<Worker>)> = self
             .models
             .borrow()
-            .values()
+            .iter()
             .filter_map(|model| model.worker.clone().map(|worker| (model.info.backend.clone(), worker)))
             .filter(|(_, worker)| !worker.is_given_up())
             .collect();

@@ -12,10 +12,13 @@ mod weights;
 mod worker;
 
 use alloc::rc::Rc;
+use alloc::string::String;
 use capos_plural::count;
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, ResourceAccountClient, TimerClient};
+use capos_schema::kernel::{
+    CapabilityTableClient, EntropyClient, MemoryObjectClient, ResourceAccountClient, TimerClient,
+};
 use capos_schema::models::{ModelAdminService, ModelCatalogService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::ProcessSpawnerClient;
@@ -29,10 +32,22 @@ use worker::Forge;
 const TRUST: &str = "etc/trust";
 /// Where models lie.
 const MODELS: &str = "boot/models";
-/// The script of a scenario, and the one that is shipped.
-const SCRIPTS: [&str; 2] = ["scenario/model.jsonl", "etc/demo.jsonl"];
-/// A trust store larger than this is not read.
-const MAX_TRUST: usize = 64 * 1024;
+/// The script of a scenario.
+const SCENARIO_SCRIPT: &str = "scenario/model.jsonl";
+/// Scripts, the first of which is played: a scenario's, and the one that is shipped.
+const SCRIPTS: [&str; 2] = [SCENARIO_SCRIPT, "etc/demo.jsonl"];
+/// Names of model files, one a line, in the order in which they are offered.
+const ORDER: &str = "etc/models";
+/// A trust store or an order larger than this is not read.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// In which order models are offered, where the image says so.
+async fn order(medium: &DirectoryClient) -> Result<String, Error> {
+    if medium.open(ORDER).await.is_err() {
+        return Ok(String::new());
+    }
+    String::from_utf8(medium::read_file(medium, ORDER, MAX_TEXT).await?).context(ORDER)
+}
 
 /// The script that workers play: the scenario's where there is one.
 async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64)>, Error> {
@@ -51,19 +66,23 @@ async fn run(env: Env) -> Result<(), Error> {
     let table = env.cap::<CapabilityTableClient>("table")?;
     let account = env.cap::<ResourceAccountClient>("account")?;
     let report = Rc::new(Report::new(env.cap::<AuditWriterClient>("audit")?));
-    let trust = medium::read_file(&medium, TRUST, MAX_TRUST).await?;
+    let trust = medium::read_file(&medium, TRUST, MAX_TEXT).await?;
     let trust = TrustStore::parse(&trust).context(TRUST)?;
     let forge = Rc::new(Forge {
         spawner: env.cap::<ProcessSpawnerClient>("spawner")?,
         account: account.clone(),
         table: table.clone(),
         timer: env.cap::<TimerClient>("timer")?,
+        entropy: env.cap::<EntropyClient>("entropy")?,
         script: script(&medium).await?,
         policy: RefCell::default(),
         report: report.clone(),
     });
+    let order = order(&medium).await?;
+    // A scenario that brings a script is about what the script says.
+    let scripted = medium.open(SCENARIO_SCRIPT).await.is_ok();
     let catalog = Catalog::new(medium, trust, table, account, env.server().clone(), report, forge);
-    let registered = catalog.register_all(MODELS).await?;
+    let registered = catalog.register_all(MODELS, &order, scripted).await?;
     log::info!("{} registered", count(registered, "model"));
     env.serve(0, Rc::new(ModelCatalogService(catalog.clone())));
     env.serve(1, Rc::new(ModelAdminService(catalog)));

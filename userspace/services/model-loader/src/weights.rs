@@ -68,8 +68,13 @@ impl Offer {
 
     /// The name that it has to be signed under.
     fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        name_of(&self.path)
     }
+}
+
+/// What stands behind the folders of a path.
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 impl VerifiedWeights {
@@ -94,6 +99,11 @@ impl VerifiedWeights {
         verifier.geometry().check_tree_length(found).with_context(|| tree_path)?;
         let Offer { path, file, tree, .. } = offer;
         Ok(Self { path, file, tree, verifier: RefCell::new(verifier), table, report, told: RefCell::default(), size })
+    }
+
+    /// The file's name, without folders.
+    pub fn name(&self) -> &str {
+        name_of(&self.path)
     }
 
     /// The file's length in bytes.

@@ -7,12 +7,12 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use capos_model::LOCAL_SCRIPTED;
+use capos_model::{LOCAL_ENGINE, LOCAL_SCRIPTED};
 use capos_rt::{Context, Error, Task};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
-    CapabilityTableClient, EndpointClient, Limits, MemoryObjectClient, ProcessClient, ResourceAccountClient,
-    TimerClient,
+    CapabilityTableClient, EndpointClient, EntropyClient, Limits, MemoryObjectClient, ProcessClient,
+    ResourceAccountClient, TimerClient,
 };
 use capos_schema::models::{BackendPolicy, LanguageModelClient, ModelInfo};
 use capos_schema::system::{Grant, ProcessSpawnerClient};
@@ -24,8 +24,14 @@ const PROGRAM: &str = "/bin/model-worker";
 const MAX_RESTARTS: usize = 5;
 /// The time in which restarts are counted, in nanoseconds.
 const WINDOW: u64 = 60_000_000_000;
+/// Threads of a worker: one for each processor that the kernel runs.
+const THREADS: u32 = 1;
 /// What a worker may use: 64 MiB beside the shared weights.
-const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits =
+    Limits { frames: 16_384, capabilities: 512, threads: THREADS, processes: 0, objects: 64, priority: 0 };
+/// Bytes of weights for each further frame that the engine may use: what passes between layers, and keys and values of
+/// conversations, grow with the model.
+const BYTES_PER_FRAME: u64 = 8 * 4096;
 
 /// What it takes to start workers.
 pub struct Forge {
@@ -37,6 +43,8 @@ pub struct Forge {
     pub table: CapabilityTableClient,
     /// The clock, for restarts and for scripted delays.
     pub timer: TimerClient,
+    /// Chance, for the hash tables of workers' libraries.
+    pub entropy: EntropyClient,
     /// The script of the scripted backend, and its length in bytes.
     pub script: Option<(MemoryObjectClient, u64)>,
     /// What workers may be, and how much they may say.
@@ -51,6 +59,7 @@ pub struct Worker {
     model: String,
     /// Whether its backend plays the script; no other gets it.
     scripted: bool,
+    limits: Limits,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
     endpoint: EndpointClient,
@@ -94,6 +103,7 @@ impl Worker {
             forge: forge.clone(),
             model: info.id.clone(),
             scripted: info.backend == LOCAL_SCRIPTED,
+            limits: limits(info),
             weights: weights.clone(),
             memory: memory.clone(),
             endpoint: entrance.endpoint,
@@ -161,6 +171,7 @@ impl Worker {
             grant("serve", &self.endpoint, Rights::ALL),
             grant("weights", &self.memory, read_only),
             grant("timer", &self.forge.timer, Rights::CALL),
+            grant("entropy", &self.forge.entropy, Rights::CALL),
         ];
         let script_bytes = match &self.forge.script {
             Some((memory, bytes)) if self.scripted => {
@@ -170,12 +181,17 @@ impl Worker {
             _ => 0,
         };
         let max_tokens = self.forge.policy.borrow().max_tokens_per_call;
-        let arguments =
-            [self.model.clone(), self.weights.size().to_string(), script_bytes.to_string(), max_tokens.to_string()];
+        let arguments = [
+            self.model.clone(),
+            self.weights.size().to_string(),
+            script_bytes.to_string(),
+            max_tokens.to_string(),
+            THREADS.to_string(),
+        ];
         let process = self
             .forge
             .spawner
-            .spawn("model-worker", PROGRAM, &arguments, &grants, &LIMITS)
+            .spawn("model-worker", PROGRAM, &arguments, &grants, &self.limits)
             .await
             .context("starting the worker")?;
         // Until here `stop` and `renew` found no process to end, and from here on they find this one. What they
@@ -206,6 +222,12 @@ impl Worker {
             capos_rt::log::error!("the capabilities to a dead worker could not be revoked: {error}");
         }
     }
+}
+
+/// What the worker of a model may use.
+fn limits(info: &ModelInfo) -> Limits {
+    let more = if info.backend == LOCAL_ENGINE { info.bytes / BYTES_PER_FRAME } else { 0 };
+    Limits { frames: LIMITS.frames.saturating_add(more), ..LIMITS }
 }
 
 /// A grant of which the worker gets these rights; who starts it may pass it on, the worker may not.

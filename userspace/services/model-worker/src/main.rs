@@ -1,15 +1,16 @@
 //! The language-model worker.
 //!
-//! It holds its weights, memory, its endpoint, a clock and, for the scripted backend, a script: nothing
-//! else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes
-//! and the most tokens of one call. Which backend it is the model's file says.
+//! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
+//! nothing else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes,
+//! the most tokens of one call and the number of threads. Which backend it is the model's file says.
 
 mod chunk;
-mod engine;
+mod inference;
 mod misbehave;
 mod stage;
 mod stream;
 mod weights;
+mod written;
 
 use capos_model::Backend;
 use capos_rt::memory::FileMapping;
@@ -22,32 +23,32 @@ use capos_schema::models::{
 };
 use capos_schema::reflection;
 use capos_script::{Collected, Event, Player, Script};
-use engine::Engine;
+use inference::Inference;
 use stage::Stage;
 use std::cell::RefCell;
 use std::rc::Rc;
 use stream::Stream;
 use weights::Weights;
+use written::Written;
 
 /// A request holds a whole conversation.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 1 << 20, concurrent: 16 };
 
+/// The budget of one call, enforced here: what is asked beyond it is cut to it.
+fn within_budget(mut request: InferenceRequest, max_tokens: u32) -> InferenceRequest {
+    if request.max_tokens == 0 || request.max_tokens > max_tokens {
+        request.max_tokens = max_tokens;
+    }
+    request
+}
+
+/// The backends whose answers are written down.
 struct Worker {
     info: ModelInfo,
-    engine: Engine,
+    written: Written,
     stage: Rc<Stage>,
     exporter: Rc<dyn Export>,
     max_tokens: u32,
-}
-
-impl Worker {
-    /// The budget of one call, enforced here: what is asked beyond it is cut to it.
-    fn within_budget(&self, mut request: InferenceRequest) -> InferenceRequest {
-        if request.max_tokens == 0 || request.max_tokens > self.max_tokens {
-            request.max_tokens = self.max_tokens;
-        }
-        request
-    }
 }
 
 impl LanguageModelServer for Worker {
@@ -56,7 +57,7 @@ impl LanguageModelServer for Worker {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        let response = self.engine.respond(&self.within_budget(req))?;
+        let response = self.written.respond(&within_budget(req, self.max_tokens))?;
         // Whoever cancels a call that is not streamed drops it where it stands.
         let never = CancelToken::new();
         let mut collected = Collected::default();
@@ -87,7 +88,7 @@ impl LanguageModelServer for Worker {
     }
 
     async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
-        let response = self.engine.respond(&self.within_budget(req))?;
+        let response = self.written.respond(&within_budget(req, self.max_tokens))?;
         let cap = self.exporter.export(Stream::serve(response, self.stage.clone()))?;
         Ok(capos_schema::cap::Client::from_cap(cap))
     }
@@ -134,15 +135,21 @@ async fn run() -> Result<(), Error> {
     let weights = Weights::map(&env, number(&env, 1, "the weights' length in bytes")?)?;
     let length = number(&env, 2, "the script's length in bytes")?;
     let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
+    let threads = usize::try_from(number(&env, 4, "the number of threads")?).unwrap_or(usize::MAX);
     let (info, backend) = weights.info(&id, max_tokens)?;
-    let engine = match backend {
-        Backend::Scripted => Engine::Scripted(RefCell::new(player(&env, length)?)),
-        Backend::Retrieval(handbook) => Engine::Retrieval(handbook),
-    };
     let server = env.server();
+    let written = match backend {
+        Backend::Engine => {
+            let inference = Inference::start(weights, info, max_tokens, threads, server.clone());
+            server.serve(0, Rc::new(LanguageModelService(Rc::new(inference))));
+            return env.run_with(OPTIONS).await;
+        }
+        Backend::Scripted => Written::Scripted(RefCell::new(player(&env, length)?)),
+        Backend::Retrieval(handbook) => Written::Retrieval(handbook),
+    };
     let worker = Worker {
         info,
-        engine,
+        written,
         stage: Rc::new(Stage { weights, table: env.cap::<CapabilityTableClient>("table")?, held: held(&env).await? }),
         exporter: server.clone(),
         max_tokens,

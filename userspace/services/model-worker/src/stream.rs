@@ -22,8 +22,26 @@ pub struct Stream {
     forged: RefCell<Option<Message>>,
 }
 
+/// What a reader is told after the end.
+pub fn ended() -> CallError {
+    CallError::invalid_argument("this response has ended")
+}
+
 /// A read that is under way, until it has ended or was dropped.
-struct Reading<'a>(&'a Cell<bool>);
+pub struct Reading<'a>(&'a Cell<bool>);
+
+impl<'a> Reading<'a> {
+    /// Begins a read where none is under way.
+    ///
+    /// # Errors
+    /// One is.
+    pub fn begin(reading: &'a Cell<bool>) -> Result<Self, CallError> {
+        if reading.replace(true) {
+            return Err(CallError::overloaded("the stream is being read by another call"));
+        }
+        Ok(Self(reading))
+    }
+}
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
@@ -53,7 +71,7 @@ impl Stream {
             let event = self.response.borrow_mut().next();
             let Some(event) = event else {
                 self.ended.set(true);
-                return Err(CallError::invalid_argument("this response has ended"));
+                return Err(ended());
             };
             if event.is_last() && !matches!(event, Event::Hang) {
                 self.ended.set(true);
@@ -80,12 +98,9 @@ impl Stream {
 impl TokenStreamServer for Stream {
     async fn next(&self, _cx: &CallContext) -> Result<TokenStreamNextResults, CallError> {
         if self.ended.get() {
-            return Err(CallError::invalid_argument("this response has ended"));
+            return Err(ended());
         }
-        if self.reading.replace(true) {
-            return Err(CallError::overloaded("the stream is being read by another call"));
-        }
-        let _reading = Reading(&self.reading);
+        let _reading = Reading::begin(&self.reading)?;
         self.advance().await
     }
 

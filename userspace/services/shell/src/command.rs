@@ -297,8 +297,12 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
                 0 => format!("{} KiB", info.bytes.div_ceil(1 << 10)),
                 mebibytes => format!("{mebibytes} MiB"),
             };
+            let license = match info.license.as_str() {
+                "" => String::new(),
+                license => format!(", licence {license}"),
+            };
             let what = format!(
-                "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}, {size}",
+                "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}, {size}{license}",
                 info.display_name,
                 info.arch,
                 info.quantisation,

@@ -23,12 +23,14 @@ mod job_streams;
 mod jobs;
 mod link;
 mod login;
+mod meter;
 mod model;
 mod pipe;
 mod render;
 mod screen;
 mod session;
 mod table;
+mod widget;
 
 use alloc::rc::Rc;
 

@@ -1,37 +1,70 @@
 //! What the person sees of a turn.
 
 use alloc::format;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 
-use capos_agent::world::{Renderer, Show, State};
+use capos_agent::world::{Host, Model, Renderer, Show, State};
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 
 use crate::escape::{escape, first_line, shorten};
+use crate::meter::Meter;
 use crate::session::Runner;
+use crate::widget::Widget;
 
 /// Characters of arguments and results that a widget shows.
-const WIDTH: usize = 160;
+pub const WIDTH: usize = 160;
 
 /// Where the screen is in an answer.
 #[derive(Default)]
 pub struct Progress {
     /// Something of the answer was shown.
     speaking: Cell<bool>,
+    meter: RefCell<Meter>,
+    widget: RefCell<Widget>,
 }
 
 impl Renderer for Runner {
     async fn show(&self, show: Show<'_>) {
         let screen = &self.screen;
         match show {
+            Show::State(State::Inferring) => {
+                self.progress.meter.borrow_mut().begin(self.now());
+                self.progress.widget.take();
+            }
+            Show::Progress { done, total } => {
+                let told = self.progress.meter.borrow_mut().read(self.now(), done, total);
+                if let Some(text) = told {
+                    screen.line(Style::Dim, &text).await;
+                }
+            }
             Show::Text(text) => {
+                self.progress.meter.borrow_mut().spoke(self.now());
                 if !self.progress.speaking.replace(true) {
                     screen.fresh_line().await;
                 }
                 screen.write(Style::Model, text).await;
             }
-            Show::AnswerEnd | Show::State(State::Idle) => {
+            Show::CallPiece { index, name, arguments } => {
+                self.progress.meter.borrow_mut().spoke(self.now());
+                let (new, text) = self.progress.widget.borrow_mut().push(index, name, arguments);
+                if new {
+                    self.progress.speaking.set(true);
+                    screen.fresh_line().await;
+                }
+                screen.write(Style::Tool, &text).await;
+            }
+            Show::AnswerEnd { usage } => {
+                self.progress.speaking.set(false);
+                screen.fresh_line().await;
+                let context = self.info().context_tokens;
+                let told = self.progress.meter.borrow_mut().end(self.now(), usage, context);
+                if let Some(text) = told {
+                    screen.line(Style::Dim, &text).await;
+                }
+            }
+            Show::State(State::Idle) => {
                 self.progress.speaking.set(false);
                 screen.fresh_line().await;
             }
@@ -41,6 +74,7 @@ impl Renderer for Runner {
                 }
                 screen.fresh_line().await;
             }
+            Show::Proposed { name, arguments } if self.progress.widget.take().shows(name, arguments) => {}
             Show::Proposed { name, arguments } => {
                 let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
                 screen.line(Style::Tool, &text).await;
@@ -62,7 +96,7 @@ impl Renderer for Runner {
                 let text = format!("  … {} runs; Ctrl-C {what}", tool.descriptor.name);
                 screen.line(Style::Dim, &text).await;
             }
-            Show::Progress { .. } | Show::Started { .. } | Show::State(_) => {}
+            Show::Started { .. } | Show::State(_) => {}
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
-//! process, `workers` of two of a model, `models` the model service. What does not hold ends it with an error that says so.
+//! process, `workers` of two of a model, `models` the model service, `engine-answers`,
+//! `engine-weights` and `engine-ends` models that the engine runs. What does not hold ends it with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
 mod capabilities;
+mod engine;
 mod models;
 mod sharing;
 mod workers;
@@ -46,12 +48,15 @@ async fn start(env: Env) -> Result<(), Error> {
 }
 
 async fn look(env: &Env, report: &Report) -> Result<(), Error> {
-    match env.arguments().first().map(String::as_str).context("say capabilities, sharing, workers or models")? {
+    match env.arguments().first().map(String::as_str).context("say what to look at")? {
         "capabilities" => capabilities::run(env, report).await,
         "sharing" => sharing::run(env, report).await,
         "sharer" => sharing::second(env, report).await,
         "workers" => workers::run(env, report).await,
         "models" => models::run(env, report).await,
+        "engine-answers" => engine::answers(env, report).await,
+        "engine-weights" => engine::weights(env, report).await,
+        "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }
 }

@@ -23,7 +23,8 @@ pub fn request(text: &str) -> InferenceRequest {
 /// A stream put together again.
 #[derive(Default)]
 pub struct Whole {
-    text: String,
+    /// What was said.
+    pub text: String,
     calls: Vec<(String, String, String)>,
     /// How it ended.
     pub end: Option<StreamChunkFinish>,
@@ -238,7 +239,7 @@ async fn models_come_and_go(
     let listed = async || Ok::<_, Error>(catalog.list().await?.iter().any(|model| model.id == second.id));
     ensure(!listed().await?, "an unloaded model is listed")?;
 
-    let (good, other) = (Parts::open(medium, SECOND).await?, Parts::open(medium, "boot/models/builtin.gguf").await?);
+    let (good, other) = (Parts::open(medium, SECOND).await?, Parts::open(medium, "boot/models/scripted.gguf").await?);
     let nothing = ModelInfo::default();
     let with = |signature: &[u8], tree: &ReadOnlyFileClient| Parts {
         source: good.source.clone(),
@@ -255,7 +256,7 @@ async fn models_come_and_go(
         ("a changed signature", with(&changed, &good.tree), "second.gguf", &nothing),
         ("no signature", with(&[], &good.tree), "second.gguf", &nothing),
         ("another model's tree", with(&good.signature, &other.tree), "second.gguf", &nothing),
-        ("another name", with(&good.signature, &good.tree), "builtin.gguf", &nothing),
+        ("another name", with(&good.signature, &good.tree), "scripted.gguf", &nothing),
         ("what is not so", with(&good.signature, &good.tree), "second.gguf", &lie),
     ];
     for (what, parts, name, said) in refused {

@@ -14,7 +14,7 @@ use capos_schema::system::{Grant, ProcessSpawnerClient, StandardClient, SystemSt
 use crate::{Report, ensure};
 
 /// The file that is mapped.
-const FILE: &str = "boot/models/builtin.gguf";
+const FILE: &str = "boot/models/scripted.gguf";
 /// A page, in bytes.
 const PAGE: usize = 4096;
 /// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and what else goes on meanwhile.

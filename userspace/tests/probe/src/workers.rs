@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use capos_rt::{Either, Env, Error};
 use capos_schema::cap::{Client, Rights};
 use capos_schema::kernel::{
-    EndpointClient, Limits, MachineStatistics, MemoryObjectClient, ProcessClient, ResourceAccountClient, TimerClient,
+    EndpointClient, EntropyClient, Limits, MachineStatistics, MemoryObjectClient, ProcessClient, ResourceAccountClient,
+    TimerClient,
 };
 use capos_schema::models::{FinishReason, LanguageModelClient, ModelAdminClient, ModelCatalogClient};
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileMemoryResults};
@@ -18,30 +19,37 @@ use crate::models::{request, whole};
 use crate::{Report, ensure};
 
 /// A page, in bytes.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// Frames that a worker may take besides the weights' pages: its text, heap, stack, rings and page tables.
-const OWN: u64 = 1024;
+pub const OWN: u64 = 1024;
 /// Frames that are asked about at a time: as many as one call may name.
 const BATCH: u32 = 512;
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 /// What a worker may hold.
-const LIMITS: Limits = Limits { frames: 4096, capabilities: 128, threads: 1, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits = Limits { frames: 8192, capabilities: 128, threads: 2, processes: 0, objects: 64, priority: 0 };
 
-/// What workers are started with.
-struct Forge {
+/// What workers of a model are started with.
+pub struct Forge {
     spawner: ProcessSpawnerClient,
     account: ResourceAccountClient,
     timer: TimerClient,
+    entropy: EntropyClient,
+    model: String,
     weights: MemoryObjectClient,
-    bytes: u64,
+    /// Bytes of the weights.
+    pub bytes: u64,
     script: ReadOnlyFileMemoryResults,
 }
 
-struct Worker {
-    process: ProcessClient,
-    account: ResourceAccountClient,
-    model: LanguageModelClient,
+/// A worker beside the catalog's.
+pub struct Worker {
+    /// The process.
+    pub process: ProcessClient,
+    /// What it may use.
+    pub account: ResourceAccountClient,
+    /// What it serves.
+    pub model: LanguageModelClient,
     /// What the model's capability derives from.
     _endpoint: EndpointClient,
 }
@@ -56,7 +64,23 @@ fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
 }
 
 impl Forge {
-    async fn worker(&self, model: &str) -> Result<Worker, Error> {
+    /// What it takes for workers of this model.
+    pub async fn of(env: &Env, model: &str) -> Result<Self, Error> {
+        let weights = env.cap::<ModelAdminClient>("admin")?.weights(model).await?;
+        Ok(Self {
+            spawner: env.cap("spawner")?,
+            account: env.cap("account")?,
+            timer: env.cap("timer")?,
+            entropy: env.cap("entropy")?,
+            model: model.to_string(),
+            weights: weights.memory,
+            bytes: weights.bytes,
+            script: env.cap::<DirectoryClient>("medium")?.open("scenario/model.jsonl").await?.memory().await?,
+        })
+    }
+
+    /// Starts a worker with so many threads.
+    pub async fn worker(&self, threads: u32) -> Result<Worker, Error> {
         let endpoint = self.account.create_endpoint().await?;
         let client = endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await?;
         let read_only = Rights::READ.union(Rights::CALL);
@@ -64,16 +88,23 @@ impl Forge {
             grant("serve", &endpoint, Rights::ALL),
             grant("weights", &self.weights, read_only),
             grant("timer", &self.timer, Rights::CALL),
+            grant("entropy", &self.entropy, Rights::CALL),
             grant("script", &self.script.memory, read_only),
         ];
-        let arguments = [model.to_string(), self.bytes.to_string(), self.script.bytes.to_string(), "4096".to_string()];
+        let arguments = [
+            self.model.clone(),
+            self.bytes.to_string(),
+            self.script.bytes.to_string(),
+            "4096".to_string(),
+            threads.to_string(),
+        ];
         let process = self.spawner.spawn("second-worker", "/bin/model-worker", &arguments, &grants, &LIMITS).await?;
         let account = process.account().await?;
         Ok(Worker { process, account, model: client.cast(), _endpoint: endpoint })
     }
 
     /// Which frames hold the weights, page by page.
-    async fn frames(&self) -> Result<Vec<u64>, Error> {
+    pub async fn frames(&self) -> Result<Vec<u64>, Error> {
         let mut ids = Vec::new();
         let mut left = self.bytes.div_ceil(PAGE);
         while left > 0 {
@@ -107,16 +138,17 @@ impl Worker {
     }
 }
 
-fn lost(before: &MachineStatistics, after: &MachineStatistics) -> u64 {
+/// Frames that went.
+pub fn lost(before: &MachineStatistics, after: &MachineStatistics) -> u64 {
     before.free_frames.saturating_sub(after.free_frames)
 }
 
 /// A04: the second worker finds every page of the weights in memory, in the frames that the first one uses.
-async fn pages_are_shared(env: &Env, forge: &Forge, model: &str, report: &Report) -> Result<Worker, Error> {
+async fn pages_are_shared(env: &Env, forge: &Forge, report: &Report) -> Result<Worker, Error> {
     let status = env.cap::<SystemStatusClient>("status")?;
     let pages = forge.bytes.div_ceil(PAGE);
     let start = status.statistics().await?;
-    let first = forge.worker(model).await?;
+    let first = forge.worker(1).await?;
     let said = first.reads_its_weights().await?;
     ensure(said.contains(&format!("[weights 0..{}: sum ", forge.bytes)), format!("it read something else: {said}"))?;
     let one = status.statistics().await?;
@@ -126,7 +158,7 @@ async fn pages_are_shared(env: &Env, forge: &Forge, model: &str, report: &Report
     let different: BTreeSet<u64> = frames.iter().copied().collect();
     ensure(!different.contains(&0) && different.len() as u64 == pages, "not every page has a frame of its own")?;
 
-    let second = forge.worker(model).await?;
+    let second = forge.worker(1).await?;
     ensure(second.reads_its_weights().await? == said, "the second worker reads other weights")?;
     let two = status.statistics().await?;
     let (more, misses) = (lost(&one, &two), two.cache_misses.saturating_sub(one.cache_misses));
@@ -170,16 +202,8 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     let Some(model) = models.iter().find(|model| model.display_name.starts_with("capOS")) else {
         return Err(Error::new("the built-in model is not registered"));
     };
-    let weights = env.cap::<ModelAdminClient>("admin")?.weights(&model.id).await?;
-    let forge = Forge {
-        spawner: env.cap("spawner")?,
-        account: env.cap("account")?,
-        timer: env.cap("timer")?,
-        weights: weights.memory,
-        bytes: weights.bytes,
-        script: env.cap::<DirectoryClient>("medium")?.open("scenario/model.jsonl").await?.memory().await?,
-    };
-    let worker = pages_are_shared(env, &forge, &model.id, report).await?;
+    let forge = Forge::of(env, &model.id).await?;
+    let worker = pages_are_shared(env, &forge, report).await?;
     cancelled_work_stops(&worker, report).await?;
     worker.process.kill("it was looked at").await?;
     report.line("workers share their weights and stop when they are told to");

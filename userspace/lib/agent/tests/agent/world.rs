@@ -525,7 +525,8 @@ impl Renderer for World {
             Show::Finished { name, call_id, outcome, text } => format!("finished {name} {call_id} {outcome} {text}"),
             Show::Notice(text) => format!("notice {text}"),
             Show::Progress { .. } => "progress".into(),
-            Show::AnswerEnd => "answer end".into(),
+            Show::CallPiece { index, name, arguments } => format!("call {index} piece {name}|{arguments}"),
+            Show::AnswerEnd { .. } => "answer end".into(),
             Show::AnswerDropped => "answer dropped".into(),
         };
         self.0.shown.borrow_mut().push(text);

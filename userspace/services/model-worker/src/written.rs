@@ -1,4 +1,4 @@
-//! What computes the answers: exactly one backend in each worker.
+//! Answers that somebody has written down: in a script, or in the handbook of the model's file.
 
 use capos_retrieval::Handbook;
 use capos_schema::cap::CallError;
@@ -6,15 +6,15 @@ use capos_schema::models::{ChatMessage, InferenceRequest, Role};
 use capos_script::{MessageView, Player, RequestView, Response, ToolView};
 use std::cell::RefCell;
 
-/// The backend of this process.
-pub enum Engine {
+/// Where they are written.
+pub enum Written {
     /// Answers from a script, the same each time.
     Scripted(RefCell<Player>),
     /// Answers from the handbook in the model's file.
     Retrieval(Handbook),
 }
 
-impl Engine {
+impl Written {
     /// The answer to a request, as it is drawn out.
     pub fn respond(&self, request: &InferenceRequest) -> Result<Response, CallError> {
         let view = view(request);

@@ -1,4 +1,9 @@
-//! Threads that wait for work without sleeping for a while, since the next comes within microseconds.
+//! Threads that the inference engine shares its work among, on the host and in the model worker.
+//!
+//! They wait for work without sleeping for a while, since the next comes within microseconds.
+
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use capos_engine::Pool;
 
 /// For how long a thread looks for work before it sleeps.
@@ -40,13 +44,16 @@ struct Shared {
 
 impl Threads {
     /// `count` threads, the caller's own with them.
-    pub fn new(count: usize) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The system starts no more threads.
+    pub fn new(count: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut handles = Vec::new();
         for index in 1..count.max(1) {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name(format!("engine-{index}"));
-            handles.push(builder.spawn(move || shared.serve()).context("a thread cannot be started")?);
+            handles.push(builder.spawn(move || shared.serve())?);
         }
         Ok(Self { shared, handles })
     }
@@ -57,6 +64,7 @@ impl Pool for Threads {
         self.handles.len().saturating_add(1)
     }
 
+    #[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
     fn run(&self, work: &Work<'_>) {
         // SAFETY: only the lifetime changes. The threads use `work` until they have counted themselves off `busy`;
         // this waits for that, also when `work` panics here, and takes it from them before it comes back.

@@ -1,0 +1,128 @@
+//! Models that a person names for an image: checked, signed, and before all others of the image.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use capos_engine::Model;
+use capos_gguf::Header;
+use capos_model::Backend;
+use capos_tokenizer::Tokenizer;
+use capos_verity::SigningKey;
+
+use crate::files;
+use crate::weights::{name_of, write_whole};
+use crate::weights_sign::sign;
+
+/// Where models lie on the image.
+const FOLDER: &str = "boot/models";
+/// Where the image says in which order models are offered: their files' names, one a line.
+const ORDER: &str = "etc/models";
+
+/// Makes the folder `tree`, which puts the model files on an image, signed with `key`.
+///
+/// # Errors
+/// A file is one that no backend of the system can serve; says which and why.
+pub fn pack(models: &[PathBuf], key: &SigningKey, tree: &Path) -> Result<()> {
+    // What an earlier call left may be of other models.
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
+    }
+    let mut names = BTreeSet::new();
+    let mut order = String::new();
+    for model in models {
+        let name = name_of(model)?;
+        ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
+        ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
+        check(model).with_context(|| format!("{} cannot be packed", model.display()))?;
+        let placed = tree.join(FOLDER).join(name);
+        files::copy_if_newer(model, &placed)?;
+        sign(&placed, key)?;
+        order.push_str(name);
+        order.push('\n');
+    }
+    let order_file = tree.join(ORDER);
+    std::fs::create_dir_all(tree.join("etc"))?;
+    write_whole(&order_file, |file| Ok(file.write_all(order.as_bytes())?))
+}
+
+/// Whether a backend of the system can serve a file: better it is told here than by the worker.
+fn check(path: &Path) -> Result<()> {
+    let file = std::fs::read(path).context("it cannot be read")?;
+    let header = Header::parse(&file, file.len() as u64)?;
+    if Backend::of(&header)? == Backend::Engine {
+        Model::new(&header, &file, None)?;
+        Tokenizer::new(&header)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capos_gguf::Synthetic;
+    use capos_verity::{PURPOSE_MODEL_WEIGHTS, TrustStore};
+
+    use crate::weights_verify::verify;
+
+    #[test]
+    fn models_are_signed_and_their_order_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (seed, name) in [(1, "z.gguf"), (2, "a.gguf")] {
+            std::fs::write(at(name), Synthetic::new(256 << 10, seed).unwrap().to_vec()).unwrap();
+        }
+        let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
+        let mut trust = TrustStore::new();
+        trust.allow(key.public(), key.purpose()).unwrap();
+        let tree = at("tree");
+        pack(&[at("z.gguf"), at("a.gguf")], &key, &tree).unwrap();
+        for name in ["z.gguf", "a.gguf"] {
+            verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
+        pack(&[at("a.gguf")], &key, &tree).unwrap();
+        assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");
+    }
+
+    #[test]
+    fn what_no_backend_can_serve_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
+        let good = Synthetic::new(256 << 10, 1).unwrap().to_vec();
+        let replaced = |old: &[u8], new: &[u8]| {
+            let mut bytes = good.clone();
+            let place = bytes.windows(old.len()).position(|part| part == old).unwrap();
+            bytes[place..place + new.len()].copy_from_slice(new);
+            bytes
+        };
+        let cases: [(&str, Vec<u8>, &str); 6] = [
+            ("good", good.clone(), "has to end in .gguf"),
+            ("text.gguf", b"no model".to_vec(), "text.gguf cannot be packed: "),
+            ("cut.gguf", good[..good.len() - 4096].to_vec(), "cut.gguf cannot be packed: "),
+            (
+                "mamba.gguf",
+                replaced(b"llama\x0c\0\0\0\0\0\0\0general.name", b"mamba"),
+                "the architecture 'mamba' is not known",
+            ),
+            (
+                "tensor.gguf",
+                replaced(b"output_norm.weight", b"output_from.weight"),
+                "the tensor 'output_norm.weight' is missing",
+            ),
+            ("tokens.gguf", replaced(b"tokenizer.ggml.tokens", b"tokenizer.ggml.takens"), "tokenizer.ggml.tokens"),
+        ];
+        for (name, bytes, why) in cases {
+            std::fs::write(at(name), bytes).unwrap();
+            let error = format!("{:#}", pack(&[at(name)], &key, &at("tree")).unwrap_err());
+            assert!(error.contains(why), "{name}: {error}");
+        }
+        std::fs::create_dir(at("other")).unwrap();
+        std::fs::write(at("same.gguf"), &good).unwrap();
+        std::fs::write(at("other/same.gguf"), &good).unwrap();
+        let error = pack(&[at("same.gguf"), at("other/same.gguf")], &key, &at("tree")).unwrap_err().to_string();
+        assert!(error.contains("is called same.gguf too"), "{error}");
+    }
+}

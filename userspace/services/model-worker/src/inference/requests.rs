@@ -1,0 +1,113 @@
+//! The requests that are in flight, and the engine that works on them together.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Instant;
+
+use capos_engine::generation::Options;
+use capos_engine::{Machine, kernel};
+use capos_engine_threads::Threads;
+use capos_inference::{Assistant, Event, InferenceError, LanguageModel, RequestId};
+use capos_schema::cap::CallError;
+use capos_schema::models::InferenceRequest;
+
+use super::answer::Answer;
+use super::conversation;
+use crate::weights::Weights;
+
+/// Requests that are worked on together; others wait for their turn.
+const TOGETHER: usize = 4;
+/// Most tokens that go through the model at once.
+const PASS: usize = 128;
+/// Bytes of keys and values that are kept of conversations for when they go on.
+const KEPT: usize = 16 << 20;
+
+/// The engine with one model, and what it has said that nobody has read yet.
+///
+/// A step of the engine, which takes all requests further, is made when somebody waits for a piece of an answer and at
+/// no other time. So nothing piles up of an answer that nobody reads, but for what others' steps bring, which the
+/// answer's own limit bounds.
+pub struct Requests {
+    /// Why there is none, where the file cannot be run.
+    assistant: RefCell<Result<Assistant<'static>, String>>,
+    unread: RefCell<BTreeMap<RequestId, VecDeque<Event>>>,
+}
+
+impl Requests {
+    /// Makes the model of a file ready.
+    pub fn open(weights: Weights, threads: usize) -> Rc<Self> {
+        Rc::new(Self { assistant: RefCell::new(start(weights, threads)), unread: RefCell::default() })
+    }
+
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// The model cannot be run, or cannot answer to this; says why.
+    pub fn submit(self: &Rc<Self>, request: &InferenceRequest) -> Result<Answer, CallError> {
+        let request = conversation::request(request)?;
+        let mut assistant = self.assistant.borrow_mut();
+        let assistant =
+            assistant.as_mut().map_err(|why| CallError::failed(format!("this model cannot be run: {why}")))?;
+        let id = assistant.request(request).map_err(|error| refused(&error))?;
+        self.unread.borrow_mut().insert(id, VecDeque::new());
+        Ok(Answer::new(self.clone(), id))
+    }
+
+    /// What was said next to a request; none where the engine has not got there.
+    pub fn take(&self, id: RequestId) -> Option<Event> {
+        self.unread.borrow_mut().get_mut(&id)?.pop_front()
+    }
+
+    /// Does a bounded piece of the work on all requests.
+    pub fn step(&self) {
+        let events = match &mut *self.assistant.borrow_mut() {
+            Ok(assistant) => assistant.step(),
+            Err(_) => Vec::new(),
+        };
+        let mut unread = self.unread.borrow_mut();
+        for (id, event) in events {
+            // Nobody reads the end of an answer that was dropped.
+            if let Some(unread) = unread.get_mut(&id) {
+                unread.push_back(event);
+            }
+        }
+    }
+
+    /// Ends the work on a request; the next step tells its end.
+    pub fn cancel(&self, id: RequestId) {
+        if let Ok(assistant) = &mut *self.assistant.borrow_mut() {
+            assistant.cancel(id);
+        }
+    }
+
+    /// Ends the work on a request whose answer nobody reads any more.
+    pub fn forget(&self, id: RequestId) {
+        self.cancel(id);
+        self.unread.borrow_mut().remove(&id);
+    }
+}
+
+/// Makes a file ready for the life of the process, which is that of its model.
+fn start(weights: Weights, threads: usize) -> Result<Assistant<'static>, String> {
+    let weights: &'static Weights = Box::leak(Box::new(weights));
+    let model = LanguageModel::open(weights.bytes(), None).map_err(|error| error.to_string())?;
+    let model: &'static LanguageModel<'static> = Box::leak(Box::new(model));
+    let began = Instant::now();
+    let now = move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let now: &'static dyn Fn() -> u64 = Box::leak(Box::new(now));
+    let kernels = kernel::fastest(now);
+    let pool = Threads::new(threads).map_err(|error| format!("a thread cannot be started: {error}"))?;
+    let options = Options { sequences: TOGETHER, prefill: PASS, kept: KEPT, clock: Some(now), ..Options::default() };
+    Ok(Assistant::new(model, Machine { kernels, pool: Box::leak(Box::new(pool)) }, options))
+}
+
+/// Why a request was not taken.
+fn refused(error: &InferenceError) -> CallError {
+    match error {
+        InferenceError::Chat(_) | InferenceError::TooLong { .. } => CallError::invalid_argument(error.to_string()),
+        InferenceError::File(_) | InferenceError::Engine(_) | InferenceError::Tokenizer(_) => {
+            CallError::failed(error.to_string())
+        }
+    }
+}

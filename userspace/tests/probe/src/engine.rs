@@ -1,0 +1,200 @@
+//! Models that the engine runs.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_rt::{Context, Env, Error};
+use capos_schema::models::{
+    FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, ModelCatalogClient, ModelInfo, StreamChunk,
+};
+use capos_schema::system::SystemStatusClient;
+
+use crate::models::{request, whole};
+use crate::workers::{Forge, OWN, PAGE, lost};
+use crate::{Report, ensure};
+
+/// Tokens of the answers that are compared.
+const TOKENS: u32 = 24;
+
+/// What the model is asked, on the host too (`userspace/lib/inference/tests/guest.rs`).
+fn question() -> InferenceRequest {
+    InferenceRequest { max_tokens: TOKENS, ..request("Say a sentence.") }
+}
+
+/// B04: the catalog says of a model what its file says.
+fn is_described(info: &ModelInfo) -> Result<(), Error> {
+    let expected = ModelInfo {
+        id: info.id.clone(),
+        display_name: "talking".to_string(),
+        arch: "llama".to_string(),
+        context_tokens: 4096,
+        output_tokens: 4096,
+        backend: "local-engine".to_string(),
+        quantisation: "Q8_0".to_string(),
+        supports_tools: true,
+        bytes: info.bytes,
+        license: "CC0-1.0".to_string(),
+    };
+    ensure(*info == expected && info.id.ends_with("-llama"), format!("the catalog says {info:?}"))
+}
+
+async fn answer(model: &LanguageModelClient) -> Result<InferenceResponse, Error> {
+    Ok(model.complete(&question()).await?)
+}
+
+/// The same answer with any number of threads, and twice.
+async fn threads_change_nothing(env: &Env, model: &ModelInfo, report: &Report) -> Result<String, Error> {
+    let forge = Forge::of(env, &model.id).await?;
+    let mut said = Vec::new();
+    for threads in [1, 2] {
+        let worker = forge.worker(threads).await?;
+        said.push(answer(&worker.model).await?);
+        said.push(answer(&worker.model).await?);
+        worker.process.kill("it was listened to").await?;
+    }
+    let Some(first) = said.first() else { return Err(Error::new("nothing was said")) };
+    let cut = first.finish_reason == FinishReason::Length && first.usage.completion_tokens == TOKENS;
+    ensure(cut, format!("it ended as {:?}", first.usage))?;
+    // Of a request that was answered before the model has less to read, and the usage is the same.
+    ensure(said.iter().all(|other| other == first), format!("the answers differ: {said:?}"))?;
+    report.line("one thread and two say the same");
+    Ok(first.message.content.clone())
+}
+
+/// B01, B09: streams add up, alone and beside each other; stop sequences and schemas are heeded.
+async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &Report) -> Result<(), Error> {
+    let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
+    let alone = model.complete(&other).await?.message.content;
+    ensure(alone != said, "it says the same whatever it is asked")?;
+    let (one, two) = (model.stream(&question()).await?, model.stream(&other).await?);
+    let (one, two) = capos_rt::join(whole(&one), whole(&two)).await;
+    let (one, two) = (one?, two?);
+    ensure(one.text == said && two.text == alone, format!("beside each other: {:?}, {:?}", one.text, two.text))?;
+    ensure(
+        one.end.as_ref().is_some_and(|end| end.reason == FinishReason::Length),
+        format!("the end is {:?}", one.end),
+    )?;
+
+    let word = said.split(' ').nth(5).context("it said too little")?;
+    let stop = Vec::from([format!(" {word}")]);
+    let stopped = model.complete(&InferenceRequest { stop_sequences: stop.clone(), ..question() }).await?;
+    let before = said.split(&format!(" {word}")).next().unwrap_or_default();
+    let good = stopped.finish_reason == FinishReason::Stop && stopped.message.content == before;
+    ensure(good, format!("stopped at {stop:?}: {stopped:?}"))?;
+
+    let schema = r#"{"enum":["rain","snow"]}"#.to_string();
+    let formed = model.complete(&InferenceRequest { response_schema: schema, ..question() }).await?;
+    let good = [r#""rain""#, r#""snow""#].contains(&formed.message.content.as_str());
+    ensure(good && formed.finish_reason == FinishReason::Stop, format!("held to a schema it said {formed:?}"))?;
+    let wrong = InferenceRequest { response_schema: "{".to_string(), ..question() };
+    ensure(model.complete(&wrong).await.is_err(), "it took something for a schema that is none")?;
+    report.line("streams add up, beside each other too; stop sequences and schemas are heeded");
+    Ok(())
+}
+
+/// C11, B02: an answer that is cancelled while the model reads ends there, and others are served meanwhile.
+async fn reading_can_be_cancelled(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
+    let long = "the cat goes home ".repeat(160);
+    let stream = model.stream(&request(&long)).await?;
+    let StreamChunk::Progress(first) = stream.next().await?.chunk else {
+        return Err(Error::new("a long prompt was read without a word"));
+    };
+    ensure(first.done < first.total, format!("all {} tokens were read at once", first.total))?;
+    let (rest, others) = capos_rt::join(whole(&stream), async {
+        let info = model.info().await;
+        stream.cancel().await.and(info)
+    })
+    .await;
+    others?;
+    let end = rest?.end;
+    let good =
+        end.as_ref().is_some_and(|end| end.reason == FinishReason::Cancelled && end.usage.completion_tokens == 0);
+    ensure(good, format!("cancelled after {} of {} tokens it ended as {end:?}", first.done, first.total))?;
+    ensure(stream.next().await.is_err(), "a cancelled stream went on")?;
+    report.line("an answer can be cancelled while the model reads");
+    Ok(())
+}
+
+/// A04: a second worker costs what it computes with, and not the weights.
+async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Result<(), Error> {
+    let status = env.cap::<SystemStatusClient>("status")?;
+    let forge = Forge::of(env, &model.id).await?;
+    let pages = forge.bytes.div_ceil(PAGE);
+    let short = InferenceRequest { max_tokens: 2, ..request("Hi") };
+    let first = forge.worker(1).await?;
+    let said = first.model.complete(&short).await?;
+    let one = status.statistics().await?;
+    let frames = forge.frames().await?;
+    let second = forge.worker(1).await?;
+    ensure(second.model.complete(&short).await? == said, "the second worker says something else")?;
+    let two = status.statistics().await?;
+    let (more, misses) = (lost(&one, &two), two.cache_misses.saturating_sub(one.cache_misses));
+    // Its text comes from the medium once more where it was evicted, and its weights from nowhere.
+    ensure(more <= 2 * OWN && more < pages, format!("the second worker took {more} frames more"))?;
+    ensure(forge.frames().await? == frames, "the weights lie in other frames now")?;
+    let own = second.account.usage().await?.usage.frames;
+    report.line(&format!(
+        "of {pages} pages of weights a second worker took {more} frames, {own} of them its own, {misses} faults went to the pager"
+    ));
+    for worker in [first, second] {
+        worker.process.kill("it was looked at").await?;
+    }
+    Ok(())
+}
+
+/// The models of the scenario.
+async fn named(env: &Env, titles: &[&str]) -> Result<Vec<ModelInfo>, Error> {
+    let models = env.cap::<ModelCatalogClient>("catalog")?.list().await?;
+    let find = |title: &&str| {
+        let found = models.iter().find(|model| model.display_name.trim() == *title).cloned();
+        found.ok_or_else(|| Error::new(format!("no model {title} is registered")))
+    };
+    titles.iter().map(find).collect()
+}
+
+/// What a model answers, and how its file is described.
+///
+/// # Errors
+/// What does not hold.
+pub async fn answers(env: &Env, report: &Report) -> Result<(), Error> {
+    let catalog = env.cap::<ModelCatalogClient>("catalog")?;
+    for talking in named(env, &["talking"]).await? {
+        is_described(&talking)?;
+        let said = threads_change_nothing(env, &talking, report).await?;
+        let model = catalog.open_language_model(&talking.id).await?;
+        ensure(model.info().await? == talking, "the worker says something else of its model than the catalog")?;
+        requests_are_heeded(&model, &said, report).await?;
+        report.line(&format!("the engine says: {said}"));
+    }
+    Ok(())
+}
+
+/// What two workers of a model share.
+///
+/// # Errors
+/// What does not hold.
+pub async fn weights(env: &Env, report: &Report) -> Result<(), Error> {
+    for numbers in named(env, &["numbers"]).await? {
+        weights_are_shared(env, &numbers, report).await?;
+    }
+    Ok(())
+}
+
+/// What does not come to an answer.
+///
+/// # Errors
+/// What does not hold.
+pub async fn ends(env: &Env, report: &Report) -> Result<(), Error> {
+    let catalog = env.cap::<ModelCatalogClient>("catalog")?;
+    for numbers in named(env, &["numbers"]).await? {
+        reading_can_be_cancelled(&catalog.open_language_model(&numbers.id).await?, report).await?;
+    }
+    for unfit in named(env, &["Tokenizer fixture"]).await? {
+        let refused = catalog.open_language_model(&unfit.id).await?.complete(&question()).await;
+        let why = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        ensure(why.contains("this model cannot be run: "), format!("of a model that cannot be run it says {why:?}"))?;
+    }
+    report.line("a model that cannot be run says so");
+    Ok(())
+}

@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 CAPOS := target/debug/capos
+# Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
+BUILD := $(CARGO) build --workspace --bin capos
 
 # Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso MODEL='one.gguf two.gguf'
 # Only what is set is passed on: an empty value is not the same as none.
@@ -35,9 +37,9 @@ deps:
 	@tools/deps.sh
 
 tools: deps
-	@if test -x $(CAPOS); then $(CARGO) build --quiet -p capos-tools; else \
+	@if test -x $(CAPOS); then $(BUILD) --quiet; else \
 	    echo 'Building the host tools first, once. This and the first build of the system take ten minutes or more.'; \
-	    $(CARGO) build -p capos-tools; fi
+	    $(BUILD); fi
 
 iso: tools
 	@$(CAPOS) iso

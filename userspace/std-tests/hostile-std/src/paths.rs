@@ -99,7 +99,7 @@ pub fn other_names() -> Outcome {
         "/etc/passwd",
         "/etc/manifest.toml",
         "/bin/hostile-std",
-        "/boot/models/builtin.gguf",
+        "/boot/models/scripted.gguf",
         "/scenario/terminal.txt",
         "/tmp/file",
         "/sys/kernel",

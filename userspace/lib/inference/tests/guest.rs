@@ -1,4 +1,5 @@
 //! What the model worker says in the guest, computed on the host: `tests/scenarios/engine` compares.
+#![allow(clippy::unwrap_used)] // Helpers of tests count as tests.
 
 use std::path::Path;
 

@@ -1,0 +1,57 @@
+"""llama.cpp, as the package llama-cpp-python has it, through its C interface: nothing of Python is in what is timed."""
+
+import ctypes
+import time
+
+import llama_cpp
+import numpy as np
+
+
+class Peer:
+    """A model file, open for one sequence."""
+
+    def __init__(self, path, threads, context=512):
+        llama_cpp.llama_log_set(_quiet, ctypes.c_void_p())
+        llama_cpp.llama_backend_init()
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        if not self.model:
+            raise RuntimeError(f"llama.cpp cannot open {path}")
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = context
+        params.n_batch = params.n_ubatch = context
+        params.n_threads = params.n_threads_batch = threads
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+        if not self.context:
+            raise RuntimeError(f"llama.cpp makes no context for {path}")
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+
+    def reset(self):
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
+
+    def feed(self, ids):
+        """The logits behind the last of some more tokens."""
+        tokens = (llama_cpp.llama_token * len(ids))(*ids)
+        if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:
+            raise RuntimeError("llama.cpp cannot take the tokens")
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.context, -1), (self.vocabulary,))
+
+    def speed(self, prompt, count):
+        """Tokens a second: of a prompt, and of those that follow."""
+        self.reset()
+        ids = [index * 7919 % self.vocabulary for index in range(prompt)]
+        began = time.perf_counter()
+        next_id = int(self.feed(ids).argmax())
+        prefill = prompt / (time.perf_counter() - began)
+        began = time.perf_counter()
+        for _ in range(count):
+            next_id = int(self.feed([next_id]).argmax())
+        return prefill, count / (time.perf_counter() - began)
+
+    def close(self):
+        llama_cpp.llama_free(self.context)
+        llama_cpp.llama_model_free(self.model)
+
+
+@llama_cpp.llama_log_callback
+def _quiet(_level, _text, _data):
+    pass

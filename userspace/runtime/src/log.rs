@@ -9,7 +9,10 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::Cell;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
 
 use capos_plural::count;
 use capos_schema::kernel::DebugLogClient;
@@ -30,23 +33,34 @@ const MAX_LINE: usize = 4000;
 pub(crate) struct Log {
     pub(crate) logger: Option<LoggerClient>,
     pub(crate) debug: Option<DebugLogClient>,
-    in_flight: Rc<Cell<u32>>,
+    in_flight: Rc<InFlight>,
     lost: Rc<Cell<u32>>,
 }
 
+/// Lines on their way, and who waits until there are none.
+#[derive(Debug, Default)]
+struct InFlight {
+    lines: Cell<u32>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
 /// A line on its way, counted until it has arrived or is given up with its task.
-struct OnItsWay(Rc<Cell<u32>>);
+struct OnItsWay(Rc<InFlight>);
 
 impl OnItsWay {
-    fn count(in_flight: &Rc<Cell<u32>>) -> Self {
-        in_flight.set(in_flight.get().saturating_add(1));
+    fn count(in_flight: &Rc<InFlight>) -> Self {
+        in_flight.lines.set(in_flight.lines.get().saturating_add(1));
         Self(in_flight.clone())
     }
 }
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
+        let left = self.0.lines.get().saturating_sub(1);
+        self.0.lines.set(left);
+        if left == 0 {
+            self.0.waiting.take().into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -66,7 +80,7 @@ pub fn write(level: LogLevel, mut line: String) {
             drop(wait_for(logger.write(level, &line)));
             return;
         }
-        if log.in_flight.get() >= MAX_IN_FLIGHT {
+        if log.in_flight.lines.get() >= MAX_IN_FLIGHT {
             log.lost.set(log.lost.get().saturating_add(1));
             return;
         }
@@ -99,9 +113,15 @@ pub fn set_logger(logger: LoggerClient) {
 
 /// Waits until every line that was written has arrived.
 pub async fn flush() {
-    while runtime::with(|rt| rt.facts.borrow().log.in_flight.get()).unwrap_or(0) > 0 {
-        crate::future::yield_now().await;
-    }
+    let Some(in_flight) = runtime::with(|rt| rt.facts.borrow().log.in_flight.clone()) else { return };
+    poll_fn(|context| {
+        if in_flight.lines.get() == 0 {
+            return Poll::Ready(());
+        }
+        in_flight.waiting.borrow_mut().push(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
 }
 
 #[doc(hidden)]

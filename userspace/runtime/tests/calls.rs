@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 use capos_abi::Status;
 use capos_rt::simulated::{self, Object};
 use capos_rt::{
-    CancelToken, Either, Env, ServeOptions, TaskGroup, join, join_all, or_cancelled, select, spawn, timeout, yield_now,
+    CancelToken, Clock, Either, Env, ServeOptions, TaskGroup, join, join_all, or_cancelled, select, spawn, timeout,
+    yield_now,
 };
 use capos_schema::cap::{CallContext, CallError, Client, Dispatch, ExceptionKind};
 use capos_schema::kernel::EndpointClient;
@@ -405,6 +408,40 @@ fn lines_without_a_logger_go_to_the_kernels_log() {
         capos_rt::log::flush().await;
     });
     assert_eq!(simulated::log_lines(), ["plain 1", "error: bad"]);
+}
+
+/// Takes each line after a millisecond.
+struct SlowLogger {
+    clock: Clock,
+    lines: Rc<Cell<u32>>,
+}
+
+impl LoggerServer for SlowLogger {
+    async fn write(&self, _cx: &CallContext, _level: LogLevel, _text: String) -> Result<(), CallError> {
+        self.clock.sleep(1_000_000).await;
+        self.lines.set(self.lines.get() + 1);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_flush_rests_until_all_lines_have_arrived() {
+    with_log(ServeOptions::default(), |env, _| async move {
+        let lines = Rc::new(Cell::new(0));
+        let slow = SlowLogger { clock: env.clock().unwrap(), lines: lines.clone() };
+        capos_rt::log::set_logger(LoggerClient::serve(&env, Rc::new(slow)).unwrap());
+        for line in 0..3 {
+            capos_rt::log::info!("line {line}");
+        }
+        let (mut polls, mut flush) = (0, pin!(capos_rt::log::flush()));
+        poll_fn(|context| {
+            polls += 1;
+            assert!(polls < 10, "it looks again and again");
+            flush.as_mut().poll(context)
+        })
+        .await;
+        assert_eq!(lines.get(), 3);
+    });
 }
 
 #[test]

@@ -120,6 +120,8 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     One row is in work at a time: what is made of it stays in the processor's cache.
     """
     torch.set_num_threads(threads)
+    # Most weights of attention come to be next to nothing. Processors take many times as long for numbers that small.
+    torch.set_flush_denormal(True)
     torch.manual_seed(plan.seed)
     path = Path(folder) / CHECKPOINT
     if path.exists():

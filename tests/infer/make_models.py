@@ -9,21 +9,26 @@ import pathlib
 import sys
 
 import numpy as np
+from gguf import GGML_QUANT_SIZES, GGUFWriter
 from gguf import GGMLQuantizationType as Type
-from gguf import GGUFWriter
-from gguf.quants import quantize
+from gguf.quants import dequantize, quantize
+from make_blocks import SCALES, random_blocks
 from reference import Model
 
 HERE = pathlib.Path(__file__).parent / "models"
 PROMPT = [3, 1, 4, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3, 23, 8, 46, 2, 6, 43, 38, 32]
 GREEDY = 8
+# How many other prompts there are: distances from the reference mean something only when there are several.
+MORE = 15
+# What scales of minima are, in scales, so that as many weights are below zero as above.
+MINIMA = {Type.Q2_K: 1.5, Type.Q4_K: 7.5, Type.Q5_K: 15.5}
 
 
 class Maker:
     """A model file with random weights. Shapes are tiny but nothing of them is equal by chance."""
 
-    def __init__(self, name, arch, types, seed, **options):
-        self.path = HERE / f"{name}.gguf"
+    def __init__(self, path, arch, types, seed, **options):
+        self.path = path
         self.rng = np.random.default_rng(seed)
         self.types = types
         self.taken = 0
@@ -39,6 +44,8 @@ class Maker:
         self.taken += 1
         if kind in (Type.F32, Type.F16):
             self.writer.add_tensor(name, values.astype(np.float32 if kind == Type.F32 else np.float16))
+        elif kind in BLOCKS:
+            self.writer.add_tensor(name, blocks(self.rng, kind, shape, scale), raw_dtype=kind)
         else:
             self.writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)
 
@@ -58,6 +65,8 @@ class Maker:
         w.add_head_count_kv(o["kv_heads"])
         w.add_layer_norm_rms_eps(1e-5)
         w.add_vocab_size(o["vocabulary"])
+        if "words" not in o:
+            w.add_tokenizer_model("no_vocab")
         if "head_size" in o:
             w.add_key_length(size)
             w.add_value_length(size)
@@ -132,6 +141,22 @@ class Maker:
         w.add_license("CC0-1.0")
 
 
+def blocks(rng, kind, shape, scale):
+    """Random blocks of a type: any bits, under scales that give the weights the spread that they should have."""
+    data = random_blocks(kind, int(np.prod(shape)) // GGML_QUANT_SIZES[kind][0], rng)
+    # Signs alternate, since quants of some types have more to one side than to the other.
+    scales = (0.5 + rng.random(len(data))) * np.where(np.arange(len(data)) % 2, 1, -1)
+    first, *minima = SCALES[kind]
+
+    def write(scales):
+        for place, share in [(first, 1), *((place, MINIMA[kind]) for place in minima)]:
+            data[:, place : place + 2] = (scales * share).astype(np.float16).view(np.uint8).reshape(-1, 2)
+
+    write(scales)
+    write(scales * scale / shape[-1] ** 0.5 / dequantize(data, kind).std())
+    return data.reshape(*shape[:-1], -1)
+
+
 CHAT = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"
@@ -157,6 +182,20 @@ MINISTRAL = {
     "rope.freq_base": 1000.0,
 }
 WIDE = {"width": 64, "inside": 96}
+# Blocks of K-quants have 256 values.
+WIDEST = {"width": 256, "inside": 256, "kv_heads": 1, "layers": 1}
+# Types for which there is no quantiser here: their blocks are any bits.
+BLOCKS = [Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS]
+# Long and short factors, of which a context of more than 64 tokens takes the long ones.
+PHI = {
+    "fused": True,
+    "kv_heads": 4,
+    "entries": {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.2},
+    "vectors": {
+        "rope_factors_long.weight": [1, 1.5, 4, 13],
+        "rope_factors_short.weight": [1, 1.1, 1.3, 1.6],
+    },
+}
 MODELS = {
     "llama-f32": ("llama", F32, {"entries": {"rope.dimension_count": 8}}),
     "llama-f16": ("llama", F16, {}),
@@ -170,23 +209,7 @@ MODELS = {
     "qwen2": ("qwen2", F16, {"biases": True, "tied": True, "entries": {"rope.freq_base": 1e6}}),
     "qwen3": ("qwen3", F16, {"head_norms": True, "head_size": 12}),
     "qwen3moe": ("qwen3moe", F16, {"head_norms": True, "head_size": 12, "experts": 6, "inside": 24}),
-    "phi3": (
-        "phi3",
-        F16,
-        {
-            "fused": True,
-            "kv_heads": 4,
-            "entries": {
-                "rope.scaling.original_context_length": 64,
-                "rope.scaling.attn_factor": 1.2,
-                "attention.sliding_window": 9,
-            },
-            "vectors": {
-                "rope_factors_long.weight": [1, 1.5, 4, 13],
-                "rope_factors_short.weight": [1, 1.1, 1.3, 1.6],
-            },
-        },
-    ),
+    "phi3": ("phi3", F16, PHI),
     "gemma2": (
         "gemma2",
         F16,
@@ -226,6 +249,30 @@ MODELS = {
         {**WIDE, "seed": 15, "context": 4096, "words": ["▁" + word for word in WORDS], "vocabulary": 259 + len(WORDS)},
     ),
 }
+for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.IQ4_NL):
+    MODELS[f"llama-{kind.name.lower()}"] = ("llama", [kind], WIDE)
+for kind in (Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_XS):
+    MODELS[f"llama-{kind.name.lower()}"] = ("llama", [kind], WIDEST)
+# What llama.cpp does not look at in files of this architecture.
+MODELS["phi3-window"] = ("phi3", F16, {**PHI, "entries": {**PHI["entries"], "attention.sliding_window": 9}})
+
+
+def prompts(vocabulary, count, seed=0):
+    """Random prompts, each longer than the one before."""
+    rng = np.random.default_rng(seed)
+    return [[int(id) for id in rng.integers(0, vocabulary, 2 + 40 * at // count)] for at in range(count)]
+
+
+def expected(model, ids, count):
+    """What the reference computes behind a prompt."""
+    logits = model.logits(ids)[-1]
+    greedy, ahead = model.greedy(ids, count)
+    return {
+        "ids": ids,
+        "logits": [float(f"{value:.8g}") for value in logits],
+        "greedy": greedy,
+        "ahead": [float(f"{value:.8g}") for value in ahead],
+    }
 
 
 def main():
@@ -233,19 +280,16 @@ def main():
     for seed, (name, (arch, types, options)) in enumerate(MODELS.items()):
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        maker = Maker(name, arch, types, options.pop("seed", seed), **options)
-        maker.make()
-        model = Model(maker.path)
-        logits = model.logits(PROMPT)
-        ids, ahead = model.greedy(PROMPT, GREEDY)
-        expected = {
-            "ids": PROMPT,
-            "logits": [round(float(value), 7) for value in logits[-1]],
-            "greedy": ids,
-            "ahead": [round(value, 7) for value in ahead],
-        }
-        maker.path.with_suffix(".json").write_text(json.dumps(expected, indent=1) + "\n")
-        print(f"{name}: {maker.path.stat().st_size} bytes, logits from {logits[-1].min():.3f} to {logits[-1].max():.3f}")
+        path = HERE / f"{name}.gguf"
+        Maker(path, arch, types, **{"seed": seed, **options}).make()
+        model = Model(path)
+        first, *more = [expected(model, ids, GREEDY) for ids in [PROMPT, *prompts(model.vocabulary, MORE)]]
+        # A line for each list.
+        lines = [f'"{key}": {json.dumps(value)}' for key, value in first.items()]
+        others = ",\n".join(json.dumps(prompt) for prompt in more)
+        path.with_suffix(".json").write_text("{\n" + ",\n".join(lines) + f',\n"more": [\n{others}\n]\n}}\n')
+        print(f"{name}: {path.stat().st_size} bytes, logits to {max(first['logits']):.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

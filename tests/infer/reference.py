@@ -158,12 +158,20 @@ class Model:
             out.append(scores / scores.sum() @ values[:, group])
         return t[f"{at}attn_output.weight"] @ np.concatenate(out) + t.get(f"{at}attn_output.bias", 0.0)
 
-    def logits(self, ids):
-        """Logits behind each of the ids."""
+    @property
+    def vocabulary(self):
+        return len(self.tensors["token_embd.weight"])
+
+    def caches(self):
+        """Keys and values of a sequence, of which there are none yet."""
+        return [[] for _ in range(self.layers)]
+
+    def logits(self, ids, caches=None):
+        """Logits behind each of the ids, which follow on what the caches hold."""
         t = self.tensors
-        caches = [[] for _ in range(self.layers)]
+        caches = caches or self.caches()
         rows = []
-        for position, id in enumerate(ids):
+        for position, id in enumerate(ids, len(caches[0])):
             x = t["token_embd.weight"][id].copy()
             if self.arch.startswith("gemma"):
                 x *= math.sqrt(self.width)
@@ -184,11 +192,11 @@ class Model:
 
     def greedy(self, ids, count):
         """Ids of the likeliest tokens that follow, and by how much each was ahead of the next one."""
-        ids, ahead = list(ids), []
-        begin = len(ids)
+        caches = self.caches()
+        found, ahead = [], []
         for _ in range(count):
-            last = self.logits(ids)[-1]
+            last = self.logits(found[-1:] or ids, caches)[-1]
             order = np.argsort(-last, kind="stable")
             ahead.append(float(last[order[0]] - last[order[1]]))
-            ids.append(int(order[0]))
-        return ids[begin:], ahead
+            found.append(int(order[0]))
+        return found, ahead

@@ -12,6 +12,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
 }
 
+/// A prompt, and what the reference computes behind it.
 pub struct Expected {
     pub ids: Vec<u32>,
     pub logits: Vec<f64>,
@@ -19,16 +20,40 @@ pub struct Expected {
     pub ahead: Vec<f64>,
 }
 
-pub fn read(name: &str) -> (Vec<u8>, Expected) {
+pub fn tokens(list: &Value) -> Vec<u32> {
+    list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+pub fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+}
+
+/// A model file, and what is expected of it behind each prompt.
+pub fn read_all(name: &str) -> (Vec<u8>, Vec<Expected>) {
     let file = fs::read(folder().join(name).with_extension("gguf")).unwrap();
     let text = fs::read_to_string(folder().join(name).with_extension("json")).unwrap();
-    let json: Value = serde_json::from_str(&text).unwrap();
-    let ids = |key: &str| -> Vec<u32> {
-        json[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    let first: Value = serde_json::from_str(&text).unwrap();
+    let expected = |case: &Value| Expected {
+        ids: tokens(&case["ids"]),
+        logits: numbers(&case["logits"]),
+        greedy: tokens(&case["greedy"]),
+        ahead: numbers(&case["ahead"]),
     };
-    let numbers =
-        |key: &str| -> Vec<f64> { json[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect() };
-    let expected =
-        Expected { ids: ids("ids"), logits: numbers("logits"), greedy: ids("greedy"), ahead: numbers("ahead") };
-    (file, expected)
+    let mut all = vec![expected(&first)];
+    all.extend(first["more"].as_array().unwrap().iter().map(expected));
+    (file, all)
+}
+
+/// A model file, and what is expected of it behind the first prompt.
+pub fn read(name: &str) -> (Vec<u8>, Expected) {
+    let (file, mut all) = read_all(name);
+    (file, all.remove(0))
+}
+
+/// How far the logits are from the expected ones, in lengths of these.
+pub fn distance(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let apart = square(&mut found.iter().zip(expected).map(|(found, expected)| f64::from(*found) - expected));
+    (apart / square(&mut expected.iter().copied())).sqrt()
 }

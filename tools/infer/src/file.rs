@@ -1,6 +1,7 @@
-//! Model files, mapped into memory.
+//! Files: models, mapped into memory, and what is read as a whole.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -45,4 +46,14 @@ impl ModelFile {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// What is in a file; `-` is standard input.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))
 }

@@ -1,21 +1,23 @@
 //! `capos-infer tokenize`.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use capos_tokenizer::Marks;
 use serde_json::json;
 
-use crate::file::ModelFile;
+use crate::file::{ModelFile, read};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The model file.
     model: PathBuf,
     /// The text; `-` for standard input. Each byte that is no UTF-8 counts as U+FFFD.
-    #[arg(long)]
-    text_file: PathBuf,
+    #[arg(long, required_unless_present = "texts")]
+    text_file: Option<PathBuf>,
+    /// Several texts, as a JSON array of strings, in place of one; the ids are then a list for each.
+    #[arg(long, conflicts_with = "text_file")]
+    texts: Option<PathBuf>,
     /// Turn marks such as `<|im_end|>` in the text into their tokens.
     #[arg(long)]
     special: bool,
@@ -26,29 +28,36 @@ pub struct Args {
 
 pub fn run(args: &Args, json: bool) -> Result<()> {
     let tokenizer = ModelFile::open(&args.model)?.tokenizer()?;
-    let text = utf8(&read(&args.text_file)?);
     let marks = if args.special { Marks::All } else { Marks::Text };
-    let mut ids = Vec::new();
-    ids.extend(tokenizer.begin().filter(|_| args.bos));
-    ids.extend(tokenizer.encode(&text, marks));
-    ids.extend(tokenizer.end().filter(|_| args.bos));
+    let encode = |text: &str| {
+        let mut ids = Vec::new();
+        ids.extend(tokenizer.begin().filter(|_| args.bos));
+        ids.extend(tokenizer.encode(text, marks));
+        ids.extend(tokenizer.end().filter(|_| args.bos));
+        ids
+    };
+    let show = |ids: &[u32]| {
+        ids.iter().for_each(|id| println!("{id}\t{:?}", tokenizer.vocabulary().text(*id).unwrap_or("")));
+    };
+    if let Some(path) = &args.texts {
+        let texts: Vec<String> = serde_json::from_slice(&read(path)?)
+            .with_context(|| format!("{} is no JSON array of strings", path.display()))?;
+        let ids: Vec<Vec<u32>> = texts.iter().map(|text| encode(text)).collect();
+        if json {
+            println!("{}", json!({ "ids": ids }));
+        } else {
+            ids.iter().for_each(|ids| show(ids));
+        }
+        return Ok(());
+    }
+    let text = utf8(&read(args.text_file.as_deref().context("there is no text; name a file with --text-file")?)?);
+    let ids = encode(&text);
     if json {
         println!("{}", json!({ "ids": ids }));
     } else {
-        for id in ids {
-            println!("{id}\t{:?}", tokenizer.vocabulary().text(id).unwrap_or(""));
-        }
+        show(&ids);
     }
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
-        return Ok(bytes);
-    }
-    std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))
 }
 
 fn utf8(bytes: &[u8]) -> String {

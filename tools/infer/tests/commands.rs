@@ -60,6 +60,25 @@ fn logits_gives_the_likeliest_and_all() {
 }
 
 #[test]
+fn logits_come_behind_several_prompts_and_one_by_one() {
+    let expected = expected("llama-f32.gguf");
+    let file = model("llama-f32.gguf");
+    let prompts = std::env::temp_dir().join(format!("capos-infer-prompts-{}.json", std::process::id()));
+    let list = [&expected["ids"], &expected["more"][3]["ids"]];
+    fs::write(&prompts, serde_json::to_string(&list).unwrap()).unwrap();
+    let found = command(&["logits", "--prompts", prompts.to_str().unwrap()], &file).unwrap();
+    fs::remove_file(&prompts).unwrap();
+    for (found, prompt) in found.as_array().unwrap().iter().zip(list) {
+        assert_eq!(*found, command(&["logits", "--ids", &ids(prompt)], &file).unwrap());
+        let one_by_one = command(&["logits", "--one-by-one", "--ids", &ids(prompt)], &file).unwrap();
+        assert_eq!(one_by_one["top"][0][0], found["top"][0][0]);
+    }
+    assert_eq!(found.as_array().unwrap().len(), 2);
+    let told = command(&["logits", "--prompts", "/no/such"], &file).unwrap_err();
+    assert!(told.contains("/no/such cannot be read"), "{told}");
+}
+
+#[test]
 fn generate_gives_the_same_ids_with_any_number_of_threads() {
     let expected = expected("llama-f32.gguf");
     let file = model("llama-f32.gguf");

@@ -52,6 +52,19 @@ fn text_becomes_tokens_and_text_again() {
 }
 
 #[test]
+fn several_texts_are_encoded_at_once() {
+    let model = fixture("byte_pair.gguf");
+    let model = model.to_str().unwrap();
+    let ids = json(&["tokenize", model, "--texts", "-", "--json"], br#"["the plants", "", "water"]"#);
+    let alone = json(&["tokenize", model, "--text-file", "-", "--json"], b"water");
+    assert_eq!(ids["ids"].as_array().unwrap().len(), 3);
+    assert_eq!(ids["ids"][1], json!([]));
+    assert_eq!(ids["ids"][2], alone["ids"]);
+    let output = infer(&["tokenize", model, "--texts", "-"], b"water");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is no JSON array of strings"));
+}
+
+#[test]
 fn bytes_that_are_no_text_are_shown_as_such() {
     let model = fixture("byte_pair.gguf");
     let model = model.to_str().unwrap();

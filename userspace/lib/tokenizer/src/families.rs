@@ -81,7 +81,8 @@ pub const FAMILIES: &[Family] = &[
         whole_words: true,
         add_begin: true,
     },
-    family(&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], &[Words(LLAMA_3)]),
+    family(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[Words(LLAMA_3)]),
+    Family { names: &["glm4"], steps: &[Words(LLAMA_3)], whole_words: true, add_begin: false },
     family(
         &["qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "kormo", "grok-2", "solar-open"],
         &[Words(QWEN_2)],
@@ -140,3 +141,16 @@ pub const FAMILIES: &[Family] = &[
     family(&["bloom", "poro-chat", "gpt3-finnish"], &[Isolate(BLOOM)]),
     family(&["viking"], &[Isolate(BLOOM), Isolate(r"\p{N}")]),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::FAMILIES;
+
+    #[test]
+    fn each_name_is_compared_with_llama_cpp() {
+        let answers = include_str!("../../../../tests/infer/llama_cpp_tokens.json");
+        for name in FAMILIES.iter().flat_map(|family| family.names) {
+            assert!(answers.contains(&std::format!("\"{name}\"")), "{name}");
+        }
+    }
+}

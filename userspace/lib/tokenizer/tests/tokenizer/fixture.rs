@@ -27,8 +27,13 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn json(name: &str) -> Json {
+pub fn json(name: &str) -> Json {
     serde_json::from_slice(&file(name)).unwrap()
+}
+
+/// A list of tokens.
+pub fn ids(list: &Json) -> Vec<u32> {
+    list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
 /// The texts that vocabularies are tried with.
@@ -38,7 +43,6 @@ pub fn texts() -> Vec<String> {
 
 /// What a file of expectations holds, by name.
 pub fn expected(name: &str) -> BTreeMap<String, Expected> {
-    let ids = |list: &Json| list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect::<Vec<_>>();
     let one = |value: &Json| Expected {
         ids: value["ids"].as_array().unwrap().iter().map(ids).collect(),
         marks: value["marks"].as_object().unwrap().iter().map(|(at, list)| (at.parse().unwrap(), ids(list))).collect(),

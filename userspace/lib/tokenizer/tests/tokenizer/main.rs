@@ -4,6 +4,7 @@
 
 mod byte_pair;
 mod fixture;
+mod llama_cpp;
 mod refusals;
 mod sentence_piece;
 mod word_piece;

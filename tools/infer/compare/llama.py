@@ -10,16 +10,14 @@ import numpy as np
 class Peer:
     """A model file, open for one sequence."""
 
-    def __init__(self, path, threads, context=512):
-        llama_cpp.llama_log_set(_quiet, ctypes.c_void_p())
-        llama_cpp.llama_backend_init()
-        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
-        if not self.model:
-            raise RuntimeError(f"llama.cpp cannot open {path}")
+    def __init__(self, path, threads, context=512, flash_attention=True):
+        self.model = _open(path)
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = context
         params.n_batch = params.n_ubatch = context
         params.n_threads = params.n_threads_batch = threads
+        if not flash_attention:
+            params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = llama_cpp.llama_init_from_model(self.model, params)
         if not self.context:
             raise RuntimeError(f"llama.cpp makes no context for {path}")
@@ -34,6 +32,14 @@ class Peer:
         if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:
             raise RuntimeError("llama.cpp cannot take the tokens")
         return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.context, -1), (self.vocabulary,))
+
+    def greedy(self, ids, count):
+        """The likeliest tokens that follow."""
+        self.reset()
+        found = []
+        for _ in range(count):
+            found.append(int(self.feed(found[-1:] or ids).argmax()))
+        return found
 
     def speed(self, prompt, count):
         """Tokens a second: of a prompt, and of those that follow."""
@@ -50,6 +56,37 @@ class Peer:
     def close(self):
         llama_cpp.llama_free(self.context)
         llama_cpp.llama_model_free(self.model)
+
+
+class Vocabulary:
+    """A model file's vocabulary; the file needs no weights."""
+
+    def __init__(self, path):
+        self.model = _open(path, vocab_only=True)
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
+
+    def tokens(self, text, special, surrounded=False):
+        """The tokens of a text: with marks found in it or not, and with what the file puts around texts or without."""
+        data = text.encode()
+        found = (llama_cpp.llama_token * (2 * len(data) + 8))()
+        count = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), found, len(found), surrounded, special)
+        if count < 0:
+            raise RuntimeError(f"llama.cpp makes {-count} tokens of {text!r}")
+        return found[:count]
+
+    def close(self):
+        llama_cpp.llama_model_free(self.model)
+
+
+def _open(path, vocab_only=False):
+    llama_cpp.llama_log_set(_quiet, ctypes.c_void_p())
+    llama_cpp.llama_backend_init()
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = vocab_only
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+    if not model:
+        raise RuntimeError(f"llama.cpp cannot open {path}")
+    return model
 
 
 @llama_cpp.llama_log_callback

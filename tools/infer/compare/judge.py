@@ -1,0 +1,41 @@
+"""Tokens and logits beside llama.cpp's, on the files of tests/infer: are they the same, and no farther from a reference?
+
+    python3 judge.py --infer target/debug/capos-infer [--kernels scalar,avx2] [--draws N] [--record] [MODEL …]
+
+Ends with a status of 1 where capos-infer does worse than llama.cpp. With --record, what llama.cpp said is kept beside the
+files, for tests that have no llama.cpp.
+"""
+
+import argparse
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parents[3] / "tests" / "infer"
+sys.path.insert(0, str(TESTS))
+
+import judge_models  # noqa: E402  what it reads is in tests/infer
+import judge_tokens  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Tokens and logits beside llama.cpp's.")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="of tests/infer/models; no tokens are compared then")
+    parser.add_argument("--infer", required=True, help="the program capos-infer")
+    parser.add_argument("--kernels", default="", help="with which kernels, with commas between; else the fastest")
+    parser.add_argument("--draws", type=int, default=16, help="how often weights are drawn for each model, at least twice")
+    parser.add_argument("--record", action="store_true", help="keep what llama.cpp said, for the tests")
+    options = parser.parse_args()
+    answers, worse = judge_models.judge(options.infer, options.models, options.kernels.split(","), options.draws)
+    if options.record and not options.models:
+        (TESTS / "llama_cpp_models.json").write_text(judge_models.recorded(answers))
+    if not options.models:
+        answers, differences = judge_tokens.judge(options.infer)
+        worse += differences
+        if options.record:
+            (TESTS / "llama_cpp_tokens.json").write_text(judge_tokens.recorded(answers))
+    print("capos-infer does no worse than llama.cpp." if not worse else f"capos-infer does worse in {worse} places.")
+    sys.exit(1 if worse else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+//! The models in `tests/infer/models` beside llama.cpp: logits are no farther from the reference than its own, and greedy
+//! tokens are the same until two are nearly as likely. What llama.cpp said lies in `tests/infer/llama_cpp_models.json`;
+//! `make judge-infer` asks it again, with more prompts.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use capos_engine::kernel::{self, Kernels};
+use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
+use serde_json::Value;
+use support::{distance, folder, numbers, read_all, tokens};
+
+/// A model with which llama.cpp does something else: it leaves out the sliding window.
+const UNLIKE: &str = "phi3-window";
+
+/// How many of its standard errors the mean may be above zero.
+const STANDARD_ERRORS: f64 = 3.0;
+
+/// The standard error that comes from having one draw of weights: types whose activations both round alike are by this
+/// much nearer or farther (`make judge-infer` has several draws, over which that cancels out).
+const OF_ONE_DRAW: f64 = 0.06;
+
+fn answers() -> BTreeMap<String, Value> {
+    let text = fs::read_to_string(folder().join("../llama_cpp_models.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A model as it is run in one sequence.
+struct Run<'m> {
+    model: &'m Model<'m>,
+    kernels: &'static dyn Kernels,
+    forward: Forward,
+    caches: [Cache; 1],
+}
+
+impl<'m> Run<'m> {
+    fn new(model: &'m Model<'m>, kernels: &'static dyn Kernels) -> Self {
+        Self { model, kernels, forward: Forward::new(), caches: [Cache::new(model.config(), 64)] }
+    }
+
+    fn feed(&mut self, ids: &[u32]) -> Vec<f32> {
+        let machine = Machine { kernels: self.kernels, pool: &Single };
+        self.forward.pass(self.model, machine, &Batch::prompt(ids), &mut self.caches).unwrap().to_vec()
+    }
+}
+
+fn check(kernels: &'static dyn Kernels) {
+    for (name, theirs) in answers() {
+        let (file, cases) = read_all(&name);
+        let model = Model::open(&file, None).unwrap();
+        for way in ["at_once", "one_by_one"] {
+            let logarithms: Vec<f64> = cases
+                .iter()
+                .zip(numbers(&theirs[way]))
+                .map(|(case, theirs)| {
+                    let mut run = Run::new(&model, kernels);
+                    let together = if way == "at_once" { case.ids.len() } else { 1 };
+                    let logits = case.ids.chunks(together).map(|ids| run.feed(ids)).last().unwrap();
+                    (distance(&logits, &case.logits) / theirs).ln()
+                })
+                .collect();
+            let count = logarithms.len() as f64;
+            let mean = logarithms.iter().sum::<f64>() / count;
+            let variance = logarithms.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            let error = (variance / count + OF_ONE_DRAW.powi(2)).sqrt();
+            assert!(
+                mean <= STANDARD_ERRORS * error,
+                "{name} with {}, {way}: {:.3} times as far from the reference as llama.cpp, give or take {:.0} %",
+                kernels.name(),
+                mean.exp(),
+                error * 100.0
+            );
+        }
+        let near = theirs["near"].as_f64().unwrap();
+        for (case, theirs) in cases.iter().zip(theirs["greedy"].as_array().unwrap()) {
+            let mut run = Run::new(&model, kernels);
+            let mut next = greedy(&run.feed(&case.ids));
+            for ((their, reference), ahead) in tokens(theirs).into_iter().zip(&case.greedy).zip(&case.ahead) {
+                // Behind a near tie, and where llama.cpp leaves the reference, texts differ.
+                if *ahead < near || their != *reference {
+                    break;
+                }
+                assert_eq!(next, their, "{name} with {}, behind {:?}", kernels.name(), case.ids);
+                next = greedy(&run.feed(&[next]));
+            }
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($($test:ident: $name:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            // A processor need not have them.
+            if let Ok(kernels) = kernel::named($name) {
+                check(kernels);
+            }
+        })*
+
+        #[test]
+        fn all_kernels_are_compared() {
+            assert_eq!([$($name),*], kernel::NAMES);
+        }
+    };
+}
+
+kernels! {
+    scalar_kernels_do_no_worse: "scalar";
+    sse41_kernels_do_no_worse: "sse41";
+    avx2_kernels_do_no_worse: "avx2";
+    avx512_kernels_do_no_worse: "avx512";
+}
+
+#[test]
+fn every_model_of_the_folder_is_compared() {
+    let answers = answers();
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "gguf") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert_eq!(answers.contains_key(name), name != UNLIKE, "{name}");
+        }
+    }
+}

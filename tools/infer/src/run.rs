@@ -25,18 +25,18 @@ pub struct RunOptions {
     /// Kernels; those that are fastest in a trial where none are named.
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
-    /// How keys and values are kept.
-    #[arg(long, global = true, value_parser = ["f16", "q8_0"], default_value = "f16")]
-    cache: String,
+    /// How keys and values are kept; as the kernels are quickest with where nothing is named.
+    #[arg(long, global = true, value_parser = ["f16", "q8_0"])]
+    cache: Option<String>,
 }
 
 impl RunOptions {
-    /// How keys and values are kept.
-    fn cache(&self) -> CacheType {
-        match self.cache.as_str() {
+    /// How keys and values are kept, if it is named.
+    fn cache(&self) -> Option<CacheType> {
+        self.cache.as_deref().map(|name| match name {
             "q8_0" => CacheType::Q8_0,
             _ => CacheType::F16,
-        }
+        })
     }
 
     /// How requests are run. There is no clock, since tokens must not depend on how fast the machine is.
@@ -90,7 +90,8 @@ impl<'f> Run<'f> {
         let model =
             Model::new(&file.header()?, file.bytes(), options.context).with_context(|| file.name().to_owned())?;
         let computer = options.computer()?;
-        let caches = [Cache::of_type(options.cache(), model.config(), model.context())];
+        let cache = options.cache().unwrap_or_else(|| computer.kernels.cache());
+        let caches = [Cache::of_type(cache, model.config(), model.context())];
         Ok(Self { model, computer, caches, forward: Forward::new() })
     }
 

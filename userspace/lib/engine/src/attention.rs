@@ -57,18 +57,17 @@ pub(crate) fn attention(
 
 fn attend(machine: Machine<'_>, config: &Config, part: Part<'_>) {
     let kernels = machine.kernels;
-    let mut scores = alloc::vec![0.0f32; part.positions.len()];
-    let heads = part.queries.chunks_exact(config.key_size.max(1));
-    for (query, out) in heads.zip(part.out.chunks_exact_mut(config.value_size.max(1))) {
-        part.layer.keys.dot(kernels, &part.positions, part.kv_head, query, &mut scores);
+    let heads = part.queries.len().checked_div(config.key_size).unwrap_or(0);
+    let mut scores = alloc::vec![0.0f32; heads.saturating_mul(part.positions.len())];
+    part.layer.keys.dot(kernels, &part.positions, part.kv_head, part.queries, &mut scores);
+    for scores in scores.chunks_exact_mut(part.positions.len().max(1)) {
         scores.iter_mut().for_each(|score| *score *= config.attention_scale);
         if let Some(cap) = config.attention_cap {
-            soft_cap(&mut scores, cap);
+            soft_cap(scores, cap);
         }
-        kernels.softmax(&mut scores);
-        out.fill(0.0);
-        part.layer.values.add(kernels, &part.positions, part.kv_head, &scores, out);
+        kernels.softmax(scores);
     }
+    part.layer.values.add(kernels, &part.positions, part.kv_head, &scores, part.out);
 }
 
 /// Keeps numbers between `-cap` and `cap`.

@@ -110,6 +110,7 @@ macro_rules! kernels {
 
 kernels! {
     scalar_kernels_do_no_worse: "scalar";
+    swar_kernels_do_no_worse: "swar";
     sse41_kernels_do_no_worse: "sse41";
     avx2_kernels_do_no_worse: "avx2";
     avx512_kernels_do_no_worse: "avx512";

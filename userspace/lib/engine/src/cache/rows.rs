@@ -104,27 +104,30 @@ impl Rows {
         }
     }
 
-    /// Writes the sum of products of a vector with a head of each of some rows.
-    pub fn dot(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, vector: &[f32], out: &mut [f32]) {
+    /// Writes for each of some vectors the sums of its products with a head of each of some rows.
+    pub fn dot(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, vectors: &[f32], out: &mut [f32]) {
+        let (vectors, out) = (vectors.chunks_exact(self.size.max(1)), out.chunks_exact_mut(rows.len().max(1)));
         match &self.numbers {
-            Numbers::F16(numbers) => kernels.dot_f16(vector, self.heads_of(numbers, rows, head), out),
-            Numbers::Q8_0(blocks) => {
-                for (out, row) in out.iter_mut().zip(self.heads_of(blocks, rows, head).iter()) {
-                    *out = kernels.dot_q8_0(vector, row);
+            Numbers::F16(numbers) => {
+                for (vector, out) in vectors.zip(out) {
+                    kernels.dot_f16(vector, self.heads_of(numbers, rows, head), out);
                 }
             }
+            Numbers::Q8_0(blocks) => kernels.dot_q8_0(vectors, self.heads_of(blocks, rows, head), out),
         }
     }
 
-    /// Adds a head of each of some rows, multiplied with its weight.
+    /// Writes for each of some vectors of weights the sum of a head of each of some rows, multiplied with its weight.
     pub fn add(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, weights: &[f32], out: &mut [f32]) {
+        out.fill(0.0);
+        let (weights, out) = (weights.chunks_exact(rows.len().max(1)), out.chunks_exact_mut(self.size.max(1)));
         match &self.numbers {
-            Numbers::F16(numbers) => kernels.add_f16(weights, self.heads_of(numbers, rows, head), out),
-            Numbers::Q8_0(blocks) => {
-                for (weight, row) in weights.iter().zip(self.heads_of(blocks, rows, head).iter()) {
-                    kernels.add_q8_0(out, row, *weight);
+            Numbers::F16(numbers) => {
+                for (weights, out) in weights.zip(out) {
+                    kernels.add_f16(weights, self.heads_of(numbers, rows, head), out);
                 }
             }
+            Numbers::Q8_0(blocks) => kernels.add_q8_0(weights, self.heads_of(blocks, rows, head), out),
         }
     }
 

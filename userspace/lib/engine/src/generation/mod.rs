@@ -5,8 +5,8 @@
 //! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
 //! What a request comes to does not depend on the others, nor on the pieces, to the last bit with the kernels `scalar`,
-//! `sse41` and `avx2`. `avx512` adds up in another order where three or more tokens are in a pass, so there two tokens of
-//! which each is as likely as the other, nearly, may change places.
+//! `swar`, `sse41` and `avx2`. `avx512` adds up in another order where three or more tokens are in a pass, so there two
+//! tokens of which each is as likely as the other, nearly, may change places.
 
 mod pace;
 mod prefixes;
@@ -38,16 +38,16 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
-    /// How keys and values are kept.
-    pub cache: CacheType,
+    /// How keys and values are kept; as [the kernels](crate::kernel::Kernels::cache) are quickest with where it is not said.
+    pub cache: Option<CacheType>,
     /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
-    /// that it is over within some 40 ms; where even one token takes longer, no fewer than four.
+    /// that it is over within some 40 ms; where even one token takes longer, no fewer than six.
     pub clock: Option<&'m dyn Fn() -> u64>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { sequences: 4, prefill: 512, kept: 64 << 20, cache: CacheType::F16, clock: None }
+        Self { sequences: 4, prefill: 512, kept: 64 << 20, cache: None, clock: None }
     }
 }
 
@@ -75,7 +75,7 @@ impl<'m> Generation<'m> {
             model,
             machine,
             sequences: options.sequences.max(1),
-            cache: options.cache,
+            cache: options.cache.unwrap_or_else(|| machine.kernels.cache()),
             pace: Pace::new(options.clock, options.prefill),
             prefixes: Prefixes::new(options.kept),
             forward: Forward::new(),

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
+use core::slice::{ChunksExact, ChunksExactMut};
 
 use super::chunk::{Chunk, Values, blocks_of, chunks};
 use super::{Kernels, Parts, portable};
@@ -54,14 +55,14 @@ impl Kernels for Avx2 {
         unsafe { narrow(values, out) }
     }
 
-    fn dot_q8_0(&self, one: &[f32], other: &[Q8_0]) -> f32 {
+    fn dot_q8_0(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { dot_q8_0(one, other) }
+        unsafe { dot_q8_0(vectors, rows, out) }
     }
 
-    fn add_q8_0(&self, out: &mut [f32], row: &[Q8_0], weight: f32) {
+    fn add_q8_0(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { add_q8_0(out, row, weight) }
+        unsafe { add_q8_0(weights, rows, out) }
     }
 
     fn quantise_q8_0(&self, values: &[f32], out: &mut [Q8_0]) {
@@ -88,14 +89,14 @@ fn quantise(row: RowMut<'_>) {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
-    portable::dot_q8_0(one, other)
+fn dot_q8_0(vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+    portable::dot_q8_0(vectors, rows, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn add_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
-    portable::add_q8_0(out, row, weight);
+fn add_q8_0(weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+    portable::add_q8_0(weights, rows, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::{Kernels, Scalar};
+use super::{Kernels, Scalar, Swar};
 use crate::EngineError;
 use crate::activations::Activations;
 use crate::block::Kind;
@@ -11,11 +11,11 @@ use crate::pool::Single;
 use crate::tensor::Tensor;
 
 /// Names of all sets, of which a processor may have only some.
-pub const NAMES: [&str; 4] = ["scalar", "sse41", "avx2", "avx512"];
+pub const NAMES: [&str; 5] = ["scalar", "swar", "sse41", "avx2", "avx512"];
 
 /// The sets that can run here, the plainest first.
 pub fn available() -> Vec<&'static dyn Kernels> {
-    let mut all: Vec<&'static dyn Kernels> = alloc::vec![&Scalar];
+    let mut all: Vec<&'static dyn Kernels> = alloc::vec![&Scalar, &Swar];
     #[cfg(target_arch = "x86_64")]
     {
         all.extend(super::Sse41::get().map(|kernels| kernels as &dyn Kernels));
@@ -32,7 +32,7 @@ pub fn available() -> Vec<&'static dyn Kernels> {
 pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
     let why = match NAMES.contains(&name) {
         true => "the processor, or the system, does not have the instructions",
-        false => "there are none of this name, only scalar, sse41, avx2 and avx512",
+        false => "there are none of this name, only scalar, swar, sse41, avx2 and avx512",
     };
     let found = available().into_iter().find(|kernels| kernels.name() == name);
     found.ok_or_else(|| EngineError::Kernels { name: name.to_string(), why })
@@ -43,6 +43,9 @@ const ROWS: usize = 64;
 const COLUMNS: usize = 512;
 const TRIALS: usize = 3;
 
+/// Rows of activations of the trials: a token that is made, and a piece of a prompt.
+const COUNTS: [usize; 2] = [1, 6];
+
 /// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
 /// registers are. `now` tells a time in any unit.
 pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
@@ -52,20 +55,25 @@ pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     let Some(matrix) = Tensor::new(Kind::Q8_0, ROWS, COLUMNS, &bytes) else { return &Scalar };
     let mut best: (&'static dyn Kernels, u64) = (&Scalar, u64::MAX);
     for kernels in available() {
-        let mut activations = Activations::default();
-        activations.resize(1, COLUMNS).fill(0.5);
-        activations.quantise(kernels, &Single);
-        let mut out = alloc::vec![0.0; ROWS];
-        // The first trial may take long for other reasons, such as memory that is touched first.
-        let mut least = u64::MAX;
-        for _ in 0..TRIALS {
-            let began = now();
-            kernels.product(&matrix, &activations, &mut [&mut out]);
-            least = least.min(now().saturating_sub(began));
+        let mut sum = 0u64;
+        for count in COUNTS {
+            let mut activations = Activations::default();
+            activations.resize(count, COLUMNS).fill(0.5);
+            activations.quantise(kernels, &Single);
+            let mut out = alloc::vec![0.0; ROWS.saturating_mul(count)];
+            let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(ROWS).collect();
+            // The first trial may take long for other reasons, such as memory that is touched first.
+            let mut least = u64::MAX;
+            for _ in 0..TRIALS {
+                let began = now();
+                kernels.product(&matrix, &activations, &mut rows);
+                least = least.min(now().saturating_sub(began));
+            }
+            sum = sum.saturating_add(least);
         }
         // Of equals the widest.
-        if least <= best.1 {
-            best = (kernels, least);
+        if sum <= best.1 {
+            best = (kernels, sum);
         }
     }
     best.0
@@ -79,18 +87,18 @@ mod tests {
 
     #[test]
     fn the_set_that_takes_least_time_is_chosen() {
-        // Two looks at the time for each trial; the second set's trials take one unit, all others two.
+        // Two looks at the time for each trial; the third set's trials take one unit, all others two.
         let looks = Cell::new(0);
         let time = Cell::new(0);
         let now = || {
-            let set = looks.get() / (2 * TRIALS);
+            let set = looks.get() / (2 * TRIALS * COUNTS.len());
             if looks.get() % 2 == 1 {
-                time.set(time.get() + if set == 1 { 1 } else { 2 });
+                time.set(time.get() + if set == 2 { 1 } else { 2 });
             }
             looks.set(looks.get() + 1);
             time.get()
         };
-        let expected = available()[1.min(available().len() - 1)].name();
+        let expected = available()[2.min(available().len() - 1)].name();
         assert_eq!(fastest(&now).name(), expected);
     }
 

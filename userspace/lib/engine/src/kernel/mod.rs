@@ -11,7 +11,6 @@ mod avx2;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod avx512;
 mod choice;
-#[cfg(target_arch = "x86_64")]
 mod chunk;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
@@ -21,10 +20,14 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod sse41;
+mod swar;
+
+use core::slice::{ChunksExact, ChunksExactMut};
 
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
 use crate::block::Q8_0;
+use crate::cache::CacheType;
 use crate::tensor::Tensor;
 
 #[cfg(target_arch = "x86_64")]
@@ -35,6 +38,7 @@ pub use choice::{NAMES, available, fastest, named};
 pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use sse41::Sse41;
+pub use swar::Swar;
 
 /// The same part of each of some rows that lie one after another.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +82,11 @@ pub trait Kernels: Sync {
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
+    /// How keys and values are kept so that it is soonest done with them.
+    fn cache(&self) -> CacheType {
+        CacheType::F16
+    }
+
     /// The sum of a vector's products with each of some rows.
     fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         for (out, row) in out.iter_mut().zip(rows.iter()) {
@@ -97,14 +106,15 @@ pub trait Kernels: Sync {
         portable::narrow(values, out);
     }
 
-    /// The sum of products with what blocks stand for; the last of them may be longer than is left of `one`.
-    fn dot_q8_0(&self, one: &[f32], other: &[Q8_0]) -> f32 {
-        portable::dot_q8_0(one, other)
+    /// For each vector the sums of its products with each of some rows. The last block of a row may be longer than what
+    /// is left of a vector.
+    fn dot_q8_0(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+        portable::dot_q8_0(vectors, rows, out);
     }
 
-    /// Adds what blocks stand for, multiplied with `weight`.
-    fn add_q8_0(&self, out: &mut [f32], row: &[Q8_0], weight: f32) {
-        portable::add_q8_0(out, row, weight);
+    /// For each vector of weights adds rows, each multiplied with its weight.
+    fn add_q8_0(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+        portable::add_q8_0(weights, rows, out);
     }
 
     /// Makes blocks of numbers, the last of which is filled up with zeros.

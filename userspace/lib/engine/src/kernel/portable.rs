@@ -1,14 +1,19 @@
 //! Loops in plain Rust that a compiler makes vector code of, shared by the sets.
 
+use alloc::vec::Vec;
+use core::slice::{ChunksExact, ChunksExactMut};
+
 use half::f16;
 
-use crate::activations::{GROUP, HALF_GROUP, RowMut};
+use super::Parts;
+use crate::activations::{Activations, GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
-use crate::block::{Q8_0, half};
+use crate::block::{Float, Q8_0, blocks, half};
+use crate::tensor::Tensor;
 
 /// Added to a number and taken off again, this rounds it to a whole one; in between, the lowest
 /// bits of the sum are that whole number.
-const ROUNDING: f32 = 12_582_912.0;
+pub const ROUNDING: f32 = 12_582_912.0;
 
 /// Quantises a row, each group by its largest value.
 #[inline(always)]
@@ -105,6 +110,21 @@ pub fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
     }
 }
 
+/// Widens each row of a matrix of floating point numbers once and multiplies it with all activations.
+#[inline(always)]
+pub fn product<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let mut weights: Vec<f32> = Vec::with_capacity(matrix.columns());
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        weights.clear();
+        weights.extend(blocks::<F>(bytes).iter().map(|weight| weight.to_f32()));
+        for (row, out) in out.iter_mut().enumerate() {
+            if let Some(out) = out.get_mut(index) {
+                *out = dot(&weights, activations.row(row).values);
+            }
+        }
+    }
+}
+
 /// Sums that are kept apart, so that several additions are under way at once.
 const SUMS: usize = 16;
 
@@ -144,9 +164,29 @@ pub fn narrow(values: &[f32], out: &mut [u16]) {
     }
 }
 
+/// For each vector the sums of its products with each of some rows.
+#[inline(always)]
+pub fn dot_q8_0(vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+    for (vector, out) in vectors.zip(out) {
+        for (out, row) in out.iter_mut().zip(rows.iter()) {
+            *out = dot_row_q8_0(vector, row);
+        }
+    }
+}
+
+/// For each vector of weights adds rows, each multiplied with its weight.
+#[inline(always)]
+pub fn add_q8_0(weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
+    for (weights, out) in weights.zip(out) {
+        for (weight, row) in weights.iter().zip(rows.iter()) {
+            add_row_q8_0(out, row, *weight);
+        }
+    }
+}
+
 /// The sum of products with what blocks stand for.
 #[inline(always)]
-pub fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
+fn dot_row_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
     let mut total = 0.0;
     let (whole, rest) = one.as_chunks::<GROUP>();
     for (one, block) in whole.iter().zip(other) {
@@ -169,7 +209,7 @@ pub fn dot_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
 
 /// Adds what blocks stand for, multiplied with `weight`.
 #[inline(always)]
-pub fn add_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
+fn add_row_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
     for (out, block) in out.chunks_mut(GROUP).zip(row) {
         let scale = weight * half(block.scale);
         for (out, quant) in out.iter_mut().zip(&block.quants) {

@@ -7,9 +7,8 @@ use super::chunk::{Chunk, Values, blocks_of, chunks};
 use super::{Kernels, portable};
 use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, Row, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float, Float16, Float32, blocks, with_block};
+use crate::block::{BFloat16, Block, Float16, Float32, blocks, with_block};
 use crate::tensor::Tensor;
-use alloc::vec::Vec;
 
 /// Kernels for processors with SSE4.1.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +65,9 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 #[target_feature(enable = "sse4.1")]
 fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
-        Kind::F16 => floats::<Float16>(matrix, activations, out),
-        Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
-        _ => floats::<Float32>(matrix, activations, out),
+        Kind::F16 => portable::product::<Float16>(matrix, activations, out),
+        Kind::BF16 => portable::product::<BFloat16>(matrix, activations, out),
+        _ => portable::product::<Float32>(matrix, activations, out),
     });
 }
 
@@ -142,19 +141,4 @@ fn load(values: &[i16; 8]) -> __m128i {
 fn sum_of(numbers: __m128i) -> i32 {
     let halves = _mm_add_epi32(numbers, _mm_shuffle_epi32::<0b_01_00_11_10>(numbers));
     _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_shuffle_epi32::<0b_10_11_00_01>(halves)))
-}
-
-/// Widens each row once and multiplies it with all activations.
-#[target_feature(enable = "sse4.1")]
-fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let mut weights: Vec<f32> = Vec::with_capacity(matrix.columns());
-    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
-        weights.clear();
-        weights.extend(blocks::<F>(bytes).iter().map(|weight| weight.to_f32()));
-        for (row, out) in out.iter_mut().enumerate() {
-            if let Some(out) = out.get_mut(index) {
-                *out = portable::dot(&weights, activations.row(row).values);
-            }
-        }
-    }
 }

@@ -39,10 +39,8 @@ impl Meter {
             return None;
         }
         self.told = Some(now);
-        let (tokens, time) = match done.saturating_sub(before) {
-            0 => (done, now.saturating_sub(self.began)),
-            more => (more, now.saturating_sub(since)),
-        };
+        // The first time nothing is known of how fast it reads.
+        let (tokens, time) = (done.saturating_sub(before), now.saturating_sub(since));
         let rest = total.saturating_sub(done);
         let left = u64::from(rest).saturating_mul(time).checked_div(tokens.into()).map(|left| left.div_ceil(SECOND));
         let left = left.map(|left| format!(", {left} s left")).unwrap_or_default();
@@ -108,6 +106,13 @@ mod tests {
         assert_eq!(
             meter.read(1100 * MILLISECOND, 905, 1000).unwrap(),
             "reading 905 of 1000 tokens, 5.0 tokens/s, 19 s left"
+        );
+        // Where the first word of it comes late, too.
+        meter.begin(0);
+        assert_eq!(meter.read(900 * MILLISECOND, 900, 1000).unwrap(), "reading 900 of 1000 tokens");
+        assert_eq!(
+            meter.read(2900 * MILLISECOND, 910, 1000).unwrap(),
+            "reading 910 of 1000 tokens, 5.0 tokens/s, 18 s left"
         );
     }
 

@@ -21,15 +21,18 @@ impl Stops {
         self.stopped
     }
 
-    /// Takes text, and gives what certainly comes before the next stop sequence.
+    /// Takes text, and gives what certainly comes before the stop sequence that is whole first.
     pub fn push(&mut self, text: &str) -> String {
         if self.stopped {
             return String::new();
         }
         let mut text = std::mem::take(&mut self.held) + text;
-        // Of those that begin at the same place any will do: all text from there on is left out.
-        let first = self.sequences.iter().filter_map(|sequence| text.find(sequence.as_str())).min();
-        if let Some(at) = first {
+        // The one that is whole first, for text behind it may not have come yet; of several that end there the longest.
+        let found = self.sequences.iter().filter_map(|sequence| {
+            let at = text.find(sequence.as_str())?;
+            Some((at.saturating_add(sequence.len()), at))
+        });
+        if let Some((_, at)) = found.min() {
             self.stopped = true;
             text.truncate(at);
             return text;
@@ -71,6 +74,9 @@ mod tests {
         assert_eq!(read(&["aab"], &["a", "a", "a", "b", "c"]), ("a".into(), true));
         assert_eq!(read(&["END", ""], &["an E", "N"]), ("an EN".into(), false));
         assert_eq!(read(&[], &["a", "b"]), ("ab".into(), false));
+        // One that is whole before another that began earlier.
+        assert_eq!(read(&["bab", "a"], &["baba"]), ("b".into(), true));
+        assert_eq!(read(&["ab", "b"], &["xab"]), ("x".into(), true));
     }
 
     #[test]
@@ -89,7 +95,11 @@ mod tests {
             let sequences: Vec<&str> = sequences.iter().map(String::as_str).collect();
             let characters: Vec<String> = text.chars().map(String::from).collect();
             let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
-            let end = sequences.iter().filter(|s| !s.is_empty()).filter_map(|s| text.find(s)).min();
+            let mut beginnings = text.char_indices().map(|(at, character)| &text[..at + character.len_utf8()]);
+            let end = beginnings.find_map(|text| {
+                let found = sequences.iter().filter(|sequence| !sequence.is_empty() && text.ends_with(**sequence));
+                found.map(|sequence| text.len() - sequence.len()).min()
+            });
             let expected = (text[..end.unwrap_or(text.len())].to_string(), end.is_some());
             prop_assert_eq!(read(&sequences, &[&text]), expected.clone());
             prop_assert_eq!(read(&sequences, &pieces), expected);

@@ -95,10 +95,10 @@ mod tests {
             let sequences: Vec<&str> = sequences.iter().map(String::as_str).collect();
             let characters: Vec<String> = text.chars().map(String::from).collect();
             let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
-            let mut beginnings = text.char_indices().map(|(at, character)| &text[..at + character.len_utf8()]);
-            let end = beginnings.find_map(|text| {
-                let found = sequences.iter().filter(|sequence| !sequence.is_empty() && text.ends_with(**sequence));
-                found.map(|sequence| text.len() - sequence.len()).min()
+            let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            let end = ends.find_map(|end| {
+                let sequences = sequences.iter().filter(|sequence| !sequence.is_empty());
+                sequences.filter_map(|sequence| text[..end].strip_suffix(*sequence)).map(str::len).min()
             });
             let expected = (text[..end.unwrap_or(text.len())].to_string(), end.is_some());
             prop_assert_eq!(read(&sequences, &[&text]), expected.clone());

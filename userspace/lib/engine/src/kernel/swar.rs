@@ -40,23 +40,20 @@ impl Kernels for Swar {
     }
 
     fn dot_q8_0(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
-        let mut pairs = vectors.zip(out);
-        while let Some((first, first_out)) = pairs.next() {
-            match pairs.next() {
-                Some((second, second_out)) => dot_pair([first, second], rows, [first_out, second_out]),
-                None => dot_pair([first, &[]], rows, [first_out, &mut []]),
-            }
-        }
+        in_pairs(vectors, out, |vectors, out| dot_pair(vectors, rows, out));
     }
 
     fn add_q8_0(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: ChunksExactMut<'_, f32>) {
-        let mut pairs = weights.zip(out);
-        while let Some((first, first_out)) = pairs.next() {
-            match pairs.next() {
-                Some((second, second_out)) => add_pair([first, second], rows, [first_out, second_out]),
-                None => add_pair([first, &[]], rows, [first_out, &mut []]),
-            }
-        }
+        in_pairs(weights, out, |weights, out| add_pair(weights, rows, out));
+    }
+}
+
+/// Computes with two heads at a time; the last may come with one that is empty.
+fn in_pairs(heads: ChunksExact<'_, f32>, out: ChunksExactMut<'_, f32>, compute: impl Fn([&[f32]; 2], [&mut [f32]; 2])) {
+    let mut heads = heads.zip(out);
+    while let Some((first, first_out)) = heads.next() {
+        let (second, second_out) = heads.next().unwrap_or_default();
+        compute([first, second], [first_out, second_out]);
     }
 }
 

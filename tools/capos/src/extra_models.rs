@@ -41,6 +41,8 @@ pub struct ExtraModel {
     pub handbook: Option<String>,
     /// A model file, by its path from the scenario's folder; title, size, seed and tools are the file's then.
     pub file: Option<PathBuf>,
+    /// One of the files of `tools/hostile-models`, by its name, in place of title, size, seed and tools.
+    pub hostile: Option<String>,
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
     pub scripted: bool,
@@ -128,17 +130,21 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
     let name = &model.name;
     ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
     let path = folder.join(name);
-    match (&model.file, &model.handbook) {
-        (Some(file), None) => {
+    match (&model.file, &model.handbook, &model.hostile) {
+        (Some(file), None, None) => {
             let file = scenario.join(file);
             std::fs::copy(&file, &path).with_context(|| format!("copying {}", file.display()))?;
         }
-        (None, Some(text)) => {
+        (None, Some(text), None) => {
             let name = model.title.as_deref().unwrap_or("handbook");
             weights_handbook::create(&path, text, Title { name, license: "" })?;
         }
-        (None, None) => synthetic(model, &path)?,
-        (Some(_), Some(_)) => bail!("a model is a file or a handbook, and this one is to be both"),
+        (None, None, Some(name)) => {
+            let file = capos_hostile_models::named(name)?.file;
+            std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
+        }
+        (None, None, None) => synthetic(model, &path)?,
+        _ => bail!("a model is one of file, handbook and hostile, and this one is to be several"),
     }
     sign_and_spoil(model, &path, keys, trust)
 }
@@ -238,6 +244,7 @@ mod tests {
         made("tools = false\ntitle = \"no tools\"").unwrap();
         made("handbook = \"? a\\nb\"").unwrap();
         made("file = \"own.gguf\"").unwrap();
+        made("hostile = \"weights-nan\"").unwrap();
         for (bad, why) in [
             ("key = \"other-purpose\"", "purpose"),
             ("key = \"unknown\"", "trust"),

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use capos_chat::ChatFormat;
 use capos_engine::Model;
 use capos_gguf::Header;
 use capos_model::Backend;
@@ -52,8 +53,9 @@ fn check(path: &Path) -> Result<()> {
     let file = std::fs::read(path).context("it cannot be read")?;
     let header = Header::parse(&file, file.len() as u64)?;
     if Backend::of(&header)? == Backend::Engine {
+        // What `LanguageModel::open` of the worker opens.
         Model::new(&header, &file, None)?;
-        Tokenizer::new(&header)?;
+        ChatFormat::of(&header, &Tokenizer::new(&header)?)?;
     }
     Ok(())
 }
@@ -98,7 +100,7 @@ mod tests {
             bytes[place..place + new.len()].copy_from_slice(new);
             bytes
         };
-        let cases: [(&str, Vec<u8>, &str); 6] = [
+        let cases: [(&str, Vec<u8>, &str); 7] = [
             ("good", good.clone(), "has to end in .gguf"),
             ("text.gguf", b"no model".to_vec(), "text.gguf cannot be packed: "),
             ("cut.gguf", good[..good.len() - 4096].to_vec(), "cut.gguf cannot be packed: "),
@@ -111,6 +113,11 @@ mod tests {
                 "tensor.gguf",
                 replaced(b"output_norm.weight", b"output_from.weight"),
                 "the tensor 'output_norm.weight' is missing",
+            ),
+            (
+                "template.gguf",
+                replaced(b"{% endfor %}", b"{% endfar %}"),
+                "the model file's chat template cannot be read: ",
             ),
             ("tokens.gguf", replaced(b"tokenizer.ggml.tokens", b"tokenizer.ggml.takens"), "tokenizer.ggml.tokens"),
         ];

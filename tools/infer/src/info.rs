@@ -47,7 +47,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<()> {
         "tiedOutput": model.tied_output(),
         "bytesPerToken": model.bytes_per_token(),
         "licence": facts.license,
-        "chatTemplate": facts.has_chat_template,
+        "chatTemplate": facts.chat_template.is_some(),
     });
     if as_json {
         println!("{facts}");

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Grammars, Message, Rules, Template, Tool};
+use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Message, Template, Tool};
 use capos_gguf::Header;
+use capos_grammar::{Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
 use minijinja::{AutoEscape, Environment, context};
 use serde_json::Value;

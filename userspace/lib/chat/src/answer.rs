@@ -2,7 +2,7 @@
 
 use capos_tokenizer::{Decoder, TokenKind, Tokenizer};
 
-use crate::call_form::CallForm;
+use crate::CallForm;
 use crate::call_reader::{CallReader, Decision, Delta};
 use crate::guard::Guard;
 use crate::message::Tool;

@@ -1,6 +1,6 @@
 //! Taking an answer apart as it comes: text, and calls in the family's form.
 
-use crate::call_form::CallForm;
+use crate::CallForm;
 use crate::guard::Guard;
 use crate::line_reader::LineReader;
 use crate::lines::Line;

@@ -1,26 +1,11 @@
 //! Tools as lines: how the built-in model is shown them, and what it writes its calls with.
 
+use capos_call_form::lines;
+pub use lines::{AS, FORBIDDEN, INVOKE, NONE, RESULT, SAY, USER};
 use serde_json::Value;
 
 use crate::guard::Guard;
 use crate::message::Tool;
-
-/// Begins a call, or what is said of a forbidden tool.
-pub const INVOKE: &str = "<|invoke|>";
-/// Stands between what a tool does and its name.
-pub const AS: &str = "<|as|>";
-/// Stands there where the tool is forbidden.
-pub const FORBIDDEN: &str = "<|forbidden|>";
-/// Begins text.
-pub const SAY: &str = "<|say|>";
-/// Begins text that says that no tool fits.
-pub const NONE: &str = "<|none|>";
-/// Begins what a person said.
-pub const USER: &str = "<|user|>";
-/// Begins what a tool gave back.
-pub const RESULT: &str = "<|result|>";
-/// The marks of an answer.
-pub const MARKS: [&str; 5] = [INVOKE, AS, FORBIDDEN, SAY, NONE];
 
 /// Characters of a description that a line has.
 const HEAD_CHARACTERS: usize = 120;
@@ -41,8 +26,11 @@ pub struct Line {
 /// One thing that a tool takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
+    /// What it is called.
     pub name: String,
+    /// What values it has.
     pub kind: Kind,
+    /// Whether each call has it.
     pub required: bool,
 }
 

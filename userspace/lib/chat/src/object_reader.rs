@@ -1,6 +1,6 @@
 //! Taking an answer apart whose calls are JSON objects.
 
-use crate::call_form::CallForm;
+use crate::CallForm;
 use crate::call_reader::Delta;
 use crate::nesting::Nesting;
 use crate::stop::held_back;

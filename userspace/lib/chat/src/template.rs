@@ -1,10 +1,13 @@
 //! A model file's chat template.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use capos_tokenizer::{Marks, Piece, Tokenizer};
 use minijinja::value::{Kwargs, Value as TemplateValue};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
+use crate::bounds::{self, Made};
 use crate::guard::Guard;
 use crate::lines::{RESULT, USER};
 use crate::message::{Conversation, FORBIDDEN, Message, Role};
@@ -22,7 +25,6 @@ pub struct Template {
     guard: Guard,
     begin: String,
     end: String,
-    tools: bool,
 }
 
 impl Template {
@@ -33,6 +35,9 @@ impl Template {
     pub fn new(source: &str, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         if source.trim().is_empty() {
             return Err(ChatError::NoTemplate);
+        }
+        if let Some(why) = bounds::excess(source) {
+            return Err(ChatError::Syntax { why });
         }
         let mut environment = Environment::new();
         environment.set_trim_blocks(true);
@@ -45,21 +50,14 @@ impl Template {
         environment.add_function("raise_exception", raise_exception);
         let added = environment.add_template_owned(NAME, source.to_string());
         added.map_err(|error| ChatError::Syntax { why: explain(&error) })?;
-        let names = environment.get_template(NAME).map(|template| template.undeclared_variables(false));
         let roles = tokenizer.vocabulary().roles();
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.vocabulary().text(id)).unwrap_or("").to_string();
         Ok(Self {
             guard: Guard::new(tokenizer.guarded_marks()),
             begin: text(roles.begin),
             end: text(roles.end),
-            tools: names.is_ok_and(|names| names.contains("tools")),
             environment,
         })
-    }
-
-    /// Whether the template tells the model of tools.
-    pub fn supports_tools(&self) -> bool {
-        self.tools
     }
 
     /// What the model is to read.
@@ -76,7 +74,6 @@ impl Template {
     }
 
     fn try_render(&self, conversation: &Conversation<'_>, messages: &[Message]) -> Result<Prompt, ChatError> {
-        let failed = |error: &Error| ChatError::Rendering { why: explain(error) };
         let messages: Vec<Value> = messages.iter().map(|message| self.message(message, messages)).collect();
         let tools = conversation.tools.iter().map(|tool| {
             let mut function = json!({
@@ -96,16 +93,24 @@ impl Template {
         if let Some(now) = conversation.now {
             environment.add_function("strftime_now", move |format: &str| time(now, format));
         }
-        let text = environment.get_template(NAME).and_then(|template| {
-            template.render(minijinja::context! {
-                messages => TemplateValue::from_serialize(&messages),
-                tools => TemplateValue::from_serialize(&tools),
-                add_generation_prompt => conversation.answer,
-                bos_token => self.begin,
-                eos_token => self.end,
-            })
-        });
-        text.map(|text| Prompt { text }).map_err(|error| failed(&error))
+        let values = minijinja::context! {
+            messages => TemplateValue::from_serialize(&messages),
+            tools => TemplateValue::from_serialize(&tools),
+            add_generation_prompt => conversation.answer,
+            bos_token => self.begin,
+            eos_token => self.end,
+        };
+        let mut made = Made::default();
+        // The library panics at some sums that overflow.
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            environment.get_template(NAME)?.render_captured_to(values, &mut made).map(drop)
+        }));
+        match (rendered, made.finish()) {
+            (Err(_), _) => Err(ChatError::Rendering { why: "it asks for what cannot be counted".into() }),
+            (_, Err(why)) => Err(ChatError::Rendering { why }),
+            (Ok(Err(error)), _) => Err(ChatError::Rendering { why: explain(&error) }),
+            (Ok(Ok(())), Ok(text)) => Ok(Prompt { text }),
+        }
     }
 
     /// A message as templates know it.

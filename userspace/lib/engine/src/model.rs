@@ -1,5 +1,6 @@
 //! A model file, ready to be run.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use capos_gguf::Header;
@@ -36,6 +37,11 @@ impl<'a> Model<'a> {
     pub fn new(header: &Header<'a>, file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
         let config = Config::of(header)?;
         let weights = Weights::of(&Tensors::new(header, file), &config)?;
+        let (rows, tokens) = (weights.embedding.rows(), header.facts().vocabulary);
+        if usize::try_from(tokens).map_or(true, |tokens| tokens > rows) {
+            let why = format!("has {rows} rows, and the vocabulary has {tokens} tokens, each of which needs one");
+            return Err(EngineError::tensor("token_embd.weight", why));
+        }
         let context = context.unwrap_or(config.context).clamp(1, crate::limits::CONTEXT);
         let factors = &weights.rope_factors;
         // Without a note of what it was trained with, all that the model was made for is long.

@@ -18,8 +18,8 @@ pub struct Facts<'a> {
     /// The kind of quantisation as engines call it, such as `Q4_K_M`: by `general.file_type`,
     /// or else the type that most bytes of tensor data are of.
     pub quantisation: &'static str,
-    /// Whether there is a `tokenizer.chat_template`; [`Header::get`] gives it.
-    pub has_chat_template: bool,
+    /// `tokenizer.chat_template`, where it says something.
+    pub chat_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.
     pub vocabulary: u64,
     /// Values of all tensors together.
@@ -42,7 +42,7 @@ impl<'a> Facts<'a> {
                 .map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             license: text("general.license"),
             quantisation: file_type.and_then(file_type_name).unwrap_or_else(|| heaviest_type(header)),
-            has_chat_template: text("tokenizer.chat_template").is_some(),
+            chat_template: text("tokenizer.chat_template").filter(|template| !template.trim().is_empty()),
             vocabulary: header
                 .get("tokenizer.ggml.tokens")
                 .and_then(|value| value.as_array())

@@ -54,7 +54,7 @@ fn what_is_written_is_read() {
             context_length: 4096,
             license: Some("apache-2.0"),
             quantisation: "Q4_K_M",
-            has_chat_template: false,
+            chat_template: None,
             vocabulary: 3,
             parameters: 15 + 128,
         }
@@ -210,7 +210,7 @@ fn synthetic_files_have_the_size_asked_for_and_are_repeatable() {
         let facts = header.facts();
         assert_eq!((facts.architecture, facts.context_length, facts.quantisation), ("llama", 8192, "Q8_0"));
         assert_eq!((facts.license, facts.vocabulary), (Some("MIT OR Apache-2.0"), 259));
-        assert!(facts.has_chat_template);
+        assert!(facts.chat_template.is_some_and(|template| template.contains("<|im_start|>")));
         let layers = header.get("llama.block_count").unwrap().as_u64().unwrap();
         assert_eq!(header.tensors().len() as u64, 3 + 9 * layers + 1);
         // Most of a large file is the model and not the filler.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use capos_chat::{AnswerReader, CallForm, Prompt, Rules};
+use capos_chat::{AnswerReader, CallForm, Prompt};
 use capos_engine::generation::Options;
 use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
+use capos_grammar::Rules;
 
 use crate::constraint::Held;
 use crate::prompt::fitting;

@@ -1,7 +1,8 @@
 //! A grammar, as the engine asks for what may follow.
 
-use capos_chat::{ChatError, Grammar};
+use capos_chat::ChatError;
 use capos_engine::{Constraint, EngineError, Mask};
+use capos_grammar::Grammar;
 
 /// Holds an answer to a grammar.
 pub struct Held(pub Grammar);

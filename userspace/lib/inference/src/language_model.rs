@@ -2,27 +2,19 @@
 
 use std::sync::OnceLock;
 
-use capos_chat::{CallForm, ChatError, Grammars, Template};
+use capos_chat::{CallForm, ChatError, ChatFormat, Template};
 use capos_engine::{Model, Sampling};
 use capos_gguf::Header;
+use capos_grammar::Grammars;
 use capos_tokenizer::Tokenizer;
 
 use crate::InferenceError;
-
-/// What stands for the chat template of a file without one, which was made to go on with texts: a transcript.
-pub const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
-                              {% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}";
-
-/// Where an answer in a transcript ends.
-const TRANSCRIPT_STOPS: [&str; 3] = ["\nUser:", "\nTool:", "\nSystem:"];
 
 /// A model file, ready for conversations. It stays where it is; only what is small is copied.
 pub struct LanguageModel<'f> {
     model: Model<'f>,
     tokenizer: Tokenizer,
-    template: Template,
-    form: Option<CallForm>,
-    stops: &'static [&'static str],
+    format: ChatFormat,
     sampling: Sampling,
     /// Made when the first answer is held to one: of large vocabularies that takes a while.
     grammars: OnceLock<Result<Grammars, ChatError>>,
@@ -37,15 +29,10 @@ impl<'f> LanguageModel<'f> {
         let header = Header::parse(file, file.len() as u64)?;
         let model = Model::new(&header, file, context)?;
         let tokenizer = Tokenizer::new(&header)?;
-        let source = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
-        let talks = !source.trim().is_empty();
-        let template = Template::new(if talks { source } else { TRANSCRIPT }, &tokenizer)?;
         Ok(Self {
             model,
-            form: CallForm::of(source).filter(|_| template.supports_tools()),
-            template,
+            format: ChatFormat::of(&header, &tokenizer)?,
             tokenizer,
-            stops: if talks { &[] } else { &TRANSCRIPT_STOPS },
             sampling: sampling(&header),
             grammars: OnceLock::new(),
         })
@@ -63,16 +50,16 @@ impl<'f> LanguageModel<'f> {
 
     /// Whether it can be told of tools, and its calls be read.
     pub fn supports_tools(&self) -> bool {
-        self.form.is_some()
+        self.form().is_some()
     }
 
     /// How it writes calls.
     pub fn form(&self) -> Option<CallForm> {
-        self.form
+        self.format.form()
     }
 
     pub(crate) fn template(&self) -> &Template {
-        &self.template
+        self.format.template()
     }
 
     pub(crate) fn sampling(&self) -> Sampling {
@@ -80,7 +67,7 @@ impl<'f> LanguageModel<'f> {
     }
 
     pub(crate) fn stops(&self) -> impl Iterator<Item = String> {
-        self.stops.iter().map(ToString::to_string)
+        self.format.stops().iter().map(ToString::to_string)
     }
 
     pub(crate) fn grammars(&self) -> Result<&Grammars, ChatError> {

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use capos_call_form::CallForm;
 use capos_gguf::Header;
 use capos_schema::models::ModelInfo;
 
@@ -13,7 +14,9 @@ use crate::Backend;
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
     let (quantisation, supports_tools) = match backend {
-        Backend::Engine | Backend::Scripted => (facts.quantisation, facts.has_chat_template),
+        Backend::Engine => (facts.quantisation, facts.chat_template.and_then(CallForm::of).is_some()),
+        // A script calls tools of a model whose file is one that talks.
+        Backend::Scripted => (facts.quantisation, facts.chat_template.is_some()),
         // It has no tensors, and its answers need no template.
         Backend::Retrieval(handbook) => ("none", handbook.calls_tools()),
     };
@@ -67,6 +70,7 @@ pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCRIPTED;
     use capos_gguf::Synthetic;
     use capos_retrieval::{Handbook, Title};
 
@@ -86,11 +90,29 @@ mod tests {
             output_tokens: 8192,
             backend: "local-engine".into(),
             quantisation: "Q8_0".into(),
-            supports_tools: true,
+            supports_tools: false,
             bytes: 256 << 10,
             license: "MIT OR Apache-2.0".into(),
         };
         assert_eq!(found(), expected);
+    }
+
+    /// B17: the template says whether the engine's models call tools; what a script says needs no template for tools.
+    #[test]
+    fn b17_a_model_calls_tools_where_its_template_tells_of_them() {
+        let calls = |template: &str, entries: &[(&str, &str)]| {
+            let file = Synthetic::with_entries(256 << 10, 3, entries).unwrap().to_vec();
+            let vocabulary = Header::parse(&file, file.len() as u64).unwrap();
+            let backend = Backend::of(&vocabulary).unwrap();
+            let file = capos_gguf::small_model(&vocabulary, Some(template), 3).unwrap();
+            let header = Header::parse(&file, file.len() as u64).unwrap();
+            describe(&header, "sha256:1-llama", file.len() as u64, &backend).supports_tools
+        };
+        assert!(calls("{{ tools }}<tool_call>{{ messages }}", &[]));
+        assert!(!calls("{{ messages }}<tool_call>", &[]), "it is not told of them");
+        assert!(!calls("{{ tools }}{{ messages }}", &[]), "its calls are in no known form");
+        assert!(calls("{{ messages }}", &[SCRIPTED]));
+        assert!(!calls("", &[SCRIPTED]));
     }
 
     #[test]
@@ -127,7 +149,7 @@ mod tests {
 
     #[test]
     fn b06_what_is_said_of_a_model_has_to_be_so() {
-        let found = found();
+        let found = ModelInfo { supports_tools: true, ..found() };
         assert_eq!(difference(&ModelInfo::default(), &found), None, "nothing is said");
         assert_eq!(difference(&found, &found), None);
         type Lie = fn(&mut ModelInfo);

@@ -141,7 +141,10 @@ fn templates_tell_the_form() {
     assert_eq!(form("instruct"), Some(CallForm::Mistral));
     assert_eq!(form("bars"), Some(CallForm::Phi));
     assert_eq!((form("chatml"), form("turns")), (None, None));
-    assert_eq!(CallForm::of("<tool_call><function=x>"), None);
+    // XML within the mark, and a template that does not tell the model of tools.
+    assert_eq!(CallForm::of("{{ tools }}<tool_call>"), Some(CallForm::Hermes));
+    assert_eq!(CallForm::of("{{ tools }}<tool_call><function=x>"), None);
+    assert_eq!(CallForm::of("{{ messages }}<tool_call>"), None);
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! Answers held to schemas.
 
-use capos_chat::{Allowed, CallForm, CallReader, ChatError, Delta, Grammar, Grammars, Rules, Tool};
+use capos_chat::{CallForm, CallReader, ChatError, Delta, Tool};
+use capos_grammar::{Allowed, Grammar, Grammars, Rules};
 use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};

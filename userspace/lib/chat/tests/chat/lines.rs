@@ -1,8 +1,7 @@
 //! The built-in model's form: what it is shown, what its answers are held to, and how they are read.
 
-use capos_chat::{
-    Allowed, AnswerReader, CallForm, Conversation, Decision, Grammar, Grammars, Message, Role, Rules, Template, Tool,
-};
+use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Message, Role, Template, Tool};
+use capos_grammar::{Allowed, Grammar, Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};

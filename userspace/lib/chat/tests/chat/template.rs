@@ -57,13 +57,6 @@ fn instructions_get_through() {
     assert!(!rendered.contains("system"));
 }
 
-#[test]
-fn templates_that_know_tools_are_known() {
-    for (name, knows) in [("chatml", false), ("hermes", true), ("header", true), ("instruct", true), ("turns", false)] {
-        assert_eq!(template(name).supports_tools(), knows, "{name}");
-    }
-}
-
 /// Whole lists and objects are written out without what guards them.
 #[test]
 fn what_is_written_out_is_not_changed() {

@@ -10,10 +10,10 @@ use capos_tokenizer::{Marks, TokenKind, Tokenizer};
 use llguidance::toktrie::SimpleVob;
 use serde_json::Value;
 
-use crate::ChatError;
 use crate::grammar::{Grammar, wrong};
-use crate::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 use crate::said::{Repetition, Said};
+use capos_chat::ChatError;
+use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
 /// Characters of a number, so that it means the same to whoever reads it.
 const NUMBER_CHARACTERS: usize = 16;

@@ -1,6 +1,18 @@
-//! How the families of models write calls.
+//! How the families of models write calls, as the templates of their files tell it.
+//!
+//! Whether a model calls tools is told by [`CallForm::of`] alone, to the catalog as to the worker.
 
-use crate::lines;
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod lines;
+mod names;
+
+use alloc::vec::Vec;
+
+use names::reads;
 
 /// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +30,13 @@ pub enum CallForm {
 }
 
 impl CallForm {
-    /// The form that a template speaks of, if it is a known one.
+    /// The form that a template speaks of, if it is a known one and the template tells the model of tools.
     pub fn of(template: &str) -> Option<Self> {
+        Self::mentioned(template).filter(|_| reads(template, "tools"))
+    }
+
+    /// The form whose marks a template has in it.
+    fn mentioned(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);
         if has(lines::INVOKE) && has(lines::AS) {
             return Some(Self::Lines);

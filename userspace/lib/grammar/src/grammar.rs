@@ -5,6 +5,7 @@
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use capos_tokenizer::{TokenKind, Tokenizer};
@@ -13,15 +14,15 @@ use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, T
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
-use crate::ChatError;
-use crate::call_form::CallForm;
-use crate::guard::Guard;
 use crate::line_grammar::{LineGrammar, LineTokens};
-use crate::lines::Line;
-use crate::message::Tool;
+use capos_chat::guard::Guard;
+use capos_chat::lines::Line;
+use capos_chat::{CallForm, ChatError, Tool};
 
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
+/// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
+const LONGEST: usize = 1024;
 
 /// Makes grammars for answers in a model's vocabulary.
 pub struct Grammars {
@@ -57,11 +58,15 @@ impl Grammars {
         let end = ends.first().ok_or_else(|| wrong("no token of the vocabulary ends an answer"))?;
         let words: Vec<Vec<u8>> = vocabulary.ids().map(|id| word(tokenizer, id)).collect();
         let count = u32::try_from(words.len()).map_err(|_| wrong("the vocabulary is too large"))?;
-        let trie = TokTrie::from(&TokRxInfo::new(count, *end), &words).with_eos_tokens(ends);
-        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let slices = llguidance::earley::SlicedBiasComputer::json_slices();
-        let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
-            .map_err(|error| wrong(&error.to_string()))?;
+        // The library panics at vocabularies that its numbers are too small for.
+        let made = catch_unwind(|| {
+            let trie = TokTrie::from(&TokRxInfo::new(count, *end), &words).with_eos_tokens(ends);
+            let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+            let slices = llguidance::earley::SlicedBiasComputer::json_slices();
+            ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)
+        });
+        let made = made.map_err(|_| wrong("the vocabulary's tokens are too many and too different"))?;
+        let mut factory = made.map_err(|error| wrong(&error.to_string()))?;
         factory.quiet();
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
@@ -228,6 +233,9 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
         }
         // Nothing that an answer has in it.
         Some(TokenKind::Unknown | TokenKind::Unused) | None => {}
+    }
+    if word.len() > LONGEST {
+        word.clear();
     }
     word
 }

@@ -1,0 +1,67 @@
+//! Model files that are not what they should be, made by code.
+//!
+//! Each says what has to come of it at the worst. Most are refused when they are opened; others are sound files with
+//! something in them that is meant to keep whoever runs them from going on.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod bytes;
+mod numbers;
+mod parts;
+mod templates;
+mod tokenizers;
+
+use anyhow::{Context, Result};
+
+pub use parts::{BYTES, INSIDE, Parts, TEMPLATE, TOKENS, VOCABULARY, WIDTH};
+
+/// What has to come of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is refused when it is opened, with a reason that has this in it.
+    Refused(&'static str),
+    /// It is opened, and a request is refused with a reason that has this in it.
+    Fails(&'static str),
+    /// It is opened and answers, whatever that is worth.
+    Answers,
+    /// It is refused, or a request is, or it answers.
+    Words,
+    /// It is opened, and a request uses up the memory of the process, which ends.
+    Exhausts,
+}
+
+/// A file.
+pub struct HostileModel {
+    /// What it is called.
+    pub name: &'static str,
+    /// What has to come of it.
+    pub end: End,
+    /// Its content.
+    pub file: Vec<u8>,
+}
+
+/// All of them.
+///
+/// # Errors
+/// One of them cannot be made, which is a defect of this crate.
+pub fn all() -> Result<Vec<HostileModel>> {
+    let mut models = Vec::new();
+    for (name, end, parts) in numbers::all().into_iter().chain(tokenizers::all()).chain(templates::all()) {
+        let file = parts.with_text("general.name", name).file().with_context(|| format!("the model {name}"))?;
+        models.push(HostileModel { name, end, file });
+    }
+    for (name, end, file) in bytes::all()? {
+        models.push(HostileModel { name, end, file });
+    }
+    Ok(models)
+}
+
+/// One of them.
+///
+/// # Errors
+/// There is none of that name, or it cannot be made.
+pub fn named(name: &str) -> Result<HostileModel> {
+    let found = all()?.into_iter().find(|model| model.name == name);
+    found.with_context(|| format!("there is no hostile model {name:?}; tools/hostile-models has them"))
+}

@@ -1,0 +1,40 @@
+//! Chat templates that are none, or that do not come to an end.
+
+use crate::End::{self, Exhausts, Fails, Refused};
+use crate::parts::{Parts, TEMPLATE};
+
+/// What each has behind it, so that the model counts as one that calls tools.
+const TOOLS: &str = "{% if tools %}<tool_call>{% endif %}";
+
+/// Names and models.
+pub fn all() -> Vec<(&'static str, End, Parts)> {
+    let with = |template: &str| Parts::talking().with_text(TEMPLATE, &format!("{template}{TOOLS}"));
+    let loops = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
+    let doubles = "{% set ns = namespace(x='abcdefgh') %}\
+                   {% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}";
+    let speaks = "{% set line = 'x' * 90000 %}{% for i in range(90000) %}{{ line }}{% endfor %}";
+    let chain = |part: &str, times: usize| format!("{{{{ 1{} }}}}", part.repeat(times));
+    let nested = |open: &str, close: &str, times: usize| open.repeat(times) + "x" + &close.repeat(times);
+    let deep = "cannot be read: ";
+    let itself = "{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}{{ again(0) }}";
+    vec![
+        ("template-syntax", Refused(deep), with("{% for %}")),
+        ("template-loops", Fails("ran out of fuel"), with(loops)),
+        ("template-doubles", Exhausts, with(doubles)),
+        ("template-speaks", Fails("more than 16 MiB"), with(speaks)),
+        ("template-calls-itself", Fails("recursion limit"), with(itself)),
+        ("template-counts", Fails("cannot be counted"), with("{{ [1, 2, 3, 4] * 9223372036854775807 }}")),
+        ("template-refuses", Fails("I do not talk"), with("{{ raise_exception('I do not talk') }}")),
+        ("template-sums", Refused(deep), with(&chain(" + 1", 100_000))),
+        ("template-filters", Refused(deep), with(&chain("|abs", 100_000))),
+        ("template-attributes", Refused(deep), with(&chain(".a", 100_000))),
+        ("template-negates", Refused(deep), with(&format!("{{{{ {}1 }}}}", "not ".repeat(100_000)))),
+        ("template-parentheses", Refused(deep), with(&nested("{{ ((((((((((", "", 100_000))),
+        (
+            "template-branches",
+            Refused(deep),
+            with(&format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(100_000))),
+        ),
+        ("template-blocks", Refused(deep), with(&nested("{% if 1 %}", "{% endif %}", 100_000))),
+    ]
+}

@@ -1,0 +1,18 @@
+//! The marks of the built-in model's form.
+
+/// Begins a call, or what is said of a forbidden tool.
+pub const INVOKE: &str = "<|invoke|>";
+/// Stands between what a tool does and its name.
+pub const AS: &str = "<|as|>";
+/// Stands there where the tool is forbidden.
+pub const FORBIDDEN: &str = "<|forbidden|>";
+/// Begins text.
+pub const SAY: &str = "<|say|>";
+/// Begins text that says that no tool fits.
+pub const NONE: &str = "<|none|>";
+/// Begins what a person said.
+pub const USER: &str = "<|user|>";
+/// Begins what a tool gave back.
+pub const RESULT: &str = "<|result|>";
+/// The marks of an answer.
+pub const MARKS: [&str; 5] = [INVOKE, AS, FORBIDDEN, SAY, NONE];

@@ -1,0 +1,13 @@
+//! Holding a model's answer to the tools and schemas of a turn.
+//!
+//! [`Grammar`] tells at each step which tokens can follow, so that calls name tools of this turn, with arguments that
+//! keep to their schemas. Its tests are those of `capos-chat`, beside the ones of what is said and read.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+mod grammar;
+mod line_grammar;
+mod said;
+
+pub use grammar::{Allowed, Grammar, Grammars, Rules};

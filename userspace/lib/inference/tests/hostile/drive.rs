@@ -1,0 +1,61 @@
+//! The whole way with a file, whatever it is: opened, told of a tool, asked twice, listened to for some tokens.
+
+use capos_chat::{Message, Role, Tool};
+use capos_engine::generation::Options;
+use capos_engine::{Machine, Single, kernel};
+use capos_inference::{Assistant, Event, LanguageModel, Reason, Request};
+use serde_json::json;
+
+/// Tokens of an answer.
+const ANSWER: usize = 4;
+/// Steps after which something does not come to an end: those of an answer, and of a prompt as long as a context may be.
+const STEPS: usize = 1000;
+
+/// How far it went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The file was refused.
+    Refused(String),
+    /// A request was, or came to no answer.
+    Failed(String),
+    /// There were answers.
+    Answered,
+}
+
+/// Goes the whole way.
+pub fn drive(file: &[u8]) -> Way {
+    let model = match LanguageModel::open(file, None) {
+        Ok(model) => model,
+        Err(error) => return Way::Refused(error.to_string()),
+    };
+    let machine = Machine { kernels: kernel::available().last().copied().unwrap_or(&kernel::Scalar), pool: &Single };
+    let mut assistant = Assistant::new(&model, machine, Options::default());
+    let tool = Tool {
+        name: "read".into(),
+        description: "Reads a file.".into(),
+        parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
+        handle: "/object/read".into(),
+        forbidden: false,
+    };
+    // The second is held to a schema, too, and begins as the first does.
+    for schema in [None, Some(json!({ "type": "integer" }))] {
+        let messages = vec![Message::new(Role::User, "Hi aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa <s>")];
+        let wanted = Request { messages, tools: vec![tool.clone()], schema, limit: Some(ANSWER), ..Request::default() };
+        if let Err(error) = assistant.request(wanted) {
+            return Way::Failed(error.to_string());
+        }
+        let mut steps = 0;
+        while !assistant.idle() {
+            for (_, event) in assistant.step() {
+                if let Event::Finish(finish) = event
+                    && finish.reason == Reason::Error
+                {
+                    return Way::Failed(finish.error.map(|error| error.to_string()).unwrap_or_default());
+                }
+            }
+            steps += 1;
+            assert!(steps < STEPS, "it does not come to an end");
+        }
+    }
+    Way::Answered
+}

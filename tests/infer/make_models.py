@@ -158,6 +158,7 @@ def blocks(rng, kind, shape, scale):
 
 
 CHAT = (
+    "{% if tools %}{% for tool in tools %}<tool_call>{{ tool.function.name }}</tool_call>\n{% endfor %}{% endif %}"
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"
 )

@@ -10,7 +10,7 @@ BUILD := $(CARGO) build --workspace --bin capos
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-infer judge-infer new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std fuzz bench bench-std bench-infer judge-infer new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make test       run every test; ends with "N passed, N failed"; ONLY=part: those with it in their name'
 	@echo 'make test-std   run upstream test suites on capOS; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
+	@echo 'make fuzz       look for model files that harm the way to an answer, for SECONDS=600'
 	@echo 'make bench      measure, into target/bench.json'
 	@echo 'make bench-std  measure std beside the bare runtime and Linux, into target/bench-std.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
@@ -60,6 +61,9 @@ test: tools
 
 test-std: tools
 	@$(CAPOS) test-std $(ONLY)
+
+fuzz:
+	@tools/hostile-models/fuzz.sh $(SECONDS)
 
 bench: tools
 	@$(CAPOS) bench

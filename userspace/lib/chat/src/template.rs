@@ -19,6 +19,10 @@ const NAME: &str = "chat_template";
 /// Steps that a template may take: some thousands for each message of a long conversation.
 const FUEL: u64 = 20_000_000;
 
+/// How deep blocks and macros of a template may lie in each other, as the library counts it: a loop is one, a call of a
+/// macro five or more. A process of capOS has 256 KiB of stack, which the library's own bound of 500 does not keep to.
+const DEPTH: usize = 160;
+
 /// A model file's chat template, with what it may use.
 pub struct Template {
     environment: Environment<'static>,
@@ -43,6 +47,7 @@ impl Template {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(DEPTH);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", to_json);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
@@ -110,12 +110,15 @@ impl TaskGroup {
         self.tasks.borrow().iter().filter(|task| !task.is_ended()).count()
     }
 
-    /// Waits until all its tasks have ended.
+    /// Waits until all its tasks have ended. They stay the group's meanwhile: where the wait is dropped and the group with
+    /// it, so are they.
     pub async fn join(&self) {
-        loop {
-            let Some(task) = self.tasks.borrow_mut().pop() else { return };
-            task.await;
-        }
+        poll_fn(|context| {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.retain_mut(|task| Pin::new(task).poll(context).is_pending());
+            if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Ends all its tasks now.

@@ -369,6 +369,52 @@ fn a_group_ends_its_tasks_with_itself() {
 }
 
 #[test]
+fn a_group_whose_join_is_dropped_ends_its_tasks_all_the_same() {
+    simulated::run(ALL, |env| async move {
+        let clock = env.clock().unwrap();
+        let held = Rc::new(());
+        let group = TaskGroup::new();
+        for _ in 0..3 {
+            let held = held.clone();
+            group.spawn(async move {
+                core::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        drop(timeout(100, group.join()).await);
+        assert_eq!((group.running(), Rc::strong_count(&held)), (3, 4));
+        drop(group);
+        clock.sleep(10).await;
+        assert_eq!(Rc::strong_count(&held), 1, "one went on");
+    });
+}
+
+#[test]
+fn a_group_is_joined_when_the_last_has_ended() {
+    simulated::run(ALL, |env| async move {
+        let clock = env.clock().unwrap();
+        let (group, count) = (Rc::new(TaskGroup::new()), Rc::new(Cell::new(0)));
+        for step in [300_u64, 100] {
+            let (clock, count, within) = (clock.clone(), count.clone(), Rc::downgrade(&group));
+            group.spawn(async move {
+                clock.sleep(step).await;
+                count.set(count.get() + 1);
+                // What joins while it is waited for is waited for as well.
+                let (clock, count) = (clock.clone(), count.clone());
+                if let Some(group) = within.upgrade() {
+                    group.spawn(async move {
+                        clock.sleep(500).await;
+                        count.set(count.get() + 1);
+                    });
+                }
+            });
+        }
+        group.join().await;
+        assert_eq!((count.get(), group.running()), (4, 0));
+    });
+}
+
+#[test]
 fn notifications_gather_bits() {
     simulated::run(ALL, |_| async move {
         let bell = simulated::notification();

@@ -68,7 +68,7 @@ pub struct Symbols {
     open: BTreeMap<String, Option<Loader>>,
     /// A line's program, as the kernel and the log name it.
     program: Regex,
-    /// An address, with the word before it and what `std` says where it has no name.
+    /// An address, with the word before it and what `std` says where it has no name. Behind `address` it is one of data.
     address: Regex,
 }
 
@@ -85,7 +85,9 @@ impl Symbols {
             files: entries.map(|entry| (entry.name, file(&entry.program))).collect(),
             open: BTreeMap::new(),
             program: Regex::new(r"^(?:(?:log: )?([a-z0-9-]+): |process `([a-z0-9-]+)`)")?,
-            address: Regex::new(r"(?P<exact>\bat )?(?P<address>\b0x[0-9a-f]+)(?P<unknown> - <unknown>)?")?,
+            address: Regex::new(
+                r"(?P<data>\baddress )?(?P<exact>\bat )?(?P<address>\b0x[0-9a-f]+)(?P<unknown> - <unknown>)?",
+            )?,
         })
     }
 
@@ -125,6 +127,9 @@ impl Symbols {
 fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     let text = |group: &str| found.name(group).map_or("", |part| part.as_str());
     let (before, address, unknown) = (text("exact"), text("address"), text("unknown"));
+    if found.name("data").is_some() {
+        return found.get(0).map_or("", |whole| whole.as_str()).to_owned();
+    }
     let number = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or(0);
     // All but the place of a fault itself are where a call returns to: the call is before that.
     let place = if before.is_empty() { number.saturating_sub(1) } else { number };
@@ -206,6 +211,7 @@ mod tests {
             format!("log: nobody:    4:     {address:#x} - <unknown>"),
             "log: tests: nothing of that kind".to_owned(),
             "process `tests` (id 3) was at 0xffff00000000 in thread 3".to_owned(),
+            format!("process `tests` (id 3) died: read from address {address:#x}, a null pointer"),
             "log: tests:    4:     0xffff00000000 - <unknown>".to_owned(),
             format!("{address:#x}"),
         ] {

@@ -47,8 +47,6 @@ pub struct Settings {
     pub command_line: String,
     /// Whether this is about GRUB and our loader: with Limine it is not run.
     pub grub_only: bool,
-    /// Whether it takes long: it is run only where its whole name is asked for.
-    pub by_name: bool,
     /// Whether the machine counts instructions in place of time: one a nanosecond.
     pub icount: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
@@ -74,7 +72,6 @@ impl Default for Settings {
             export: true,
             command_line: String::new(),
             grub_only: false,
-            by_name: false,
             icount: false,
             debug_exit: None,
             model: Vec::new(),

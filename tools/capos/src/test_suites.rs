@@ -156,7 +156,6 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     for folder in SCENARIOS {
         runs.extend(all_runs(&system.root().join(folder), wanted, tally)?);
     }
-    runs.retain(|run| !run.scenario.settings.by_name || args.only.as_deref() == Some(run.name.as_str()));
     if runs.is_empty() && !all.iter().any(upstream) {
         return Ok(());
     }

@@ -3,9 +3,11 @@
 import argparse
 import importlib
 import json
+import random
 from pathlib import Path
 
 from . import bpe, gguf, render, requests, scores, sets
+from .drills import Drills
 from .generator import SPLITS, Generator
 
 ROOT = Path(__file__).parent.parent
@@ -76,15 +78,20 @@ def _read_tokenizer():
     return bpe.Tokenizer.from_json(json.loads(TOKENIZER.read_text(encoding="utf-8")))
 
 
-def _rates(text):
-    """Steps and the shares of the full rates at them."""
-    points = [point.split(":") for point in text.split(",")]
-    return tuple((int(step), float(share)) for step, share in points)
+def _by_step(kind):
+    """Reads what begins at which step."""
+
+    def read(text):
+        points = [point.split(":") for point in text.split(",")]
+        return tuple((int(step), kind(what)) for step, what in points)
+
+    return read
 
 
 def _train(args):
     training = _with_torch("train")
-    plan = training.Plan(args.rates, args.seed) if args.rates else training.Plan.even(args.steps, seed=args.seed)
+    more = {"seed": args.seed} | ({"kinds": args.kinds} if args.kinds else {})
+    plan = training.Plan(args.rates, **more) if args.rates else training.Plan.even(args.steps, **more)
     args.out.mkdir(parents=True, exist_ok=True)
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
@@ -103,9 +110,9 @@ def _check(args):
 
 
 def _show(args):
-    generator = Generator(args.split, args.seed)
+    drills, generator = Drills(random.Random(args.seed)), Generator(args.split, args.seed)
     for _ in range(args.count):
-        conversation = generator.conversation(args.kind)
+        conversation = drills.draw() if args.drills else generator.conversation(args.kind)
         for pieces in render.samples(conversation):
             print(render.lines(conversation.tools) + "".join(f"\033[1m{text}\033[0m" if learnt else text for text, learnt in pieces))
         print()
@@ -131,6 +138,7 @@ def main():
     show = command("show", _show, "print conversations as the model reads them, what it says in bold")
     generated(show, 5)
     show.add_argument("--kind", help="only those of a class")
+    show.add_argument("--drills", action="store_true", help="drills in place of conversations")
     found = command("sets", _sets, "write the evaluation sets")
     found.add_argument("--out", type=Path, required=True)
     found.add_argument("--count", type=int, default=sets.COUNT)
@@ -148,7 +156,8 @@ def main():
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--steps", type=int, default=5000)
-    found.add_argument("--rates", type=_rates, metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
+    found.add_argument("--kinds", type=_by_step(str), metavar="STEP:KIND,...", help="what rows are made of: 0:drills,1000:few,2000:all")
+    found.add_argument("--rates", type=_by_step(float), metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")

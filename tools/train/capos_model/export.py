@@ -21,12 +21,6 @@ def quantized(matrix):
     return bytes(both.flatten().tolist())
 
 
-def neighbours(matrix, heads):
-    """Rows of queries or keys in the order of model files: those that are turned together beside each other."""
-    rows, columns = matrix.shape
-    return matrix.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
-
-
 def tensors(network):
     """The tensors of a network, by the names that model files give them."""
     shape = network.shape
@@ -43,9 +37,11 @@ def tensors(network):
         block = f"blk.{number}."
         found += [
             vector(block + "attn_norm.weight", layer.attention_norm),
-            matrix(block + "attn_q.weight", neighbours(layer.query, shape.heads)),
-            matrix(block + "attn_k.weight", neighbours(layer.key, shape.kv_heads)),
+            matrix(block + "attn_q.weight", layer.query),
+            matrix(block + "attn_k.weight", layer.key),
             matrix(block + "attn_v.weight", layer.value),
+            vector(block + "attn_q_norm.weight", layer.query_norm),
+            vector(block + "attn_k_norm.weight", layer.key_norm),
             matrix(block + "attn_output.weight", layer.output),
             vector(block + "ffn_norm.weight", layer.inner_norm),
             matrix(block + "ffn_gate.weight", layer.gate),
@@ -58,20 +54,21 @@ def tensors(network):
 def about(shape, name, license):
     """What the file says about the network."""
     return {
-        "general.architecture": "llama",
+        "general.architecture": "qwen3",
         "general.name": name,
         "general.license": license,
         "general.file_type": _MOSTLY_Q8_0,
-        "llama.vocab_size": shape.vocabulary,
-        "llama.context_length": CONTEXT,
-        "llama.embedding_length": shape.width,
-        "llama.block_count": shape.layers,
-        "llama.feed_forward_length": shape.inner,
-        "llama.attention.head_count": shape.heads,
-        "llama.attention.head_count_kv": shape.kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": shape.norm_epsilon,
-        "llama.rope.dimension_count": shape.head,
-        "llama.rope.freq_base": shape.rope_base,
+        "qwen3.vocab_size": shape.vocabulary,
+        "qwen3.context_length": CONTEXT,
+        "qwen3.embedding_length": shape.width,
+        "qwen3.block_count": shape.layers,
+        "qwen3.feed_forward_length": shape.inner,
+        "qwen3.attention.head_count": shape.heads,
+        "qwen3.attention.head_count_kv": shape.kv_heads,
+        "qwen3.attention.layer_norm_rms_epsilon": shape.norm_epsilon,
+        "qwen3.attention.key_length": shape.head,
+        "qwen3.attention.value_length": shape.head,
+        "qwen3.rope.freq_base": shape.rope_base,
     }
 
 

@@ -37,14 +37,15 @@ class Unfit(Exception):
 class GroupGenerator(Generator):
     """Conversations of the training split about one set of tools, which `draw` chooses."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, generic=GENERIC_SETS):
         super().__init__("train", seed)
+        self.generic_sets = generic
         self.tools, self.made = [], []
         self._asked = ([], [])
 
     def draw(self, most=None):
         """Another set of tools; of at most so many."""
-        generic = self.random.randrange(100) < GENERIC_SETS
+        generic = self.random.randrange(100) < self.generic_sets
         self.made, tools = [], []
         if generic:
             first = self.workshop.make()

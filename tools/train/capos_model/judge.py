@@ -35,7 +35,9 @@ def judge(network, tokenizer, conversations, at_once=2):
             raise ValueError(f"a conversation has {length} tokens; a model reads {longest}")
         found = rows.Rows()
         for _, tokens, weights in some:
-            found.add(tokens, list(range(len(tokens))), [0] * len(tokens), weights, length)
+            row = rows.Row()
+            row.put(tokens, weights, range(len(tokens)), 0)
+            found.add(row, length)
         tokens, positions, branches, targets, weights = tensors(found, length)
         likeliest = network(tokens, positions, branches).argmax(-1)
         for row, (number, _, _) in enumerate(some):

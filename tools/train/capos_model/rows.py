@@ -8,7 +8,8 @@ from array import array
 from dataclasses import dataclass, field
 
 from . import render
-from .groups import GroupGenerator
+from .drills import Drills
+from .groups import GENERIC_SETS, GroupGenerator
 from .render import INVOKE, TOOL
 
 LENGTH = 1024
@@ -29,18 +30,33 @@ class Rows:
     branches: array = field(default_factory=lambda: array("q"))
     targets: array = field(default_factory=lambda: array("q"))
     weights: array = field(default_factory=lambda: array("f"))
-    conversations: int = 0
 
-    def add(self, tokens, positions, branches, weights, length):
+    def add(self, row, length):
         """Another row, filled up to a length."""
-        room = length - len(tokens)
+        room = length - len(row.tokens)
         # What fills a row sees itself and counts nothing.
-        self.tokens.extend(tokens + [0] * room)
-        self.positions.extend(positions + [0] * room)
-        self.branches.extend(branches + [-1] * room)
+        self.tokens.extend(row.tokens + [0] * room)
+        self.positions.extend(row.positions + [0] * room)
+        self.branches.extend(row.branches + [-1] * room)
         # A token's target is the one after it. Where a conversation ends the next begins with what is not learnt.
-        self.targets.extend(tokens[1:] + [0] * (room + 1))
-        self.weights.extend(weights[1:] + [0.0] * (room + 1))
+        self.targets.extend(row.tokens[1:] + [0] * (room + 1))
+        self.weights.extend(row.weights[1:] + [0.0] * (room + 1))
+
+
+@dataclass
+class Row:
+    """A row that is being made."""
+
+    tokens: list = field(default_factory=list)
+    weights: list = field(default_factory=list)
+    positions: list = field(default_factory=list)
+    branches: list = field(default_factory=list)
+
+    def put(self, tokens, weights, positions, branch):
+        self.tokens += tokens
+        self.weights += weights
+        self.positions += positions
+        self.branches += [branch] * len(tokens)
 
 
 class Encoder:
@@ -91,32 +107,61 @@ class Encoder:
         return weights
 
 
-def rows(encoder, seed, step, count, most=None, length=LENGTH):
-    """The rows of a step; `most` is how many tools there may be."""
-    generator, found = GroupGenerator(f"{seed} {step}"), Rows()
+@dataclass(frozen=True)
+class Kind:
+    """What rows are made of."""
+
+    # Tokens of a row.
+    length: int = LENGTH
+    # The most tools of a set, and how many of a hundred sets are of tools that no system has; else as the generator has it.
+    tools: int | None = None
+    generic: int = GENERIC_SETS
+    # How many of a hundred rows are drills.
+    drills: int = 0
+
+
+def rows(encoder, seed, step, count, kind=Kind()):
+    """The rows of a step."""
+    generator, found = GroupGenerator(f"{seed} {step}", kind.generic), Rows()
     places = random.Random(f"places {seed} {step}")
+    drills = Drills(random.Random(f"drills {seed} {step}"))
     for _ in range(count):
-        _row(encoder, generator, places, most, length, found)
+        if places.randrange(100) < kind.drills:
+            _drill_row(encoder, drills, kind.length, found)
+        else:
+            _row(encoder, generator, places, kind, found)
     return found
 
 
-def _row(encoder, generator, places, most, length, found):
-    generator.draw(most)
-    tokens = encoder.tools(generator.tools)
-    weights, positions = [0.0] * len(tokens), list(range(len(tokens)))
-    branches, branch, tries = [0] * len(tokens), 0, 0
+def _drill_row(encoder, drills, length, found):
+    """Drills after one another, each with tools of its own: none sees another's."""
+    row, branch = Row(), 0
+    while True:
+        drill = drills.draw()
+        tools = encoder.tools(drill.tools)
+        for sample, counted in encoder.samples(drill):
+            tokens = tools + sample
+            if len(row.tokens) + len(tokens) > length:
+                found.add(row, length)
+                return
+            branch += 1
+            row.put(tokens, [0.0] * len(tools) + counted, range(len(tokens)), branch)
+
+
+def _row(encoder, generator, places, kind, found):
+    """A set of tools, and conversations that all see it."""
+    generator.draw(kind.tools)
+    tools = encoder.tools(generator.tools)
+    row, branch, tries = Row(), 0, 0
+    row.put(tools, [0.0] * len(tools), range(len(tools)), 0)
     while tries < _TRIES:
         for sample, counted in encoder.samples(generator.conversation()):
-            if len(tokens) + len(sample) > length:
+            if len(row.tokens) + len(sample) > kind.length:
                 tries += 1
                 continue
             branch += 1
-            first = branches.count(0)
+            first = len(tools)
             if places.randrange(100) < _APART:
                 first += places.randrange(_FARTHEST)
-            tokens += sample
-            weights += counted
-            positions += range(first, first + len(sample))
-            branches += [branch] * len(sample)
-    found.add(tokens, positions, branches, weights, length)
-    found.conversations += branch
+            row.put(sample, counted, range(first, first + len(sample)), branch)
+    found.add(row, kind.length)

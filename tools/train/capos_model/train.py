@@ -13,6 +13,15 @@ from .model import Network, Shape
 from .optimizer import Optimizer
 
 CHECKPOINT = "checkpoint.pt"
+# What rows may be made of: drills alone; few tools, and many of them such as no system has; more; as many as they come.
+KINDS = {
+    "drills": rows.Kind(256, drills=100),
+    "few": rows.Kind(256, tools=3, generic=50, drills=20),
+    "some": rows.Kind(512, tools=7, generic=35, drills=10),
+    "all": rows.Kind(generic=20, drills=5),
+}
+# Tokens in work at a time: what is made of them stays in the processor's cache.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -22,9 +31,10 @@ class Plan:
     # What share of the full rates there is from which step on, evenly between them; the last is the end.
     rates: tuple
     seed: int = 1
-    rows: int = 4
-    # Steps with few tools, at first.
-    few: int = 80
+    # Tokens of a step.
+    tokens: int = 4 * rows.LENGTH
+    # What rows are made of from which step on.
+    kinds: tuple = ((0, "drills"), (600, "few"), (1000, "some"), (2500, "all"))
 
     @classmethod
     def even(cls, steps, **more):
@@ -36,9 +46,9 @@ class Plan:
     def steps(self):
         return self.rates[-1][0]
 
-    def tools(self, step):
-        """How many tools a set of this step may have: few at first."""
-        return 3 if step < self.few else None
+    def kind(self, step):
+        """What the rows of a step are made of."""
+        return KINDS[next(name for first, name in reversed(self.kinds) if first <= step)]
 
     def rate(self, step):
         """The share of the full rates at this step."""
@@ -48,9 +58,16 @@ class Plan:
         raise ValueError(f"the training has {self.steps} steps, and this is step {step}")
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: what the rates are later may be changed."""
-        same = replace(self, rates=()) == replace(other, rates=())
-        return same and all(abs(self.rate(done) - other.rate(done)) < 1e-6 for done in range(step))
+        """Whether it goes as another plan did up to a step: rates and kinds of rows of later ones may be changed."""
+        same = replace(self, rates=(), kinds=()) == replace(other, rates=(), kinds=())
+        return same and all(
+            abs(self.rate(done) - other.rate(done)) < 1e-6 and self.kind(done) == other.kind(done) for done in range(step)
+        )
+
+    @classmethod
+    def from_json(cls, value):
+        """The plan of a checkpoint."""
+        return cls(**value | {name: tuple(map(tuple, value[name])) for name in ("rates", "kinds")})
 
 
 class Source:
@@ -82,10 +99,11 @@ def _start(tokenizer, plan):
 
 def _make(step):
     encoder, plan = _maker
-    return rows.rows(encoder, plan.seed, step, plan.rows, plan.tools(step))
+    kind = plan.kind(step)
+    return rows.rows(encoder, plan.seed, step, plan.tokens // kind.length, kind)
 
 
-def tensors(found, length=rows.LENGTH):
+def tensors(found, length):
     """Rows as the network takes them: tokens, positions, branches, targets, weights."""
     whole = [torch.frombuffer(part, dtype=torch.int64).view(-1, length) for part in (found.tokens, found.positions)]
     whole += [torch.frombuffer(part, dtype=torch.int64).view(-1, length) for part in (found.branches, found.targets)]
@@ -115,10 +133,7 @@ def load(path):
 
 
 def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
-    """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does.
-
-    One row is in work at a time: what is made of it stays in the processor's cache.
-    """
+    """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does."""
     torch.set_num_threads(threads)
     # Most weights of attention come to be next to nothing. Processors take many times as long for numbers that small.
     torch.set_flush_denormal(True)
@@ -126,7 +141,7 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     path = Path(folder) / CHECKPOINT
     if path.exists():
         network, state = load(path)
-        before = Plan(**state["plan"] | {"rates": tuple(map(tuple, state["plan"]["rates"]))})
+        before = Plan.from_json(state["plan"])
         if not plan.continues(before, state["step"]):
             raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
         optimizer, first = Optimizer(network), state["step"]
@@ -141,10 +156,11 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     last = min(plan.steps, stop or plan.steps)
     try:
         for step in range(first, last):
-            batch = tensors(source.take())
+            length = plan.kind(step).length
+            batch = tensors(source.take(), length)
             weight = batch[-1].sum()
-            for row in range(plan.rows):
-                found = network.loss(*(each[row : row + 1] for each in batch)) / weight
+            for part in zip(*(each.split(max(1, _AT_ONCE // length)) for each in batch)):
+                found = network.loss(*part) / weight
                 found.backward()
                 cost += found.item()
             optimizer.step(plan.rate(step))

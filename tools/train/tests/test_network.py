@@ -19,6 +19,8 @@ if torch:
     from capos_model.model import Network, Shape, seen
     from capos_model.optimizer import Optimizer, orthogonal
 
+    # Rows of every kind, two steps of each.
+    STEPS = ((0, "drills"), (2, "few"), (4, "all"))
     SMALL = Shape(vocabulary=1024, width=32, layers=2, inner=64, heads=2, kv_heads=1, head=16)
 
 
@@ -65,7 +67,7 @@ class Networks(unittest.TestCase):
             self.assertTrue(((strengths > 0.6) & (strengths < 1.3)).all(), strengths)
 
     def test_a_training_that_stops_goes_on_as_if_it_had_not(self):
-        plan = train.Plan.even(6, rows=1, few=2)
+        plan = train.Plan.even(6, tokens=1024, kinds=STEPS)
         with tempfile.TemporaryDirectory() as folder:
             whole, parts = Path(folder, "whole"), Path(folder, "parts")
             for path in (whole, parts):
@@ -76,7 +78,7 @@ class Networks(unittest.TestCase):
             for name, values in straight.state_dict().items():
                 self.assertTrue(torch.equal(values, resumed.state_dict()[name]), name)
             with self.assertRaisesRegex(ValueError, "another training"):
-                train.train(tokenizer(), train.Plan.even(6, seed=2, rows=1, few=2), parts, SMALL, compiled=False)
+                train.train(tokenizer(), train.Plan.even(6, seed=2, tokens=1024, kinds=STEPS), parts, SMALL, compiled=False)
 
     def test_a_plan_may_be_changed_for_the_steps_to_come(self):
         plan, longer = train.Plan.even(1000), train.Plan.even(2000)
@@ -84,11 +86,14 @@ class Networks(unittest.TestCase):
         self.assertFalse(longer.continues(plan, 600))
         self.assertTrue(train.Plan((*plan.rates[:3], (800, 0.4), (900, 0.0))).continues(plan, 801))
         self.assertFalse(train.Plan.even(1000, seed=2).continues(plan, 500))
+        sooner = train.Plan.even(1000, kinds=((0, "drills"), (400, "all")))
+        self.assertTrue(sooner.continues(plan, 400))
+        self.assertFalse(sooner.continues(plan, 401))
         self.assertEqual([plan.rate(0), plan.rate(29), plan.rate(500), plan.rate(750)], [1 / 30, 1.0, 1.0, 0.5])
 
     def test_a_step_lowers_the_loss(self):
         network = self.network()
-        optimizer, batch = Optimizer(network), train.tensors(rows.rows(rows.Encoder(tokenizer()), 1, 0, 1))
+        optimizer, batch = Optimizer(network), train.tensors(rows.rows(rows.Encoder(tokenizer()), 1, 0, 1), rows.LENGTH)
         costs = []
         for _ in range(4):
             cost = network.loss(*batch) / batch[-1].sum()
@@ -110,9 +115,16 @@ class Networks(unittest.TestCase):
             self.assertAlmostEqual(number * scale, value, delta=scale / 2 + 0.01)
         self.assertEqual(data[34:], bytes(34))
 
-    def test_what_is_turned_together_lies_together_in_files(self):
-        matrix = torch.arange(2 * 6, dtype=torch.float32).unsqueeze(1)
-        self.assertEqual(export.neighbours(matrix, 2).flatten().tolist(), [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11])
+    def test_scores_of_attention_are_bounded_however_large_the_matrices_are(self):
+        network = self.network()
+        tokens = torch.randint(12, 1024, (1, 20))
+        place = torch.arange(20).unsqueeze(0), torch.zeros(1, 20, dtype=torch.int64)
+        before = network(tokens, *place)
+        with torch.no_grad():
+            for layer in network.layers:
+                layer.query.mul_(50)
+                layer.key.mul_(50)
+        torch.testing.assert_close(network(tokens, *place), before, rtol=1e-3, atol=1e-3)
 
     def test_a_file_has_every_tensor(self):
         network = self.network()

@@ -1,9 +1,11 @@
 """Rows of training: what tokens see, and what counts."""
 
+import random
 import unittest
 
 from capos_model import own_tools, render, rows, scores
 from capos_model.conversation import Conversation, Tool, forbidden, invoke, Call, user
+from capos_model.drills import Drills
 from capos_model.groups import GroupGenerator
 
 from .test_tokenizer import tokenizer
@@ -31,6 +33,51 @@ class Groups(unittest.TestCase):
         for _ in range(40):
             generator.draw(3)
             self.assertLessEqual(len(generator.tools), 3)
+
+
+class DrillsOfTraining(unittest.TestCase):
+    def drills(self, count):
+        source = Drills(random.Random(9))
+        return [source.draw() for _ in range(count)]
+
+    def test_the_words_of_a_request_are_those_of_one_line_alone(self):
+        kinds = {}
+        for drill in self.drills(400):
+            kinds[drill.kind] = kinds.get(drill.kind, 0) + 1
+            said, answer = drill.messages[0].content.split(), drill.messages[-1]
+            lines = [set(render.head(tool).lower().split()) for tool in drill.tools]
+            fitting = [tool.name for tool, words in zip(drill.tools, lines) if words <= set(said)]
+            if drill.kind == "absent":
+                self.assertEqual(fitting, [])
+                continue
+            name = answer.tool or answer.calls[0].name
+            self.assertEqual(fitting, [name])
+            tool = next(tool for tool in drill.tools if tool.name == name)
+            self.assertEqual(tool.forbidden, drill.kind == "forbidden")
+            for call in answer.calls:
+                self.assertTrue(scores.fits(drill.tools, call), call)
+                self.assertTrue(set(call.arguments.values()) <= set(said))
+        self.assertEqual(set(kinds), {"call", "forbidden", "absent"})
+
+    def test_some_lines_share_words_so_that_one_word_will_not_do(self):
+        heads = [[render.head(tool).split() for tool in drill.tools] for drill in self.drills(100)]
+        shared = [lines for lines in heads if len({words[0] for words in lines}) < len(lines)]
+        self.assertGreater(len(shared), 20)
+
+    def test_a_row_of_drills_has_tools_for_each(self):
+        found = rows.rows(rows.Encoder(tokenizer()), 1, 3, 4, rows.Kind(256, drills=100))
+        self.assertEqual(len(found.tokens), 4 * 256)
+        text = tokenizer()
+        for row in range(4):
+            part = slice(row * 256, (row + 1) * 256)
+            branches, positions = list(found.branches[part]), found.positions[part]
+            self.assertGreater(max(branches), 1)
+            for branch in range(1, max(branches) + 1):
+                first, count = branches.index(branch), branches.count(branch)
+                self.assertEqual(list(positions[first : first + count]), list(range(count)))
+                said = text.decode(found.tokens[part][first : first + count])
+                self.assertTrue(said.startswith(render.TOOLS) and said.endswith(render.END), said)
+            self.assertNotIn(0, branches)
 
 
 class Rows(unittest.TestCase):

@@ -10,7 +10,7 @@ BUILD := $(CARGO) build --workspace --bin capos
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std fuzz bench bench-std bench-infer judge-infer new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-token bench-infer judge-infer new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -19,9 +19,9 @@ help:
 	@echo 'make test       run every test; ends with "N passed, N failed"; ONLY=part: those with it in their name'
 	@echo 'make test-std   run upstream test suites on capOS; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
-	@echo 'make fuzz       look for model files that harm the way to an answer, for SECONDS=600'
 	@echo 'make bench      measure, into target/bench.json'
 	@echo 'make bench-std  measure std beside the bare runtime and Linux, into target/bench-std.json'
+	@echo 'make bench-token  count what a token costs in the worker, and on Linux, into target/bench-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
 	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
@@ -34,7 +34,7 @@ help:
 	@echo
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
 	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with; or several)'
-	@echo '           LINUX_KERNEL=file (for bench-std, in place of the one that is downloaded)'
+	@echo '           LINUX_KERNEL=file (for bench-std and bench-token, in place of the one that is downloaded)'
 
 deps:
 	@tools/deps.sh
@@ -62,14 +62,14 @@ test: tools
 test-std: tools
 	@$(CAPOS) test-std $(ONLY)
 
-fuzz:
-	@tools/hostile-models/fuzz.sh $(SECONDS)
-
 bench: tools
 	@$(CAPOS) bench
 
 bench-std: tools
 	@$(CAPOS) bench-std
+
+bench-token: tools
+	@$(CAPOS) bench-token
 
 bench-infer:
 	@tools/infer/compare/bench.sh

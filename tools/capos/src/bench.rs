@@ -95,9 +95,14 @@ pub fn folder(system: &System, name: &str) -> PathBuf {
     system.target().join("bench").join(name)
 }
 
+/// The folder of a scenario that measures.
+pub fn scenario(system: &System, name: &str) -> PathBuf {
+    system.root().join(SCENARIOS).join(name)
+}
+
 /// Runs a scenario that measures; the guest's log.
 pub fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
-    measure_at(system, parts, &system.root().join(SCENARIOS).join(name))
+    measure_at(system, parts, &scenario(system, name))
 }
 
 /// As [`measure`], of a scenario in this folder.

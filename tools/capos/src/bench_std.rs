@@ -37,13 +37,12 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let given = args.linux_kernel.clone().filter(|path| !path.as_os_str().is_empty());
-    let kernel = given.map_or_else(|| linux::kernel(&system.target().join("linux-kernel")), Ok)?;
+    let kernel = linux::kernel_or(args.linux_kernel.as_deref(), &system.target())?;
     let parts = system.build(true)?;
     let program = toolchain::build_linux_program(system.root(), PACKAGE)?.join(PROGRAM);
     let bare = bench::measured(&bench::measure(&system, &parts, BARE)?)?;
     let std = bench::measured(&bench::measure(&system, &parts, STD)?)?;
-    let said = linux::run(&kernel, &program, &bench::folder(&system, LINUX))?;
+    let said = linux::run(&kernel, &program, &[], &bench::folder(&system, LINUX))?;
     ensure!(said.contains(DONE), "the program ended on Linux before it had measured all");
     let linux = bench::measured(&said)?;
     print!("{}", table(&bare, &std, &linux)?);

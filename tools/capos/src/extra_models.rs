@@ -145,14 +145,16 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
             let file = capos_hostile_models::named(name)?.file;
             std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
         }
-        (None, None, None) => synthetic(model, &path)?,
+        (None, None, None) => {
+            std::fs::write(&path, synthetic(model)?).with_context(|| format!("writing {}", path.display()))?;
+        }
         _ => bail!("a model is one of file, handbook and hostile, and this one is to be several"),
     }
     sign_and_spoil(model, &path, keys, trust)
 }
 
-/// A model that says nothing sensible.
-fn synthetic(model: &ExtraModel, path: &Path) -> Result<()> {
+/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile.
+pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
     let template = model.template.as_deref().map(|template| (TEMPLATE, template));
@@ -169,7 +171,7 @@ fn synthetic(model: &ExtraModel, path: &Path) -> Result<()> {
     if let Some(title) = &model.title {
         replace(&mut bytes, TITLE, format!("{title:width$}", width = TITLE.len()).as_bytes())?;
     }
-    std::fs::write(path, &bytes).with_context(|| format!("writing {}", path.display()))
+    Ok(bytes)
 }
 
 /// Signs a model as it asks for, and makes the change to it that it asks for.

@@ -4,6 +4,7 @@
 pub mod accel;
 pub mod bench;
 pub mod bench_std;
+pub mod bench_token;
 pub mod boot_package;
 pub mod c_library;
 pub mod checks;

@@ -22,13 +22,21 @@ const ENDED_WELL: &str = "exitcode=0x00000000";
 /// How long all of it may take, of the host's time.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// The kernel that is given, or Debian's below `target`; an empty path gives none.
+pub fn kernel_or(given: Option<&Path>, target: &Path) -> Result<PathBuf> {
+    match given.filter(|path| !path.as_os_str().is_empty()) {
+        Some(given) => Ok(given.to_owned()),
+        None => kernel(&target.join("linux-kernel")),
+    }
+}
+
 /// Downloads Debian's kernel into a folder, unless it is there; the kernel's file. Nothing is installed.
-pub fn kernel(folder: &Path) -> Result<PathBuf> {
+fn kernel(folder: &Path) -> Result<PathBuf> {
     if let Some(kernel) = found(folder)? {
         return Ok(kernel);
     }
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let advice = "`make bench-std LINUX_KERNEL=FILE` takes a kernel that is there already";
+    let advice = "LINUX_KERNEL=FILE behind `make` takes a kernel that is there already";
     let asked = Command::new(tool::find(&["apt-cache"], "apt").context(advice)?).args(["depends", PACKAGE]).output()?;
     let package = dependency(&String::from_utf8_lossy(&asked.stdout));
     let package = package.with_context(|| format!("apt knows of no {PACKAGE} (`apt-get update`?); {advice}"))?;
@@ -76,12 +84,13 @@ fn unpack(package: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Runs a static program as the first process of Linux on a machine that counts instructions; what it and the kernel
-/// wrote. It finds a folder `/home` in memory and nothing else.
-pub fn run(kernel: &Path, program: &Path, out: &Path) -> Result<String> {
+/// wrote. It finds a folder `/home` in memory, with these files in it by their paths, and nothing else.
+pub fn run(kernel: &Path, program: &Path, files: &[(&str, &[u8])], out: &Path) -> Result<String> {
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     let program = std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;
     let initramfs = out.join("initramfs.cpio");
-    std::fs::write(&initramfs, cpio::archive(&["home"], &[("init", &program)])?)?;
+    let files: Vec<_> = [("init", program.as_slice())].into_iter().chain(files.iter().copied()).collect();
+    std::fs::write(&initramfs, cpio::archive(&["home"], &files)?)?;
     let direct = DirectKernel { kernel: kernel.to_owned(), initramfs, command_line: COMMAND_LINE.to_owned() };
     let machine = Machine { direct: Some(direct), icount: true, ..Machine::new(Path::new(""), "tcg") };
     let log = out.join("serial.log");

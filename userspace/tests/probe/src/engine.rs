@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_rt::{Context, Env, Error};
-use capos_schema::kernel::TimerClient;
+use capos_measure::count;
+use capos_rt::{Context, Env, Error, log};
 use capos_schema::models::{
     FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, ModelCatalogClient, ModelInfo, StreamChunk,
 };
@@ -182,41 +182,32 @@ pub async fn weights(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// A model that is read as a whole for each token, in a machine with room for it or without: what of it came in and went.
+/// What a token costs: instructions, on a machine that counts those. `capos bench-token` compares them with what the same
+/// answers cost on Linux (`tools/infer/src/token_cost.rs`).
 ///
 /// # Errors
 /// What does not hold.
-pub async fn whole_model(env: &Env, report: &Report) -> Result<(), Error> {
-    let status = env.cap::<SystemStatusClient>("status")?;
-    let timer = env.cap::<TimerClient>("timer")?;
-    for large in named(env, &["large"]).await? {
-        let model = env.cap::<ModelCatalogClient>("catalog")?.open_language_model(&large.id).await?;
-        let pages = large.bytes.div_ceil(PAGE);
-        let short = InferenceRequest { max_tokens: 1, ..request("Hi") };
-        let mut said: Option<InferenceResponse> = None;
-        for time in ["first", "second"] {
-            let (began, before) = (timer.now().await?, status.statistics().await?);
-            let answer = model.complete(&short).await?;
-            let (ended, after) = (timer.now().await?, status.statistics().await?);
-            let went = after.cache_evictions.saturating_sub(before.cache_evictions);
-            let came = after.cached_frames.saturating_add(went).saturating_sub(before.cached_frames);
-            let seconds = ended.saturating_sub(began) / 1_000_000_000;
-            report.line(&format!("{time} answer: {came} of {pages} pages came in and {went} went, {seconds} s"));
-            let fits = after.total_frames > pages;
-            // Nine tenths of the file are layers.
-            let most = pages.saturating_mul(9) / 10;
-            let good = match said {
-                Some(_) if fits => came < OWN,
-                _ if fits => came >= most && went == 0,
-                Some(_) => came >= most && went >= most / 2,
-                None => came >= most && went > 0,
-            };
-            ensure(good, format!("of {pages} pages {came} came and {went} went, with {} frames", after.total_frames))?;
-            ensure(said.as_ref().is_none_or(|said| *said == answer), "the second answer is another one")?;
-            said = Some(answer);
+pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
+    const SHORT: u32 = 8;
+    const LONG: u32 = 72;
+    for numbers in named(env, &["numbers"]).await? {
+        let worker = Forge::of(env, &numbers.id).await?.worker(1).await?;
+        let mut costs = Vec::new();
+        // The first answer makes what both others go on from: the pages are there, and the prompt has been read.
+        for most in [LONG, SHORT, LONG] {
+            let request = InferenceRequest { max_tokens: most, ..request("Say a sentence.") };
+            let from = count();
+            let answer = worker.model.complete(&request).await?;
+            costs.push(count().saturating_sub(from));
+            let cut = answer.finish_reason == FinishReason::Length && answer.usage.completion_tokens == most;
+            ensure(cut, format!("it ended after {} of {most} tokens", answer.usage.completion_tokens))?;
         }
+        worker.process.kill("it was listened to").await?;
+        let [_, short, long] = costs.as_slice() else { return Err(Error::new("an answer is missing")) };
+        let each = long.saturating_sub(*short) / u64::from(LONG - SHORT);
+        log::info!("bench token {each} instructions: each token of an answer by the worker, all of the system counted");
     }
-    report.line("the whole model was read for each answer");
+    report.line("tokens are counted");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
-//! process, `workers` of two of a model, `models` the model service, `engine-answers`,
-//! `engine-weights`, `engine-whole-model` and `engine-ends` models that the engine runs. What does not hold ends it with an error that says so.
+//! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
+//! `engine-tokens` and `engine-ends` models that the engine runs. What does not hold ends it with an
+//! error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -56,7 +57,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "models" => models::run(env, report).await,
         "engine-answers" => engine::answers(env, report).await,
         "engine-weights" => engine::weights(env, report).await,
-        "engine-whole-model" => engine::whole_model(env, report).await,
+        "engine-tokens" => engine::tokens(env, report).await,
         "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }

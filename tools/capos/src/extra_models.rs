@@ -19,7 +19,7 @@ const FOLDER: &str = "boot/models";
 /// Where the trust store lies on the image.
 const TRUST: &str = "etc/trust";
 /// The metadata by which a model says that it can call tools.
-const TEMPLATE: &str = "tokenizer.chat_template";
+const TEMPLATE: &[u8] = b"tokenizer.chat_template";
 /// The name that a made model gives itself.
 const TITLE: &[u8] = b"capOS synthetic";
 
@@ -34,8 +34,6 @@ pub struct ExtraModel {
     /// Its size.
     #[serde(default = "default_size")]
     pub size: String,
-    /// Its chat template, in place of one that writes marks around each message.
-    pub template: Option<String>,
     /// What its content depends on.
     #[serde(default = "default_seed")]
     pub seed: u64,
@@ -157,16 +155,15 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
 pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
-    let template = model.template.as_deref().map(|template| (TEMPLATE, template));
-    let entries: Vec<_> = model.scripted.then_some(SCRIPTED).into_iter().chain(template).collect();
-    Synthetic::with_entries(size, model.seed, &entries)?.write(|piece| {
+    let entries: &[_] = if model.scripted { &[SCRIPTED] } else { &[] };
+    Synthetic::with_entries(size, model.seed, entries)?.write(|piece| {
         bytes.extend_from_slice(piece);
         std::io::Result::Ok(())
     })?;
     // What is put in place of something is as long as that, so nothing else moves.
     if !model.tools {
         // Under another name the template is as good as not there.
-        replace(&mut bytes, TEMPLATE.as_bytes(), b"tokenizer.chat_templat_")?;
+        replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;
     }
     if let Some(title) = &model.title {
         replace(&mut bytes, TITLE, format!("{title:width$}", width = TITLE.len()).as_bytes())?;

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod bytes;
+mod changes;
 mod numbers;
 mod parts;
 mod templates;
@@ -14,6 +15,7 @@ mod tokenizers;
 
 use anyhow::{Context, Result};
 
+pub use changes::{Random, changed};
 pub use parts::{BYTES, INSIDE, Parts, TEMPLATE, TOKENS, VOCABULARY, WIDTH};
 
 /// What has to come of a file.

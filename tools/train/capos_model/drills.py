@@ -7,6 +7,7 @@ network that has begun with conversations learns the lines of capOS's own tools 
 
 from . import answers
 from .conversation import Call, Conversation, Tool, forbidden, invoke, none, user
+from .generator import forbid
 from .values import Values
 
 # Of a hundred drills: those whose tool is forbidden, those whose tool is not there, those whose lines share words.
@@ -32,7 +33,7 @@ class Drills:
         text = user(self._request(heads[asked], value))
         tool = tools[asked]
         if kind < FORBIDDEN:
-            tools[asked] = tool = Tool(tool.name, tool.description, tool.parameters, "forbidden")
+            tools[asked] = tool = forbid(tool)
             return Conversation("forbidden", tools, [text, forbidden(tool.name, answers.forbidden(tool))])
         if kind < FORBIDDEN + ABSENT:
             del tools[asked]

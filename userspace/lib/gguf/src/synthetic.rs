@@ -67,8 +67,8 @@ impl Shape {
         let embedding = match size {
             0..=0x7f_ffff => 64,
             0x80_0000..=0x3ff_ffff => 256,
-            0x400_0000..=0x1fff_ffff => 512,
-            0x2000_0000..=0x3_ffff_ffff => 2048,
+            0x400_0000..=0x3fff_ffff => 512,
+            0x4000_0000..=0x3_ffff_ffff => 2048,
             _ => 4096,
         };
         let feed_forward = 3u64.saturating_mul(embedding);
@@ -100,7 +100,7 @@ impl Synthetic {
         Self::with_entries(size, seed, &[])
     }
 
-    /// The same with further metadata entries, texts. A chat template takes the place of the file's own.
+    /// The same with further metadata entries, texts.
     ///
     /// # Errors
     /// As [`Synthetic::new`].
@@ -296,9 +296,7 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &st
     writer.entry("tokenizer.ggml.unknown_token_id", WriterValue::U32(0));
     writer.entry("tokenizer.ggml.add_bos_token", WriterValue::Bool(true));
     let template = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-    if entries.iter().all(|(key, _)| *key != TEMPLATE) {
-        writer.text(TEMPLATE, template);
-    }
+    writer.text(TEMPLATE, template);
     for (key, value) in entries {
         writer.text(key, value);
     }

@@ -6,8 +6,7 @@ mod drive;
 
 use std::process::Command;
 
-use capos_gguf::Header;
-use capos_hostile_models::{End, HostileModel, all, named};
+use capos_hostile_models::{End, HostileModel, Random, all, changed, named};
 use drive::{Way, drive};
 
 /// Says to this test's own program which file it is to go all the way with.
@@ -62,47 +61,14 @@ fn in_a_process_of_its_own() {
     }
 }
 
-/// Numbers that look random and are always the same.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
-
-/// Bytes at which numbers tend to go wrong.
-const EDGES: [u8; 6] = [0x00, 0x01, 0x7f, 0x80, 0xfe, 0xff];
-
-/// A file with up to four bytes changed, mostly in front of the tensors.
-fn mutated(original: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut file = original.to_vec();
-    let header =
-        Header::parse(original, original.len() as u64).map_or(original.len(), |header| header.data_offset() as usize);
-    for _ in 0..=random.below(3) {
-        let limit = if random.below(10) == 0 { file.len() } else { header };
-        let at = random.below(limit);
-        file[at] = match random.below(3) {
-            0 => EDGES[random.below(EDGES.len())],
-            1 => file[at] ^ (1 << random.below(8)),
-            _ => random.below(256) as u8,
-        };
-    }
-    if random.below(20) == 0 {
-        file.truncate(random.below(file.len()));
-    }
-    file
-}
-
 #[test]
 fn a15_whatever_bytes_are_changed_there_are_words_or_an_answer() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let (mut refused, mut answered) = (0, 0);
     let sound = ["sound", "merges-that-double", "more-rows-than-tokens"];
     for original in sound.map(|name| named(name).unwrap().file) {
         for _ in 0..200 {
-            match drive(&mutated(&original, &mut random)) {
+            match drive(&changed(&original, &mut random)) {
                 Way::Answered => answered += 1,
                 Way::Refused(why) | Way::Failed(why) => {
                     assert!(!why.is_empty());

@@ -142,6 +142,32 @@ impl Catalog {
         Ok(model.worker.clone().filter(|worker| !worker.is_given_up()))
     }
 
+    /// Ends the workers that nobody holds, but that of the model that is wanted: each keeps its whole account. So the
+    /// model that a session leaves is ready until it leaves another one.
+    async fn end_unheld(&self, wanted: &str) {
+        let workers: Vec<(Rc<Worker>, u64)> = self
+            .models
+            .borrow()
+            .iter()
+            .filter(|model| model.info.id != wanted)
+            .filter_map(|model| model.worker.clone())
+            .filter(|worker| !worker.is_given_up())
+            .map(|worker| (worker.clone(), worker.given()))
+            .collect();
+        if workers.is_empty() {
+            return;
+        }
+        // Without the list nobody can tell, and all go on.
+        let Ok(held) = self.table.list().await else { return };
+        for (worker, given) in workers {
+            let unheld = held.iter().any(|info| info.id == worker.client_id() && info.descendants == 0);
+            // Somebody may have opened it since.
+            if unheld && worker.given() == given {
+                worker.stop("nobody holds its model any more").await;
+            }
+        }
+    }
+
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
         let mut models = self.models.borrow_mut();
         let model = models.iter_mut().find(|model| model.info.id == id).ok_or_else(|| {
@@ -160,6 +186,7 @@ impl ModelCatalogServer for Catalog {
         if let Some(worker) = self.find(&id, |model| self.live(model))?? {
             return Ok(worker.client());
         }
+        self.end_unheld(&id).await;
         let entrance = Entrance::make(&self.forge).await?;
         // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
         // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has

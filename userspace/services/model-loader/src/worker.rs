@@ -66,6 +66,8 @@ pub struct Worker {
     client: LanguageModelClient,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
+    /// How often it was given to somebody.
+    given: Cell<u64>,
     given_up: Cell<bool>,
     /// Its process was ended so that another one takes its place.
     renewed: Cell<bool>,
@@ -110,6 +112,7 @@ impl Worker {
             client: entrance.client,
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
+            given: Cell::new(0),
             given_up: Cell::new(false),
             renewed: Cell::new(false),
         })
@@ -135,7 +138,18 @@ impl Worker {
 
     /// The model, as it is given to sessions.
     pub fn client(&self) -> LanguageModelClient {
+        self.given.set(self.given.get().wrapping_add(1));
         self.client.clone()
+    }
+
+    /// The id of the capability that the others derive from.
+    pub fn client_id(&self) -> u64 {
+        self.client.as_cap().id()
+    }
+
+    /// A number that changes whenever the worker is given to somebody.
+    pub fn given(&self) -> u64 {
+        self.given.get()
     }
 
     /// Whether it ended for good.
@@ -143,10 +157,16 @@ impl Worker {
         self.given_up.get()
     }
 
-    /// Ends the process, also one that is just being started; none follows it.
+    /// Ends the process, also one that is just being started; none follows it. Where there is one, what it used has
+    /// been given back when this is done.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
+        let process = self.process.borrow().clone();
         self.kill(reason).await;
+        if let Some(process) = process {
+            // How it ended is told by who supervises it.
+            drop(process.wait().await);
+        }
     }
 
     /// Ends the process, which another one follows; that counts for no bound.

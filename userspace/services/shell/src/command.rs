@@ -35,7 +35,7 @@ const HELP: &[(&str, &str)] = &[
     ("/cap all", "every capability that this shell's process holds, as the kernel has them"),
     ("/inspect NAME", "a capability or a tool in full; /inspect conversation shows what the model is sent"),
     ("/tools", "the tools that the model is shown, and what each needs"),
-    ("/model", "the model; /model ID changes to another"),
+    ("/model", "the models; /model ID or a title changes to another"),
     ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
     ("/audit verify", "checks the chain of all records"),
     ("/approvals", "what you were asked, and what you answered"),
@@ -281,10 +281,10 @@ async fn tools(session: &mut Session) -> Done {
 }
 
 async fn model(session: &mut Session, rest: &[&str]) -> Done {
-    match rest {
-        [] => {}
-        [id] => session.runner.open_model(id).await.map_err(|why| format!("the model was not changed: {why}"))?,
-        _ => return Err("say /model, or /model and an id".to_string()),
+    // Titles may have spaces.
+    let wanted = rest.join(" ");
+    if !wanted.is_empty() {
+        session.runner.open_model(&wanted).await.map_err(|why| format!("the model was not changed: {why}"))?;
     }
     let current = session.runner.model.borrow().as_ref().map(|(_, info)| info.clone());
     let known = session.runner.within(session.runner.user.models()).await.map_err(|why| why.to_string())?;

@@ -10,7 +10,7 @@ BUILD := $(CARGO) build --workspace --bin capos
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-token bench-infer judge-infer new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-token bench-infer judge-infer fuzz new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make bench-token  count what a token costs in the worker, and on Linux, into target/bench-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
+	@echo 'make fuzz       give parsers inputs that a fuzzer makes up; TARGET=names: those, FUZZ_SECONDS=60: so long each'
 	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
 	@echo 'make new-app NAME=name      begin a program on std'
 	@echo 'make deps       install what the build needs, or say what that is'
@@ -76,6 +77,9 @@ bench-infer:
 
 judge-infer:
 	@tools/infer/compare/judge.sh
+
+fuzz: tools
+	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS))
 
 new-service: tools
 	@test -n '$(NAME)' || { echo 'make new-service needs a name: make new-service NAME=field-notes' >&2; exit 2; }

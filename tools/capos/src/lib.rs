@@ -21,6 +21,7 @@ pub mod export;
 pub mod extra_models;
 pub mod fat;
 pub mod files;
+pub mod fuzz;
 pub mod grub;
 pub mod image;
 pub mod iso;

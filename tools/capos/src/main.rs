@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capos_tools::{
-    bench, bench_std, bench_token, boot_package, image, iso, lint, manifest, run, run_agent, scaffold, session_tools,
-    test_suites, upstream,
+    bench, bench_std, bench_token, boot_package, fuzz, image, iso, lint, manifest, run, run_agent, scaffold,
+    session_tools, test_suites, upstream,
 };
 use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
@@ -44,6 +44,8 @@ enum Command {
     BenchStd(bench_std::Args),
     /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
     BenchToken(bench_token::Args),
+    /// Give parsers inputs that a fuzzer makes up.
+    Fuzz(fuzz::Args),
     /// Name the addresses of backtraces in a log.
     Symbols(symbols::Args),
     /// Begin a service: its schema, program, manifest entry, and a tool that the agent can use.
@@ -80,6 +82,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::BenchStd(args) => bench_std::run(&args),
         Command::BenchToken(args) => bench_token::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Symbols(args) => symbols::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),
         Command::NewApp(args) => scaffold::run_app(&args),

@@ -176,6 +176,16 @@ pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
+/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they are not those of what
+/// runs while it is built, and says where it is.
+pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--profile", "fuzz", "--target", USER, "-p", "capos-fuzz", "--features", "libfuzzer"]);
+    command.env("RUSTFLAGS", flags).arg("--target-dir").arg(folder.join("build"));
+    build(command.current_dir(root), "the program that fuzzes")?;
+    Ok(folder.join("build").join(USER).join("fuzz/capos-fuzz"))
+}
+
 /// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
 pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
     let marks = folder.join(".fingerprint");

@@ -1,0 +1,69 @@
+//! `capos fuzz`: libFuzzer over the parsers that read bytes of others (`tools/fuzz`).
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::system::System;
+use crate::toolchain;
+
+/// How the program is compiled so that libFuzzer sees which way an input takes.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
+
+/// What tells the program its target, and the folder of its corpus.
+const TARGET: &str = "CAPOS_FUZZ_TARGET";
+const CORPUS: &str = "CAPOS_FUZZ_CORPUS";
+
+/// Give parsers inputs that libFuzzer makes up, and tell of the first at which one panics, hangs or takes too much memory.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The targets; all of them when left out.
+    targets: Vec<String>,
+    /// For how many seconds each.
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let folder = system.target().join("fuzz");
+    let program = toolchain::build_fuzzer(system.root(), &folder, FLAGS)?;
+    let targets = if args.targets.is_empty() { names(&program)? } else { args.targets.clone() };
+    for target in targets {
+        let (corpus, found) = (folder.join("corpus").join(&target), folder.join("found").join(&target));
+        for folder in [&corpus, &found] {
+            std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        }
+        println!("{target}: {} s", args.seconds);
+        let status = Command::new(&program)
+            .arg(&corpus)
+            .arg(format!("-artifact_prefix={}/", found.display()))
+            .arg(format!("-max_total_time={}", args.seconds))
+            .args(["-rss_limit_mb=4096", "-timeout=30", "-print_final_stats=1", "-verbosity=0", "-max_len=131072"])
+            .env(TARGET, &target)
+            .env(CORPUS, &corpus)
+            .status()
+            .with_context(|| format!("starting {}", program.display()))?;
+        if !status.success() {
+            bail!(
+                "{target} does not come back from an input ({status}); it lies in {}. Give it to the program again with: \
+                 {TARGET}={target} {CORPUS}={} {} FILE",
+                found.display(),
+                corpus.display(),
+                program.display()
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The targets that there are: what the program prints where it is told of none.
+fn names(program: &Path) -> Result<Vec<String>> {
+    let output = Command::new(program).env_remove(TARGET).output();
+    let output = output.with_context(|| format!("starting {}", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
+}

@@ -1,0 +1,142 @@
+//! What the targets do with their bytes.
+
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use capos_iso9660::{ReadSectors, SECTOR, Volume};
+use capos_schema::cap::IncomingMessage;
+
+/// Lines of an audit log.
+pub fn audit(data: &[u8]) {
+    let _ = capos_audit::verify_lines(data.split(|byte| *byte == b'\n'), None);
+}
+
+/// The start of a program's file.
+pub fn elf(data: &[u8]) {
+    if let Ok(program) = capos_elf::Program::parse(data, data.len() as u64) {
+        assert!(program.segments().iter().all(|segment| segment.file_bytes <= segment.memory_bytes));
+    }
+}
+
+/// The header of a model file.
+pub fn gguf(data: &[u8]) {
+    if let Ok(header) = capos_gguf::Header::parse(data, data.len() as u64) {
+        let _ = (header.facts(), header.entries().count());
+    }
+}
+
+/// A model's whole way to an answer.
+pub fn model(data: &[u8]) {
+    let _ = crate::drive::drive(data);
+}
+
+/// The text of a handbook.
+pub fn handbook(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data) {
+        let _ = capos_retrieval::Handbook::parse(text);
+    }
+}
+
+/// What the scripted model is to say.
+pub fn script(data: &[u8]) {
+    let _ = capos_script::Script::parse(data);
+}
+
+/// A volume, all of whose folders are listed and whose files' starts are read.
+pub fn iso9660(data: &[u8]) {
+    struct Bytes<'a>(&'a [u8]);
+
+    impl ReadSectors for Bytes<'_> {
+        type Error = ();
+
+        async fn read(&self, lba: u32, buffer: &mut [u8]) -> Result<(), ()> {
+            let start = lba as usize * SECTOR;
+            let from = self.0.get(start..start + buffer.len()).ok_or(())?;
+            buffer.copy_from_slice(from);
+            Ok(())
+        }
+    }
+
+    // A device of whole sectors; what a small input lacks is zero.
+    let mut device = data.to_vec();
+    device.resize(data.len().next_multiple_of(SECTOR).max(24 * SECTOR), 0);
+    now(async {
+        let Ok(volume) = Volume::mount(Bytes(&device), (device.len() / SECTOR) as u64).await else { return };
+        // As many folders as a small volume may have: they can name one another.
+        let mut left = 64;
+        let mut folders = vec![volume.root().clone()];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = volume.list(&folder).await else { continue };
+            for entry in entries {
+                let mut start = [0; 64];
+                let _ = volume.read(&entry.node, 1, &mut start).await;
+                if !entry.node.is_file() && left > 0 {
+                    left -= 1;
+                    folders.push(entry.node);
+                }
+            }
+        }
+    });
+}
+
+/// Runs a future that waits for nothing.
+fn now(future: impl Future<Output = ()>) {
+    let done = pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(done, "a source that never waits made its reader wait");
+}
+
+/// The system's manifest.
+pub fn manifest(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data) {
+        let _ = capos_manifest::read("manifest.toml", text);
+    }
+}
+
+/// A signature's file, a store of trusted keys, and a key.
+pub fn signature(data: &[u8]) {
+    let _ = capos_verity::FileSignature::parse(data);
+    let _ = capos_verity::TrustStore::parse(data);
+    let _ = capos_verity::SigningKey::parse(data);
+}
+
+/// An archive.
+pub fn ustar(data: &[u8]) {
+    let _ = capos_ustar::find(data, "bin/init");
+}
+
+/// Entries of a submission ring: what is taken for one is written as it was read.
+pub fn ring_entry(data: &[u8]) {
+    for raw in data.as_chunks().0 {
+        if let Ok(entry) = capos_abi::Entry::decode(raw) {
+            assert_eq!(entry.encode(), *raw, "an entry is written otherwise than it was read");
+        }
+    }
+}
+
+/// A message: the first two bytes say of which method the rest are the parameters or the results.
+pub fn message(data: &[u8]) {
+    let Some((&[interface, method], bytes)) = data.split_first_chunk() else { return };
+    let interfaces = capos_schema::INTERFACES;
+    let Some(interface) = interfaces.get(usize::from(interface) % interfaces.len()) else { return };
+    let methods = interface.methods;
+    let Some(method) = methods.get(usize::from(method) % methods.len().max(1)) else { return };
+    for kind in [method.params_type, method.results_type] {
+        let message = IncomingMessage::from_bytes(bytes, Vec::new());
+        if let Ok(value) = capos_reflect::decode(kind(), &message) {
+            // What can be shown can be sent, if it names no capabilities.
+            let _ = capos_reflect::encode(kind(), &value);
+        }
+    }
+}
+
+/// JSON that a model wrote: against the parameters of each tool, and as a schema.
+pub fn json(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let Ok(value) = capos_reflect::parse(text) else { return };
+    let _ = capos_reflect::check_schema(&value);
+    for interface in capos_schema::INTERFACES {
+        for method in interface.methods {
+            let _ = capos_reflect::encode_params(method, &value);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What fuzzing goes out from: good ones of each kind, small.
+
+use anyhow::Result;
+
+/// A file of the source.
+macro_rules! source {
+    ($path:literal) => {
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $path)).to_vec()
+    };
+}
+
+pub fn audit() -> Result<Vec<Vec<u8>>> {
+    let line = br#"{"seq":1,"ns":12,"kind":"system.start","fields":{},"prev":"00","hash":"00"}"#;
+    Ok(vec![line.to_vec()])
+}
+
+pub fn elf() -> Result<Vec<Vec<u8>>> {
+    // A program of one segment, by hand.
+    let mut file = vec![0; 4096];
+    let mut put = |at: usize, bytes: &[u8]| {
+        for (to, from) in file.iter_mut().skip(at).zip(bytes) {
+            *to = *from;
+        }
+    };
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &[2, 0, 0x3e, 0, 1]);
+    put(24, &0x40_0000_u64.to_le_bytes());
+    put(32, &64_u64.to_le_bytes());
+    put(52, &[64, 0, 56, 0, 1, 0]);
+    put(64, &[1, 0, 0, 0, 5, 0, 0, 0]);
+    put(80, &0x40_0000_u64.to_le_bytes());
+    put(96, &4096_u64.to_le_bytes());
+    put(104, &4096_u64.to_le_bytes());
+    put(112, &4096_u64.to_le_bytes());
+    Ok(vec![file])
+}
+
+pub fn models() -> Result<Vec<Vec<u8>>> {
+    let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().map(|model| model.file).collect();
+    // Larger ones are slow to go through.
+    files.retain(|file| file.len() <= 64 << 10);
+    files.push(source!("tests/infer/byte_pair.gguf"));
+    Ok(files)
+}
+
+pub fn handbook() -> Result<Vec<Vec<u8>>> {
+    Ok(vec![b"? How is the system?\nI will look.\ncall system_status\n\n? Who are you?\nA handbook.\n".to_vec()])
+}
+
+pub fn script() -> Result<Vec<Vec<u8>>> {
+    Ok(vec![source!("tests/scenarios/engine/model.jsonl"), source!("tests/scenarios/weights/model.jsonl")])
+}
+
+pub fn iso9660() -> Result<Vec<Vec<u8>>> {
+    const SECTOR: usize = 2048;
+    let mut disc = vec![0; 24 * SECTOR];
+    let mut put = |at: usize, bytes: &[u8]| {
+        for (to, from) in disc.iter_mut().skip(at).zip(bytes) {
+            *to = *from;
+        }
+    };
+    let both = |value: u32| [value.to_le_bytes(), value.to_be_bytes()].concat();
+    // A record of a folder or a file: where it is, how long, and its name.
+    let record = |lba: u32, bytes: u32, folder: bool, name: &[u8]| {
+        let length = (33 + name.len()).next_multiple_of(2);
+        let mut record = vec![length as u8, 0];
+        record.extend(both(lba));
+        record.extend(both(bytes));
+        record.extend([120, 1, 1, 0, 0, 0, 0, if folder { 2 } else { 0 }, 0, 0, 1, 0, 0, 1, name.len() as u8]);
+        record.extend(name);
+        record.resize(length, 0);
+        record
+    };
+    put(16 * SECTOR, b"\x01CD001\x01");
+    put(16 * SECTOR + 80, &both(24));
+    put(16 * SECTOR + 120, &[1, 0, 0, 1, 1, 0, 0, 1, 0, 8, 8, 0]);
+    put(16 * SECTOR + 156, &record(18, 2048, true, b"\0"));
+    put(17 * SECTOR, b"\xffCD001\x01");
+    let root =
+        [record(18, 2048, true, b"\0"), record(18, 2048, true, b"\x01"), record(20, 5, false, b"A.TXT;1")].concat();
+    put(18 * SECTOR, &root);
+    put(20 * SECTOR, b"hello");
+    Ok(vec![disc])
+}
+
+pub fn manifest() -> Result<Vec<Vec<u8>>> {
+    Ok(vec![source!("iso_root/etc/manifest.toml"), source!("tests/scenarios/engine/manifest.toml")])
+}
+
+pub fn signature() -> Result<Vec<Vec<u8>>> {
+    let key = capos_verity::SigningKey::from_seed("model-weights", [7; 32])?;
+    let mut trust = capos_verity::TrustStore::default();
+    trust.allow(key.public(), key.purpose())?;
+    Ok(vec![trust.to_text().into_bytes(), key.to_text().into_bytes()])
+}
+
+pub fn ustar() -> Result<Vec<Vec<u8>>> {
+    let mut header = vec![0; 512];
+    for (at, bytes) in
+        [(0, &b"bin/init"[..]), (100, b"0000644\0"), (124, b"00000000005\0"), (156, b"0"), (257, b"ustar\x0000")]
+    {
+        for (to, from) in header.iter_mut().skip(at).zip(bytes) {
+            *to = *from;
+        }
+    }
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * u32::from(b' ');
+    for (to, from) in header.iter_mut().skip(148).zip(format!("{sum:06o}\0 ").bytes()) {
+        *to = from;
+    }
+    let mut archive = header;
+    archive.extend(b"hello");
+    archive.resize(4 * 512, 0);
+    Ok(vec![archive])
+}
+
+pub fn ring_entry() -> Result<Vec<Vec<u8>>> {
+    // One of each operation, whatever it makes of the rest.
+    Ok((0..12).map(|opcode| std::iter::once(opcode).chain([0; capos_abi::entry::ENTRY_SIZE - 1]).collect()).collect())
+}
+
+pub fn message() -> Result<Vec<Vec<u8>>> {
+    // A root of one word of data and one pointer to a text.
+    let words: [u64; 4] = [0x0001_0001_0000_0000, 7, 0x0000_002a_0000_0001, 0x0000_6f6c_6c65_68];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    Ok((0..40).map(|interface| [&[interface, 0], bytes.as_slice()].concat()).collect())
+}
+
+pub fn json() -> Result<Vec<Vec<u8>>> {
+    let texts =
+        [r#"{"path":"notes/a.txt","text":"hi"}"#, r#"{"type":"object","properties":{"a":{"enum":[1,"x",null]}}}"#];
+    Ok(texts.iter().map(|text| text.as_bytes().to_vec()).collect())
+}

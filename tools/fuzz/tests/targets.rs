@@ -1,0 +1,38 @@
+//! Every target with its seeds, and with those with some bytes changed.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests count as tests.
+
+use capos_fuzz::{TARGETS, named};
+use capos_hostile_models::{Random, changed};
+
+/// Changed ones of each target; of whole models, which are slow and have a test of their own, fewer.
+const CHANGED: usize = 2000;
+const CHANGED_MODELS: usize = 20;
+
+#[test]
+fn a15_every_target_comes_back_from_its_seeds_and_from_changed_ones() {
+    for target in TARGETS {
+        let seeds = (target.seeds)().unwrap();
+        assert!(!seeds.is_empty(), "{} has no seeds", target.name);
+        for seed in &seeds {
+            (target.run)(seed);
+        }
+        let mut random = Random::new(1);
+        for _ in 0..if target.name == "model" { CHANGED_MODELS } else { CHANGED } {
+            let seed = &seeds[random.below(seeds.len())];
+            (target.run)(&changed(seed, &mut random));
+        }
+    }
+}
+
+#[test]
+fn seeds_are_what_they_are_to_be() {
+    let first = |name: &str| (named(name).unwrap().seeds)().unwrap().swap_remove(0);
+    let program = first("elf");
+    assert_eq!(capos_elf::Program::parse(&program, 4096).unwrap().segments().len(), 1);
+    assert_eq!(capos_ustar::find(&first("ustar"), "bin/init").unwrap(), Some(&b"hello"[..]));
+    capos_verity::TrustStore::parse(&first("signature")).unwrap();
+    capos_manifest::read("manifest.toml", str::from_utf8(&first("manifest")).unwrap()).unwrap();
+    capos_script::Script::parse(&first("script")).unwrap();
+    assert!(named("nothing").is_err());
+}

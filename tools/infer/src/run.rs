@@ -53,6 +53,8 @@ impl RunOptions {
     pub fn computer(&self) -> Result<Computer> {
         let processors = || std::thread::available_parallelism().map_or(1, |count| count.get());
         let threads = Threads::new(self.threads.unwrap_or_else(processors)).context("a thread cannot be started")?;
+        // What the system refuses, the processor lacks: there are no such kernels then.
+        capos_engine_threads::permit_tiles();
         let began = Instant::now();
         let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let kernels = match &self.kernels {

@@ -83,6 +83,7 @@ fn generate_gives_the_same_ids_with_any_number_of_threads() {
     let expected = expected("llama-f32.gguf");
     let file = model("llama-f32.gguf");
     let prompt = ids(&expected["ids"]);
+    capos_engine_threads::permit_tiles();
     for kernels in capos_engine::kernel::available() {
         for threads in ["1", "2", "3"] {
             let mut arguments = vec!["generate", "--ids", &prompt, "--n", "8", "--greedy", "-t", threads];

@@ -5,6 +5,8 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+mod permission;
+
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,6 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use capos_engine::Pool;
+
+pub use permission::permit_tiles;
 
 /// For how long a thread looks for work before it sleeps.
 const AWAKE: Duration = Duration::from_millis(5);

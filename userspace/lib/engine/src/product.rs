@@ -8,7 +8,7 @@ use crate::pool::{Pool, part_size, share};
 use crate::tensor::Tensor;
 
 /// Rows of a matrix that the kernels take together.
-const ROWS_TOGETHER: usize = 16;
+const ROWS_TOGETHER: usize = 32;
 
 /// What computes: kernels and the threads they run on.
 #[derive(Clone, Copy)]
@@ -36,8 +36,8 @@ struct Part<'p> {
 /// Multiplies each matrix with every row of activations. A result does not depend on how the
 /// work is split.
 pub fn multiply(machine: Machine<'_>, activations: &mut Activations, products: &mut [Product<'_, '_>]) {
-    if products.iter().any(|product| !product.tensor.kind().is_float()) {
-        activations.quantise(machine.kernels, machine.pool);
+    for product in products.iter() {
+        activations.prepare(product.tensor.kind(), machine.kernels, machine.pool);
     }
     let activations = &*activations;
     let all: usize = products.iter().fold(0, |sum, product| sum.saturating_add(product.tensor.rows()));

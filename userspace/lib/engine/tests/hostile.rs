@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,7 @@ fn refused(parts: &Parts) -> String {
 /// A pass of some tokens, whatever comes of it.
 fn try_out(file: &[u8]) -> Result<(), EngineError> {
     let model = Model::open(file, None)?;
-    let machine = Machine { kernels: kernel::available().last().unwrap().to_owned(), pool: &Single };
+    let machine = Machine { kernels: support::kernels().last().unwrap().to_owned(), pool: &Single };
     let mut caches = [Cache::new(model.config(), 16)];
     let mut forward = Forward::new();
     forward.pass(&model, machine, &Batch::prompt(&[0, 1, 2, 3, 4, 5, 6]), &mut caches)?;

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
+mod support;
+
 use bytemuck::Zeroable;
 use capos_engine::activations::Activations;
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
-use capos_engine::kernel::{self, Kernels, Parts, Scalar};
+use capos_engine::kernel::{Kernels, Parts, Scalar};
 use capos_engine::{Single, Tensor};
 use capos_gguf::TensorType;
+use support::kernels;
 
 /// Numbers that look random and are always the same.
 struct Random(u64);
@@ -62,7 +65,7 @@ fn activations(random: &mut Random, kernels: &dyn Kernels, rows: usize, columns:
     let mut activations = Activations::default();
     activations.resize(rows, columns).iter_mut().for_each(|value| *value = random.number() + 0.2);
     if columns.is_multiple_of(32) {
-        activations.quantise(kernels, &Single);
+        activations.prepare(Kind::Q8_0, kernels, &Single);
     }
     activations
 }
@@ -99,16 +102,14 @@ fn products_are_those_of_the_reference() {
             _ => &[256, 768],
         };
         for &columns in widths {
-            for (rows, count) in [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16)] {
+            for (rows, count) in [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16), (37, 35)] {
                 let bytes = matrix(&mut random, kind, rows, columns);
                 let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
                 let mut activations = activations(&mut random, &Scalar, count, columns);
                 let expected = product(&Scalar, &tensor, &activations);
                 let sizes = sizes(&tensor, &activations);
-                for kernels in kernel::available() {
-                    if !ours.is_float() {
-                        activations.quantise(kernels, &Single);
-                    }
+                for kernels in kernels() {
+                    activations.prepare(ours, kernels, &Single);
                     let found = product(kernels, &tensor, &activations);
                     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
                         assert!(
@@ -150,7 +151,7 @@ fn the_reference_multiplies_what_the_blocks_stand_for() {
 #[test]
 fn rows_are_quantised_as_by_the_reference() {
     let mut random = Random(3);
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         let seed = random.next();
         let expected = activations(&mut Random(seed), &Scalar, 2, 320);
         let found = activations(&mut Random(seed), kernels, 2, 320);
@@ -183,10 +184,10 @@ fn what_quants_stand_for_is_near_the_values() {
 
 #[test]
 fn zeros_are_quantised_to_zeros() {
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         let mut activations = Activations::default();
         activations.resize(1, 32).fill(0.0);
-        activations.quantise(kernels, &Single);
+        activations.prepare(Kind::Q8_0, kernels, &Single);
         assert!(activations.row(0).quants.iter().all(|quant| *quant == 0));
         assert_eq!(activations.row(0).scales[0], 0.0);
     }
@@ -195,7 +196,7 @@ fn zeros_are_quantised_to_zeros() {
 #[test]
 fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
     let mut random = Random(5);
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         for length in [1, 8, 23, 32, 64, 96, 128] {
             for count in [1, 15, 16, 37] {
                 let (width, start) = (length + 5, 3);
@@ -222,7 +223,7 @@ fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
 #[test]
 fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
     let mut random = Random(7);
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         for length in [1usize, 12, 32, 40, 64, 96, 128] {
             let values: Vec<f32> = (0..length).map(|_| random.number()).collect();
             let other: Vec<f32> = (0..length).map(|_| random.number()).collect();
@@ -258,7 +259,7 @@ fn rows_of_the_cache_are_quantised_multiplied_and_added_as_by_the_reference() {
 #[test]
 fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
     let mut random = Random(8);
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         for (heads, length, count) in [(1usize, 64usize, 3usize), (2, 64, 40), (3, 40, 7), (4, 128, 300), (5, 12, 1)] {
             let blocks = length.div_ceil(32);
             let (width, start) = (blocks * 2 + 1, blocks);
@@ -301,7 +302,7 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
 #[test]
 fn probabilities_and_gates_are_what_they_are_defined_to_be() {
     let mut random = Random(6);
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         for length in [1, 7, 40] {
             let scores: Vec<f32> = (0..length).map(|_| random.number() * 30.0).collect();
             let total: f64 = scores.iter().map(|score| f64::from(*score).exp()).sum();

@@ -12,7 +12,7 @@ use std::fs;
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Batch, Cache, Forward, Machine, Model, Single, greedy};
 use serde_json::Value;
-use support::{distance, folder, numbers, read_all, tokens};
+use support::{distance, folder, kernels, numbers, read_all, tokens};
 
 /// A model with which llama.cpp does something else: it leaves out the sliding window.
 const UNLIKE: &str = "phi3-window";
@@ -96,7 +96,7 @@ macro_rules! kernels {
         $(#[test]
         fn $test() {
             // A processor need not have them.
-            if let Ok(kernels) = kernel::named($name) {
+            if let Some(kernels) = kernels().into_iter().find(|kernels| kernels.name() == $name) {
                 check(kernels);
             }
         })*
@@ -114,6 +114,7 @@ kernels! {
     sse41_kernels_do_no_worse: "sse41";
     avx2_kernels_do_no_worse: "avx2";
     avx512_kernels_do_no_worse: "avx512";
+    amx_kernels_do_no_worse: "amx";
 }
 
 #[test]

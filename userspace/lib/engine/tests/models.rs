@@ -6,16 +6,16 @@ mod support;
 
 use std::fs;
 
-use capos_engine::kernel::{self, Kernels};
+use capos_engine::kernel::Kernels;
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Single, greedy};
-use support::{distance, folder, read};
+use support::{distance, folder, kernels, read};
 
 /// How much further from the reference logits may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
 /// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
 fn check(name: &str, tolerance: f64) {
-    for kernels in kernel::available() {
+    for kernels in kernels() {
         check_with(kernels, name, CacheType::F16, tolerance);
         check_with(kernels, name, CacheType::Q8_0, tolerance + OF_BYTES);
     }

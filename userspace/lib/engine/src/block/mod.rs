@@ -85,6 +85,36 @@ impl Unpacked {
     }
 }
 
+/// Evaluates an expression with a name bound to the block type of a quantised [`Kind`]; `else` is
+/// for the float types.
+macro_rules! with_block {
+    ($kind:expr, $block:ident => $body:expr, else $other:expr) => {{
+        use $crate::block::{self, Kind};
+        macro_rules! body {
+            ($type:ty) => {{
+                type $block = $type;
+                $body
+            }};
+        }
+        match $kind {
+            Kind::F32 | Kind::F16 | Kind::BF16 => $other,
+            Kind::Q8_0 => body!(block::Q8_0),
+            Kind::Q4_0 => body!(block::Q4_0),
+            Kind::Q4_1 => body!(block::Q4_1),
+            Kind::Q5_0 => body!(block::Q5_0),
+            Kind::Q5_1 => body!(block::Q5_1),
+            Kind::Q2K => body!(block::Q2K),
+            Kind::Q3K => body!(block::Q3K),
+            Kind::Q4K => body!(block::Q4K),
+            Kind::Q5K => body!(block::Q5K),
+            Kind::Q6K => body!(block::Q6K),
+            Kind::Iq4Nl => body!(block::Iq4Nl),
+            Kind::Iq4Xs => body!(block::Iq4Xs),
+        }
+    }};
+}
+pub(crate) use with_block;
+
 /// The types that the engine computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -143,41 +173,16 @@ impl Kind {
         })
     }
 
+    /// Values that share a scale.
+    pub fn group(self) -> usize {
+        with_block!(self, B => B::GROUP, else 1)
+    }
+
     /// Whether values stand alone, without a shared scale.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }
 }
-
-/// Evaluates an expression with a name bound to the block type of a quantised [`Kind`]; `else` is
-/// for the float types.
-macro_rules! with_block {
-    ($kind:expr, $block:ident => $body:expr, else $other:expr) => {{
-        use $crate::block::{self, Kind};
-        macro_rules! body {
-            ($type:ty) => {{
-                type $block = $type;
-                $body
-            }};
-        }
-        match $kind {
-            Kind::F32 | Kind::F16 | Kind::BF16 => $other,
-            Kind::Q8_0 => body!(block::Q8_0),
-            Kind::Q4_0 => body!(block::Q4_0),
-            Kind::Q4_1 => body!(block::Q4_1),
-            Kind::Q5_0 => body!(block::Q5_0),
-            Kind::Q5_1 => body!(block::Q5_1),
-            Kind::Q2K => body!(block::Q2K),
-            Kind::Q3K => body!(block::Q3K),
-            Kind::Q4K => body!(block::Q4K),
-            Kind::Q5K => body!(block::Q5K),
-            Kind::Q6K => body!(block::Q6K),
-            Kind::Iq4Nl => body!(block::Iq4Nl),
-            Kind::Iq4Xs => body!(block::Iq4Xs),
-        }
-    }};
-}
-pub(crate) use with_block;
 
 /// The blocks that a row's bytes are; a row is a whole number of blocks.
 #[inline(always)]

@@ -11,7 +11,7 @@ use crate::pool::Single;
 use crate::tensor::Tensor;
 
 /// Names of all sets, of which a processor may have only some.
-pub const NAMES: [&str; 5] = ["scalar", "swar", "sse41", "avx2", "avx512"];
+pub const NAMES: [&str; 6] = ["scalar", "swar", "sse41", "avx2", "avx512", "amx"];
 
 /// The sets that can run here, the plainest first.
 pub fn available() -> Vec<&'static dyn Kernels> {
@@ -21,6 +21,7 @@ pub fn available() -> Vec<&'static dyn Kernels> {
         all.extend(super::Sse41::get().map(|kernels| kernels as &dyn Kernels));
         all.extend(super::Avx2::get().map(|kernels| kernels as &dyn Kernels));
         all.extend(super::Avx512::get().map(|kernels| kernels as &dyn Kernels));
+        all.extend(super::Amx::get().map(|kernels| kernels as &dyn Kernels));
     }
     all
 }
@@ -32,7 +33,7 @@ pub fn available() -> Vec<&'static dyn Kernels> {
 pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
     let why = match NAMES.contains(&name) {
         true => "the processor, or the system, does not have the instructions",
-        false => "there are none of this name, only scalar, swar, sse41, avx2 and avx512",
+        false => "there are none of this name, only scalar, swar, sse41, avx2, avx512 and amx",
     };
     let found = available().into_iter().find(|kernels| kernels.name() == name);
     found.ok_or_else(|| EngineError::Kernels { name: name.to_string(), why })
@@ -59,7 +60,7 @@ pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
         for count in COUNTS {
             let mut activations = Activations::default();
             activations.resize(count, COLUMNS).fill(0.5);
-            activations.quantise(kernels, &Single);
+            activations.prepare(Kind::Q8_0, kernels, &Single);
             let mut out = alloc::vec![0.0; ROWS.saturating_mul(count)];
             let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(ROWS).collect();
             // The first trial may take long for other reasons, such as memory that is touched first.

@@ -1,6 +1,7 @@
 //! What the processor has, and the system lets programs use.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Instruction sets that kernels are written for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,11 +12,24 @@ pub struct Features {
     pub avx2: bool,
     /// AVX-512 with the parts F, BW, DQ, VL and VNNI, besides all of `avx2`.
     pub avx512: bool,
+    /// AMX with products of bytes and of BF16, besides all of `avx512`.
+    pub amx: bool,
 }
 
-/// Registers whose state the system saves, by bits of XCR0: those of SSE and AVX, and of AVX-512.
+/// Whether the system lets this program use tiles.
+static TILES_PERMITTED: AtomicBool = AtomicBool::new(false);
+
+/// Says that the system lets this program use the tiles of AMX. Systems may save them and still end a program that uses
+/// them without having asked, as Linux does; so nothing here does before this was called. A program that says so and has
+/// not asked is ended at the first product.
+pub fn permit_tiles() {
+    TILES_PERMITTED.store(true, Ordering::Relaxed);
+}
+
+/// Registers whose state the system saves, by bits of XCR0: those of SSE and AVX, of AVX-512, and of AMX.
 const AVX_STATE: u64 = 0b110;
 const AVX512_STATE: u64 = 0b1110_0110;
+const AMX_STATE: u64 = 0b11 << 17;
 
 /// Asks the processor.
 pub fn features() -> Features {
@@ -23,7 +37,7 @@ pub fn features() -> Features {
     let last = __cpuid(0).eax;
     let basic = __cpuid(1);
     let extended = if last < 7 { Default::default() } else { Some(__cpuid_count(7, 0)) };
-    let (ebx, ecx) = extended.map_or((0, 0), |extended| (extended.ebx, extended.ecx));
+    let (ebx, ecx, edx) = extended.map_or((0, 0, 0), |extended| (extended.ebx, extended.ecx, extended.edx));
     let state = match bit(basic.ecx, 27) {
         // SAFETY: bit 27 says that the system has switched the instruction on.
         true => unsafe { enabled_state() },
@@ -35,7 +49,11 @@ pub fn features() -> Features {
         && state & AVX512_STATE == AVX512_STATE
         && [16, 17, 30, 31].iter().all(|part| bit(ebx, *part))
         && bit(ecx, 11);
-    Features { sse41: bit(basic.ecx, 19), avx2, avx512 }
+    let amx = avx512
+        && state & AMX_STATE == AMX_STATE
+        && [22, 24, 25].iter().all(|part| bit(edx, *part))
+        && TILES_PERMITTED.load(Ordering::Relaxed);
+    Features { sse41: bit(basic.ecx, 19), avx2, avx512, amx }
 }
 
 #[target_feature(enable = "xsave")]

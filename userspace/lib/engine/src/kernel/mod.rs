@@ -6,6 +6,9 @@
 
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
@@ -26,15 +29,19 @@ use core::slice::{ChunksExact, ChunksExactMut};
 
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
-use crate::block::Q8_0;
+use crate::block::{Kind, Q8_0};
 use crate::cache::CacheType;
 use crate::tensor::Tensor;
 
+#[cfg(target_arch = "x86_64")]
+pub use amx::Amx;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
 pub use choice::{NAMES, available, fastest, named};
+#[cfg(target_arch = "x86_64")]
+pub use detect::permit_tiles;
 pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use sse41::Sse41;
@@ -63,6 +70,15 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
+/// How many rows a tile of activations has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Eight.
+    Eight,
+    /// Sixteen.
+    Sixteen,
+}
+
 /// A set of kernels. What a set has no better loop for is in plain Rust.
 pub trait Kernels: Sync {
     /// Its name.
@@ -73,9 +89,9 @@ pub trait Kernels: Sync {
         portable::quantise(row);
     }
 
-    /// Whether this many quantised rows are to be laid out as [tiles](crate::activations::Tile) as well.
-    fn tiled(&self, _rows: usize) -> bool {
-        false
+    /// How this many rows are to be laid out as [tiles](crate::activations::Tile) as well, for matrices of this kind.
+    fn layout(&self, _kind: Kind, _rows: usize) -> Option<Layout> {
+        None
     }
 
     /// Multiplies a matrix with all rows of activations. `out` has a slice for each of these, with

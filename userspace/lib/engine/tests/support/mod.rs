@@ -6,7 +6,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use capos_engine::kernel::{self, Kernels};
 use serde_json::Value;
+
+/// All kernels that can run here, those with AMX among them where the system permits it.
+pub fn kernels() -> Vec<&'static dyn Kernels> {
+    capos_engine_threads::permit_tiles();
+    let found = kernel::available();
+    for name in kernel::NAMES {
+        if !found.iter().any(|kernels| kernels.name() == name) {
+            eprintln!("this processor, or its system, has no {name}: these kernels are not tried");
+        }
+    }
+    found
+}
 
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")

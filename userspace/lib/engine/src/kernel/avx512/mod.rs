@@ -4,23 +4,28 @@ mod dot;
 mod float;
 mod registers;
 mod tile;
+mod transpose;
 
 use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::{Kernels, Parts, portable};
+use super::{Kernels, Layout, Parts, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Float16, Float32, Q8_0, with_block};
+use crate::block::{BFloat16, Float16, Float32, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
+
+pub use float::Widen;
+pub use registers::Load;
+pub use transpose::transpose;
 
 /// Rows of activations from which on weights are unpacked into tiles. That costs as much as some two rows, each of which
 /// unpacks all weights otherwise.
-const TILED: usize = 3;
+pub const TILED: usize = 3;
 
 /// Kernels for processors with AVX-512.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(());
+pub struct Avx512(pub(super) ());
 
 impl Avx512 {
     /// The kernels, where the processor can run them.
@@ -39,8 +44,8 @@ impl Kernels for Avx512 {
         unsafe { quantise(row) }
     }
 
-    fn tiled(&self, rows: usize) -> bool {
-        rows >= TILED
+    fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
+        (rows >= TILED && !kind.is_float()).then_some(Layout::Eight)
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
@@ -152,7 +157,7 @@ fn load_signed(bytes: &[i8; 64]) -> __m512i {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn load_numbers(numbers: &[f32; 16]) -> __m512 {
+pub fn load_numbers(numbers: &[f32; 16]) -> __m512 {
     // SAFETY: there are 16 numbers to be read.
     unsafe { _mm512_loadu_ps(numbers.as_ptr()) }
 }
@@ -166,7 +171,7 @@ fn load_eight(numbers: &[f32; 8]) -> __m512 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn store_numbers(numbers: &mut [f32; 16], values: __m512) {
+pub fn store_numbers(numbers: &mut [f32; 16], values: __m512) {
     // SAFETY: there is room for 16 numbers.
     unsafe { _mm512_storeu_ps(numbers.as_mut_ptr(), values) }
 }

@@ -6,11 +6,18 @@ use core::arch::x86_64::*;
 
 use super::float::Widen;
 use super::registers::Load;
+use super::transpose::transpose;
 use super::{load_numbers, store_numbers};
-use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
+use crate::activations::{Activations, CHUNK, GROUP};
 use crate::block::blocks;
 use crate::kernel::chunk::{GROUPS, blocks_of};
 use crate::tensor::Tensor;
+
+/// Rows of a tile of activations.
+const TILE_ROWS: usize = 8;
+
+/// Eight rows of activations.
+type Tile = crate::activations::Tile<TILE_ROWS>;
 
 /// Rows of weights that are lanes of a register.
 const LANES: usize = 16;
@@ -62,7 +69,7 @@ pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &m
                 *lane = blocks::<B>(row.get(range.clone()).unwrap_or(&[]));
             }
             fill::<B>(&mut panel, &lanes);
-            for (tiles, sums) in activations.tiles().zip(&mut sums) {
+            for (tiles, sums) in activations.eights().zip(&mut sums) {
                 let Some(tile) = tiles.get(chunk) else { continue };
                 match (B::GROUP, B::MINIMA) {
                     (GROUP, false) => multiply::<8, 1, false>(&panel, tile, &tile.sums, chunk == 0, sums),
@@ -134,52 +141,6 @@ fn fill<B: Load>(panel: &mut Panel, lanes: &[&[B]; LANES]) {
 fn load_signed(bytes: &[i8; 4 * LANES]) -> __m512i {
     // SAFETY: there are 64 bytes to be read.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-}
-
-/// Makes columns of rows.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn transpose(rows: &mut [__m512i; LANES]) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *rows;
-    let [[a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3], [d0, d1, d2, d3]] = [
-        transpose_four([a, b, c, d]),
-        transpose_four([e, f, g, h]),
-        transpose_four([i, j, k, l]),
-        transpose_four([m, n, o, p]),
-    ];
-    let [a, e, i, m] = transpose_lanes([a0, b0, c0, d0]);
-    let [b, f, j, n] = transpose_lanes([a1, b1, c1, d1]);
-    let [c, g, k, o] = transpose_lanes([a2, b2, c2, d2]);
-    let [d, h, l, p] = transpose_lanes([a3, b3, c3, d3]);
-    *rows = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p];
-}
-
-/// Makes columns of four rows in each quarter of the registers.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn transpose_four([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-    let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-    [
-        _mm512_unpacklo_epi64(ab_low, cd_low),
-        _mm512_unpackhi_epi64(ab_low, cd_low),
-        _mm512_unpacklo_epi64(ab_high, cd_high),
-        _mm512_unpackhi_epi64(ab_high, cd_high),
-    ]
-}
-
-/// Makes columns of four rows of quarters.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn transpose_lanes([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    let (ab_low, ab_high) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0xee>(a, b));
-    let (cd_low, cd_high) = (_mm512_shuffle_i32x4::<0x44>(c, d), _mm512_shuffle_i32x4::<0xee>(c, d));
-    [
-        _mm512_shuffle_i32x4::<0x88>(ab_low, cd_low),
-        _mm512_shuffle_i32x4::<0xdd>(ab_low, cd_low),
-        _mm512_shuffle_i32x4::<0x88>(ab_high, cd_high),
-        _mm512_shuffle_i32x4::<0xdd>(ab_high, cd_high),
-    ]
 }
 
 /// The sums so far, none before the first columns.

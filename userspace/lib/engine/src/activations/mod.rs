@@ -1,8 +1,11 @@
 //! Rows that are multiplied with matrices, as numbers and as signed bytes.
 
+mod tile;
+
 use alloc::vec::Vec;
 
-use crate::kernel::Kernels;
+use crate::block::Kind;
+use crate::kernel::{Kernels, Layout};
 use crate::pool::{Pool, part_size, share};
 
 /// Values of a row that share a scale when they are quantised.
@@ -14,53 +17,7 @@ pub const CHUNK: usize = 256;
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
-/// Rows of a tile.
-pub const TILE_ROWS: usize = 8;
-
-/// [`CHUNK`] columns of eight quantised rows, laid out so that what meets the same weights lies together. Rows that
-/// are not there have scales and sums of zero.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Debug)]
-pub struct Tile {
-    /// For every four columns the quants of each row, 128 added to each.
-    pub quants: [[[u8; 4]; TILE_ROWS]; CHUNK / 4],
-    /// For each group the scale of each row.
-    pub scales: [[f32; TILE_ROWS]; CHUNK / GROUP],
-    /// See [`Row::sums`].
-    pub sums: [[f32; TILE_ROWS]; CHUNK / GROUP],
-    /// See [`Row::half_sums`].
-    pub half_sums: [[f32; TILE_ROWS]; CHUNK / HALF_GROUP],
-}
-
-impl Tile {
-    /// No rows.
-    const EMPTY: Self = Self {
-        quants: [[[0; 4]; TILE_ROWS]; CHUNK / 4],
-        scales: [[0.0; TILE_ROWS]; CHUNK / GROUP],
-        sums: [[0.0; TILE_ROWS]; CHUNK / GROUP],
-        half_sums: [[0.0; TILE_ROWS]; CHUNK / HALF_GROUP],
-    };
-
-    /// Lays out the columns of one row that begin with group `group`.
-    fn put(&mut self, place: usize, row: Row<'_>, group: usize) {
-        let quants = row.quants.as_chunks::<4>().0.iter().skip(group.saturating_mul(GROUP / 4));
-        for (to, quants) in self.quants.iter_mut().zip(quants) {
-            if let Some(to) = to.get_mut(place) {
-                *to = quants.map(|quant| quant.cast_unsigned() ^ 0x80);
-            }
-        }
-        let put = |to: &mut [[f32; TILE_ROWS]], from: &[f32], first: usize| {
-            for (to, from) in to.iter_mut().zip(from.iter().skip(first)) {
-                if let Some(to) = to.get_mut(place) {
-                    *to = *from;
-                }
-            }
-        };
-        put(&mut self.scales, row.scales, group);
-        put(&mut self.sums, row.sums, group);
-        put(&mut self.half_sums, row.half_sums, group.saturating_mul(2));
-    }
-}
+pub use tile::{FloatTile, TILE_COLUMNS, Tile};
 
 /// Rows of equal length.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +33,11 @@ pub struct Activations {
     sums: Vec<f32>,
     half_sums: Vec<f32>,
     /// For eight rows after the other, all their chunks.
-    tiles: Vec<Tile>,
+    eights: Vec<Tile<8>>,
+    /// The same for sixteen.
+    sixteens: Vec<Tile<16>>,
+    /// For sixteen rows after the other, all their columns.
+    floats: Vec<FloatTile>,
 }
 
 /// One row.
@@ -117,25 +78,42 @@ impl Activations {
     pub fn resize(&mut self, rows: usize, columns: usize) -> &mut [f32] {
         self.columns = columns;
         self.padded = columns.next_multiple_of(CHUNK);
-        self.quantised = false;
+        self.forget();
         self.values.resize(rows.saturating_mul(columns), 0.0);
         &mut self.values
     }
 
-    /// Quantises all rows, for matrices of quantised types, and lays them out as the kernels want them; `columns` must
-    /// be whole groups. What is done already is left as it is.
-    pub fn quantise(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
+    /// Makes of all rows what the kernels want for a matrix of this kind, where they want more than the numbers: quants
+    /// for quantised types, of which `columns` must be whole groups, and what is laid out for products with many rows.
+    /// What is done already is left as it is.
+    pub fn prepare(&mut self, kind: Kind, kernels: &dyn Kernels, pool: &dyn Pool) {
         if self.columns == 0 {
+            return;
+        }
+        let layout = kernels.layout(kind, self.rows());
+        if kind.is_float() {
+            if self.floats.is_empty() && layout == Some(Layout::Sixteen) {
+                self.lay_out_floats(pool);
+            }
             return;
         }
         if !self.quantised {
             self.quantised = true;
-            self.tiles.clear();
             self.quantise_rows(kernels, pool);
         }
-        if self.tiles.is_empty() && kernels.tiled(self.rows()) {
-            self.lay_out(pool);
+        match layout {
+            Some(Layout::Eight) if self.eights.is_empty() => self.eights = self.lay_out(pool),
+            Some(Layout::Sixteen) if self.sixteens.is_empty() => self.sixteens = self.lay_out(pool),
+            _ => {}
         }
+    }
+
+    /// Takes back what was made of other numbers.
+    fn forget(&mut self) {
+        self.quantised = false;
+        self.eights.clear();
+        self.sixteens.clear();
+        self.floats.clear();
     }
 
     fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
@@ -181,27 +159,51 @@ impl Activations {
     }
 
     /// Makes tiles of the quantised rows.
-    fn lay_out(&mut self, pool: &dyn Pool) {
-        let mut tiles = core::mem::take(&mut self.tiles);
+    fn lay_out<const ROWS: usize>(&self, pool: &dyn Pool) -> Vec<Tile<ROWS>> {
         let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
-        tiles.resize(self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks), Tile::EMPTY);
+        let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(ROWS).saturating_mul(chunks)];
         let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
-        share(pool, parts, |(index, tiles): (usize, &mut [Tile])| {
+        share(pool, parts, |(index, tiles): (usize, &mut [Tile<ROWS>])| {
             for (chunk, tile) in tiles.iter_mut().enumerate() {
-                *tile = Tile::EMPTY;
-                for place in 0..TILE_ROWS {
-                    let row = self.row(index.saturating_mul(TILE_ROWS).saturating_add(place));
+                for place in 0..ROWS {
+                    let row = self.row(index.saturating_mul(ROWS).saturating_add(place));
                     tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP));
                 }
             }
         });
-        self.tiles = tiles;
+        tiles
     }
 
-    /// The tiles of eight rows after the other, a slice of chunks for each, where [`crate::kernel::Kernels::tiled`]
-    /// wants them.
-    pub fn tiles(&self) -> impl Iterator<Item = &[Tile]> {
-        self.tiles.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
+    /// Makes tiles of the numbers.
+    fn lay_out_floats(&mut self, pool: &dyn Pool) {
+        let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
+        let mut tiles = alloc::vec![FloatTile::EMPTY; self.rows().div_ceil(16).saturating_mul(across)];
+        let parts = tiles.chunks_exact_mut(across).enumerate().collect();
+        share(pool, parts, |(index, tiles): (usize, &mut [FloatTile])| {
+            for place in 0..16usize {
+                let row = self.row(index.saturating_mul(16).saturating_add(place));
+                for (tile, values) in tiles.iter_mut().zip(row.values.chunks(TILE_COLUMNS)) {
+                    tile.put(place, values);
+                }
+            }
+        });
+        self.floats = tiles;
+    }
+
+    /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
+    pub fn eights(&self) -> impl Iterator<Item = &[Tile<8>]> {
+        self.eights.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
+    }
+
+    /// The same of sixteen rows.
+    pub fn sixteens(&self) -> impl Iterator<Item = &[Tile<16>]> {
+        self.sixteens.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
+    }
+
+    /// The tiles of the numbers of sixteen rows after the other, where the [`Layout`] is of sixteen and the matrix has
+    /// numbers of 16 bits.
+    pub fn floats(&self) -> impl Iterator<Item = &[FloatTile]> {
+        self.floats.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
     /// Values in a row.
@@ -216,7 +218,7 @@ impl Activations {
 
     /// The numbers of all rows.
     pub fn values_mut(&mut self) -> &mut [f32] {
-        self.quantised = false;
+        self.forget();
         &mut self.values
     }
 

@@ -1,4 +1,7 @@
-//! AVX2 with FMA and F16C: bytes are widened to 16 bits, of which 16 products are made at once.
+//! AVX2 with FMA and F16C. Few rows of activations at a time: bytes are widened to 16 bits, of which 16 products are made
+//! at once.
+
+mod tile;
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -13,6 +16,9 @@ use crate::tensor::Tensor;
 
 /// Rows of activations that weights are loaded once for.
 const TOGETHER: usize = 4;
+
+/// Rows of activations from which on weights are laid out for several of them.
+const TILED: usize = 4;
 
 /// Kernels for processors with AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -120,11 +126,19 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
-        Kind::F16 => floats::<Float16>(matrix, activations, out),
-        Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
-        _ => floats::<Float32>(matrix, activations, out),
-    });
+    if out.len() < TILED {
+        with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
+            Kind::F16 => floats::<Float16>(matrix, activations, out),
+            Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
+            _ => floats::<Float32>(matrix, activations, out),
+        });
+    } else {
+        with_block!(matrix.kind(), B => tile::products::<B>(matrix, activations, out), else match matrix.kind() {
+            Kind::F16 => tile::float_products::<Float16>(matrix, activations, out),
+            Kind::BF16 => tile::float_products::<BFloat16>(matrix, activations, out),
+            _ => tile::float_products::<Float32>(matrix, activations, out),
+        });
+    }
 }
 
 /// Unpacks each row once and multiplies it with all activations.

@@ -10,7 +10,7 @@ import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
-HALVES = {"qwen2", "qwen3", "qwen3moe", "phi3", "gemma2", "gemma3"}
+HALVES = {"qwen2", "qwen3", "qwen3moe", "phi3", "gemma2", "gemma3", "nomic-bert"}
 
 
 class Model:
@@ -30,7 +30,7 @@ class Model:
         self.kv_heads = self.get("attention.head_count_kv", self.heads)
         self.key_size = self.get("attention.key_length", self.width // self.heads)
         self.value_size = self.get("attention.value_length", self.width // self.heads)
-        self.epsilon = self.get("attention.layer_norm_rms_epsilon")
+        self.epsilon = self.get("attention.layer_norm_rms_epsilon", self.get("attention.layer_norm_epsilon"))
         self.context = context or self.get("context_length")
 
     def get(self, name, default=None):
@@ -166,8 +166,8 @@ class Model:
         """Keys and values of a sequence, of which there are none yet."""
         return [[] for _ in range(self.layers)]
 
-    def logits(self, ids, caches=None):
-        """Logits behind each of the ids, which follow on what the caches hold."""
+    def states(self, ids, caches=None):
+        """The normed states behind the last layer of ids that follow on what the caches hold."""
         t = self.tensors
         caches = caches or self.caches()
         rows = []
@@ -185,10 +185,15 @@ class Model:
                 if f"{at}post_ffw_norm.weight" in t:
                     fed = self.norm(fed, t[f"{at}post_ffw_norm.weight"])
                 x = x + fed
-            out = t.get("output.weight", t["token_embd.weight"]) @ self.norm(x, t["output_norm.weight"])
-            cap = self.get("final_logit_softcapping") if self.arch == "gemma2" else None
-            rows.append(cap * np.tanh(out / cap) if cap else out)
+            rows.append(self.norm(x, t["output_norm.weight"]))
         return np.array(rows)
+
+    def logits(self, ids, caches=None):
+        """Logits behind each of the ids, which follow on what the caches hold."""
+        t = self.tensors
+        out = self.states(ids, caches) @ t.get("output.weight", t["token_embd.weight"]).T
+        cap = self.get("final_logit_softcapping") if self.arch == "gemma2" else None
+        return cap * np.tanh(out / cap) if cap else out
 
     def greedy(self, ids, count):
         """Ids of the likeliest tokens that follow, and by how much each was ahead of the next one."""

@@ -11,6 +11,8 @@ pub enum RopeLayout {
     Neighbours,
     /// Each of the first half with the one in the same place of the second.
     Halves,
+    /// None: the file has a vector for each position, which is added to the token's.
+    None,
 }
 
 /// What the gate of a feed-forward part goes through.
@@ -31,6 +33,17 @@ pub enum Presence {
     Optional,
     /// It is not looked for.
     Absent,
+}
+
+/// Where norms are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormPlace {
+    /// Before attention and feed-forward.
+    Before,
+    /// Before and behind them.
+    Around,
+    /// Of the state, once their results are added: layer norms, with biases.
+    OfSums,
 }
 
 /// Which layers see only the latest tokens.
@@ -62,12 +75,20 @@ pub struct Architecture {
     pub rope: RopeLayout,
     /// Biases of the query, key and value products.
     pub attention_biases: Presence,
+    /// Biases of the products with what attention has mixed.
+    pub output_biases: Presence,
+    /// Biases of the feed-forward products.
+    pub feed_forward_biases: Presence,
     /// Norms of each head's query and key.
     pub head_norms: bool,
-    /// Norms behind attention and feed-forward, besides those before.
-    pub post_norms: bool,
-    /// Query, key and value in one matrix, gate and up in another.
-    pub fused: bool,
+    /// Norms of the state between layers.
+    pub norms: NormPlace,
+    /// Query, key and value in one matrix.
+    pub fused_attention: Presence,
+    /// Gate and up in one matrix.
+    pub fused_gate: bool,
+    /// What goes into the feed-forward part goes through a gate.
+    pub gated: bool,
     /// Experts in place of the feed-forward part.
     pub experts: bool,
     /// Activation of the gate.
@@ -84,15 +105,21 @@ pub struct Architecture {
     pub attention_scale: AttentionScale,
     /// Queries far behind the trained context are made larger, where the file says by how much.
     pub attention_temperature: bool,
+    /// Tokens see those behind them as well. Such a model embeds texts and writes none: it has no output matrix.
+    pub encoder: bool,
 }
 
 const LLAMA: Architecture = Architecture {
     name: "llama",
     rope: RopeLayout::Neighbours,
     attention_biases: Presence::Optional,
+    output_biases: Presence::Optional,
+    feed_forward_biases: Presence::Absent,
     head_norms: false,
-    post_norms: false,
-    fused: false,
+    norms: NormPlace::Before,
+    fused_attention: Presence::Absent,
+    fused_gate: false,
+    gated: true,
     experts: false,
     activation: Activation::Silu,
     scaled_embedding: false,
@@ -101,12 +128,14 @@ const LLAMA: Architecture = Architecture {
     window_rope_base: None,
     attention_scale: AttentionScale::HeadSize,
     attention_temperature: false,
+    encoder: false,
 };
 
 const QWEN3: Architecture = Architecture {
     name: "qwen3",
     rope: RopeLayout::Halves,
     attention_biases: Presence::Absent,
+    output_biases: Presence::Absent,
     head_norms: true,
     ..LLAMA
 };
@@ -115,7 +144,8 @@ const GEMMA2: Architecture = Architecture {
     name: "gemma2",
     rope: RopeLayout::Halves,
     attention_biases: Presence::Absent,
-    post_norms: true,
+    output_biases: Presence::Absent,
+    norms: NormPlace::Around,
     activation: Activation::Gelu,
     scaled_embedding: true,
     soft_caps: true,
@@ -124,18 +154,41 @@ const GEMMA2: Architecture = Architecture {
     ..LLAMA
 };
 
+/// What embedders such as bge and all-MiniLM say that they are.
+const BERT: Architecture = Architecture {
+    name: "bert",
+    rope: RopeLayout::None,
+    attention_biases: Presence::Required,
+    output_biases: Presence::Required,
+    feed_forward_biases: Presence::Required,
+    norms: NormPlace::OfSums,
+    fused_attention: Presence::Optional,
+    gated: false,
+    activation: Activation::Gelu,
+    encoder: true,
+    ..LLAMA
+};
+
 /// All that the engine knows. Files of Mistral models say `llama`, those of Ministral 3 `mistral3`.
-const KNOWN: [Architecture; 8] = [
+const KNOWN: [Architecture; 10] = [
     LLAMA,
     Architecture { name: "mistral3", attention_temperature: true, ..LLAMA },
-    Architecture { name: "qwen2", rope: RopeLayout::Halves, attention_biases: Presence::Required, ..LLAMA },
+    Architecture {
+        name: "qwen2",
+        rope: RopeLayout::Halves,
+        attention_biases: Presence::Required,
+        output_biases: Presence::Absent,
+        ..LLAMA
+    },
     QWEN3,
     Architecture { name: "qwen3moe", experts: true, ..QWEN3 },
     Architecture {
         name: "phi3",
         rope: RopeLayout::Halves,
         attention_biases: Presence::Absent,
-        fused: true,
+        output_biases: Presence::Absent,
+        fused_attention: Presence::Required,
+        fused_gate: true,
         window: WindowPattern::Every,
         ..LLAMA
     },
@@ -148,6 +201,17 @@ const KNOWN: [Architecture; 8] = [
         window_rope_base: Some(10_000.0),
         attention_scale: AttentionScale::HeadSizeUnlessLayers(62),
         ..GEMMA2
+    },
+    BERT,
+    Architecture {
+        name: "nomic-bert",
+        rope: RopeLayout::Halves,
+        attention_biases: Presence::Optional,
+        output_biases: Presence::Optional,
+        feed_forward_biases: Presence::Optional,
+        gated: true,
+        activation: Activation::Silu,
+        ..BERT
     },
 ];
 

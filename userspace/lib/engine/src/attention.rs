@@ -23,11 +23,12 @@ struct Part<'p> {
 /// A token of the batch: its cache and its place in it.
 pub(crate) type Place = (usize, usize);
 
-/// Writes for each token the mixed values of all heads.
+/// Writes for each token the mixed values of all heads. `cached` is the layer's place in the caches, and `window` how
+/// many tokens it sees, if not all. In an encoder all tokens of a sequence have to be in its cache by now.
 pub(crate) fn attention(
     machine: Machine<'_>,
     config: &Config,
-    layer: usize,
+    (cached, window): (usize, Option<usize>),
     caches: &[Cache],
     places: &[Place],
     queries: &[f32],
@@ -39,13 +40,14 @@ pub(crate) fn attention(
     let mut parts = Vec::new();
     let mut work = 0usize;
     for ((queries, out), (sequence, position)) in tokens.zip(places) {
-        let Some(cached) = caches.get(*sequence).and_then(|cache| cache.layer(layer)) else { continue };
-        let end = position.saturating_add(1);
-        let start = config.window_of(layer).map_or(0, |window| end.saturating_sub(window));
+        let Some(cache) = caches.get(*sequence) else { continue };
+        let Some(layer) = cache.layer(cached) else { continue };
+        let end = if config.architecture.encoder { cache.length() } else { position.saturating_add(1) };
+        let start = window.map_or(0, |window| end.saturating_sub(window));
         work = work.saturating_add(queries.len().saturating_mul(end.saturating_sub(start)));
         let heads = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
         for (kv_head, (queries, out)) in heads.enumerate() {
-            parts.push(Part { layer: cached, positions: start..end, kv_head, queries, out });
+            parts.push(Part { layer, positions: start..end, kv_head, queries, out });
         }
     }
     let compute = |part: Part<'_>| attend(machine, config, part);

@@ -6,7 +6,7 @@ use core::ops::RangeInclusive;
 
 use capos_gguf::{Header, Value};
 
-use crate::architecture::{Architecture, AttentionScale, WindowPattern};
+use crate::architecture::{Architecture, AttentionScale, NormPlace, RopeLayout, WindowPattern};
 use crate::rope::{RopeConfig, Scaling, Yarn};
 use crate::{EngineError, limits};
 
@@ -26,6 +26,17 @@ pub struct Window {
     pub tokens: usize,
     /// Which layers.
     pub pattern: WindowPattern,
+}
+
+/// Which vectors of a text's tokens the text's own is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// The mean of all.
+    Mean,
+    /// That of the first token.
+    First,
+    /// That of the last token.
+    Last,
 }
 
 /// By how much queries grow with their position.
@@ -86,6 +97,10 @@ pub struct Config {
     pub logit_cap: Option<f32>,
     /// What embeddings are multiplied by.
     pub embedding_scale: f32,
+    /// How a text's vector is made; none where the model is to rank texts and not to embed them.
+    pub pooling: Option<Pooling>,
+    /// Types of tokens, where the file says how many there are.
+    pub token_types: Option<usize>,
 }
 
 impl Config {
@@ -144,7 +159,11 @@ impl Config {
             true => entries.number(name, 1e-3..=1e6),
             false => Ok(None),
         };
-        let epsilon = "attention.layer_norm_rms_epsilon";
+        let epsilon = match architecture.norms {
+            NormPlace::OfSums => "attention.layer_norm_epsilon",
+            NormPlace::Before | NormPlace::Around => "attention.layer_norm_rms_epsilon",
+        };
+        entries.check_direction(&architecture)?;
         Ok(Self {
             context: entries.need_count("context_length", 1..=limits::CONTEXT)?,
             width,
@@ -166,6 +185,8 @@ impl Config {
             attention_cap: cap("attn_logit_softcapping")?,
             logit_cap: cap("final_logit_softcapping")?,
             embedding_scale: if architecture.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 },
+            pooling: entries.pooling()?,
+            token_types: count_of(header, TOKEN_TYPES, 1..=limits::TOKEN_TYPES)?,
             architecture,
         })
     }
@@ -207,6 +228,24 @@ impl Config {
 /// Tokens that the model was trained with before its context was made longer.
 const ORIGINAL: &str = "rope.scaling.original_context_length";
 
+/// How many types of tokens there are.
+pub(crate) const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
+
+/// A count within bounds, if it is there.
+fn count_of(header: &Header<'_>, key: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, EngineError> {
+    let Some(value) = header.get(key) else { return Ok(None) };
+    let Some(count) = value.as_u64() else {
+        return Err(EngineError::entry(key, "is not one whole number from 0 on"));
+    };
+    match usize::try_from(count).ok().filter(|count| range.contains(count)) {
+        Some(count) => Ok(Some(count)),
+        None => {
+            let why = format!("is {count}; {} to {} is accepted", range.start(), range.end());
+            Err(EngineError::entry(key, why))
+        }
+    }
+}
+
 /// The entries of one architecture.
 struct Entries<'h, 'a> {
     header: &'h Header<'a>,
@@ -219,18 +258,7 @@ impl Entries<'_, '_> {
     }
 
     fn count(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, EngineError> {
-        let key = self.key(name);
-        let Some(value) = self.header.get(&key) else { return Ok(None) };
-        let Some(count) = value.as_u64() else {
-            return Err(EngineError::entry(&key, "is not one whole number from 0 on"));
-        };
-        match usize::try_from(count).ok().filter(|count| range.contains(count)) {
-            Some(count) => Ok(Some(count)),
-            None => {
-                let why = format!("is {count}; {} to {} is accepted", range.start(), range.end());
-                Err(EngineError::entry(&key, why))
-            }
-        }
+        count_of(self.header, &self.key(name), range)
     }
 
     fn need_count(&self, name: &str, range: RangeInclusive<usize>) -> Result<usize, EngineError> {
@@ -261,6 +289,31 @@ impl Entries<'_, '_> {
         Ok(tokens.map(|tokens| Window { tokens, pattern }))
     }
 
+    /// How a text's vector is made. A file that says nothing, or that tokens stay apart, gets the mean: what is asked for
+    /// is one vector of a text.
+    fn pooling(&self) -> Result<Option<Pooling>, EngineError> {
+        Ok(match self.count("pooling_type", 0..=4)? {
+            Some(2) => Some(Pooling::First),
+            Some(3) => Some(Pooling::Last),
+            Some(4) => None,
+            _ => Some(Pooling::Mean),
+        })
+    }
+
+    /// Whether tokens see those behind them is the architecture's; a file that says otherwise is of another one.
+    fn check_direction(&self, architecture: &Architecture) -> Result<(), EngineError> {
+        let key = self.key("attention.causal");
+        match self.header.get(&key) {
+            None => Ok(()),
+            Some(Value::Bool(causal)) if causal != architecture.encoder => Ok(()),
+            Some(Value::Bool(causal)) => {
+                let why = format!("is {causal}, which this architecture is not computed with here");
+                Err(EngineError::entry(&key, why))
+            }
+            Some(_) => Err(EngineError::entry(&key, "is no truth value")),
+        }
+    }
+
     fn temperature(&self, architecture: &Architecture) -> Result<Option<Temperature>, EngineError> {
         let scale = match architecture.attention_temperature {
             true => self.number("attention.temperature_scale", 0.0..=10.0)?,
@@ -273,7 +326,10 @@ impl Entries<'_, '_> {
 
     /// The rotary embedding of layers without and with a window.
     fn ropes(&self, architecture: &Architecture, key_size: usize) -> Result<(RopeConfig, RopeConfig), EngineError> {
-        let dimensions = self.count("rope.dimension_count", 2..=key_size)?.unwrap_or(key_size);
+        let dimensions = match architecture.rope {
+            RopeLayout::None => 0,
+            _ => self.count("rope.dimension_count", 2..=key_size)?.unwrap_or(key_size),
+        };
         if !dimensions.is_multiple_of(2) {
             let why = format!("is {dimensions}, which is not even");
             return Err(EngineError::entry(&self.key("rope.dimension_count"), why));

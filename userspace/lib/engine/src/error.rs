@@ -88,6 +88,12 @@ pub enum EngineError {
     },
     /// No token that may be next has a logit that is a number.
     NoLogits,
+    /// Tokens were asked of a model that makes none.
+    WritesNothing,
+    /// A vector was asked of a model that makes none.
+    EmbedsNothing,
+    /// The vector of a text has numbers in it that are none.
+    NoVector,
     /// There is no memory for this.
     Memory {
         /// What it was wanted for.
@@ -142,6 +148,13 @@ impl fmt::Display for EngineError {
             Self::Constraint { why } => write!(f, "the constraint {why}"),
             Self::NoLogits => {
                 f.write_str("the model gives no token that may be next a number; its weights may be damaged")
+            }
+            Self::WritesNothing => {
+                f.write_str("this model embeds texts and writes none; choose a language model, or have texts embedded")
+            }
+            Self::EmbedsNothing => f.write_str("this model ranks texts and does not embed them; choose an embedder"),
+            Self::NoVector => {
+                f.write_str("the model gives a text a vector that is not of numbers; its weights may be damaged")
             }
             Self::Memory { what } => write!(f, "there is not enough memory for {what}"),
         }

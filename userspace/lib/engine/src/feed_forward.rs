@@ -27,19 +27,35 @@ pub(crate) fn dense(
     scratch: &mut FeedForwardScratch,
     out: &mut [f32],
 ) {
-    let inside = weights.gate.rows().max(1);
+    let inside = weights.up.matrix.rows().max(1);
     let rows = input.rows();
     scratch.up.resize(rows.saturating_mul(inside), 0.0);
     let gates = scratch.gated.resize(rows, inside);
-    let mut products =
-        [Product { tensor: &weights.gate, out: &mut *gates }, Product { tensor: &weights.up, out: &mut scratch.up }];
-    multiply(machine, input, &mut products);
+    let ups = &mut scratch.up;
+    match &weights.gate {
+        Some(gate) => {
+            let mut products = [
+                Product { tensor: &gate.matrix, out: &mut *gates },
+                Product { tensor: &weights.up.matrix, out: &mut *ups },
+            ];
+            multiply(machine, input, &mut products);
+            gate.add_bias(gates);
+            weights.up.add_bias(ups);
+        }
+        // What goes through the activation alone is gated with ones.
+        None => {
+            multiply(machine, input, &mut [Product { tensor: &weights.up.matrix, out: &mut *gates }]);
+            weights.up.add_bias(gates);
+            ups.fill(1.0);
+        }
+    }
     let size = match rows < ROWS_SHARED {
         true => rows.max(1),
         false => part_size(machine.pool, rows, 1),
     };
     let length = size.saturating_mul(inside);
-    let parts = gates.chunks_mut(length).zip(scratch.up.chunks(length)).collect();
+    let parts = gates.chunks_mut(length).zip(ups.chunks(length)).collect();
     share(machine.pool, parts, |(gates, ups): (&mut [f32], &[f32])| machine.kernels.gate(activation, gates, ups));
-    multiply(machine, &mut scratch.gated, &mut [Product { tensor: &weights.down, out }]);
+    multiply(machine, &mut scratch.gated, &mut [Product { tensor: &weights.down.matrix, out: &mut *out }]);
+    weights.down.add_bias(out);
 }

@@ -5,7 +5,7 @@
 //! ([`EngineError`]). A [`Forward`] takes a [`Batch`] of tokens through the layers; what
 //! sequences have seen is kept in a [`Cache`] each. What computes is a [`Machine`]: a set of
 //! [`kernel`]s, and the threads of a [`Pool`]. A [`Generation`] does all that for several requests
-//! at once.
+//! at once. An [`Encoder`] makes vectors of texts.
 //!
 //! ```no_run
 //! use capos_engine::{Batch, Cache, EngineError, Forward, Machine, Model, Single, kernel};
@@ -38,6 +38,7 @@ mod batch;
 pub mod block;
 mod cache;
 mod config;
+mod encoder;
 mod error;
 mod experts;
 mod feed_forward;
@@ -48,16 +49,19 @@ pub mod kernel;
 mod mask;
 mod model;
 mod norm;
+mod pace;
 mod pool;
 mod product;
 pub mod rope;
 mod sampler;
 mod tensor;
+mod turns;
 mod weights;
 
 pub use batch::{Batch, BatchToken};
 pub use cache::{Cache, CacheType};
-pub use config::{Config, Experts, Temperature, Window};
+pub use config::{Config, Experts, Pooling, Temperature, Window};
+pub use encoder::Encoder;
 pub use error::EngineError;
 pub use forward::Forward;
 pub use generation::{Constraint, Event, Finish, Generation, Request, RequestId, Usage};
@@ -86,4 +90,6 @@ pub mod limits {
     pub const CONTEXT: usize = 1 << 24;
     /// Tokens of the vocabulary.
     pub const VOCABULARY: usize = 1 << 24;
+    /// Types of tokens.
+    pub const TOKEN_TYPES: usize = 1 << 10;
 }

@@ -42,7 +42,10 @@ impl<'a> Model<'a> {
             let why = format!("has {rows} rows, and the vocabulary has {tokens} tokens, each of which needs one");
             return Err(EngineError::tensor("token_embd.weight", why));
         }
-        let context = context.unwrap_or(config.context).clamp(1, crate::limits::CONTEXT);
+        // Where positions have rows, there are no others.
+        let positions = weights.input.as_ref().and_then(|input| input.positions);
+        let most = positions.map_or(crate::limits::CONTEXT, |positions| positions.rows());
+        let context = context.unwrap_or(config.context).clamp(1, most);
         let factors = &weights.rope_factors;
         // Without a note of what it was trained with, all that the model was made for is long.
         let by_length = if context > config.rope.original { &factors.long } else { &factors.short };
@@ -69,29 +72,37 @@ impl<'a> Model<'a> {
         self.weights.embedding.rows()
     }
 
+    /// Checks that the vocabulary has a token.
+    pub(crate) fn check(&self, id: u32) -> Result<(), EngineError> {
+        let vocabulary = self.vocabulary();
+        let known = usize::try_from(id).is_ok_and(|row| row < vocabulary);
+        if known { Ok(()) } else { Err(EngineError::Token { id, vocabulary }) }
+    }
+
+    /// Whether it can write: it tells how likely each token is behind others. One that cannot embeds texts.
+    pub fn writes(&self) -> bool {
+        self.weights.head.is_some()
+    }
+
     /// Whether embedding and output are one matrix.
     pub fn tied_output(&self) -> bool {
-        core::ptr::eq(self.weights.embedding.bytes(), self.weights.output.bytes())
+        let head = self.weights.head.as_ref();
+        head.is_some_and(|head| core::ptr::eq(self.weights.embedding.bytes(), head.output.bytes()))
     }
 
     /// Bytes of weights that are read for each token, when tokens come one at a time.
     pub fn bytes_per_token(&self) -> u64 {
         use crate::weights::FeedForward;
         let bytes = |tensor: &Tensor<'_>| tensor.bytes().len() as u64;
-        let mut total = bytes(&self.weights.output);
+        let mut total = self.weights.head.as_ref().map_or(0, |head| bytes(&head.output));
         for layer in &self.weights.layers {
             let attention = [&layer.query, &layer.key, &layer.value, &layer.output];
             let attention = attention.iter().fold(0u64, |sum, linear| sum.saturating_add(bytes(&linear.matrix)));
             let feed_forward = match &layer.feed_forward {
-                FeedForward::Dense(dense) => {
-                    bytes(&dense.gate).saturating_add(bytes(&dense.up)).saturating_add(bytes(&dense.down))
-                }
+                FeedForward::Dense(dense) => dense.bytes(),
                 FeedForward::Experts { router, experts } => {
                     let used = self.config.experts.map_or(0, |experts| experts.used);
-                    experts.iter().take(used).fold(bytes(router), |sum, dense| {
-                        let expert = bytes(&dense.gate).saturating_add(bytes(&dense.up));
-                        sum.saturating_add(expert).saturating_add(bytes(&dense.down))
-                    })
+                    experts.iter().take(used).fold(bytes(router), |sum, dense| sum.saturating_add(dense.bytes()))
                 }
             };
             total = total.saturating_add(attention).saturating_add(feed_forward);

@@ -1,4 +1,6 @@
-//! Root mean square norm.
+//! Root mean square norms and layer norms.
+
+use crate::weights::LayerNorm;
 
 /// Writes `values`, scaled to a mean square of one and multiplied with `weights`.
 pub(crate) fn norm(values: &[f32], weights: &[f32], epsilon: f32, out: &mut [f32]) {
@@ -13,6 +15,17 @@ pub(crate) fn norm_in_place(values: &mut [f32], weights: &[f32], epsilon: f32) {
     let scale = scale_of(values, epsilon);
     for (value, weight) in values.iter_mut().zip(weights) {
         *value *= scale * weight;
+    }
+}
+
+/// Takes off the mean, scales to a variance of one, multiplies with weights and adds biases.
+pub(crate) fn layer_norm_in_place(values: &mut [f32], norm: &LayerNorm, epsilon: f32) {
+    let count = values.len().max(1) as f64;
+    let mean = (values.iter().fold(0.0f64, |sum, value| sum + f64::from(*value)) / count) as f32;
+    values.iter_mut().for_each(|value| *value -= mean);
+    let scale = scale_of(values, epsilon);
+    for (value, (weight, bias)) in values.iter_mut().zip(norm.weights.iter().zip(&norm.biases)) {
+        *value = *value * scale * weight + bias;
     }
 }
 

@@ -128,6 +128,7 @@ impl Rope {
                     }
                 }
             }
+            RopeLayout::None => {}
         }
     }
 }

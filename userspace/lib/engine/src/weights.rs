@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::architecture::Presence;
+use crate::architecture::{NormPlace, Presence, RopeLayout};
 use crate::config::Config;
 use crate::tensor::{Tensor, Tensors};
 use crate::{EngineError, limits};
@@ -16,11 +16,41 @@ pub(crate) struct Linear<'a> {
     pub bias: Option<Vec<f32>>,
 }
 
+impl<'a> Linear<'a> {
+    fn plain(matrix: Tensor<'a>) -> Self {
+        Self { matrix, bias: None }
+    }
+
+    /// Adds the bias to rows of products.
+    pub fn add_bias(&self, rows: &mut [f32]) {
+        if let Some(bias) = &self.bias {
+            for row in rows.chunks_exact_mut(bias.len().max(1)) {
+                add(row, bias);
+            }
+        }
+    }
+}
+
+/// Adds numbers to others.
+pub(crate) fn add(values: &mut [f32], added: &[f32]) {
+    for (value, added) in values.iter_mut().zip(added) {
+        *value += added;
+    }
+}
+
 /// A feed-forward part.
 pub(crate) struct Dense<'a> {
-    pub gate: Tensor<'a>,
-    pub up: Tensor<'a>,
-    pub down: Tensor<'a>,
+    pub gate: Option<Linear<'a>>,
+    pub up: Linear<'a>,
+    pub down: Linear<'a>,
+}
+
+impl Dense<'_> {
+    /// Bytes of its matrices.
+    pub fn bytes(&self) -> u64 {
+        let all = self.gate.iter().chain([&self.up, &self.down]);
+        all.fold(0, |sum, linear| sum.saturating_add(linear.matrix.bytes().len() as u64))
+    }
 }
 
 /// What stands behind the attention of a layer.
@@ -35,30 +65,58 @@ pub(crate) struct HeadNorms {
     pub key: Vec<f32>,
 }
 
-/// Norms behind attention and feed-forward.
-pub(crate) struct PostNorms {
-    pub attention: Vec<f32>,
-    pub feed_forward: Vec<f32>,
+/// A norm that takes off the mean, with biases.
+pub(crate) struct LayerNorm {
+    pub weights: Vec<f32>,
+    pub biases: Vec<f32>,
+}
+
+/// Norms of a part of a layer.
+#[derive(Default)]
+pub(crate) struct PartNorms {
+    /// Of the state, as it goes in.
+    pub input: Option<Vec<f32>>,
+    /// Of what comes out, before it is added to the state.
+    pub result: Option<Vec<f32>>,
+    /// Of the state, once that is added.
+    pub sum: Option<LayerNorm>,
 }
 
 pub(crate) struct Layer<'a> {
-    pub attention_norm: Vec<f32>,
+    pub attention_norms: PartNorms,
     pub query: Linear<'a>,
     pub key: Linear<'a>,
     pub value: Linear<'a>,
     pub head_norms: Option<HeadNorms>,
     pub output: Linear<'a>,
-    pub feed_forward_norm: Vec<f32>,
+    pub feed_forward_norms: PartNorms,
     pub feed_forward: FeedForward<'a>,
-    pub post_norms: Option<PostNorms>,
+}
+
+/// What an encoder adds to the embedding of a token.
+pub(crate) struct Input<'a> {
+    /// Of the one type of tokens that texts are made of.
+    pub kind: Option<Vec<f32>>,
+    /// A row for each position.
+    pub positions: Option<Tensor<'a>>,
+    /// Of the sum.
+    pub norm: LayerNorm,
+}
+
+/// What makes logits of the state behind the last layer.
+pub(crate) struct Head<'a> {
+    pub norm: Vec<f32>,
+    pub output: Tensor<'a>,
 }
 
 /// All of them.
 pub(crate) struct Weights<'a> {
     pub embedding: Tensor<'a>,
+    /// What is added to it, in an encoder.
+    pub input: Option<Input<'a>>,
     pub layers: Vec<Layer<'a>>,
-    pub norm: Vec<f32>,
-    pub output: Tensor<'a>,
+    /// None in an encoder.
+    pub head: Option<Head<'a>>,
     /// What divides the angles of the rotary embedding, for the trained context and for a longer one.
     pub rope_factors: RopeFactors,
 }
@@ -81,7 +139,14 @@ impl<'a> Weights<'a> {
             return Err(EngineError::tensor(name, why));
         };
         let embedding = need(tensors.matrix(name, config.width, vocabulary)?, name)?;
-        let output = tensors.matrix("output.weight", config.width, vocabulary)?.unwrap_or(embedding);
+        let (input, head) = match config.architecture.encoder {
+            true => (Some(input(tensors, config)?), None),
+            false => {
+                let output = tensors.matrix("output.weight", config.width, vocabulary)?.unwrap_or(embedding);
+                let norm = need(tensors.vector("output_norm.weight", config.width)?, "output_norm.weight")?;
+                (None, Some(Head { norm, output }))
+            }
+        };
         let mut layers = Vec::new();
         for index in 0..config.layers {
             layers.push(LayerNames { tensors, config, prefix: format!("blk.{index}.") }.read()?);
@@ -89,9 +154,9 @@ impl<'a> Weights<'a> {
         let pairs = config.rope.dimensions / 2;
         Ok(Self {
             embedding,
+            input,
             layers,
-            norm: need(tensors.vector("output_norm.weight", config.width)?, "output_norm.weight")?,
-            output,
+            head,
             rope_factors: RopeFactors {
                 any: factors(tensors, "rope_freqs.weight", pairs)?,
                 short: factors(tensors, "rope_factors_short.weight", pairs)?,
@@ -107,6 +172,42 @@ fn missing(name: &str) -> EngineError {
 
 fn need<T>(found: Option<T>, name: &str) -> Result<T, EngineError> {
     found.ok_or_else(|| missing(name))
+}
+
+/// The layer norm of this name.
+fn layer_norm(tensors: &Tensors<'_, '_>, name: &str, width: usize) -> Result<LayerNorm, EngineError> {
+    let vector = |what: &str| {
+        let name = format!("{name}.{what}");
+        need(tensors.vector(&name, width)?, &name)
+    };
+    Ok(LayerNorm { weights: vector("weight")?, biases: vector("bias")? })
+}
+
+fn input<'a>(tensors: &Tensors<'_, 'a>, config: &Config) -> Result<Input<'a>, EngineError> {
+    let name = "token_types.weight";
+    let kind = match tensors.rows(name) {
+        None => None,
+        Some(rows) => {
+            let types = usize::try_from(rows).ok().filter(|types| config.token_types.is_none_or(|said| said == *types));
+            let Some(types) = types else {
+                let said = config.token_types.unwrap_or(0);
+                let why = format!("has {rows} rows, where '{}' says {said}", crate::config::TOKEN_TYPES);
+                return Err(EngineError::tensor(name, why));
+            };
+            let first = tensors.matrix(name, config.width, types)?;
+            first.map(|types| {
+                let mut row = alloc::vec![0.0; config.width];
+                types.dequantise_row(0, &mut row);
+                row
+            })
+        }
+    };
+    let name = "position_embd.weight";
+    let positions = match config.architecture.rope {
+        RopeLayout::None => Some(need(tensors.matrix(name, config.width, config.context)?, name)?),
+        _ => None,
+    };
+    Ok(Input { kind, positions, norm: layer_norm(tensors, "token_embd_norm", config.width)? })
 }
 
 /// Numbers that angles are divided by; one that is not positive would make them meaningless.
@@ -154,7 +255,6 @@ impl<'a> LayerNames<'_, '_, 'a> {
     fn read(&self) -> Result<Layer<'a>, EngineError> {
         let config = self.config;
         let architecture = &config.architecture;
-        let [query, key, value] = if architecture.fused { self.fused()? } else { self.separate()? };
         let head_norms = match architecture.head_norms {
             false => None,
             true => Some(HeadNorms {
@@ -162,39 +262,50 @@ impl<'a> LayerNames<'_, '_, 'a> {
                 key: self.vector("attn_k_norm", config.key_size)?,
             }),
         };
-        let post_norms = match architecture.post_norms {
-            false => None,
-            true => Some(PostNorms {
-                attention: self.vector("post_attention_norm", config.width)?,
-                feed_forward: self.vector("post_ffw_norm", config.width)?,
-            }),
-        };
-        let optional = match architecture.attention_biases {
-            Presence::Optional => Presence::Optional,
-            _ => Presence::Absent,
-        };
+        let [query, key, value] = self.attention()?;
         Ok(Layer {
-            attention_norm: self.vector("attn_norm", config.width)?,
+            attention_norms: self.norms("attn_norm", "post_attention_norm", "attn_output_norm")?,
             query,
             key,
             value,
             head_norms,
-            output: Linear {
-                matrix: self.matrix("attn_output", config.mixed(), config.width)?,
-                bias: self.bias("attn_output", config.width, optional)?,
-            },
-            feed_forward_norm: self.vector("ffn_norm", config.width)?,
+            output: self.linear("attn_output", config.mixed(), config.width, architecture.output_biases)?,
+            feed_forward_norms: self.norms("ffn_norm", "post_ffw_norm", "layer_output_norm")?,
             feed_forward: self.feed_forward()?,
-            post_norms,
         })
     }
 
-    fn separate(&self) -> Result<[Linear<'a>; 3], EngineError> {
-        let config = self.config;
-        let linear = |name: &str, rows: usize| -> Result<Linear<'a>, EngineError> {
-            let matrix = self.matrix(name, config.width, rows)?;
-            Ok(Linear { matrix, bias: self.bias(name, rows, config.architecture.attention_biases)? })
+    /// The norms of a part, each under its name.
+    fn norms(&self, input: &str, result: &str, sum: &str) -> Result<PartNorms, EngineError> {
+        let width = self.config.width;
+        let place = self.config.architecture.norms;
+        if place == NormPlace::OfSums {
+            let sum = layer_norm(self.tensors, &format!("{}{sum}", self.prefix), width)?;
+            return Ok(PartNorms { sum: Some(sum), ..PartNorms::default() });
+        }
+        let result = match place {
+            NormPlace::Around => Some(self.vector(result, width)?),
+            _ => None,
         };
+        Ok(PartNorms { input: Some(self.vector(input, width)?), result, sum: None })
+    }
+
+    fn linear(&self, name: &str, columns: usize, rows: usize, biases: Presence) -> Result<Linear<'a>, EngineError> {
+        Ok(Linear { matrix: self.matrix(name, columns, rows)?, bias: self.bias(name, rows, biases)? })
+    }
+
+    /// Query, key and value.
+    fn attention(&self) -> Result<[Linear<'a>; 3], EngineError> {
+        let (config, biases) = (self.config, self.config.architecture.attention_biases);
+        let fused = match config.architecture.fused_attention {
+            Presence::Required => true,
+            Presence::Optional => self.tensors.rows(&self.name("attn_qkv", "weight")).is_some(),
+            Presence::Absent => false,
+        };
+        if fused {
+            return self.fused();
+        }
+        let linear = |name: &str, rows: usize| self.linear(name, config.width, rows, biases);
         Ok([linear("attn_q", config.queries())?, linear("attn_k", config.keys())?, linear("attn_v", config.values())?])
     }
 
@@ -203,8 +314,11 @@ impl<'a> LayerNames<'_, '_, 'a> {
         let config = self.config;
         let keys = config.queries().saturating_add(config.keys());
         let all = keys.saturating_add(config.values());
-        let matrix = self.matrix("attn_qkv", config.width, all)?;
-        let linear = |rows: Range<usize>| Linear { matrix: matrix.part(rows), bias: None };
+        let both = self.linear("attn_qkv", config.width, all, config.architecture.attention_biases)?;
+        let linear = |rows: Range<usize>| Linear {
+            matrix: both.matrix.part(rows.clone()),
+            bias: both.bias.as_ref().and_then(|bias| bias.get(rows)).map(<[f32]>::to_vec),
+        };
         Ok([linear(0..config.queries()), linear(config.queries()..keys), linear(keys..all)])
     }
 
@@ -218,20 +332,29 @@ impl<'a> LayerNames<'_, '_, 'a> {
             let gates = stack("ffn_gate_exps", width, inside)?;
             let ups = stack("ffn_up_exps", width, inside)?;
             let downs = stack("ffn_down_exps", inside, width)?;
-            let parts = gates.into_iter().zip(ups).zip(downs);
+            let expert = |((gate, up), down)| Dense {
+                gate: Some(Linear::plain(gate)),
+                up: Linear::plain(up),
+                down: Linear::plain(down),
+            };
             return Ok(FeedForward::Experts {
                 router: self.matrix("ffn_gate_inp", width, experts.count)?,
-                experts: parts.map(|((gate, up), down)| Dense { gate, up, down }).collect(),
+                experts: gates.into_iter().zip(ups).zip(downs).map(expert).collect(),
             });
         }
-        let (gate, up) = match self.config.architecture.fused {
-            true => {
+        let architecture = &self.config.architecture;
+        let linear = |name: &str, columns: usize, rows: usize| {
+            self.linear(name, columns, rows, architecture.feed_forward_biases)
+        };
+        let (gate, up) = match (architecture.gated, architecture.fused_gate) {
+            (false, _) => (None, linear("ffn_up", width, inside)?),
+            (true, false) => (Some(linear("ffn_gate", width, inside)?), linear("ffn_up", width, inside)?),
+            (true, true) => {
                 let all = inside.saturating_mul(2);
                 let both = self.matrix("ffn_up", width, all)?;
-                (both.part(0..inside), both.part(inside..all))
+                (Some(Linear::plain(both.part(0..inside))), Linear::plain(both.part(inside..all)))
             }
-            false => (self.matrix("ffn_gate", width, inside)?, self.matrix("ffn_up", width, inside)?),
         };
-        Ok(FeedForward::Dense(Dense { gate, up, down: self.matrix("ffn_down", inside, width)? }))
+        Ok(FeedForward::Dense(Dense { gate, up, down: linear("ffn_down", inside, width)? }))
     }
 }

@@ -244,7 +244,7 @@ fn keys_and_values_of_bytes_are_taken_over_as_they_are() {
     // Seven layers of two heads: 6 numbers of 16 bits for keys and as many for values, or a block of 34 bytes each.
     assert_eq!(cache(CacheType::F16).0, 7 * 2 * 2 * 6 * 2);
     assert_eq!(cache(CacheType::Q8_0).0, 7 * 2 * 2 * 34);
-    assert_eq!(cache(CacheType::Q8_0).1, 256 * 7 * 2 * 2 * 34);
+    assert_eq!(cache(CacheType::Q8_0).1, 16 * 7 * 2 * 2 * 34);
 }
 
 #[test]

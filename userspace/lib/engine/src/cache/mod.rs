@@ -45,12 +45,21 @@ impl Cache {
 
     /// The same of any type.
     pub fn of_type(kind: CacheType, config: &Config, positions: usize) -> Self {
+        Self::of_layers(kind, config, config.layers, positions)
+    }
+
+    /// The same of any type, with room for one layer at a time.
+    pub(crate) fn of_one_layer(kind: CacheType, config: &Config, positions: usize) -> Self {
+        Self::of_layers(kind, config, 1, positions)
+    }
+
+    fn of_layers(kind: CacheType, config: &Config, count: usize, positions: usize) -> Self {
         let layer = || Layer {
             keys: Rows::new(kind, config.kv_heads, config.key_size),
             values: Rows::new(kind, config.kv_heads, config.value_size),
         };
         let mut layers = Vec::new();
-        layers.resize_with(config.layers, layer);
+        layers.resize_with(count, layer);
         Self { layers, positions: positions.clamp(1, limits::CONTEXT), length: 0 }
     }
 
@@ -132,7 +141,7 @@ impl Cache {
     fn room(&mut self, count: usize) -> Result<usize, EngineError> {
         let full = || EngineError::Full { positions: self.positions };
         let end = self.length.checked_add(count).filter(|end| *end <= self.positions).ok_or_else(full)?;
-        let room = end.checked_next_multiple_of(STEP).unwrap_or(end);
+        let room = end.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
         for layer in &mut self.layers {
             layer.keys.grow(room)?;
             layer.values.grow(room)?;

@@ -8,7 +8,6 @@
 //! `swar` and `sse41`. `avx2`, `avx512` and `amx` add up in another order where three or four or more tokens are in a pass,
 //! so there two tokens of which each is as likely as the other, nearly, may change places.
 
-mod pace;
 mod prefixes;
 mod request;
 mod sequence;
@@ -24,8 +23,8 @@ use crate::batch::Batch;
 use crate::cache::{Cache, CacheType};
 use crate::forward::Forward;
 use crate::model::Model;
+use crate::pace::Pace;
 use crate::product::Machine;
-use pace::Pace;
 use prefixes::{LEAST_SHARED, Prefixes, common};
 use sequence::{Events, Sequence};
 
@@ -89,14 +88,17 @@ impl<'m> Generation<'m> {
     /// Takes a request, whose new tokens have to be as `constraint` says, if there is one.
     ///
     /// # Errors
-    /// [`EngineError`] where it cannot be run: its prompt is empty or too long, or has a token that the vocabulary does
-    /// not have, or a setting of the sampler cannot be meant.
+    /// [`EngineError`] where it cannot be run: the model writes nothing, the prompt is empty or too long, or has a token
+    /// that the vocabulary does not have, or a setting of the sampler cannot be meant.
     pub fn submit(
         &mut self,
         request: Request,
         constraint: Option<Box<dyn Constraint>>,
     ) -> Result<RequestId, EngineError> {
         let (vocabulary, context) = (self.model.vocabulary(), self.model.context());
+        if !self.model.writes() {
+            return Err(EngineError::WritesNothing);
+        }
         if request.prompt.is_empty() {
             return Err(EngineError::Batch { why: "has no tokens; a prompt needs at least one" });
         }

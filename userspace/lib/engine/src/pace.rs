@@ -11,7 +11,7 @@ const LEAST: usize = 6;
 const FIRST: usize = 16;
 
 /// Finds out how many tokens a pass can have to be over in time.
-pub struct Pace<'m> {
+pub(crate) struct Pace<'m> {
     clock: Option<&'m dyn Fn() -> u64>,
     /// Most tokens, however fast they go.
     most: usize,

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as Type
 from make_models import BF16, BLOCKS, F16, F32, Maker, prompts
 
 HERE = pathlib.Path(__file__).parent / "embedders"
-# How many lists of tokens there are for each.
+# How many lists of tokens there are for each language model, and how many random texts for each embedder.
 PROMPTS = 8
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = "water the plants on monday and feed a cat before you go home while it rain snow in may".split()
@@ -141,11 +141,14 @@ def listed(members):
     return "{\n" + ",\n".join(f'"{name}": {lists(rows)}' for name, rows in members.items()) + "\n}\n"
 
 
-def cases(path, seed):
-    """Lists of tokens and their vectors."""
-    model = Embedder(path)
-    ids = prompts(model.vocabulary, PROMPTS, seed)
-    return model, {"ids": ids, "vectors": [numbers(model.vector(list)) for list in ids]}
+def random_texts(seed):
+    """Random texts, each longer than the one before."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 2 + 48 * at // PROMPTS)) for at in range(PROMPTS)]
+
+
+def vectors(model, ids):
+    return [numbers(model.vector(list)) for list in ids]
 
 
 def main():
@@ -155,16 +158,20 @@ def main():
             continue
         path = HERE / f"{name}.gguf"
         EmbedderMaker(path, arch, types, seed, **options).make()
-        model, found = cases(path, seed)
-        words = [encode(text, model.fields["tokenizer.ggml.tokens"]) for text in TEXTS]
-        found |= {"texts": TEXTS, "text_ids": words, "text_vectors": [numbers(model.vector(ids)) for ids in words]}
-        path.with_suffix(".json").write_text(listed(found))
+        model = Embedder(path)
+        texts = TEXTS + random_texts(seed)
+        ids = [encode(text, model.fields["tokenizer.ggml.tokens"]) for text in texts]
+        path.with_suffix(".json").write_text(listed({"texts": texts, "ids": ids, "vectors": vectors(model, ids)}))
         print(f"{name}: {path.stat().st_size} bytes")
     if not sys.argv[1:]:
         arch, types, options = LAST_TOKEN
         Maker(HERE / "qwen3-last.gguf", arch, types, 99, **options).make()
         paths = [HERE.parent / "models" / f"{name}.gguf" for name in LANGUAGE_MODELS] + [HERE / "qwen3-last.gguf"]
-        lines = [f'"{path.stem}": {json.dumps(cases(path, seed)[1])}' for seed, path in enumerate(paths)]
+        lines = []
+        for seed, path in enumerate(paths):
+            model = Embedder(path)
+            ids = prompts(model.vocabulary, PROMPTS, seed)
+            lines.append(f'"{path.stem}": {json.dumps({"ids": ids, "vectors": vectors(model, ids)})}')
         (HERE / "language_models.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

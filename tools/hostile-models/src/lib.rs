@@ -8,6 +8,7 @@
 
 mod bytes;
 mod changes;
+mod embedders;
 mod numbers;
 mod parts;
 mod templates;
@@ -49,7 +50,8 @@ pub struct HostileModel {
 /// One of them cannot be made, which is a defect of this crate.
 pub fn all() -> Result<Vec<HostileModel>> {
     let mut models = Vec::new();
-    for (name, end, parts) in numbers::all().into_iter().chain(tokenizers::all()).chain(templates::all()) {
+    let language_models = numbers::all().into_iter().chain(tokenizers::all()).chain(templates::all());
+    for (name, end, parts) in language_models.chain(embedders::all()) {
         let file = parts.with_text("general.name", name).file().with_context(|| format!("the model {name}"))?;
         models.push(HostileModel { name, end, file });
     }

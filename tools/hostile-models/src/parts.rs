@@ -78,6 +78,57 @@ impl Parts {
             .with_text(TEMPLATE, "{{ messages[-1].content }}{% if tools %}<tool_call>{% endif %}")
     }
 
+    /// An embedder of one layer with learned positions, and a token for each small letter at the beginning of a word and
+    /// within one.
+    #[must_use]
+    pub fn bert() -> Self {
+        let entry = |key: &str, value| (format!("bert.{key}"), WriterValue::U32(value));
+        let marks = ["[UNK]", "[CLS]", "[SEP]"].map(str::to_owned);
+        let letters = || 'a'..='z';
+        let tokens = marks.into_iter().chain(letters().map(|letter| format!("\u{2581}{letter}")));
+        let tokens: Vec<String> = tokens.chain(letters().map(String::from)).collect();
+        let mut kinds = vec![1; tokens.len()];
+        kinds.iter_mut().take(3).for_each(|kind| *kind = 3);
+        let rows = tokens.len() as u64;
+        let entries = vec![
+            ("general.architecture".to_owned(), WriterValue::Text("bert".to_owned())),
+            entry("context_length", 64),
+            entry("embedding_length", 8),
+            entry("block_count", 1),
+            entry("feed_forward_length", 12),
+            entry("attention.head_count", 2),
+            ("bert.attention.layer_norm_epsilon".to_owned(), WriterValue::F32(1e-12)),
+            ("bert.attention.causal".to_owned(), WriterValue::Bool(false)),
+            entry("pooling_type", 1),
+            ("tokenizer.ggml.model".to_owned(), WriterValue::Text("bert".to_owned())),
+            (TOKENS.to_owned(), WriterValue::Texts(tokens)),
+            ("tokenizer.ggml.token_type".to_owned(), WriterValue::I32s(kinds)),
+            ("tokenizer.ggml.token_type_count".to_owned(), WriterValue::U32(2)),
+            ("tokenizer.ggml.unknown_token_id".to_owned(), WriterValue::U32(0)),
+            ("tokenizer.ggml.bos_token_id".to_owned(), WriterValue::U32(1)),
+            ("tokenizer.ggml.seperator_token_id".to_owned(), WriterValue::U32(2)),
+        ];
+        let tensor = |name: &str, dimensions: &[u64]| (name.to_owned(), TensorType::F32, dimensions.to_vec());
+        let mut tensors = vec![
+            tensor("token_embd.weight", &[WIDTH, rows]),
+            tensor("token_types.weight", &[WIDTH, 2]),
+            tensor("position_embd.weight", &[WIDTH, 64]),
+            tensor("blk.0.ffn_up.weight", &[WIDTH, INSIDE]),
+            tensor("blk.0.ffn_up.bias", &[INSIDE]),
+            tensor("blk.0.ffn_down.weight", &[INSIDE, WIDTH]),
+            tensor("blk.0.ffn_down.bias", &[WIDTH]),
+        ];
+        for name in ["attn_q", "attn_k", "attn_v", "attn_output"] {
+            tensors.push(tensor(&format!("blk.0.{name}.weight"), &[WIDTH, WIDTH]));
+            tensors.push(tensor(&format!("blk.0.{name}.bias"), &[WIDTH]));
+        }
+        for name in ["token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"] {
+            tensors.push(tensor(&format!("{name}.weight"), &[WIDTH]));
+            tensors.push(tensor(&format!("{name}.bias"), &[WIDTH]));
+        }
+        Self { entries, tensors, number: 0.0 }
+    }
+
     /// The same with another value of an entry, or with one more.
     #[must_use]
     pub fn with(mut self, key: &str, value: WriterValue) -> Self {

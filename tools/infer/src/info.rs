@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use capos_engine::Model;
+use capos_engine::{Model, Pooling};
 use serde_json::json;
 
 use crate::file::ModelFile;
@@ -48,6 +48,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<()> {
         "bytesPerToken": model.bytes_per_token(),
         "licence": facts.license,
         "chatTemplate": facts.chat_template.is_some(),
+        "writes": model.writes(),
+        "pooling": config.pooling.map(|pooling| match pooling {
+            Pooling::Mean => "mean",
+            Pooling::First => "first",
+            Pooling::Last => "last",
+        }),
     });
     if as_json {
         println!("{facts}");

@@ -7,6 +7,7 @@
 mod bench;
 mod chat;
 mod detokenize;
+mod embed;
 mod eval;
 #[expect(unsafe_code, reason = "the mapping")]
 mod file;
@@ -44,6 +45,8 @@ enum Command {
     Detokenize(detokenize::Args),
     /// Answer a conversation.
     Chat(chat::Args),
+    /// Make vectors of texts.
+    Embed(embed::Args),
     /// Measure how well a model uses tools.
     Eval(eval::Args),
     /// Tell how likely each token is behind the last of some.
@@ -61,6 +64,7 @@ fn main() -> Result<()> {
         Command::Tokenize(args) => tokenize::run(&args, cli.json),
         Command::Detokenize(args) => detokenize::run(&args, cli.json),
         Command::Chat(args) => chat::run(&args, &cli.options, cli.json),
+        Command::Embed(args) => embed::run(&args, &cli.options, cli.json),
         Command::Eval(args) => eval::run(&args, &cli.options, cli.json),
         Command::Logits(args) => logits::run(&args, &cli.options, cli.json),
         Command::Generate(args) => generate::run(&args, &cli.options, cli.json),

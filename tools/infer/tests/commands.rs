@@ -170,3 +170,65 @@ fn bench_measures_with_the_kernels_that_are_named() {
     // All matrices but the embedding, of which only a row is read.
     assert_eq!(found["bytesPerToken"], (48 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96)) / 32 * 34);
 }
+
+fn embedder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/infer/embedders").join(name)
+}
+
+#[test]
+fn info_tells_what_embeds_and_what_writes() {
+    let of = |file: &Path| {
+        let info = command(&["info"], file).unwrap();
+        (info["writes"].as_bool().unwrap(), info["pooling"].as_str().map(str::to_owned))
+    };
+    assert_eq!(of(&embedder("bert.gguf")), (false, Some("mean".to_owned())));
+    assert_eq!(of(&embedder("bert-f32.gguf")), (false, Some("first".to_owned())));
+    assert_eq!(of(&embedder("qwen3-last.gguf")), (true, Some("last".to_owned())));
+    assert_eq!(of(&model("llama-f32.gguf")), (true, Some("mean".to_owned())));
+}
+
+#[test]
+fn b03_embed_gives_a_vector_for_each_text() {
+    let file = embedder("bert.gguf");
+    let text = fs::read_to_string(file.with_extension("json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let texts: Vec<&str> = expected["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    let named: Vec<&str> = texts.iter().flat_map(|text| ["--text", text]).collect();
+    let of_texts = command(&[&["embed"], &named[..]].concat(), &file).unwrap();
+    let lines = tempfile::NamedTempFile::new().unwrap();
+    fs::write(lines.path(), texts.join("\n") + "\n").unwrap();
+    let of_lines = command(&["embed", "--text-file", lines.path().to_str().unwrap()], &file).unwrap();
+    assert_eq!(of_lines, of_texts);
+    for kernels in ["scalar", "swar"] {
+        let found = command(&[&["embed", "--kernels", kernels, "--cache", "f16"], &named[..]].concat(), &file).unwrap();
+        let found = found["vectors"].as_array().unwrap();
+        assert_eq!(found.len(), texts.len());
+        for (found, expected) in found.iter().zip(expected["vectors"].as_array().unwrap()) {
+            let numbers = |list: &Value| -> Vec<f64> {
+                list.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+            };
+            let both = numbers(found).into_iter().zip(numbers(expected));
+            let apart = both.map(|(found, expected)| (found - expected).powi(2)).sum::<f64>().sqrt();
+            assert!(apart < 1e-3, "{apart} from the reference with {kernels}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_only_embeds_is_not_asked_to_write() {
+    let file = embedder("bert.gguf");
+    let messages = tempfile::NamedTempFile::new().unwrap();
+    fs::write(messages.path(), r#"[{"role": "user", "content": "Hi"}]"#).unwrap();
+    for arguments in [
+        &["generate", "--ids", "1,2", "--greedy"][..],
+        &["logits", "--ids", "1,2"],
+        &["chat", "--messages", messages.path().to_str().unwrap()],
+        &["bench", "-p", "4", "-n", "1"],
+    ] {
+        let said = command(arguments, &file).unwrap_err();
+        assert!(said.contains("this model embeds texts and writes none"), "{arguments:?}: {said}");
+    }
+    let long = "a ".repeat(63);
+    let said = command(&["embed", "--text", &long], &file).unwrap_err();
+    assert!(said.contains("text 1 has 65 tokens, and the model takes 64; divide it"), "{said}");
+}

@@ -57,6 +57,23 @@ fn every_entry_and_tensor_that_is_needed_is_missed_by_name() {
 }
 
 #[test]
+fn every_entry_and_tensor_that_an_embedder_needs_is_missed_by_name() {
+    for key in ["attention.layer_norm_epsilon", "context_length", "feed_forward_length"] {
+        let key = format!("bert.{key}");
+        assert_eq!(refused(&Parts::bert().without(&key)), format!("the metadata entry '{key}' is missing"));
+    }
+    for (name, ..) in &Parts::bert().tensors {
+        let mut parts = Parts::bert();
+        parts.tensors.retain(|(known, ..)| known != name);
+        // Texts are of one type, which need not be marked.
+        match name.as_str() {
+            "token_types.weight" => assert!(Model::open(&parts.file().unwrap(), None).is_ok()),
+            _ => assert_eq!(refused(&parts), format!("the tensor '{name}' is missing")),
+        }
+    }
+}
+
+#[test]
 fn counts_that_cannot_be_are_refused() {
     let bad = [0, 1 << 30, u32::MAX];
     let keys = ["embedding_length", "block_count", "feed_forward_length", "attention.head_count", "context_length"];

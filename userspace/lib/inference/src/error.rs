@@ -25,6 +25,24 @@ pub enum InferenceError {
         /// Tokens that the context holds.
         context: usize,
     },
+    /// A text that is to be embedded has more bytes than are looked at.
+    TextBytes {
+        /// Its place among the texts, from 1 on.
+        place: usize,
+        /// Its bytes.
+        bytes: usize,
+        /// Most that are accepted.
+        most: usize,
+    },
+    /// A text that is to be embedded does not fit into the context, or is of no tokens.
+    TextTokens {
+        /// Its place among the texts, from 1 on.
+        place: usize,
+        /// Its tokens, with those that the model puts around each text.
+        tokens: usize,
+        /// Tokens that the context holds.
+        context: usize,
+    },
 }
 
 impl fmt::Display for InferenceError {
@@ -39,6 +57,13 @@ impl fmt::Display for InferenceError {
                 "the last message, with the instructions, the tools and what came of calls, has {tokens} tokens, and \
                  the model takes {context} with its answer; say less or offer fewer tools"
             ),
+            Self::TextBytes { place, bytes, most } => {
+                write!(f, "text {place} has {bytes} bytes, and this model takes texts of {most}; divide it")
+            }
+            Self::TextTokens { place, tokens: 0, .. } => write!(f, "text {place} has no tokens; leave it out"),
+            Self::TextTokens { place, tokens, context } => {
+                write!(f, "text {place} has {tokens} tokens, and the model takes {context}; divide it")
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use capos_chat::{CallForm, ChatError, ChatFormat, Template};
-use capos_engine::{Model, Sampling};
+use capos_engine::{EngineError, Model, Sampling};
 use capos_gguf::Header;
 use capos_grammar::Grammars;
 use capos_tokenizer::Tokenizer;
@@ -28,6 +28,9 @@ impl<'f> LanguageModel<'f> {
     pub fn open(file: &'f [u8], context: Option<usize>) -> Result<Self, InferenceError> {
         let header = Header::parse(file, file.len() as u64)?;
         let model = Model::new(&header, file, context)?;
+        if !model.writes() {
+            return Err(EngineError::WritesNothing.into());
+        }
         let tokenizer = Tokenizer::new(&header)?;
         Ok(Self {
             model,

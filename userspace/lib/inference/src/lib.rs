@@ -2,7 +2,8 @@
 //!
 //! [`LanguageModel::open`] makes a file ready: the model, its tokenizer, its chat template, the form of its calls. An
 //! [`Assistant`] answers conversations with it, several at once: [`Assistant::request`] takes one, and each
-//! [`Assistant::step`] is a bounded piece of work that tells what came of it. Files, clocks and threads are the caller's.
+//! [`Assistant::step`] is a bounded piece of work that tells what came of it. In the same way an [`Embedder`] makes
+//! vectors of texts, of an [`EmbeddingModel`] or a [`LanguageModel`]. Files, clocks and threads are the caller's.
 //!
 //! ```no_run
 //! use capos_chat::{Delta, Message, Role};
@@ -35,6 +36,8 @@
 
 mod assistant;
 mod constraint;
+mod embedder;
+mod embedding_model;
 mod error;
 mod language_model;
 mod prompt;
@@ -42,6 +45,8 @@ mod request;
 
 pub use assistant::Assistant;
 pub use capos_engine::RequestId;
+pub use embedder::{Embedder, EmbeddingId};
+pub use embedding_model::EmbeddingModel;
 pub use error::InferenceError;
 pub use language_model::LanguageModel;
 pub use request::{Event, Finish, Grammar, Reason, Request};

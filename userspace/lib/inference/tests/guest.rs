@@ -1,5 +1,6 @@
-//! What the model worker says in the guest, computed on the host: `tests/scenarios/engine` compares.
-#![allow(clippy::unwrap_used)] // Helpers of tests count as tests.
+//! What the model worker says and embeds in the guest, computed on the host: `tests/scenarios/engine` and
+//! `tests/scenarios/embedder` compare.
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests count as tests.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use capos_chat::{Delta, Message, Role};
 use capos_engine::generation::Options;
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{Machine, Sampling, Single};
-use capos_inference::{Assistant, Event, LanguageModel, Request};
+use capos_inference::{Assistant, Embedder, EmbeddingModel, Event, LanguageModel, Request};
 
 fn read(path: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)).unwrap()
@@ -42,4 +43,32 @@ fn b01_the_guest_says_what_the_host_computes() {
     let script = String::from_utf8(read("tests/scenarios/engine/model.jsonl")).unwrap();
     let expected = format!("{{\"tool\": \"the engine says: {said}\"}}");
     assert!(script.contains(&expected), "model.jsonl has no {expected}");
+}
+
+/// How far the numbers in `vectors.txt` may be from the host's: they are written with five digits.
+const WRITTEN: f32 = 1e-4;
+
+/// The vectors that `userspace/tests/probe/src/embedder.rs` compares with: a model, a text and numbers in a line.
+#[test]
+fn b03_the_guest_embeds_as_the_host_does() {
+    let written = String::from_utf8(read("tests/scenarios/embedder/vectors.txt")).unwrap();
+    assert!(written.lines().count() > 5);
+    for line in written.lines() {
+        let [name, text, numbers] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let folder = if name == "talking" { "models" } else { "embedders" };
+        let file = read(&format!("tests/infer/{folder}/{name}.gguf"));
+        let model = EmbeddingModel::open(&file, None).unwrap();
+        let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+        let mut embedder = Embedder::new(model.model(), model.tokenizer(), machine, Options::default()).unwrap();
+        embedder.request(vec![text.to_owned()]).unwrap();
+        let found = loop {
+            if let Some((_, vectors)) = embedder.step() {
+                break vectors.unwrap().remove(0);
+            }
+        };
+        let numbers: Vec<f32> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+        let apart = found.iter().zip(&numbers).map(|(found, written)| (found - written).powi(2)).sum::<f32>().sqrt();
+        let shown: Vec<String> = found.iter().map(|number| format!("{number:.5}")).collect();
+        assert!(numbers.len() == found.len() && apart < WRITTEN, "{name}\t{text}\t{}", shown.join(" "));
+    }
 }

@@ -2,8 +2,8 @@
 
 use capos_chat::{Message, Role, Tool};
 use capos_engine::generation::Options;
-use capos_engine::{Machine, Single, kernel};
-use capos_inference::{Assistant, Event, LanguageModel, Reason, Request};
+use capos_engine::{EngineError, Machine, Single, kernel};
+use capos_inference::{Assistant, Embedder, EmbeddingModel, Event, InferenceError, LanguageModel, Reason, Request};
 use serde_json::json;
 
 /// Tokens of an answer.
@@ -22,13 +22,48 @@ pub enum Way {
     Answered,
 }
 
+fn machine() -> Machine<'static> {
+    Machine { kernels: kernel::available().last().copied().unwrap_or(&kernel::Scalar), pool: &Single }
+}
+
+/// Goes the whole way with a model that writes nothing: it is asked for vectors of two texts, twice.
+fn embed(file: &[u8]) -> Way {
+    let model = match EmbeddingModel::open(file, None) {
+        Ok(model) => model,
+        Err(error) => return Way::Refused(error.to_string()),
+    };
+    let embedder = Embedder::new(model.model(), model.tokenizer(), machine(), Options::default());
+    let mut embedder = match embedder {
+        Ok(embedder) => embedder,
+        Err(error) => return Way::Refused(error.to_string()),
+    };
+    for _ in 0..2 {
+        if let Err(error) = embedder.request(vec!["Hi aaaaaaaaaaa [SEP]".to_owned(), String::new()]) {
+            return Way::Failed(error.to_string());
+        }
+        for steps in 0.. {
+            assert!(steps < STEPS, "it does not come to an end");
+            match embedder.step() {
+                None => {}
+                Some((_, Err(error))) => return Way::Failed(error.to_string()),
+                Some((_, Ok(vectors))) => {
+                    assert_eq!(vectors.len(), 2);
+                    break;
+                }
+            }
+        }
+    }
+    Way::Answered
+}
+
 /// Goes the whole way.
 pub fn drive(file: &[u8]) -> Way {
     let model = match LanguageModel::open(file, None) {
         Ok(model) => model,
+        Err(InferenceError::Engine(EngineError::WritesNothing)) => return embed(file),
         Err(error) => return Way::Refused(error.to_string()),
     };
-    let machine = Machine { kernels: kernel::available().last().copied().unwrap_or(&kernel::Scalar), pool: &Single };
+    let machine = machine();
     let mut assistant = Assistant::new(&model, machine, Options::default());
     let tool = Tool {
         name: "read".into(),

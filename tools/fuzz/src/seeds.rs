@@ -1,6 +1,7 @@
 //! What fuzzing goes out from: good ones of each kind, small.
 
 use anyhow::Result;
+use capos_hostile_models::{End, HostileModel};
 
 /// A file of the source.
 macro_rules! source {
@@ -36,7 +37,9 @@ pub fn elf() -> Result<Vec<Vec<u8>>> {
 }
 
 pub fn models() -> Result<Vec<Vec<u8>>> {
-    let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().map(|model| model.file).collect();
+    // What takes all memory ends its own process, as it does the worker.
+    let harmless = |model: &HostileModel| !matches!(model.end, End::Exhausts);
+    let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().filter(harmless).map(|model| model.file).collect();
     // Larger ones are slow to go through.
     files.retain(|file| file.len() <= 64 << 10);
     files.push(source!("tests/infer/byte_pair.gguf"));

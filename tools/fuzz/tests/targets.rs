@@ -6,7 +6,7 @@ use capos_fuzz::{TARGETS, named};
 use capos_hostile_models::{Random, changed};
 
 /// Changed ones of each target; of whole models, which are slow and have a test of their own, fewer.
-const CHANGED: usize = 2000;
+const CHANGED: usize = 500;
 const CHANGED_MODELS: usize = 20;
 
 #[test]

@@ -90,7 +90,7 @@ def _by_step(kind):
 
 def _train(args):
     training = _with_torch("train")
-    more = {"seed": args.seed} | ({"kinds": args.kinds} if args.kinds else {})
+    more = {"seed": args.seed, "precision": args.precision} | ({"kinds": args.kinds} if args.kinds else {})
     plan = training.Plan(args.rates, **more) if args.rates else training.Plan.even(args.steps, **more)
     args.out.mkdir(parents=True, exist_ok=True)
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
@@ -160,6 +160,7 @@ def main():
     found.add_argument("--rates", type=_by_step(float), metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
     found = command("export", _export, "write a model file from a checkpoint (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")

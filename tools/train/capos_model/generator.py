@@ -17,12 +17,13 @@ CHAT = phrasing.read("chat")
 
 # Classes and how many of a hundred conversations are of each.
 CLASSES = {
-    "call": 29,
+    "call": 25,
     "chain": 12,
     "parallel": 5,
     "followup": 8,
-    "absent": 15,
-    "forbidden": 12,
+    "change": 8,
+    "absent": 13,
+    "forbidden": 10,
     "denied": 6,
     "error": 6,
     "chat": 7,
@@ -294,6 +295,42 @@ class Generator:
             return self.machine.list_programs(first=self.values.program())
         return self.machine.result(name, call.arguments)
 
+    def _change(self):
+        """A second turn that has nothing to do with the first, however that one went."""
+        own = not self._generic()
+        if own:
+            names = [self._asked_name(), self._asked_name()]
+            asked = [self._own_request(name) for name in names]
+            found = [self.machine.result(call.name, call.arguments) for _, call in asked]
+            tools = self._own_set(names)
+        else:
+            made = self._asked_made()
+            made = [made, self._asked_made(beside=made)]
+            asked = [self._generic_request(one) for one in made]
+            found = [self.workshop.result(one) for one in made]
+            tools = self._generic_set(made)
+        if self.values.chance(0.5):
+            call = asked[0][1]
+            found[0] = self._refusal(call) if self.values.chance(0.5) else self._failure(call, own)
+        turns = [
+            [user(text), invoke(call), result(got), say(answers.to_result(got))]
+            for (text, call), got in zip(asked, found)
+        ]
+        # One of them may be about nothing that a tool could do.
+        if self.values.chance(0.3):
+            turns[self.random.randrange(2)] = self._idle_turn(tools)
+        return Conversation("change", tools, [*turns[0], *turns[1]], own)
+
+    def _idle_turn(self, tools):
+        """A turn without calls: small talk, or a request for which no tool is there."""
+        if self.values.chance(0.5):
+            text, _, arguments = self._sentence(self._pattern(CHAT))
+            return [user(text), say(answers.CHAT.get(arguments["answer"]) or answers.abilities(tools))]
+        while True:
+            text, _, _ = self._sentence(self._pattern(OPEN))
+            if not any(set(tool.description.lower().rstrip(".").split()) & things(text) for tool in tools):
+                return [user(text), none(answers.NO_TOOL)]
+
     def _absent(self):
         """The tool that it takes is not there, or no tool can do it."""
         if self.values.chance(0.3):
@@ -318,11 +355,10 @@ class Generator:
         tool = next(tool for tool in tools if tool.name == call.name)
         return Conversation("forbidden", tools, [user(text), forbidden(call.name, answers.forbidden(tool))], own)
 
-    def _denied(self):
-        """The person, or the system, does not let it happen; sometimes the person then wants it after all."""
-        tools, text, call, found, own = self._one_call()
+    def _refusal(self, call):
+        """What is said where the person, or the system, does not let a call happen."""
         profile = self.values.choose(["guest", "operator"])
-        refusal = self.values.choose(
+        return self.values.choose(
             [
                 "deniedByUser: the person said no",
                 "deniedByUser: nobody answered within 300 s",
@@ -332,26 +368,37 @@ class Generator:
                 "refusedByPolicy: the audit log takes no records",
             ]
         )
+
+    def _denied(self):
+        """The person, or the system, does not let it happen; sometimes the person then wants it after all."""
+        tools, text, call, found, own = self._one_call()
+        refusal = self._refusal(call)
         messages = [user(text), invoke(call), result(refusal), say(answers.to_result(refusal))]
         if refusal.startswith("deniedByUser") and self.values.chance(0.5):
             again, _, _ = self._sentence(self._pattern(AGAIN))
             messages += [user(again), invoke(call), result(found), say(answers.to_result(found))]
         return Conversation("denied", tools, messages, own)
 
+    def _failure(self, call, own):
+        """What is said where a call fails."""
+        failure = self.machine.error(call.name, call.arguments) if own else None
+        if failure and not self.values.chance(0.3):
+            return failure
+        return self.values.choose(
+            [
+                f"timedOut: it did not end within {self.values.choose([4000, 10000, 30000])} ms",
+                "cancelled: cancelled by the person",
+                f"executionError: failed: {self.values.sentence(2, 6)}",
+                f"executionError: overloaded: {self.values.number()} calls wait already",
+                f"executionError: disconnected: service `{self.values.service()}` is restarted",
+                f"executionError: invalid argument: there is no {self.values.word()} `{self.values.name()}`",
+                f"executionError: not found: there is no {self.values.word()} {self.values.file()}",
+            ]
+        )
+
     def _error(self):
         tools, text, call, _, own = self._one_call()
-        failure = self.machine.error(call.name, call.arguments) if own else None
-        if not failure or self.values.chance(0.3):
-            failure = self.values.choose(
-                [
-                    f"timedOut: it did not end within {self.values.choose([4000, 10000, 30000])} ms",
-                    "cancelled: cancelled by the person",
-                    f"executionError: failed: {self.values.sentence(2, 6)}",
-                    f"executionError: overloaded: {self.values.number()} calls wait already",
-                    f"executionError: disconnected: service `{self.values.service()}` is restarted",
-                    f"executionError: invalid argument: there is no {self.values.word()} `{self.values.name()}`",
-                ]
-            )
+        failure = self._failure(call, own)
         messages = [user(text), invoke(call), result(failure), say(answers.to_result(failure))]
         return Conversation("error", tools, messages, own)
 

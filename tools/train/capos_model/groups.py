@@ -16,6 +16,7 @@ CLASSES = {
     "chain": 14,
     "parallel": 6,
     "followup": 10,
+    "change": 12,
     "absent": 14,
     # Only where the set has forbidden tools.
     "forbidden": 26,

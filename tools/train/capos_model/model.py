@@ -94,23 +94,51 @@ class Layer(nn.Module):
 
     def _attend(self, queries, keys, given, visible):
         """What each token takes from those that it sees: all arguments are [row, head, token, part]."""
-        shape = self.shape
-        rows, _, tokens, part = queries.shape
-        shared = shape.heads // shape.kv_heads
-        queries = queries.reshape(rows, shape.kv_heads, shared, tokens, part)
+        rows, heads, tokens, part = queries.shape
+        shared = heads // keys.shape[1]
         looked = []
         for start in range(0, tokens, _CHUNK):
             end = min(start + _CHUNK, tokens)
             # Heads that share their keys are more rows of one product.
-            chunk = queries[:, :, :, start:end].reshape(rows, shape.kv_heads, shared * (end - start), part)
-            scores = chunk @ keys[:, :, :end].transpose(2, 3)
-            scores = scores.view(rows, shape.kv_heads, shared, end - start, end).float() / math.sqrt(part)
-            seen = visible[:, start:end, :end].unsqueeze(1).unsqueeze(1)
-            weights = scores.masked_fill(~seen, -1e30).softmax(-1).to(given.dtype)
-            weights = weights.view(rows, shape.kv_heads, shared * (end - start), end)
-            found = weights @ given[:, :, :end]
-            looked.append(found.view(rows, shape.heads, end - start, part))
-        return torch.cat(looked, 2).transpose(1, 2).reshape(rows, tokens, shape.heads * part)
+            chunk = queries[:, :, start:end].reshape(rows * heads // shared, shared * (end - start), part)
+            seen = visible[:, start:end, :end]
+            found = Attention.apply(chunk, keys[:, :, :end].flatten(0, 1), given[:, :, :end].flatten(0, 1), seen, shared)
+            looked.append(found.view(rows, heads, end - start, part))
+        return torch.cat(looked, 2).transpose(1, 2).flatten(2)
+
+
+class Attention(torch.autograd.Function):
+    """What queries take from values: [head, token, part]. It keeps the weights alone."""
+
+    @staticmethod
+    def forward(context, queries, keys, given, seen, shared):
+        scores = queries @ keys.transpose(1, 2)
+        weights = _weights(scores, seen, shared, queries.shape[-1] ** -0.5)
+        context.save_for_backward(queries, keys, given, weights)
+        return weights @ given
+
+    @staticmethod
+    def backward(context, change):
+        queries, keys, given, weights = context.saved_tensors
+        of_given = weights.transpose(1, 2) @ change
+        of_scores = _scores(weights, change @ given.transpose(1, 2), queries.shape[-1] ** -0.5)
+        return of_scores @ keys, of_scores.transpose(1, 2) @ queries, of_given, None, None
+
+
+def _weights(scores, seen, shared, scale):
+    """The weights that scores [head, token, key] mean, where `seen` says which keys a row's tokens see."""
+    heads, tokens, keys = scores.shape
+    rows = seen.shape[0]
+    wide = scores.view(rows, heads // rows * shared, tokens // shared, keys).float() * scale
+    found = wide.masked_fill(~seen.unsqueeze(1), -1e30).softmax(-1)
+    return found.to(scores.dtype).view(heads, tokens, keys)
+
+
+def _scores(weights, changes, scale):
+    """What changes of the weights mean for the scores."""
+    wide, changes = weights.float(), changes.float()
+    found = wide * (changes - (wide * changes).sum(-1, keepdim=True)) * scale
+    return found.to(weights.dtype)
 
 
 def _matrix(outputs, inputs):

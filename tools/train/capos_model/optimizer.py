@@ -13,11 +13,12 @@ def orthogonal(matrices):
     """The nearest matrices with orthogonal rows or columns, nearly: a stack of matrices, by Newton and Schulz."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     found = matrices.transpose(-2, -1) if tall else matrices
-    found = found / (found.flatten(-2).norm(dim=-1).view(-1, 1, 1) + 1e-7)
+    found = (found / (found.flatten(-2).norm(dim=-1).view(-1, 1, 1) + 1e-7)).bfloat16()
     first, second, third = _COEFFICIENTS
     for _ in range(_STEPS):
         square = found @ found.transpose(-2, -1)
         found = first * found + (second * square + third * square @ square) @ found
+    found = found.to(matrices.dtype)
     return found.transpose(-2, -1) if tall else found
 
 

@@ -153,12 +153,14 @@ def held_out(sentence):
 
 
 _SHORT = {"what is": "what's", "how is": "how's", "do not": "don't", "I would": "I'd", "cannot": "can't", "it is": "it's"}
+_FILLERS = """actually again also anyway basically finally first here just kindly maybe now once only perhaps possibly quickly
+    really simply so soon still then there today too well""".split()
 _SMALL = {"the", "a", "me", "all", "my", "of", "is", "are", "please", "now", "there"}
 
 
 def careless(sentence, random):
     """A sentence whose values are still open, as somebody may type it in a hurry: with short forms, without a small
-    word, with two letters in each other's place."""
+    word, with one that says nothing, with two letters in each other's place."""
     if random.random() < 0.3:
         for long, short in _SHORT.items():
             sentence = sentence.replace(long, short)
@@ -167,6 +169,11 @@ def careless(sentence, random):
         small = [at for at, word in enumerate(words) if word in _SMALL]
         if small and len(words) > 3:
             del words[random.choice(small)]
+    if random.random() < 0.06:
+        # Not beside a value, so that what is copied has clear ends.
+        plain = [at for at in range(1, len(words)) if "{" not in words[at - 1] + words[at]]
+        if plain:
+            words.insert(random.choice(plain), random.choice(_FILLERS))
     if random.random() < 0.06:
         long = [at for at, word in enumerate(words) if word.isalpha() and len(word) > 3]
         if long:

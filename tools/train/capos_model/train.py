@@ -35,6 +35,8 @@ class Plan:
     tokens: int = 4 * rows.LENGTH
     # What rows are made of from which step on.
     kinds: tuple = ((0, "drills"), (600, "few"), (1000, "some"), (2500, "all"))
+    # What the network computes in; weights and their changes are of 32 bits with either.
+    precision: str = "float32"
 
     @classmethod
     def even(cls, steps, **more):
@@ -124,10 +126,10 @@ def save(path, network, optimizer, plan, step):
     new.replace(path)
 
 
-def load(path):
+def load(path, precision="float32"):
     """The network of a checkpoint, and what else is in it."""
     state = torch.load(path, weights_only=True)
-    network = Network(Shape(**state["shape"]))
+    network = Network(Shape(**state["shape"]), getattr(torch, precision))
     network.load_state_dict(state["network"])
     return network, state
 
@@ -140,14 +142,14 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     torch.manual_seed(plan.seed)
     path = Path(folder) / CHECKPOINT
     if path.exists():
-        network, state = load(path)
+        network, state = load(path, plan.precision)
         before = Plan.from_json(state["plan"])
         if not plan.continues(before, state["step"]):
             raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
         optimizer, first = Optimizer(network), state["step"]
         optimizer.restore(state["optimizer"])
     else:
-        network = Network(shape or Shape(len(tokenizer)))
+        network = Network(shape or Shape(len(tokenizer)), getattr(torch, plan.precision))
         optimizer, first = Optimizer(network), 0
     if compiled:
         network.compile_parts()

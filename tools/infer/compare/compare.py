@@ -1,6 +1,7 @@
 """Speed beside llama.cpp: the same files, tokens and threads, in turns, so that what else the machine does meets both.
 
-    python3 compare.py --infer target/release/capos-infer --models DIR [--rounds N] [--threads 1,2] [--json FILE] [NAME …]
+    python3 compare.py --infer target/release/capos-infer --models DIR [--rounds N] [--threads 1,2] [--kernels NAME]
+                       [--json FILE] [NAME …]
 
 The files are those of models.py and have to be there. Of each side the best round counts.
 """
@@ -17,20 +18,21 @@ PROMPT = 256
 COUNT = 64
 
 
-def ours(infer, path, threads):
+def ours(infer, path, threads, kernels):
     """Tokens a second of one round: of a prompt, and of those that follow."""
     command = [infer, "bench", path, "-p", str(PROMPT), "-n", str(COUNT), "-t", str(threads), "--repeat", "1", "--json"]
+    command += ["--kernels", kernels] if kernels else []
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
 
-def compare(infer, path, threads, rounds):
+def compare(infer, path, threads, rounds, kernels):
     peer = Peer(path, threads)
     peer.speed(PROMPT, 4)
     best = {"decode": 0.0, "prefill": 0.0, "bandwidthFraction": 0.0}
     best_of_peer = {"decode": 0.0, "prefill": 0.0}
     for _ in range(rounds):
-        found = ours(infer, path, threads)
+        found = ours(infer, path, threads, kernels)
         best["prefill"] = max(best["prefill"], found["prefillPerSecond"])
         best["decode"] = max(best["decode"], found["decodePerSecond"])
         best["bandwidthFraction"] = max(best["bandwidthFraction"], found["bandwidthFraction"])
@@ -57,16 +59,22 @@ def main():
     parser.add_argument("--models", required=True, type=pathlib.Path, help="the folder of the files")
     parser.add_argument("--rounds", type=int, default=5, help="how often each side is measured")
     parser.add_argument("--threads", default="2,1", help="with how many threads, with commas between")
+    parser.add_argument("--kernels", default="", help="with which kernels of capos-infer; else the fastest")
     parser.add_argument("--json", type=pathlib.Path, help="where all figures go")
     options = parser.parse_args()
     found = []
-    print(f"{'file':14} {'threads':>7} {'decode':>9} {'llama.cpp':>9} {'ratio':>6} {'prefill':>9} {'llama.cpp':>9} {'ratio':>6}")
+    print(
+        f"{'file':14} {'threads':>7} {'decode':>9} {'llama.cpp':>9} {'ratio':>6} {'of memory':>9} "
+        f"{'prefill':>9} {'llama.cpp':>9} {'ratio':>6}"
+    )
     for name in options.names:
         for threads in map(int, options.threads.split(",")):
-            line = compare(options.infer, options.models / f"{name}.gguf", threads, options.rounds)
+            path = options.models / f"{name}.gguf"
+            line = compare(options.infer, path, threads, options.rounds, options.kernels)
             found.append(line)
             print(
                 f"{name:14} {threads:7} {line['decode']:9.1f} {line['decodeOfPeer']:9.1f} {line['decodeRatio']:6.2f} "
+                f"{line['bandwidthFraction']:9.0%} "
                 f"{line['prefill']:9.1f} {line['prefillOfPeer']:9.1f} {line['prefillRatio']:6.2f}",
                 flush=True,
             )

@@ -1,5 +1,5 @@
 @0xd3f1a0c5b2e94705;
-# Language models. Inputs and outputs are data and carry no authority.
+# Language models and embedders. Inputs and outputs are data and carry no authority.
 
 using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
@@ -133,6 +133,7 @@ struct ModelInfo {
   arch @2 :Text;
   contextTokens @3 :UInt32;  # 0 where the file does not tell.
   outputTokens @4 :UInt32;   # The most of one answer: the backend policy's maxTokensPerCall, and no more than the context.
+                             # 0 where the model embeds texts and writes none.
   backend @5 :Text;          # What computes the answers: begins with `local-` where that is this machine.
   quantisation @6 :Text;
   supportsTools @7 :Bool;
@@ -160,7 +161,9 @@ struct Vector {
 
 interface TextEmbedder {
   info @0 () -> (info :ModelInfo);
-  embed @1 (texts :List(Text)) -> (vectors :List(Vector)) $A.abortable;
+  embed @1 (texts :List(Text)) -> (vectors :List(Vector)) $A.abortable $A.results(1048576);
+  # A vector of length one for each text, in their order. A text that does not fit into the model is refused, and so are
+  # more texts than one answer has room for; none is cut. Cancelling the call stops the work on it.
 }
 
 struct BackendPolicy {
@@ -174,7 +177,9 @@ interface ModelCatalog {
   # Administrative. Never granted to a session.
   list @0 () -> (models :List(ModelInfo));
   openLanguageModel @1 (id :Text) -> (model :LanguageModel);
+  # Refused where the model embeds texts and writes none.
   openEmbedder @2 (id :Text) -> (embedder :TextEmbedder);
+  # Every model that the engine runs; a language model embeds, too.
 }
 
 interface ModelAdmin {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use capos_chat::ChatFormat;
-use capos_engine::Model;
+use capos_engine::{EngineError, Model};
 use capos_gguf::Header;
 use capos_model::Backend;
 use capos_tokenizer::Tokenizer;
@@ -52,10 +52,18 @@ pub fn pack(models: &[PathBuf], key: &SigningKey, tree: &Path) -> Result<()> {
 fn check(path: &Path) -> Result<()> {
     let file = std::fs::read(path).context("it cannot be read")?;
     let header = Header::parse(&file, file.len() as u64)?;
-    if Backend::of(&header)? == Backend::Engine {
-        // What `LanguageModel::open` of the worker opens.
-        Model::new(&header, &file, None)?;
-        ChatFormat::of(&header, &Tokenizer::new(&header)?)?;
+    // What the worker opens: `LanguageModel::open` and `EmbeddingModel::open`.
+    match Backend::of(&header)? {
+        Backend::Engine => {
+            Model::new(&header, &file, None)?;
+            ChatFormat::of(&header, &Tokenizer::new(&header)?)?;
+        }
+        Backend::Embedder => {
+            let model = Model::new(&header, &file, None)?;
+            ensure!(model.config().pooling.is_some(), EngineError::EmbedsNothing);
+            Tokenizer::new(&header)?;
+        }
+        Backend::Scripted | Backend::Retrieval(_) => {}
     }
     Ok(())
 }
@@ -86,6 +94,26 @@ mod tests {
         assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
         pack(&[at("a.gguf")], &key, &tree).unwrap();
         assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");
+    }
+
+    /// B03: a file that embeds texts has no template, and needs none.
+    #[test]
+    fn b03_embedders_are_packed_where_they_embed() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
+        let packed = |name: &str| {
+            let path = folder.path().join(format!("{name}.gguf"));
+            std::fs::write(&path, capos_hostile_models::named(name).unwrap().file).unwrap();
+            pack(&[path], &key, &folder.path().join("tree")).map_err(|error| format!("{error:#}"))
+        };
+        packed("embedder").unwrap();
+        for (name, why) in [
+            ("pooling-ranks", "this model ranks texts and does not embed them"),
+            ("positions-not-there", "the tensor 'position_embd.weight' is missing"),
+        ] {
+            let error = packed(name).unwrap_err();
+            assert!(error.contains("cannot be packed: ") && error.contains(why), "{name}: {error}");
+        }
     }
 
     #[test]

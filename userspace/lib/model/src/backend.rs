@@ -11,6 +11,8 @@ use capos_retrieval::{FileError, Handbook};
 
 /// `ModelInfo.backend` of models that the engine runs.
 pub const LOCAL_ENGINE: &str = "local-engine";
+/// `ModelInfo.backend` of models that the engine runs and that embed texts and write none.
+pub const LOCAL_EMBEDDER: &str = "local-embedder";
 /// `ModelInfo.backend` of models whose answers a script has.
 pub const LOCAL_SCRIPTED: &str = "local-scripted";
 /// `ModelInfo.backend` of models that answer from the handbook in their file.
@@ -26,6 +28,8 @@ pub const SCRIPTED: (&str, &str) = (KEY, "scripted");
 pub enum Backend {
     /// The engine computes what is said from the file's weights.
     Engine,
+    /// The engine computes vectors of texts from the file's weights, and nothing is said.
+    Embedder,
     /// What is said is played from a script beside the model; the weights are mapped, and compute nothing.
     Scripted,
     /// The file's own handbook answers.
@@ -72,8 +76,8 @@ impl Backend {
         if architecture == capos_retrieval::ARCHITECTURE {
             return Ok(Self::Retrieval(Handbook::from_file(header).map_err(BackendError::Handbook)?));
         }
-        Architecture::of(architecture).map_err(BackendError::Engine)?;
-        Ok(Self::Engine)
+        let architecture = Architecture::of(architecture).map_err(BackendError::Engine)?;
+        Ok(if architecture.encoder { Self::Embedder } else { Self::Engine })
     }
 
     /// `ModelInfo.backend`.
@@ -81,6 +85,7 @@ impl Backend {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Engine => LOCAL_ENGINE,
+            Self::Embedder => LOCAL_EMBEDDER,
             Self::Scripted => LOCAL_SCRIPTED,
             Self::Retrieval(_) => LOCAL_RETRIEVAL,
         }
@@ -105,6 +110,11 @@ mod tests {
             error.to_string(),
             "its entry capos.backend is \"oracle\", and the only such backend is \"scripted\""
         );
+        for architecture in ["bert", "nomic-bert"] {
+            let mut writer = Writer::new();
+            writer.text("general.architecture", architecture);
+            assert_eq!(of(&writer.header()), Ok(Backend::Embedder));
+        }
         let mut writer = Writer::new();
         writer.text("general.architecture", "mamba");
         let error = of(&writer.header()).unwrap_err().to_string();

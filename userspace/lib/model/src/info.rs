@@ -7,7 +7,7 @@ use capos_call_form::CallForm;
 use capos_gguf::Header;
 use capos_schema::models::ModelInfo;
 
-use crate::Backend;
+use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 
 /// What a file of `bytes` bytes says of itself. Its answers are limited by its context alone: see [`output_tokens`].
 #[must_use]
@@ -15,6 +15,7 @@ pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) ->
     let facts = header.facts();
     let (quantisation, supports_tools) = match backend {
         Backend::Engine => (facts.quantisation, facts.chat_template.and_then(CallForm::of).is_some()),
+        Backend::Embedder => (facts.quantisation, false),
         // A script calls tools of a model whose file is one that talks.
         Backend::Scripted => (facts.quantisation, facts.chat_template.is_some()),
         // It has no tensors, and its answers need no template.
@@ -25,7 +26,7 @@ pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) ->
         display_name: facts.name.unwrap_or("unnamed").to_string(),
         arch: facts.architecture.to_string(),
         context_tokens: facts.context_length,
-        output_tokens: facts.context_length,
+        output_tokens: if *backend == Backend::Embedder { 0 } else { facts.context_length },
         backend: backend.name().to_string(),
         quantisation: quantisation.to_string(),
         supports_tools,
@@ -34,10 +35,26 @@ pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) ->
     }
 }
 
-/// The most tokens of one answer: what one call may have, and no more than the context where that is known.
+/// The most tokens of one answer of a model: what one call may have, and no more than the context where that is known.
 #[must_use]
-pub fn output_tokens(context_tokens: u32, per_call: u32) -> u32 {
-    if context_tokens == 0 { per_call } else { per_call.min(context_tokens) }
+pub fn output_tokens(info: &ModelInfo, per_call: u32) -> u32 {
+    match (writes(info), info.context_tokens) {
+        (false, _) => 0,
+        (true, 0) => per_call,
+        (true, context) => per_call.min(context),
+    }
+}
+
+/// Whether a model can be talked to: there is nothing to say to one that only embeds texts.
+#[must_use]
+pub fn writes(info: &ModelInfo) -> bool {
+    info.backend != LOCAL_EMBEDDER
+}
+
+/// Whether texts can be embedded with a model: those that the engine runs.
+#[must_use]
+pub fn embeds(info: &ModelInfo) -> bool {
+    [LOCAL_ENGINE, LOCAL_EMBEDDER].contains(&info.backend.as_str())
 }
 
 /// What is said of a model and is not so, in words. What is left empty, zero or false says nothing.
@@ -97,6 +114,21 @@ mod tests {
         assert_eq!(found(), expected);
     }
 
+    /// B03, B05: by this the catalog and the broker know what a session may begin with.
+    #[test]
+    fn b03_an_embedder_says_nothing_and_calls_no_tools() {
+        let mut writer = capos_gguf::Writer::new();
+        writer.text("general.architecture", "bert");
+        writer.text("tokenizer.chat_template", "{{ tools }}<tool_call>{{ messages }}");
+        let file = writer.header();
+        let header = Header::parse(&file, file.len() as u64).unwrap();
+        let info = describe(&header, "sha256:1-bert", file.len() as u64, &Backend::of(&header).unwrap());
+        assert_eq!((info.backend.as_str(), info.supports_tools, info.output_tokens), ("local-embedder", false, 0));
+        assert_eq!(output_tokens(&info, 4096), 0);
+        assert!(embeds(&info) && !writes(&info));
+        assert!(embeds(&found()) && writes(&found()), "a language model embeds too");
+    }
+
     /// B17: the template says whether the engine's models call tools; what a script says needs no template for tools.
     #[test]
     fn b17_a_model_calls_tools_where_its_template_tells_of_them() {
@@ -142,9 +174,10 @@ mod tests {
 
     #[test]
     fn b04_answers_are_as_long_as_a_call_and_the_context_allow() {
-        assert_eq!(output_tokens(8192, 4096), 4096);
-        assert_eq!(output_tokens(2048, 4096), 2048);
-        assert_eq!(output_tokens(0, 4096), 4096, "a file that does not tell its context");
+        let of = |context_tokens| output_tokens(&ModelInfo { context_tokens, ..found() }, 4096);
+        assert_eq!(of(8192), 4096);
+        assert_eq!(of(2048), 2048);
+        assert_eq!(of(0), 4096, "a file that does not tell its context");
     }
 
     #[test]

@@ -8,5 +8,5 @@ extern crate alloc;
 mod backend;
 mod info;
 
-pub use backend::{Backend, BackendError, LOCAL_ENGINE, LOCAL_RETRIEVAL, LOCAL_SCRIPTED, SCRIPTED};
-pub use info::{describe, difference, output_tokens};
+pub use backend::{Backend, BackendError, LOCAL_EMBEDDER, LOCAL_ENGINE, LOCAL_RETRIEVAL, LOCAL_SCRIPTED, SCRIPTED};
+pub use info::{describe, difference, embeds, output_tokens, writes};

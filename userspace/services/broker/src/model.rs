@@ -7,12 +7,19 @@ use capos_policy::ProfileRules;
 use capos_schema::cap::CallError;
 use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 
+/// The models that can be talked to: a session has no use for one that only embeds texts.
+async fn known(catalog: &ModelCatalogClient) -> Result<Vec<ModelInfo>, CallError> {
+    let mut models = catalog.list().await.map_err(of_catalog)?;
+    models.retain(capos_model::writes);
+    Ok(models)
+}
+
 /// The models that a session with these rules may use.
 ///
 /// # Errors
 /// The catalog is gone.
 pub async fn allowed(catalog: &ModelCatalogClient, rules: &ProfileRules) -> Result<Vec<ModelInfo>, CallError> {
-    let mut models = catalog.list().await.map_err(of_catalog)?;
+    let mut models = known(catalog).await?;
     // Nobody has opted in to remote models or stepped up for one: there is no remote backend yet to opt in to.
     models.retain(|model| rules.may_use(&model.backend, false, false).is_ok());
     Ok(models)
@@ -28,7 +35,7 @@ pub async fn open(
     rules: &ProfileRules,
     wanted: &str,
 ) -> Result<(LanguageModelClient, ModelInfo), CallError> {
-    let models = catalog.list().await.map_err(of_catalog)?;
+    let models = known(catalog).await?;
     let mut fitting: Vec<&ModelInfo> = models.iter().filter(|model| model.id == wanted).collect();
     if fitting.is_empty() {
         let begins = |model: &&ModelInfo| model.id.starts_with(wanted) || model.display_name.starts_with(wanted);

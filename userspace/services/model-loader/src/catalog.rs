@@ -130,7 +130,7 @@ impl Catalog {
     /// A model as the policy in force lets it be.
     fn shown(&self, info: &ModelInfo) -> ModelInfo {
         let per_call = self.forge.policy.borrow().max_tokens_per_call;
-        ModelInfo { output_tokens: capos_model::output_tokens(info.context_tokens, per_call), ..info.clone() }
+        ModelInfo { output_tokens: capos_model::output_tokens(info, per_call), ..info.clone() }
     }
 
     /// The worker of a model, where it has one that may be called.
@@ -160,12 +160,47 @@ impl Catalog {
         // Without the list nobody can tell, and all go on.
         let Ok(held) = self.table.list().await else { return };
         for (worker, given) in workers {
-            let unheld = held.iter().any(|info| info.id == worker.client_id() && info.descendants == 0);
-            // Somebody may have opened it since.
-            if unheld && worker.given() == given {
+            // Somebody may have opened it since the list was made.
+            if !worker.is_held(&held) && worker.given() == given {
                 worker.stop("nobody holds its model any more").await;
             }
         }
+    }
+
+    /// The worker of a model that `serves` what is asked of it; it is started where there is none.
+    async fn worker(
+        &self,
+        id: &str,
+        serves: impl Fn(&ModelInfo) -> Result<(), CallError>,
+    ) -> Result<Rc<Worker>, CallError> {
+        let live = self.find(id, |model| {
+            serves(&model.info)?;
+            self.live(model)
+        })??;
+        if let Some(worker) = live {
+            return Ok(worker);
+        }
+        self.end_unheld(id).await;
+        let entrance = Entrance::make(&self.forge).await?;
+        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
+        // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
+        // one worker at most, and whoever unloads the model or sets the policy finds each that is starting.
+        let (worker, starting) = self.find(id, |model| {
+            if let Some(worker) = self.live(model)? {
+                return Ok::<_, CallError>((worker, None));
+            }
+            let worker = Worker::new(&self.forge, entrance, &model.info, &model.weights, &model.memory);
+            model.worker = Some(worker.clone());
+            let starting = worker.start();
+            Ok((worker, Some(starting)))
+        })??;
+        // Another opener's worker may still be starting: calls wait at its endpoint.
+        if let Some(starting) = starting {
+            starting
+                .await
+                .ok_or_else(|| CallError::failed("the worker's start was cancelled; open the model again"))??;
+        }
+        Ok(worker)
     }
 
     fn find<R>(&self, id: &str, act: impl FnOnce(&mut Model) -> R) -> Result<R, CallError> {
@@ -183,35 +218,28 @@ impl ModelCatalogServer for Catalog {
     }
 
     async fn open_language_model(&self, _cx: &CallContext, id: String) -> Result<LanguageModelClient, CallError> {
-        if let Some(worker) = self.find(&id, |model| self.live(model))?? {
-            return Ok(worker.client());
-        }
-        self.end_unheld(&id).await;
-        let entrance = Entrance::make(&self.forge).await?;
-        // Meanwhile the policy may have changed, the model been unloaded, another opener been first. From the look
-        // at all that to the start nothing waits, and the worker is with its model before it starts. So a model has
-        // one worker at most, and whoever unloads the model or sets the policy finds each that is starting.
-        let (worker, starting) = self.find(&id, |model| {
-            if let Some(worker) = self.live(model)? {
-                return Ok::<_, CallError>((worker, None));
-            }
-            let worker = Worker::new(&self.forge, entrance, &model.info, &model.weights, &model.memory);
-            model.worker = Some(worker.clone());
-            let starting = worker.start();
-            Ok((worker, Some(starting)))
-        })??;
-        // Another opener's worker may still be starting: calls wait at its endpoint.
-        if let Some(starting) = starting {
-            starting
-                .await
-                .ok_or_else(|| CallError::failed("the worker's start was cancelled; open the model again"))??;
-        }
-        Ok(worker.client())
+        let worker = self
+            .worker(&id, |info| match capos_model::writes(info) {
+                true => Ok(()),
+                false => Err(CallError::invalid_argument(format!(
+                    "the model `{id}` embeds texts and writes none; openEmbedder opens it"
+                ))),
+            })
+            .await?;
+        Ok(worker.language_model())
     }
 
     async fn open_embedder(&self, _cx: &CallContext, id: String) -> Result<TextEmbedderClient, CallError> {
-        self.find(&id, |_| ())?;
-        Err(CallError::unimplemented("no backend of this system embeds text"))
+        let worker = self
+            .worker(&id, |info| match capos_model::embeds(info) {
+                true => Ok(()),
+                false => Err(CallError::invalid_argument(format!(
+                    "the model `{id}` is of the backend {}, which embeds no texts",
+                    info.backend
+                ))),
+            })
+            .await?;
+        Ok(worker.embedder())
     }
 }
 

@@ -7,14 +7,14 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use capos_model::{LOCAL_ENGINE, LOCAL_SCRIPTED};
+use capos_model::LOCAL_SCRIPTED;
 use capos_rt::{Context, Error, Task};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
-    CapabilityTableClient, EndpointClient, EntropyClient, Limits, MemoryObjectClient, ProcessClient,
+    CapabilityInfo, CapabilityTableClient, EndpointClient, EntropyClient, Limits, MemoryObjectClient, ProcessClient,
     ResourceAccountClient, TimerClient,
 };
-use capos_schema::models::{BackendPolicy, LanguageModelClient, ModelInfo};
+use capos_schema::models::{BackendPolicy, LanguageModelClient, ModelInfo, TextEmbedderClient};
 use capos_schema::system::{Grant, ProcessSpawnerClient};
 use core::cell::{Cell, RefCell};
 
@@ -29,7 +29,7 @@ const THREADS: u32 = 1;
 /// What a worker may use: 64 MiB beside the shared weights.
 const LIMITS: Limits =
     Limits { frames: 16_384, capabilities: 512, threads: THREADS, processes: 0, objects: 64, priority: 0 };
-/// Bytes of weights for each further frame that the engine may use: what passes between layers, and keys and values of
+/// Bytes of weights for each further frame that a model may use that the engine runs, and so embeds with: what passes between layers, and keys and values of
 /// conversations, grow with the model.
 const BYTES_PER_FRAME: u64 = 8 * 4096;
 
@@ -62,8 +62,7 @@ pub struct Worker {
     limits: Limits,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
-    endpoint: EndpointClient,
-    client: LanguageModelClient,
+    entrance: Entrance,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
     /// How often it was given to somebody.
@@ -76,7 +75,8 @@ pub struct Worker {
 /// Where a worker is called: made before the worker, so that making the worker itself waits for nothing.
 pub struct Entrance {
     endpoint: EndpointClient,
-    client: LanguageModelClient,
+    language_model: LanguageModelClient,
+    embedder: TextEmbedderClient,
 }
 
 impl Entrance {
@@ -86,9 +86,12 @@ impl Entrance {
     /// The account has no room for it.
     pub async fn make(forge: &Forge) -> Result<Self, Error> {
         let endpoint = forge.account.create_endpoint().await.context("making the worker's endpoint")?;
-        let client =
-            endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await.context("minting the worker's capability")?;
-        Ok(Self { endpoint, client: client.cast() })
+        let mint = async |place, interface| {
+            endpoint.mint(place, interface).await.context("minting a capability to the worker")
+        };
+        let language_model = mint(0, LanguageModelClient::INTERFACE_ID).await?.cast();
+        let embedder = mint(1, TextEmbedderClient::INTERFACE_ID).await?.cast();
+        Ok(Self { endpoint, language_model, embedder })
     }
 }
 
@@ -108,8 +111,7 @@ impl Worker {
             limits: limits(info),
             weights: weights.clone(),
             memory: memory.clone(),
-            endpoint: entrance.endpoint,
-            client: entrance.client,
+            entrance,
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
             given: Cell::new(0),
@@ -137,14 +139,25 @@ impl Worker {
     }
 
     /// The model, as it is given to sessions.
-    pub fn client(&self) -> LanguageModelClient {
-        self.given.set(self.given.get().wrapping_add(1));
-        self.client.clone()
+    pub fn language_model(&self) -> LanguageModelClient {
+        self.count();
+        self.entrance.language_model.clone()
     }
 
-    /// The id of the capability that the others derive from.
-    pub fn client_id(&self) -> u64 {
-        self.client.as_cap().id()
+    /// The model, as what embeds texts.
+    pub fn embedder(&self) -> TextEmbedderClient {
+        self.count();
+        self.entrance.embedder.clone()
+    }
+
+    fn count(&self) {
+        self.given.set(self.given.get().wrapping_add(1));
+    }
+
+    /// Whether, of these capabilities, one that derives from the worker's is held by somebody.
+    pub fn is_held(&self, held: &[CapabilityInfo]) -> bool {
+        let own = [self.entrance.language_model.as_cap().id(), self.entrance.embedder.as_cap().id()];
+        held.iter().any(|info| own.contains(&info.id) && info.descendants > 0)
     }
 
     /// A number that changes whenever the worker is given to somebody.
@@ -188,7 +201,7 @@ impl Worker {
     async fn spawn(&self) -> Result<ProcessClient, Error> {
         let read_only = Rights::READ.union(Rights::CALL);
         let mut grants = vec![
-            grant("serve", &self.endpoint, Rights::ALL),
+            grant("serve", &self.entrance.endpoint, Rights::ALL),
             grant("weights", &self.memory, read_only),
             grant("timer", &self.forge.timer, Rights::CALL),
             grant("entropy", &self.forge.entropy, Rights::CALL),
@@ -238,7 +251,7 @@ impl Worker {
     /// No process follows. Whoever still holds the model is told at its next call, and does not wait for ever.
     async fn give_up(&self) {
         self.given_up.set(true);
-        if let Err(error) = self.forge.table.revoke(self.endpoint.as_cap().id()).await {
+        if let Err(error) = self.forge.table.revoke(self.entrance.endpoint.as_cap().id()).await {
             capos_rt::log::error!("the capabilities to a dead worker could not be revoked: {error}");
         }
     }
@@ -246,7 +259,7 @@ impl Worker {
 
 /// What the worker of a model may use.
 fn limits(info: &ModelInfo) -> Limits {
-    let more = if info.backend == LOCAL_ENGINE { info.bytes / BYTES_PER_FRAME } else { 0 };
+    let more = if capos_model::embeds(info) { info.bytes / BYTES_PER_FRAME } else { 0 };
     Limits { frames: LIMITS.frames.saturating_add(more), ..LIMITS }
 }
 

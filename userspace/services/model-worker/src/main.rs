@@ -1,4 +1,4 @@
-//! The language-model worker.
+//! The model worker: it serves `LanguageModel` (0) and, where the engine runs the model, `TextEmbedder` (1).
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
 //! nothing else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes,
@@ -19,11 +19,11 @@ use capos_schema::cap::{CallContext, CallError, Export};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient};
 use capos_schema::models::{
     ChatMessage, FinishReason, InferenceRequest, InferenceResponse, LanguageModelServer, LanguageModelService,
-    ModelInfo, Role, TokenStreamClient, ToolCall,
+    ModelInfo, Role, TextEmbedderService, TokenStreamClient, ToolCall,
 };
 use capos_schema::reflection;
 use capos_script::{Collected, Event, Player, Script};
-use inference::Inference;
+use inference::{Embeddings, Inference, Ready};
 use stage::Stage;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,8 +31,9 @@ use stream::Stream;
 use weights::Weights;
 use written::Written;
 
-/// A request holds a whole conversation.
-const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 1 << 20, concurrent: 16 };
+/// Most bytes of a message: a request holds a whole conversation.
+const MESSAGE_BYTES: u32 = 1 << 20;
+const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: MESSAGE_BYTES, concurrent: 16 };
 
 /// The budget of one call, enforced here: what is asked beyond it is cut to it.
 fn within_budget(mut request: InferenceRequest, max_tokens: u32) -> InferenceRequest {
@@ -139,9 +140,12 @@ async fn run() -> Result<(), Error> {
     let (info, backend) = weights.info(&id, max_tokens)?;
     let server = env.server();
     let written = match backend {
-        Backend::Engine => {
-            let inference = Inference::start(weights, info, max_tokens, threads, server.clone());
-            server.serve(0, Rc::new(LanguageModelService(Rc::new(inference))));
+        Backend::Engine | Backend::Embedder => {
+            let ready = Ready::open(weights, &backend, threads);
+            if let Some(inference) = Inference::new(&ready, info.clone(), max_tokens, server.clone()) {
+                server.serve(0, Rc::new(LanguageModelService(inference)));
+            }
+            server.serve(1, Rc::new(TextEmbedderService(Embeddings::new(&ready, info))));
             return env.run_with(OPTIONS).await;
         }
         Backend::Scripted => Written::Scripted(RefCell::new(player(&env, length)?)),

@@ -46,7 +46,7 @@ impl Weights {
             .context("the weights are not a well-formed GGUF file")?;
         let backend = Backend::of(&header).context("the weights are of no backend")?;
         let info = capos_model::describe(&header, id, self.bytes().len() as u64, &backend);
-        let output_tokens = capos_model::output_tokens(info.context_tokens, max_tokens);
+        let output_tokens = capos_model::output_tokens(&info, max_tokens);
         Ok((ModelInfo { output_tokens, ..info }, backend))
     }
 }

@@ -1,12 +1,13 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
 //! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
-//! `engine-tokens` and `engine-ends` models that the engine runs. What does not hold ends it with an
-//! error that says so.
+//! `engine-tokens` and `engine-ends` models that the engine runs, `embedders` those that embed texts. What does not
+//! hold ends it with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
 mod capabilities;
+mod embedder;
 mod engine;
 mod models;
 mod sharing;
@@ -55,6 +56,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "sharer" => sharing::second(env, report).await,
         "workers" => workers::run(env, report).await,
         "models" => models::run(env, report).await,
+        "embedders" => embedder::run(env, report).await,
         "engine-answers" => engine::answers(env, report).await,
         "engine-weights" => engine::weights(env, report).await,
         "engine-tokens" => engine::tokens(env, report).await,

@@ -2,6 +2,8 @@
 
 mod answer;
 mod conversation;
+mod embeddings;
+mod ready;
 mod requests;
 mod stream;
 
@@ -13,8 +15,9 @@ use capos_schema::models::{
     StreamChunkFinish, TokenStreamClient, ToolCall, ToolCallDelta,
 };
 
-use crate::weights::Weights;
 use crate::within_budget;
+pub use embeddings::Embeddings;
+pub use ready::Ready;
 use requests::Requests;
 use stream::Stream;
 
@@ -27,10 +30,25 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Makes the file ready. One that the engine refuses says so to whoever asks it: this process has no other way to.
-    pub fn start(weights: Weights, info: ModelInfo, max_tokens: u32, threads: usize, exporter: Rc<dyn Export>) -> Self {
-        Self { info, max_tokens, requests: Requests::open(weights, threads), exporter }
+    /// Of a file that was made ready; none where it writes nothing. One that the engine refuses says so to whoever asks
+    /// it: this process has no other way to.
+    pub fn new(
+        ready: &Result<Ready, String>,
+        info: ModelInfo,
+        max_tokens: u32,
+        exporter: Rc<dyn Export>,
+    ) -> Option<Rc<Self>> {
+        let assistant = match ready {
+            Ok(ready) => Ok(ready.assistant()?),
+            Err(why) => Err(why.clone()),
+        };
+        Some(Rc::new(Self { info, max_tokens, requests: Requests::new(assistant), exporter }))
     }
+}
+
+/// What is said of a file that the engine refuses.
+fn cannot_be_run(why: &str) -> CallError {
+    CallError::failed(format!("this model cannot be run: {why}"))
 }
 
 impl LanguageModelServer for Inference {

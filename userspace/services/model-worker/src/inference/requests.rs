@@ -3,25 +3,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use std::time::Instant;
 
-use capos_engine::generation::Options;
-use capos_engine::{Machine, kernel};
-use capos_engine_threads::Threads;
-use capos_inference::{Assistant, Event, InferenceError, LanguageModel, RequestId};
+use capos_inference::{Assistant, Event, InferenceError, RequestId};
 use capos_schema::cap::CallError;
 use capos_schema::models::InferenceRequest;
 
 use super::answer::Answer;
-use super::conversation;
-use crate::weights::Weights;
-
-/// Requests that are worked on together; others wait for their turn.
-const TOGETHER: usize = 4;
-/// Most tokens that go through the model at once.
-const PASS: usize = 128;
-/// Bytes of keys and values that are kept of conversations for when they go on.
-const KEPT: usize = 16 << 20;
+use super::{cannot_be_run, conversation};
 
 /// The engine with one model, and what it has said that nobody has read yet.
 ///
@@ -35,9 +23,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Makes the model of a file ready.
-    pub fn open(weights: Weights, threads: usize) -> Rc<Self> {
-        Rc::new(Self { assistant: RefCell::new(start(weights, threads)), unread: RefCell::default() })
+    /// Of what answers, or the reason why nothing does.
+    pub fn new(assistant: Result<Assistant<'static>, String>) -> Rc<Self> {
+        Rc::new(Self { assistant: RefCell::new(assistant), unread: RefCell::default() })
     }
 
     /// Takes a request.
@@ -47,8 +35,7 @@ impl Requests {
     pub fn submit(self: &Rc<Self>, request: &InferenceRequest) -> Result<Answer, CallError> {
         let request = conversation::request(request)?;
         let mut assistant = self.assistant.borrow_mut();
-        let assistant =
-            assistant.as_mut().map_err(|why| CallError::failed(format!("this model cannot be run: {why}")))?;
+        let assistant = assistant.as_mut().map_err(|why| cannot_be_run(why))?;
         let id = assistant.request(request).map_err(|error| refused(&error))?;
         self.unread.borrow_mut().insert(id, VecDeque::new());
         Ok(Answer::new(self.clone(), id))
@@ -88,24 +75,13 @@ impl Requests {
     }
 }
 
-/// Makes a file ready for the life of the process, which is that of its model.
-fn start(weights: Weights, threads: usize) -> Result<Assistant<'static>, String> {
-    let weights: &'static Weights = Box::leak(Box::new(weights));
-    let model = LanguageModel::open(weights.bytes(), None).map_err(|error| error.to_string())?;
-    let model: &'static LanguageModel<'static> = Box::leak(Box::new(model));
-    let began = Instant::now();
-    let now = move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let now: &'static dyn Fn() -> u64 = Box::leak(Box::new(now));
-    let kernels = kernel::fastest(now);
-    let pool = Threads::new(threads).map_err(|error| format!("a thread cannot be started: {error}"))?;
-    let options = Options { sequences: TOGETHER, prefill: PASS, kept: KEPT, clock: Some(now), ..Options::default() };
-    Ok(Assistant::new(model, Machine { kernels, pool: Box::leak(Box::new(pool)) }, options))
-}
-
 /// Why a request was not taken.
-fn refused(error: &InferenceError) -> CallError {
+pub fn refused(error: &InferenceError) -> CallError {
     match error {
-        InferenceError::Chat(_) | InferenceError::TooLong { .. } => CallError::invalid_argument(error.to_string()),
+        InferenceError::Chat(_)
+        | InferenceError::TooLong { .. }
+        | InferenceError::TextBytes { .. }
+        | InferenceError::TextTokens { .. } => CallError::invalid_argument(error.to_string()),
         InferenceError::File(_) | InferenceError::Engine(_) | InferenceError::Tokenizer(_) => {
             CallError::failed(error.to_string())
         }

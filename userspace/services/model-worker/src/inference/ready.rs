@@ -1,0 +1,78 @@
+//! A model's file, made ready for the life of the process, which is that of its model.
+
+use std::time::Instant;
+
+use capos_engine::generation::Options;
+use capos_engine::{Machine, Model, kernel};
+use capos_engine_threads::Threads;
+use capos_inference::{Assistant, Embedder, EmbeddingModel, LanguageModel};
+use capos_model::Backend;
+use capos_tokenizer::Tokenizer;
+
+use crate::weights::Weights;
+
+/// Requests that are worked on together; others wait for their turn.
+const TOGETHER: usize = 4;
+/// Most tokens that go through the model at once.
+const PASS: usize = 128;
+/// Bytes of keys and values that are kept of conversations for when they go on.
+const KEPT: usize = 16 << 20;
+
+/// A model, and what runs it.
+pub struct Ready {
+    model: ModelOf,
+    machine: Machine<'static>,
+    options: Options<'static>,
+}
+
+/// What a file is opened as.
+enum ModelOf {
+    Language(&'static LanguageModel<'static>),
+    Texts(&'static EmbeddingModel<'static>),
+}
+
+impl Ready {
+    /// Opens a file of a backend that the engine runs.
+    ///
+    /// # Errors
+    /// It cannot be run; says why.
+    pub fn open(weights: Weights, backend: &Backend, threads: usize) -> Result<Self, String> {
+        let weights: &'static Weights = Box::leak(Box::new(weights));
+        let file = weights.bytes();
+        let model = match backend {
+            Backend::Embedder => {
+                EmbeddingModel::open(file, None).map(|model| ModelOf::Texts(Box::leak(Box::new(model))))
+            }
+            _ => LanguageModel::open(file, None).map(|model| ModelOf::Language(Box::leak(Box::new(model)))),
+        };
+        let model = model.map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        let now = move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now: &'static dyn Fn() -> u64 = Box::leak(Box::new(now));
+        let kernels = kernel::fastest(now);
+        let pool = Threads::new(threads).map_err(|error| format!("a thread cannot be started: {error}"))?;
+        let options =
+            Options { sequences: TOGETHER, prefill: PASS, kept: KEPT, clock: Some(now), ..Options::default() };
+        Ok(Self { model, machine: Machine { kernels, pool: Box::leak(Box::new(pool)) }, options })
+    }
+
+    /// What answers conversations; none where the model writes nothing.
+    pub fn assistant(&self) -> Option<Assistant<'static>> {
+        match self.model {
+            ModelOf::Language(model) => Some(Assistant::new(model, self.machine, self.options)),
+            ModelOf::Texts(_) => None,
+        }
+    }
+
+    /// What embeds texts.
+    ///
+    /// # Errors
+    /// The model is not for that; says why.
+    pub fn embedder(&self) -> Result<Embedder<'static>, String> {
+        let (model, tokenizer): (&Model<'_>, &Tokenizer) = match self.model {
+            ModelOf::Language(model) => (model.model(), model.tokenizer()),
+            ModelOf::Texts(model) => (model.model(), model.tokenizer()),
+        };
+        Embedder::new(model, tokenizer, self.machine, self.options).map_err(|error| error.to_string())
+    }
+}

@@ -61,7 +61,7 @@ fn compare(what: &str, file: &[u8], (ids, expected): (&[Vec<u32>], &[Vec<f64>]),
         for (cache, tolerance) in [(CacheType::F16, tolerance), (CacheType::Q8_0, tolerance + of_bytes)] {
             let mut encoder = Encoder::new(&model, Machine { kernels, pool: &Single }, Some(cache), None).unwrap();
             let together = vectors(&mut encoder, ids).unwrap();
-            let alone = ids.iter().flat_map(|ids| vectors(&mut encoder, &[ids.clone()]).unwrap()).collect();
+            let alone = ids.iter().flat_map(|ids| vectors(&mut encoder, std::slice::from_ref(ids)).unwrap()).collect();
             for found in [together, alone] {
                 let found: Vec<Vec<f32>> = found;
                 assert_eq!(found.len(), expected.len());

@@ -1,5 +1,4 @@
-"""Tokens, logits and vectors beside llama.cpp's, on the files of tests/infer: are they the same, and no farther from a
-reference?
+"""Tokens and logits beside llama.cpp's, on the files of tests/infer: are they the same, and no farther from a reference?
 
     python3 judge.py --infer target/debug/capos-infer [--kernels scalar,avx2] [--draws N] [--record] [MODEL …]
 
@@ -14,8 +13,7 @@ import sys
 TESTS = pathlib.Path(__file__).resolve().parents[3] / "tests" / "infer"
 sys.path.insert(0, str(TESTS))
 
-import judge_embedders  # noqa: E402  what it reads is in tests/infer
-import judge_models  # noqa: E402
+import judge_models  # noqa: E402  what it reads is in tests/infer
 import judge_tokens  # noqa: E402
 
 
@@ -31,10 +29,6 @@ def main():
     if options.record and not options.models:
         (TESTS / "llama_cpp_models.json").write_text(judge_models.recorded(answers))
     if not options.models:
-        answers, differences = judge_embedders.judge(options.infer, options.kernels.split(","))
-        worse += differences
-        if options.record:
-            (TESTS / "llama_cpp_embedders.json").write_text(judge_embedders.recorded(answers))
         answers, differences = judge_tokens.judge(options.infer)
         worse += differences
         if options.record:

@@ -58,43 +58,6 @@ class Peer:
         llama_cpp.llama_model_free(self.model)
 
 
-class Embedder:
-    """A model file, open for vectors of texts."""
-
-    def __init__(self, path, context=128, flash_attention=True):
-        self.model = _open(path)
-        params = llama_cpp.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = context
-        params.n_threads = params.n_threads_batch = 1
-        params.embeddings = True
-        if not flash_attention:
-            params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.context = llama_cpp.llama_init_from_model(self.model, params)
-        if llama_cpp.llama_pooling_type(self.context) == llama_cpp.LLAMA_POOLING_TYPE_NONE:
-            # It gives a vector for each token where the file does not say how to make one of them.
-            llama_cpp.llama_free(self.context)
-            params.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_MEAN
-            self.context = llama_cpp.llama_init_from_model(self.model, params)
-        if not self.context:
-            raise RuntimeError(f"llama.cpp makes no context for {path}")
-
-    def vector(self, ids):
-        """The vector of a text with these tokens, of length one."""
-        memory = llama_cpp.llama_get_memory(self.context)
-        if memory:
-            llama_cpp.llama_memory_clear(memory, True)
-        tokens = (llama_cpp.llama_token * len(ids))(*ids)
-        if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:
-            raise RuntimeError("llama.cpp cannot take the tokens")
-        width = llama_cpp.llama_model_n_embd(self.model)
-        found = np.ctypeslib.as_array(llama_cpp.llama_get_embeddings_seq(self.context, 0), (width,)).astype(np.float64)
-        return found / np.linalg.norm(found)
-
-    def close(self):
-        llama_cpp.llama_free(self.context)
-        llama_cpp.llama_model_free(self.model)
-
-
 class Vocabulary:
     """A model file's vocabulary; the file needs no weights."""
 

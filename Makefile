@@ -9,6 +9,9 @@ BUILD := $(CARGO) build --workspace --bin capos
 # Only what is set is passed on: an empty value is not the same as none.
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
+# What sessions begin with where no other model is asked for: the one that this project trains.
+iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
+
 .DEFAULT_GOAL := help
 .PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-token bench-infer judge-infer fuzz new-service new-app fmt lint docs clean help
 
@@ -34,7 +37,8 @@ help:
 	@echo 'make clean      remove everything built'
 	@echo
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
-	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with; or several)'
+	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with in place of the'
+	@echo '            built-in one; or several)'
 	@echo '           LINUX_KERNEL=file (for bench-std and bench-token, in place of the one that is downloaded)'
 
 deps:

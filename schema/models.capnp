@@ -139,6 +139,7 @@ struct ModelInfo {
   supportsTools @7 :Bool;
   bytes @8 :UInt64;
   license @9 :Text;
+  description @10 :Text;     # What the file says of the model, on one line and cut short. Nobody has checked it.
 }
 
 interface LanguageModel {

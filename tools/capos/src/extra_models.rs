@@ -46,6 +46,9 @@ pub struct ExtraModel {
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
     pub scripted: bool,
+    /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
+    #[serde(default)]
+    pub experts: bool,
     /// Whether it says that it can call tools.
     #[serde(default = "default_tools")]
     pub tools: bool,
@@ -156,7 +159,12 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();
     let entries: &[_] = if model.scripted { &[SCRIPTED] } else { &[] };
-    Synthetic::with_entries(size, model.seed, entries)?.write(|piece| {
+    let made = if model.experts {
+        Synthetic::of_experts(size, model.seed)?
+    } else {
+        Synthetic::with_entries(size, model.seed, entries)?
+    };
+    made.write(|piece| {
         bytes.extend_from_slice(piece);
         std::io::Result::Ok(())
     })?;

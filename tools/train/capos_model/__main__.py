@@ -16,6 +16,11 @@ TEMPLATE = ROOT / "template.jinja"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
 # What a model file says of its weights.
 NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
+# What a session says of the model when it begins.
+DESCRIPTION = (
+    "small, made for capOS's own tools, knows nothing else. About every tenth tool that it chooses is the wrong one: "
+    "look at what it does"
+)
 # What the tokenizer is trained on, and how many conversations there are to one whose tools are read too: the lines of
 # tools are much of a request and always the same.
 TOKENIZER_SEED, TOKENIZER_CONVERSATIONS, TOOLS_ONCE_IN = 80_001, 8000, 10
@@ -100,7 +105,7 @@ def _export(args):
     export = _with_torch("export")
     network, _ = _with_torch("train").load(args.checkpoint)
     template = TEMPLATE.read_text(encoding="utf-8")
-    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE))
+    args.out.write_bytes(export.file(network, _read_tokenizer(), template, args.name, LICENSE, DESCRIPTION))
 
 
 def _check(args):

@@ -51,12 +51,13 @@ def tensors(network):
     return [*found, vector("output_norm.weight", network.norm)]
 
 
-def about(shape, name, license):
+def about(shape, name, license, description):
     """What the file says about the network."""
     return {
         "general.architecture": "qwen3",
         "general.name": name,
         "general.license": license,
+        "general.description": description,
         "general.file_type": _MOSTLY_Q8_0,
         "qwen3.vocab_size": shape.vocabulary,
         "qwen3.context_length": CONTEXT,
@@ -72,6 +73,6 @@ def about(shape, name, license):
     }
 
 
-def file(network, tokenizer, template, name, license):
+def file(network, tokenizer, template, name, license, description):
     """The bytes of the model file."""
-    return gguf.file(about(network.shape, name, license) | tokenizer.metadata(template), tensors(network))
+    return gguf.file(about(network.shape, name, license, description) | tokenizer.metadata(template), tensors(network))

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from capos_model import gguf
-from capos_model.__main__ import LICENSE, TEMPLATE
+from capos_model.__main__ import DESCRIPTION, LICENSE, TEMPLATE
 
 from .test_tokenizer import tokenizer
 
@@ -18,7 +18,7 @@ class ModelFile(unittest.TestCase):
         self.assertLess(len(data), 16 << 20)
         self.assertEqual(struct.unpack_from("<4sI", data), (b"GGUF", 3))
         known = tokenizer().metadata(TEMPLATE.read_text(encoding="utf-8"))
-        for key, value in {**known, "general.license": LICENSE}.items():
+        for key, value in {**known, "general.license": LICENSE, "general.description": DESCRIPTION}.items():
             self.assertIn(gguf.keys({key: value}), data, f"{key}: train a model anew, or export it again")
 
 

@@ -133,7 +133,7 @@ class Networks(unittest.TestCase):
         self.assertEqual(numbers, sum(values.numel() for values in network.parameters()))
         self.assertEqual(found["blk.1.ffn_down.weight"].sizes, (64, 32))
         self.assertEqual(found["output_norm.weight"].kind, gguf.F32)
-        data = export.file(network, tokenizer(), "", "a", "b")
+        data = export.file(network, tokenizer(), "", "a", "b", "c")
         self.assertEqual(struct.unpack_from("<4sIQ", data), (b"GGUF", 3, len(found)))
         self.assertEqual(len(data) % 32, 0)
 

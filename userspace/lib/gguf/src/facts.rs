@@ -15,6 +15,8 @@ pub struct Facts<'a> {
     pub context_length: u32,
     /// `general.license`.
     pub license: Option<&'a str>,
+    /// `general.description`.
+    pub description: Option<&'a str>,
     /// The kind of quantisation as engines call it, such as `Q4_K_M`: by `general.file_type`,
     /// or else the type that most bytes of tensor data are of.
     pub quantisation: &'static str,
@@ -41,6 +43,7 @@ impl<'a> Facts<'a> {
                 .and_then(|value| value.as_u64())
                 .map_or(0, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             license: text("general.license"),
+            description: text("general.description"),
             quantisation: file_type.and_then(file_type_name).unwrap_or_else(|| heaviest_type(header)),
             chat_template: text("tokenizer.chat_template").filter(|template| !template.trim().is_empty()),
             vocabulary: header

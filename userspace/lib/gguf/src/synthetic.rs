@@ -42,7 +42,7 @@ impl fmt::Display for SyntheticError {
 
 impl core::error::Error for SyntheticError {}
 
-/// A model file of the architecture `llama`: all tensors that one has, at sizes that fit the
+/// A model file of the architecture `llama`, or `qwen3moe` where it has experts: all tensors that one has, at sizes that fit the
 /// file's, filled with small numbers that depend on a seed only. One tensor more, which engines
 /// do not know, fills the file to the exact size. The model says nothing sensible.
 pub struct Synthetic {
@@ -53,12 +53,18 @@ pub struct Synthetic {
     seed: u64,
 }
 
-/// The numbers that make a llama model.
+/// The numbers that make a model.
 struct Shape {
     embedding: u64,
+    /// Width inside the feed-forward part, or inside an expert.
     feed_forward: u64,
     layers: u64,
+    /// Experts of a layer; none where the layer is dense.
+    experts: u64,
 }
+
+/// Experts of a layer that a token is given to.
+const EXPERTS_USED: u64 = 2;
 
 impl Shape {
     /// Few large layers, as real models of the size have; the rest of the file is filled up.
@@ -74,20 +80,41 @@ impl Shape {
         let feed_forward = 3u64.saturating_mul(embedding);
         let per_layer = embedding.saturating_mul(embedding).saturating_mul(14);
         let layers = (size / 10).saturating_mul(9).checked_div(per_layer).unwrap_or(1);
-        Self { embedding, feed_forward, layers: layers.clamp(1, 128) }
+        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts: 0 }
+    }
+
+    /// Layers of 128 small experts, of which a token reads few.
+    fn of_experts(size: u64) -> Self {
+        let (embedding, feed_forward, experts) = (512u64, 512u64, 128u64);
+        // Three matrices of each expert, at 34/32 bytes a number.
+        let expert = embedding.saturating_mul(feed_forward).saturating_mul(3);
+        let per_layer = (expert / 32).saturating_mul(34).saturating_mul(experts);
+        let layers = size.checked_div(per_layer).unwrap_or(1);
+        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts }
+    }
+
+    fn architecture(&self) -> &'static str {
+        if self.experts == 0 { "llama" } else { "qwen3moe" }
     }
 
     /// Writes the numbers as a file says them.
     fn describe(&self, writer: &mut Writer) {
         let number = |value: u64| WriterValue::U32(u32::try_from(value).unwrap_or(u32::MAX));
-        writer.entry("llama.embedding_length", number(self.embedding));
-        writer.entry("llama.block_count", number(self.layers));
-        writer.entry("llama.feed_forward_length", number(self.feed_forward));
-        writer.entry("llama.attention.head_count", number(self.embedding / 64));
-        writer.entry("llama.attention.head_count_kv", number(self.embedding / 64));
-        writer.entry("llama.attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
-        writer.entry("llama.rope.dimension_count", WriterValue::U32(64));
-        writer.entry("llama.rope.freq_base", WriterValue::F32(10_000.0));
+        let mut entry = |key: &str, value| writer.entry(&format!("{}.{key}", self.architecture()), value);
+        entry("embedding_length", number(self.embedding));
+        entry("block_count", number(self.layers));
+        if self.experts == 0 {
+            entry("feed_forward_length", number(self.feed_forward));
+        } else {
+            entry("expert_feed_forward_length", number(self.feed_forward));
+            entry("expert_count", number(self.experts));
+            entry("expert_used_count", number(EXPERTS_USED));
+        }
+        entry("attention.head_count", number(self.embedding / 64));
+        entry("attention.head_count_kv", number(self.embedding / 64));
+        entry("attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
+        entry("rope.dimension_count", WriterValue::U32(64));
+        entry("rope.freq_base", WriterValue::F32(10_000.0));
     }
 }
 
@@ -105,13 +132,24 @@ impl Synthetic {
     /// # Errors
     /// As [`Synthetic::new`].
     pub fn with_entries(size: u64, seed: u64, entries: &[(&str, &str)]) -> Result<Self, SyntheticError> {
+        Self::planned(Shape::for_size(size), size, seed, entries)
+    }
+
+    /// A model of experts: it has the architecture `qwen3moe`, and each of its tokens reads a part of it only.
+    ///
+    /// # Errors
+    /// As [`Synthetic::new`].
+    pub fn of_experts(size: u64, seed: u64) -> Result<Self, SyntheticError> {
+        Self::planned(Shape::of_experts(size), size, seed, &[])
+    }
+
+    fn planned(mut shape: Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result<Self, SyntheticError> {
         if size > 1 << 40 {
             return Err(SyntheticError::TooLarge);
         }
         if !size.is_multiple_of(DEFAULT_ALIGNMENT.into()) {
             return Err(SyntheticError::Unaligned);
         }
-        let mut shape = Shape::for_size(size);
         loop {
             match plan(&shape, size, seed, entries) {
                 Ok(plan) => return Ok(plan),
@@ -178,7 +216,7 @@ impl Synthetic {
 /// [`GgufError::Tensor`] where the vocabulary has more tokens than a tensor can have rows.
 pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Result<Vec<u8>, GgufError> {
     let vocabulary = other.facts().vocabulary;
-    let shape = Shape { embedding: 64, feed_forward: 128, layers: 1 };
+    let shape = Shape { embedding: 64, feed_forward: 128, layers: 1, experts: 0 };
     let mut writer = Writer::new();
     writer.text("general.architecture", "llama");
     writer.entry("llama.context_length", WriterValue::U32(other.facts().context_length.max(256)));
@@ -248,9 +286,9 @@ fn plan(shape: &Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result
     Ok(Synthetic { header: writer.header(), places: writer.places().collect(), size, seed })
 }
 
-/// The tensors of a llama model, matrices in Q8_0, the output in F16, norms in F32.
+/// The tensors of a model, matrices in Q8_0, the output in F16, norms in F32.
 fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)> {
-    let &Shape { embedding: e, feed_forward: f, layers } = shape;
+    let &Shape { embedding: e, feed_forward: f, layers, experts } = shape;
     let mut list = vec![("token_embd.weight".to_string(), TensorType::Q8_0, vec![e, vocabulary])];
     for layer in 0..layers {
         let mut add = |name: &str, kind, dimensions| {
@@ -261,9 +299,18 @@ fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)
             add(name, TensorType::Q8_0, vec![e, e]);
         }
         add("ffn_norm", TensorType::F32, vec![e]);
-        add("ffn_gate", TensorType::Q8_0, vec![e, f]);
-        add("ffn_up", TensorType::Q8_0, vec![e, f]);
-        add("ffn_down", TensorType::Q8_0, vec![f, e]);
+        if experts == 0 {
+            add("ffn_gate", TensorType::Q8_0, vec![e, f]);
+            add("ffn_up", TensorType::Q8_0, vec![e, f]);
+            add("ffn_down", TensorType::Q8_0, vec![f, e]);
+        } else {
+            add("attn_q_norm", TensorType::F32, vec![64]);
+            add("attn_k_norm", TensorType::F32, vec![64]);
+            add("ffn_gate_inp", TensorType::Q8_0, vec![e, experts]);
+            add("ffn_gate_exps", TensorType::Q8_0, vec![e, f, experts]);
+            add("ffn_up_exps", TensorType::Q8_0, vec![e, f, experts]);
+            add("ffn_down_exps", TensorType::Q8_0, vec![f, e, experts]);
+        }
     }
     list.push(("output_norm.weight".to_string(), TensorType::F32, vec![e]));
     list.push(("output.weight".to_string(), TensorType::F16, vec![e, vocabulary]));
@@ -271,7 +318,7 @@ fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)
 }
 
 fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &str)]) {
-    writer.text("general.architecture", "llama");
+    writer.text("general.architecture", shape.architecture());
     writer.text("general.name", "capOS synthetic");
     let description = format!("Well-formed filler without meaning, made by the capOS tools from seed {seed}");
     writer.text("general.description", &description);
@@ -279,9 +326,9 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &st
     writer.entry("general.file_type", WriterValue::U32(7));
     writer.entry("general.quantization_version", WriterValue::U32(2));
     writer.entry("general.alignment", WriterValue::U32(DEFAULT_ALIGNMENT));
-    writer.entry("llama.context_length", WriterValue::U32(8192));
+    writer.entry(&format!("{}.context_length", shape.architecture()), WriterValue::U32(8192));
     shape.describe(writer);
-    writer.entry("llama.vocab_size", WriterValue::U32(259));
+    writer.entry(&format!("{}.vocab_size", shape.architecture()), WriterValue::U32(259));
     writer.text("tokenizer.ggml.model", "llama");
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));

@@ -9,6 +9,9 @@ use capos_schema::models::ModelInfo;
 
 use crate::{Backend, LOCAL_EMBEDDER, LOCAL_ENGINE};
 
+/// Characters that are kept of what a file says of its model.
+const MAX_DESCRIPTION: usize = 240;
+
 /// What a file of `bytes` bytes says of itself. Its answers are limited by its context alone: see [`output_tokens`].
 #[must_use]
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
@@ -32,7 +35,26 @@ pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) ->
         supports_tools,
         bytes,
         license: facts.license.unwrap_or_default().to_string(),
+        description: one_line(facts.description.unwrap_or_default()),
     }
+}
+
+/// The words of a text, until [`MAX_DESCRIPTION`] characters are full.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        // A word may be as long as the file.
+        if let Some((end, _)) = line.char_indices().nth(MAX_DESCRIPTION) {
+            line.truncate(end);
+            line.push('…');
+            break;
+        }
+    }
+    line
 }
 
 /// The most tokens of one answer of a model: what one call may have, and no more than the context where that is known.
@@ -67,6 +89,7 @@ pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
         ("backend", &said.backend, &found.backend),
         ("quantisation", &said.quantisation, &found.quantisation),
         ("license", &said.license, &found.license),
+        ("description", &said.description, &found.description),
     ];
     let numbers = [
         ("contextTokens", u64::from(said.context_tokens), u64::from(found.context_tokens)),
@@ -110,6 +133,7 @@ mod tests {
             supports_tools: false,
             bytes: 256 << 10,
             license: "MIT OR Apache-2.0".into(),
+            description: "Well-formed filler without meaning, made by the capOS tools from seed 3".into(),
         };
         assert_eq!(found(), expected);
     }
@@ -167,9 +191,18 @@ mod tests {
             supports_tools: false,
             bytes: found.bytes,
             license: "CC0-1.0".into(),
+            description: String::new(),
         };
         assert_eq!(found, expected);
         assert!(told("? a\ncall b {}\n").supports_tools);
+    }
+
+    #[test]
+    fn a_description_is_one_short_line() {
+        assert_eq!(one_line(" Knows\n\tlittle. "), "Knows little.");
+        assert_eq!(one_line(""), "");
+        let long = one_line(&"ä".repeat(1 << 20));
+        assert_eq!((long.chars().count(), long.ends_with("ä…")), (MAX_DESCRIPTION + 1, true));
     }
 
     #[test]
@@ -186,13 +219,14 @@ mod tests {
         assert_eq!(difference(&ModelInfo::default(), &found), None, "nothing is said");
         assert_eq!(difference(&found, &found), None);
         type Lie = fn(&mut ModelInfo);
-        let lies: [(&str, Lie); 9] = [
+        let lies: [(&str, Lie); 10] = [
             ("id", |said| said.id.push('x')),
             ("displayName", |said| said.display_name.push('x')),
             ("arch", |said| said.arch.push('x')),
             ("backend", |said| said.backend.push('x')),
             ("quantisation", |said| said.quantisation.push('x')),
             ("license", |said| said.license.push('x')),
+            ("description", |said| said.description.push('x')),
             ("contextTokens", |said| said.context_tokens += 1),
             ("outputTokens", |said| said.output_tokens += 1),
             ("bytes", |said| said.bytes += 1),

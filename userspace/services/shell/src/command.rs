@@ -317,6 +317,9 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
         return Err("this session may use no model".to_string());
     }
     rows(session, &text).await;
+    if !wanted.is_empty() {
+        session.runner.tell_of_model().await;
+    }
     Ok(())
 }
 

@@ -152,6 +152,17 @@ impl Runner {
         *self.model.borrow_mut() = Some((opened.model, opened.info));
         Ok(())
     }
+
+    /// Tells what the model in use says of itself, as its own words: what it cannot do counts too.
+    pub async fn tell_of_model(&self) {
+        let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
+            let ModelInfo { display_name, description, .. } = model;
+            (!description.is_empty()).then(|| format!("{display_name} says of itself: \"{description}\""))
+        });
+        if let Some(text) = of_itself {
+            self.screen.line(Style::Dim, &text).await;
+        }
+    }
 }
 
 impl Host for Runner {
@@ -288,6 +299,7 @@ impl Session {
             count(self.snapshot.tools().len(), "tool")
         );
         self.runner.screen.line(Style::Dim, &text).await;
+        self.runner.tell_of_model().await;
     }
 
     /// Tells the log how far it was to the prompt, and what is in use there.

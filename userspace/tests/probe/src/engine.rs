@@ -36,6 +36,7 @@ fn is_described(info: &ModelInfo) -> Result<(), Error> {
         supports_tools: true,
         bytes: info.bytes,
         license: "CC0-1.0".to_string(),
+        description: String::new(),
     };
     ensure(*info == expected && info.id.ends_with("-llama"), format!("the catalog says {info:?}"))
 }
@@ -208,6 +209,44 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
         log::info!("bench token {each} instructions: each token of an answer by the worker, all of the system counted");
     }
     report.line("tokens are counted");
+    Ok(())
+}
+
+/// A model that is large beside the machine's memory: it answers, and the same again. Where `fits`, what one answer read
+/// is still there for the next; otherwise pages were given up meanwhile, and are read and verified once more.
+///
+/// # Errors
+/// What does not hold.
+pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> {
+    let status = env.cap::<SystemStatusClient>("status")?;
+    for large in named(env, &["large"]).await? {
+        // Each request to a worker of its own, so that the prompt is read anew.
+        let forge = Forge::of(env, &large.id).await?;
+        let mut said = Vec::new();
+        let mut misses = Vec::new();
+        for _ in 0..2 {
+            let before = status.statistics().await?;
+            let worker = forge.worker(1).await?;
+            let answer = worker.model.complete(&InferenceRequest { max_tokens: 4, ..request("Hi") }).await?;
+            worker.process.kill("it was listened to").await?;
+            let after = status.statistics().await?;
+            misses.push(after.cache_misses.saturating_sub(before.cache_misses));
+            said.push(answer);
+        }
+        let ([first, second], [one, two]) = (said.as_slice(), misses.as_slice()) else {
+            return Err(Error::new("an answer is missing"));
+        };
+        let cut = first.finish_reason == FinishReason::Length && first.usage.completion_tokens == 4;
+        ensure(cut && first == second, format!("the answers differ: {first:?}, {second:?}"))?;
+        let pages = large.bytes.div_ceil(PAGE);
+        let told =
+            format!("of {pages} pages {one} faults went to the pager for an answer, and {two} for the same again");
+        // The worker's own text is read again in either case where memory is short.
+        ensure(*one > pages / 8, format!("{told}: it hardly read its weights"))?;
+        ensure(if fits { *two < one / 50 } else { *two > one / 4 }, told.clone())?;
+        report.line(&told);
+    }
+    report.line(if fits { "its pages stay" } else { "its pages are read again" });
     Ok(())
 }
 

@@ -22,8 +22,9 @@ use crate::system::System;
 const MAX_OUTPUT: usize = 64 << 10;
 /// Room of the answer for everything but the output.
 const ANSWER_ROOM: usize = 2048;
-/// How long a program may run whose output is kept, in nanoseconds.
-const MAX_TIME: u64 = 60_000_000_000;
+/// How long a program may run whose output is kept, in nanoseconds. Sessions wait for less, as their profile says
+/// (`tool_timeout_ms`); this is for callers that say nothing.
+const MAX_TIME: u64 = 600_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;
 /// Names that a process holds whatever it is granted.

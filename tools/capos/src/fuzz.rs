@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::system::System;
 use crate::toolchain;
@@ -31,6 +31,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let folder = system.target().join("fuzz");
+    ensure!(
+        Command::new("c++").arg("--version").output().is_ok_and(|output| output.status.success()),
+        "libFuzzer is compiled with a C++ compiler, and there is no c++; on Debian: apt-get install g++"
+    );
     let program = toolchain::build_fuzzer(system.root(), &folder, FLAGS)?;
     let targets = if args.targets.is_empty() { names(&program)? } else { args.targets.clone() };
     for target in targets {
@@ -65,5 +69,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn names(program: &Path) -> Result<Vec<String>> {
     let output = Command::new(program).env_remove(TARGET).output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
+    let names: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect();
+    ensure!(
+        output.status.success() && !names.is_empty(),
+        "{} names no targets ({}): {}",
+        program.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(names)
 }

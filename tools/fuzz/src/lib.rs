@@ -1,4 +1,4 @@
-//! Fuzz targets: every parser that reads bytes which somebody else wrote.
+//! Fuzz targets: the parsers of files, messages, ring entries and records that somebody else wrote.
 //!
 //! A target takes any bytes and has to come back: with a result or an error, and without a panic. `make fuzz` gives it
 //! what libFuzzer makes up; the tests of this crate give it its seeds, and those with some bytes changed.

@@ -1,7 +1,11 @@
 //! What fuzzing goes out from: good ones of each kind, small.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use capos_audit::{Chain, Kind};
 use capos_hostile_models::{End, HostileModel};
+use capos_schema::audit::{Phase, ToolEvent};
+use capos_schema::authority::Decision;
+use capos_schema::models::{Outcome, ToolDescriptor};
 
 /// A file of the source.
 macro_rules! source {
@@ -11,8 +15,33 @@ macro_rules! source {
 }
 
 pub fn audit() -> Result<Vec<Vec<u8>>> {
-    let line = br#"{"seq":1,"ns":12,"kind":"system.start","fields":{},"prev":"00","hash":"00"}"#;
-    Ok(vec![line.to_vec()])
+    let mut chain = Chain::new(1 << 20);
+    let start = Kind::SessionStart.event("session-1", "ada", &[("profile", &"operator")]);
+    chain.append_general(5, start).map_err(|why| anyhow!("{why:?}"))?;
+    let said = capos_audit::message("session-1", "ada", "c1", 1, "user", "read my notes");
+    chain.append_general(6, said).map_err(|why| anyhow!("{why:?}"))?;
+    let call = ToolEvent {
+        phase: Phase::Refused,
+        session: "session-1".into(),
+        principal: "ada".into(),
+        conversation: "c1".into(),
+        turn: 1,
+        call_id: "call-1".into(),
+        model_id: "0123abcd-llama".into(),
+        backend: "scripted".into(),
+        nonce: vec![1, 2, 3],
+        runner: "capos-side".into(),
+        descriptor: ToolDescriptor { name: "power_off".into(), method_name: "off".into(), ..ToolDescriptor::default() },
+        arguments: "{}".into(),
+        decision: Decision::Forbidden,
+        outcome: Outcome::RefusedByPolicy,
+        decided: true,
+        advertised: vec!["power_off".into()],
+        ..ToolEvent::default()
+    };
+    chain.append_tool(7, call).map_err(|why| anyhow!("{why:?}"))?;
+    let lines: Vec<_> = chain.records().iter().map(|record| record.line()).collect();
+    Ok(vec![lines.join("\n").into_bytes()])
 }
 
 pub fn elf() -> Result<Vec<Vec<u8>>> {
@@ -94,7 +123,10 @@ pub fn signature() -> Result<Vec<Vec<u8>>> {
     let key = capos_verity::SigningKey::from_seed("model-weights", [7; 32])?;
     let mut trust = capos_verity::TrustStore::default();
     trust.allow(key.public(), key.purpose())?;
-    Ok(vec![trust.to_text().into_bytes(), key.to_text().into_bytes()])
+    let digest = capos_verity::FileDigest::parse(&format!("sha256:{}", "ab".repeat(32)));
+    let digest = digest.ok_or_else(|| anyhow!("no digest"))?;
+    let signature = capos_verity::FileSignature::sign(&key, "small.gguf", 4096, digest)?;
+    Ok([trust.to_text(), key.to_text(), signature.to_text()].map(String::into_bytes).to_vec())
 }
 
 pub fn ustar() -> Result<Vec<Vec<u8>>> {

@@ -1,6 +1,6 @@
 //! Every target with its seeds, and with those with some bytes changed.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests count as tests.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 use capos_fuzz::{TARGETS, named};
 use capos_hostile_models::{Random, changed};
@@ -31,7 +31,16 @@ fn seeds_are_what_they_are_to_be() {
     let program = first("elf");
     assert_eq!(capos_elf::Program::parse(&program, 4096).unwrap().segments().len(), 1);
     assert_eq!(capos_ustar::find(&first("ustar"), "bin/init").unwrap(), Some(&b"hello"[..]));
-    capos_verity::TrustStore::parse(&first("signature")).unwrap();
+    let lines = first("audit");
+    let found = capos_audit::verify_lines(lines.split(|byte| *byte == b'\n'), None).unwrap();
+    assert_eq!(found.records, 3);
+    let signed = (named("signature").unwrap().seeds)().unwrap();
+    capos_verity::TrustStore::parse(&signed[0]).unwrap();
+    capos_verity::SigningKey::parse(&signed[1]).unwrap();
+    capos_verity::FileSignature::parse(&signed[2]).unwrap();
+    capos_retrieval::Handbook::parse(str::from_utf8(&first("handbook")).unwrap()).unwrap();
+    let model = first("gguf");
+    capos_gguf::Header::parse(&model, model.len() as u64).unwrap();
     capos_manifest::read("manifest.toml", str::from_utf8(&first("manifest")).unwrap()).unwrap();
     capos_script::Script::parse(&first("script")).unwrap();
     assert!(named("nothing").is_err());

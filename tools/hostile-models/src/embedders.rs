@@ -22,6 +22,11 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
     let ahead = Parts::talking().with("llama.attention.causal", WriterValue::Bool(false));
     let behind = Parts::bert().with("bert.attention.causal", WriterValue::Bool(true));
     let narrow = Parts::bert().with_tensor("token_types.weight", TensorType::F32, &[WIDTH - 1, 2]);
+    // A matrix of one row may be written as a vector.
+    let one_type = |types: u32| {
+        let parts = Parts::bert().with_tensor("token_types.weight", TensorType::F32, &[WIDTH]);
+        parts.with("tokenizer.ggml.token_type_count", WriterValue::U32(types))
+    };
     vec![
         ("embedder", Answers, Parts::bert()),
         ("pooling-missing", Answers, Parts::bert().without("bert.pooling_type")),
@@ -38,6 +43,8 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
         ("types-of-tokens", Refused("token_type_count' says 3"), set("tokenizer.ggml.token_type_count", 3)),
         ("many-types-of-tokens", Refused("is 4294967295"), set("tokenizer.ggml.token_type_count", u32::MAX)),
         ("types-not-there", Answers, lacking("token_types.weight")),
+        ("one-type-of-tokens", Answers, one_type(1)),
+        ("fewer-types-of-tokens", Refused("'token_types.weight' has 1 rows, where"), one_type(2)),
         ("types-narrow", Refused("'token_types.weight' is [7, 2]"), narrow),
         ("many-positions", Refused("where the hyperparameters say [8, 64]"), positions(65)),
         ("few-positions", Refused("where the hyperparameters say [8, 64]"), positions(1)),

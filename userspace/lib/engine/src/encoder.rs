@@ -18,9 +18,6 @@ use crate::pace::Pace;
 use crate::product::Machine;
 use crate::turns::Rotations;
 
-/// Most tokens of a piece.
-const PIECE: usize = 512;
-
 /// Makes vectors of texts with one model, some texts at a time.
 pub struct Encoder<'m> {
     model: &'m Model<'m>,
@@ -59,14 +56,15 @@ struct Texts<'m> {
 }
 
 impl<'m> Encoder<'m> {
-    /// Without texts. Keys and values are kept as `cache` says, or as the kernels are quickest with. With a clock, in
-    /// nanoseconds since a time that stays the same, pieces are over within some 40 ms.
+    /// Without texts. A piece has at most `piece` tokens. Keys and values are kept as `cache` says, or as the kernels are
+    /// quickest with. With a clock, in nanoseconds since a time that stays the same, pieces are over within some 40 ms.
     ///
     /// # Errors
     /// [`EngineError::EmbedsNothing`] where the model is not for this.
     pub fn new(
         model: &'m Model<'m>,
         machine: Machine<'m>,
+        piece: usize,
         cache: Option<CacheType>,
         clock: Option<&'m dyn Fn() -> u64>,
     ) -> Result<Self, EngineError> {
@@ -77,8 +75,8 @@ impl<'m> Encoder<'m> {
             model,
             machine,
             cache: cache.unwrap_or_else(|| machine.kernels.cache()),
-            keys_pace: Pace::new(clock, PIECE),
-            mixed_pace: Pace::new(clock, PIECE),
+            keys_pace: Pace::new(clock, piece),
+            mixed_pace: Pace::new(clock, piece),
             forward: Forward::new(),
             texts: None,
         })
@@ -112,7 +110,8 @@ impl<'m> Encoder<'m> {
         }
         let states = room(ids.len(), config.width)?;
         let queries = room(ids.len(), config.queries())?;
-        let rotations = Rotations::new(self.model);
+        let mut rotations = Rotations::new(self.model);
+        rotations.reserve(ids.len()).map_err(|_| EngineError::Memory { what: BETWEEN })?;
         let stage = Stage::Embeddings;
         self.texts = Some(Texts { ids, places, caches, rotations, states, queries, stage, done: 0 });
         Ok(())
@@ -149,12 +148,14 @@ impl<'m> Encoder<'m> {
     }
 }
 
+/// What there is no room for where a text is too long.
+const BETWEEN: &str = "what passes between the layers; embed shorter texts";
+
 /// Room for some numbers of each token.
 fn room(tokens: usize, width: usize) -> Result<Vec<f32>, EngineError> {
     let count = tokens.saturating_mul(width);
     let mut numbers = Vec::new();
-    let what = "what passes between the layers; embed shorter texts";
-    numbers.try_reserve_exact(count).map_err(|_| EngineError::Memory { what })?;
+    numbers.try_reserve_exact(count).map_err(|_| EngineError::Memory { what: BETWEEN })?;
     numbers.resize(count, 0.0);
     Ok(numbers)
 }

@@ -66,9 +66,9 @@ impl<'h, 'a> Tensors<'h, 'a> {
         Ok(Some(values))
     }
 
-    /// The number of rows of the matrix of this name, if there is one.
+    /// The number of rows of the matrix of this name, if there is one. A vector is a matrix of one row.
     pub fn rows(&self, name: &str) -> Option<u64> {
-        self.info(name)?.dimensions().get(1).copied()
+        Some(self.info(name)?.dimensions().get(1).copied().unwrap_or(1))
     }
 
     fn info(&self, name: &str) -> Option<&'h capos_gguf::TensorInfo<'a>> {

@@ -1,5 +1,6 @@
 //! By how much the heads of tokens are turned for their positions.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use crate::attention::Place;
@@ -15,6 +16,11 @@ pub(crate) struct Turns<'m> {
 impl<'m> Turns<'m> {
     fn new(rope: &'m Rope) -> Self {
         Self { rope, all: Vec::new() }
+    }
+
+    /// Makes room for so many tokens.
+    fn reserve(&mut self, tokens: usize) -> Result<(), TryReserveError> {
+        self.all.try_reserve_exact(tokens.saturating_mul(self.rope.pairs()))
     }
 
     /// Adds tokens in these places.
@@ -55,6 +61,15 @@ impl<'m> Rotations<'m> {
         let differ = config.window.is_some() && config.window_rope != config.rope;
         let windows = differ.then(|| Turns::new(&model.window_rope));
         Self { model, all: Turns::new(&model.rope), windows }
+    }
+
+    /// Makes room for so many tokens.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn reserve(&mut self, tokens: usize) -> Result<(), TryReserveError> {
+        self.all.reserve(tokens)?;
+        self.windows.as_mut().map_or(Ok(()), |windows| windows.reserve(tokens))
     }
 
     /// Adds tokens in these places.

@@ -21,6 +21,9 @@ const OF_BYTES: f64 = 1.5e-2;
 /// The same where they decide which experts a token goes through.
 const OF_EXPERTS: f64 = 1e-1;
 
+/// Most tokens of a piece.
+const PIECE: usize = 512;
+
 fn embedders() -> PathBuf {
     folder().join("../embedders")
 }
@@ -57,9 +60,10 @@ fn vectors(encoder: &mut Encoder<'_>, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>
 fn compare(what: &str, file: &[u8], (ids, expected): (&[Vec<u32>], &[Vec<f64>]), tolerance: f64) {
     let model = Model::open(file, None).unwrap();
     let of_bytes = if model.config().experts.is_some() { OF_EXPERTS } else { OF_BYTES };
-    for kernels in kernel::available() {
+    for kernels in support::kernels() {
         for (cache, tolerance) in [(CacheType::F16, tolerance), (CacheType::Q8_0, tolerance + of_bytes)] {
-            let mut encoder = Encoder::new(&model, Machine { kernels, pool: &Single }, Some(cache), None).unwrap();
+            let mut encoder =
+                Encoder::new(&model, Machine { kernels, pool: &Single }, PIECE, Some(cache), None).unwrap();
             let together = vectors(&mut encoder, ids).unwrap();
             let alone = ids.iter().flat_map(|ids| vectors(&mut encoder, std::slice::from_ref(ids)).unwrap()).collect();
             for found in [together, alone] {
@@ -128,14 +132,14 @@ fn vectors_are_the_same_to_the_last_bit_however_small_the_pieces_are() {
         let (file, ids, _) = embedder(name);
         let model = Model::open(&file, None).unwrap();
         let machine = Machine { kernels: exact(), pool: &Single };
-        let whole = vectors(&mut Encoder::new(&model, machine, None, None).unwrap(), &ids).unwrap();
+        let whole = vectors(&mut Encoder::new(&model, machine, PIECE, None, None).unwrap(), &ids).unwrap();
         // By this clock all takes long, and pieces are as small as can be.
         let time = Cell::new(0);
         let clock = || {
             time.set(time.get() + 1_000_000_000);
             time.get()
         };
-        let mut encoder = Encoder::new(&model, machine, None, Some(&clock)).unwrap();
+        let mut encoder = Encoder::new(&model, machine, PIECE, None, Some(&clock)).unwrap();
         encoder.begin(&ids).unwrap();
         let mut steps = 0;
         let found = loop {
@@ -156,7 +160,7 @@ fn texts_that_are_given_up_leave_nothing_behind() {
     let (file, ids, _) = embedder("bert");
     let model = Model::open(&file, None).unwrap();
     let machine = Machine { kernels: exact(), pool: &Single };
-    let mut encoder = Encoder::new(&model, machine, None, None).unwrap();
+    let mut encoder = Encoder::new(&model, machine, PIECE, None, None).unwrap();
     assert_eq!(encoder.step(), Ok(None));
     let expected = vectors(&mut encoder, &ids[..1]).unwrap();
     encoder.begin(&ids[1..]).unwrap();
@@ -174,7 +178,7 @@ fn texts_that_do_not_go_through_the_model_are_refused() {
     let model = Model::open(&file, Some(1 << 20)).unwrap();
     assert_eq!(model.context(), 64, "positions without a row in the file cannot be embedded");
     let machine = Machine { kernels: exact(), pool: &Single };
-    let mut encoder = Encoder::new(&model, machine, None, None).unwrap();
+    let mut encoder = Encoder::new(&model, machine, PIECE, None, None).unwrap();
     let mut said = |texts: &[Vec<u32>]| encoder.begin(texts).unwrap_err().to_string();
     assert_eq!(said(&[vec![1], vec![]]), "the batch has a text without tokens");
     assert!(said(&[vec![1; 65]]).starts_with("the prompt has 65 tokens, and the context holds 64;"));

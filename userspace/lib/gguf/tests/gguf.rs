@@ -53,6 +53,7 @@ fn what_is_written_is_read() {
             architecture: "qwen2",
             context_length: 4096,
             license: Some("apache-2.0"),
+            description: None,
             quantisation: "Q4_K_M",
             chat_template: None,
             vocabulary: 3,

@@ -48,7 +48,7 @@ struct Request {
 }
 
 impl<'m> Embedder<'m> {
-    /// Without requests. Of the options, the tokens of a pass, the type of cache and the clock count.
+    /// Without requests. Of the options, the tokens of a pass (which its pieces have at most, too), the type of cache and the clock count.
     ///
     /// # Errors
     /// [`InferenceError::Engine`] where the model is not for this.
@@ -60,7 +60,7 @@ impl<'m> Embedder<'m> {
     ) -> Result<Self, InferenceError> {
         Ok(Self {
             tokenizer,
-            encoder: Encoder::new(model, machine, options.cache, options.clock)?,
+            encoder: Encoder::new(model, machine, options.prefill, options.cache, options.clock)?,
             context: model.context(),
             width: model.config().width,
             together: options.prefill,

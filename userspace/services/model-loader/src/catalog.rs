@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::weights::{Offer, VerifiedWeights};
-use crate::worker::{Entrance, Forge, Worker};
+use crate::worker::{Entrance, Forge, Opening, Worker};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -151,7 +151,7 @@ impl Catalog {
             .iter()
             .filter(|model| model.info.id != wanted)
             .filter_map(|model| model.worker.clone())
-            .filter(|worker| !worker.is_given_up())
+            .filter(|worker| !worker.is_given_up() && !worker.is_being_opened())
             .map(|worker| (worker.clone(), worker.given()))
             .collect();
         if workers.is_empty() {
@@ -160,8 +160,8 @@ impl Catalog {
         // Without the list nobody can tell, and all go on.
         let Ok(held) = self.table.list().await else { return };
         for (worker, given) in workers {
-            // Somebody may have opened it since the list was made.
-            if !worker.is_held(&held) && worker.given() == given {
+            // Somebody may have opened it since the list was made, or be about to.
+            if !worker.is_held(&held) && worker.given() == given && !worker.is_being_opened() {
                 worker.stop("nobody holds its model any more").await;
             }
         }
@@ -172,10 +172,10 @@ impl Catalog {
         &self,
         id: &str,
         serves: impl Fn(&ModelInfo) -> Result<(), CallError>,
-    ) -> Result<Rc<Worker>, CallError> {
+    ) -> Result<Opening, CallError> {
         let live = self.find(id, |model| {
             serves(&model.info)?;
-            self.live(model)
+            Ok::<_, CallError>(self.live(model)?.map(Opening::of))
         })??;
         if let Some(worker) = live {
             return Ok(worker);
@@ -187,18 +187,21 @@ impl Catalog {
         // one worker at most, and whoever unloads the model or sets the policy finds each that is starting.
         let (worker, starting) = self.find(id, |model| {
             if let Some(worker) = self.live(model)? {
-                return Ok::<_, CallError>((worker, None));
+                return Ok::<_, CallError>((Opening::of(worker), None));
             }
             let worker = Worker::new(&self.forge, entrance, &model.info, &model.weights, &model.memory);
             model.worker = Some(worker.clone());
             let starting = worker.start();
-            Ok((worker, Some(starting)))
+            Ok((Opening::of(worker), Some(starting)))
         })??;
         // Another opener's worker may still be starting: calls wait at its endpoint.
         if let Some(starting) = starting {
             starting
                 .await
                 .ok_or_else(|| CallError::failed("the worker's start was cancelled; open the model again"))??;
+        }
+        if worker.is_given_up() {
+            return Err(CallError::failed("the worker was ended while it was being opened; open the model again"));
         }
         Ok(worker)
     }

@@ -17,6 +17,7 @@ use capos_schema::kernel::{
 use capos_schema::models::{BackendPolicy, LanguageModelClient, ModelInfo, TextEmbedderClient};
 use capos_schema::system::{Grant, ProcessSpawnerClient};
 use core::cell::{Cell, RefCell};
+use core::ops::Deref;
 
 /// The worker's program on the medium.
 const PROGRAM: &str = "/bin/model-worker";
@@ -29,8 +30,8 @@ const THREADS: u32 = 1;
 /// What a worker may use: 64 MiB beside the shared weights.
 const LIMITS: Limits =
     Limits { frames: 16_384, capabilities: 512, threads: THREADS, processes: 0, objects: 64, priority: 0 };
-/// Bytes of weights for each further frame that a model may use that the engine runs, and so embeds with: what passes between layers, and keys and values of
-/// conversations, grow with the model.
+/// Bytes of weights for each further frame that a model may use that the engine runs, and so embeds with: what passes
+/// between layers, and keys and values of conversations, grow with the model.
 const BYTES_PER_FRAME: u64 = 8 * 4096;
 
 /// What it takes to start workers.
@@ -67,9 +68,36 @@ pub struct Worker {
     starts: RefCell<Vec<u64>>,
     /// How often it was given to somebody.
     given: Cell<u64>,
+    /// Who is just being given it, and holds nothing of it yet.
+    openings: Cell<u32>,
     given_up: Cell<bool>,
     /// Its process was ended so that another one takes its place.
     renewed: Cell<bool>,
+}
+
+/// A worker that is being opened. Until this is gone, it does not end because nobody holds it.
+pub struct Opening(Rc<Worker>);
+
+impl Opening {
+    /// Begins it.
+    pub fn of(worker: Rc<Worker>) -> Self {
+        worker.openings.set(worker.openings.get().saturating_add(1));
+        Self(worker)
+    }
+}
+
+impl Deref for Opening {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        &self.0
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.openings.set(self.0.openings.get().saturating_sub(1));
+    }
 }
 
 /// Where a worker is called: made before the worker, so that making the worker itself waits for nothing.
@@ -115,6 +143,7 @@ impl Worker {
             process: RefCell::new(None),
             starts: RefCell::new(Vec::new()),
             given: Cell::new(0),
+            openings: Cell::new(0),
             given_up: Cell::new(false),
             renewed: Cell::new(false),
         })
@@ -158,6 +187,11 @@ impl Worker {
     pub fn is_held(&self, held: &[CapabilityInfo]) -> bool {
         let own = [self.entrance.language_model.as_cap().id(), self.entrance.embedder.as_cap().id()];
         held.iter().any(|info| own.contains(&info.id) && info.descendants > 0)
+    }
+
+    /// Whether somebody is just being given it.
+    pub fn is_being_opened(&self) -> bool {
+        self.openings.get() > 0
     }
 
     /// A number that changes whenever the worker is given to somebody.

@@ -20,6 +20,7 @@ use capos_schema::kernel::{CapabilityTableClient, EntropyClient, ObjectClient};
 use capos_schema::models::{LanguageModelClient, ModelInfo};
 use capos_schema::system::SystemStatusClient;
 use capos_schema::terminal::{LineEnd, Style};
+use capos_terminal::quote;
 
 use crate::command::{self, Flow};
 use crate::gate::PATIENCE;
@@ -157,7 +158,7 @@ impl Runner {
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
             let ModelInfo { display_name, description, .. } = model;
-            (!description.is_empty()).then(|| format!("{display_name} says of itself: \"{description}\""))
+            (!description.is_empty()).then(|| format!("{} says of itself: {}", quote(display_name), quote(description)))
         });
         if let Some(text) = of_itself {
             self.screen.line(Style::Dim, &text).await;

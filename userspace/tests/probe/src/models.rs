@@ -354,6 +354,37 @@ async fn starting_workers_heed_too(
     ensure(loaded == second.id, "it came back as another one")
 }
 
+/// B21: whoever opens a model does not end another one that is just being opened, and that nobody holds yet.
+async fn openings_do_not_meet(
+    catalog: &ModelCatalogClient,
+    admin: &ModelAdminClient,
+    [one, other]: [&ModelInfo; 2],
+) -> Result<(), Error> {
+    let standard = BackendPolicy::default();
+    let forbidding = BackendPolicy { allow_local: false, ..standard.clone() };
+    for calls in [0, 1, 2, 4, 8, 16, 32] {
+        // Afterwards neither has a worker.
+        admin.set_backend_policy(&forbidding).await?;
+        admin.set_backend_policy(&standard).await?;
+        let later = async {
+            for _ in 0..calls {
+                catalog.list().await?;
+            }
+            catalog.open_language_model(&other.id).await
+        };
+        let (first, second) = capos_rt::join(catalog.open_language_model(&one.id), later).await;
+        let (first, second) = (first?, second?);
+        for (open, info) in [(first, one), (second, other)] {
+            let said = open.info().await;
+            ensure(
+                said.is_ok_and(|said| said == *info),
+                format!("opened {calls} calls apart, {} does not answer", info.display_name),
+            )?;
+        }
+    }
+    Ok(())
+}
+
 /// Everything.
 ///
 /// # Errors
@@ -391,6 +422,8 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     report.line("the backend policy is heeded");
     starting_workers_heed_too(&catalog, &admin, &medium, &second).await?;
     report.line("starting workers heed it too, and a model has one");
+    openings_do_not_meet(&catalog, &admin, [&second, &handbook]).await?;
+    report.line("models that are opened beside each other both answer");
     report.line("the model service keeps its contract");
     Ok(())
 }

@@ -66,9 +66,14 @@ impl<'h, 'a> Tensors<'h, 'a> {
         Ok(Some(values))
     }
 
-    /// The number of rows of the matrix of this name, if there is one. A vector is a matrix of one row.
+    /// The number of rows of the matrix of this name, if there is one.
     pub fn rows(&self, name: &str) -> Option<u64> {
-        Some(self.info(name)?.dimensions().get(1).copied().unwrap_or(1))
+        self.dimensions(name)?.get(1).copied()
+    }
+
+    /// The sizes of the tensor of this name, if there is one, from the innermost on.
+    pub fn dimensions(&self, name: &str) -> Option<&[u64]> {
+        Some(self.info(name)?.dimensions())
     }
 
     fn info(&self, name: &str) -> Option<&'h capos_gguf::TensorInfo<'a>> {

@@ -185,9 +185,11 @@ fn layer_norm(tensors: &Tensors<'_, '_>, name: &str, width: usize) -> Result<Lay
 
 fn input<'a>(tensors: &Tensors<'_, 'a>, config: &Config) -> Result<Input<'a>, EngineError> {
     let name = "token_types.weight";
-    let kind = match tensors.rows(name) {
+    let kind = match tensors.dimensions(name) {
         None => None,
-        Some(rows) => {
+        Some(dimensions) => {
+            // A matrix of one row may be written as a vector.
+            let rows = dimensions.get(1).copied().unwrap_or(1);
             let types = usize::try_from(rows).ok().filter(|types| config.token_types.is_none_or(|said| said == *types));
             let Some(types) = types else {
                 let said = config.token_types.unwrap_or(0);

@@ -11,11 +11,22 @@ use crate::product::Machine;
 /// Products from which on the work is handed to other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
 
-/// One token's heads that share keys and values.
+/// Vectors that are multiplied with the same keys: of the heads that share them, of so many tokens one after another. And
+/// how many scores there may be of them, unless one token has more.
+const VECTORS_TOGETHER: usize = 24;
+const SCORES_TOGETHER: usize = 128 * 1024;
+
+/// Some tokens' heads that share keys and values.
 struct Part<'p> {
     layer: &'p Layer,
-    positions: Range<usize>,
+    sequence: usize,
     kv_head: usize,
+    tokens: Vec<Token<'p>>,
+}
+
+/// What one token sees, the vectors of its heads, and where what they see goes.
+struct Token<'p> {
+    positions: Range<usize>,
     queries: &'p [f32],
     out: &'p mut [f32],
 }
@@ -37,7 +48,9 @@ pub(crate) fn attention(
     let group = config.heads.checked_div(config.kv_heads).unwrap_or(1);
     let (query_width, value_width) = (group.saturating_mul(config.key_size), group.saturating_mul(config.value_size));
     let tokens = queries.chunks_exact(config.queries().max(1)).zip(out.chunks_exact_mut(config.mixed().max(1)));
-    let mut parts = Vec::new();
+    // Those of each head by themselves, of which the last may get further tokens.
+    let mut heads: Vec<Vec<Part<'_>>> = Vec::new();
+    heads.resize_with(config.kv_heads, Vec::new);
     let mut work = 0usize;
     for ((queries, out), (sequence, position)) in tokens.zip(places) {
         let Some(cache) = caches.get(*sequence) else { continue };
@@ -45,11 +58,16 @@ pub(crate) fn attention(
         let end = if config.architecture.encoder { cache.length() } else { position.saturating_add(1) };
         let start = window.map_or(0, |window| end.saturating_sub(window));
         work = work.saturating_add(queries.len().saturating_mul(end.saturating_sub(start)));
-        let heads = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
-        for (kv_head, (queries, out)) in heads.enumerate() {
-            parts.push(Part { layer, positions: start..end, kv_head, queries, out });
+        let vectors = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
+        for (kv_head, (parts, (queries, out))) in heads.iter_mut().zip(vectors).enumerate() {
+            let token = Token { positions: start..end, queries, out };
+            match parts.last_mut().filter(|part| part.sequence == *sequence && part.has_room(end, group)) {
+                Some(part) => part.tokens.push(token),
+                None => parts.push(Part { layer, sequence: *sequence, kv_head, tokens: alloc::vec![token] }),
+            }
         }
     }
+    let parts: Vec<Part<'_>> = heads.into_iter().flatten().collect();
     let compute = |part: Part<'_>| attend(machine, config, part);
     match work < PRODUCTS_SHARED {
         true => parts.into_iter().for_each(compute),
@@ -57,19 +75,54 @@ pub(crate) fn attention(
     }
 }
 
-fn attend(machine: Machine<'_>, config: &Config, part: Part<'_>) {
-    let kernels = machine.kernels;
-    let heads = part.queries.len().checked_div(config.key_size).unwrap_or(0);
-    let mut scores = alloc::vec![0.0f32; heads.saturating_mul(part.positions.len())];
-    part.layer.keys.dot(kernels, &part.positions, part.kv_head, part.queries, &mut scores);
-    for scores in scores.chunks_exact_mut(part.positions.len().max(1)) {
-        scores.iter_mut().for_each(|score| *score *= config.attention_scale);
-        if let Some(cap) = config.attention_cap {
-            soft_cap(scores, cap);
-        }
-        kernels.softmax(scores);
+impl Part<'_> {
+    /// Whether another token may be taken with these, of which there are `group` heads and which sees what is before
+    /// `end`.
+    fn has_room(&self, end: usize, group: usize) -> bool {
+        let vectors = self.tokens.len().saturating_add(1).saturating_mul(group);
+        vectors <= VECTORS_TOGETHER && vectors.saturating_mul(end) <= SCORES_TOGETHER
     }
-    part.layer.values.add(kernels, &part.positions, part.kv_head, &scores, part.out);
+
+    /// All that any of the tokens sees.
+    fn positions(&self) -> Range<usize> {
+        let start = self.tokens.iter().map(|token| token.positions.start).min().unwrap_or(0);
+        start..self.tokens.iter().map(|token| token.positions.end).max().unwrap_or(start)
+    }
+}
+
+fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
+    let kernels = machine.kernels;
+    let positions = part.positions();
+    let length = positions.len().max(1);
+    let queries: Vec<f32> = part.tokens.iter().flat_map(|token| token.queries.iter().copied()).collect();
+    let heads = queries.len().checked_div(config.key_size).unwrap_or(0);
+    let mut scores = alloc::vec![0.0f32; heads.saturating_mul(length)];
+    part.layer.keys.dot(kernels, &positions, part.kv_head, &queries, &mut scores);
+    let group = heads.checked_div(part.tokens.len()).unwrap_or(0);
+    for (token, scores) in part.tokens.iter().zip(scores.chunks_exact_mut(group.saturating_mul(length).max(1))) {
+        let (before, seen) = (token.positions.start.saturating_sub(positions.start), token.positions.len());
+        for scores in scores.chunks_exact_mut(length) {
+            let (unseen, scores) = scores.split_at_mut_checked(before).unwrap_or_default();
+            let (scores, later) = scores.split_at_mut_checked(seen).unwrap_or_default();
+            unseen.fill(0.0);
+            later.fill(0.0);
+            scores.iter_mut().for_each(|score| *score *= config.attention_scale);
+            if let Some(cap) = config.attention_cap {
+                soft_cap(scores, cap);
+            }
+            kernels.softmax(scores);
+        }
+    }
+    let values = &part.layer.values;
+    if let [token] = part.tokens.as_mut_slice() {
+        return values.add(kernels, &positions, part.kv_head, &scores, token.out);
+    }
+    let mut mixed = alloc::vec![0.0f32; heads.saturating_mul(config.value_size)];
+    values.add(kernels, &positions, part.kv_head, &scores, &mut mixed);
+    let width = group.saturating_mul(config.value_size).max(1);
+    for (token, mixed) in part.tokens.iter_mut().zip(mixed.chunks_exact(width)) {
+        token.out.iter_mut().zip(mixed).for_each(|(out, value)| *out = *value);
+    }
 }
 
 /// Keeps numbers between `-cap` and `cap`.

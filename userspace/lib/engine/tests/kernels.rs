@@ -5,7 +5,7 @@
 mod support;
 
 use bytemuck::Zeroable;
-use capos_engine::activations::Activations;
+use capos_engine::activations::{Activations, FLOAT_ROWS, FloatTile, TILE_COLUMNS};
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
 use capos_engine::kernel::{Kernels, Parts, Scalar};
@@ -216,6 +216,67 @@ fn rows_of_the_cache_are_narrowed_multiplied_and_added_as_by_the_reference() {
                 Scalar.add_f16(&weights, rows, &mut expected);
                 assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{}", kernels.name());
             }
+        }
+    }
+}
+
+#[test]
+fn many_vectors_take_rows_of_the_cache_as_each_by_the_reference() {
+    let mut random = Random(6);
+    for kernels in kernels() {
+        for length in [8, 32, 64, 80, 96, 128, 256, 272] {
+            for (vectors, count) in [(1, 5), (3, 20), (4, 1), (8, 16), (9, 33), (24, 70)] {
+                let (width, start) = (length + 5, 3);
+                let mut numbers = |count: usize| (0..count).map(|_| random.number()).collect::<Vec<f32>>();
+                let mut rows = vec![0; count * width];
+                Scalar.narrow(&numbers(count * width), &mut rows);
+                let rows = Parts::new(&rows, width, start, length);
+                let (queries, weights, before) =
+                    (numbers(vectors * length), numbers(vectors * count), numbers(vectors * length));
+                let run = |kernels: &dyn Kernels| {
+                    let (mut dots, mut sums) = (vec![f32::NAN; vectors * count], before.clone());
+                    kernels.dots_f16(queries.chunks_exact(length), rows, dots.chunks_exact_mut(count));
+                    kernels.adds_f16(weights.chunks_exact(count), rows, sums.chunks_exact_mut(length));
+                    [dots, sums]
+                };
+                for (found, expected) in run(kernels).iter().zip(run(&Scalar)) {
+                    let same = found.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-4);
+                    assert!(same, "{}: {vectors} of {length} with {count} rows", kernels.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_laid_out_as_by_the_reference() {
+    let mut random = Random(9);
+    for kernels in kernels() {
+        for (rows, columns) in [(1, 32), (16, 64), (7, 1), (16, 100), (3, 31)] {
+            let values: Vec<f32> = (0..rows * columns).map(|_| random.number() * 1e3).collect();
+            let empty = vec![FloatTile([[[0; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]); columns.div_ceil(TILE_COLUMNS)];
+            let (mut tiles, mut rests) = (empty.clone(), empty);
+            kernels.lay_out(values.chunks_exact(columns), &mut tiles, &mut rests);
+            let number = |tiles: &[FloatTile], row: usize, column: usize| {
+                let FloatTile(pairs) = &tiles[column / TILE_COLUMNS];
+                f32::from_bits(u32::from(pairs[column % TILE_COLUMNS / 2][row][column % 2]) << 16)
+            };
+            for row in 0..FLOAT_ROWS {
+                for column in 0..columns.next_multiple_of(TILE_COLUMNS) {
+                    let value = if row < rows && column < columns { values[row * columns + column] } else { 0.0 };
+                    let (nearest, rest) = (number(&tiles, row, column), number(&rests, row, column));
+                    assert!(
+                        (nearest - value).abs() <= value.abs() / 256.0,
+                        "{}: {nearest}, not {value}",
+                        kernels.name()
+                    );
+                    let both = f64::from(nearest) + f64::from(rest) - f64::from(value);
+                    assert!(both.abs() <= f64::from(value.abs()) / 65536.0, "{}: {rest} left", kernels.name());
+                }
+            }
+            let mut alone = vec![FloatTile([[[0; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]); tiles.len()];
+            kernels.lay_out(values.chunks_exact(columns), &mut alone, &mut []);
+            assert!(alone == tiles, "{}: other tiles without rests", kernels.name());
         }
     }
 }

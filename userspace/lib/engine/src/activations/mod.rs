@@ -17,7 +17,7 @@ pub const CHUNK: usize = 256;
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
-pub use tile::{FloatTile, TILE_COLUMNS, Tile};
+pub use tile::{FLOAT_ROWS, FloatTile, TILE_COLUMNS, Tile};
 
 /// Rows of equal length.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +33,11 @@ pub struct Activations {
     sums: Vec<f32>,
     half_sums: Vec<f32>,
     /// For eight rows after the other, all their chunks.
-    eights: Vec<Tile<8>>,
-    /// The same for sixteen.
-    sixteens: Vec<Tile<16>>,
+    eights: Vec<Tile>,
     /// For sixteen rows after the other, all their columns.
     floats: Vec<FloatTile>,
+    /// What these leave of the numbers.
+    rests: Vec<FloatTile>,
 }
 
 /// One row.
@@ -91,20 +91,22 @@ impl Activations {
             return;
         }
         let layout = kernels.layout(kind, self.rows());
-        if kind.is_float() {
-            if self.floats.is_empty() && layout == Some(Layout::Sixteen) {
-                self.lay_out_floats(pool);
+        if layout == Some(Layout::Sixteen) {
+            let rests = kind.is_float();
+            if self.floats.is_empty() || rests && self.rests.is_empty() {
+                self.lay_out_floats(rests, kernels, pool);
             }
+            return;
+        }
+        if kind.is_float() {
             return;
         }
         if !self.quantised {
             self.quantised = true;
             self.quantise_rows(kernels, pool);
         }
-        match layout {
-            Some(Layout::Eight) if self.eights.is_empty() => self.eights = self.lay_out(pool),
-            Some(Layout::Sixteen) if self.sixteens.is_empty() => self.sixteens = self.lay_out(pool),
-            _ => {}
+        if layout == Some(Layout::Eight) && self.eights.is_empty() {
+            self.eights = self.lay_out(pool);
         }
     }
 
@@ -112,8 +114,8 @@ impl Activations {
     fn forget(&mut self) {
         self.quantised = false;
         self.eights.clear();
-        self.sixteens.clear();
         self.floats.clear();
+        self.rests.clear();
     }
 
     fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
@@ -159,14 +161,14 @@ impl Activations {
     }
 
     /// Makes tiles of the quantised rows.
-    fn lay_out<const ROWS: usize>(&self, pool: &dyn Pool) -> Vec<Tile<ROWS>> {
+    fn lay_out(&self, pool: &dyn Pool) -> Vec<Tile> {
         let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
-        let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(ROWS).saturating_mul(chunks)];
+        let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(8).saturating_mul(chunks)];
         let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
-        share(pool, parts, |(index, tiles): (usize, &mut [Tile<ROWS>])| {
+        share(pool, parts, |(index, tiles): (usize, &mut [Tile])| {
             for (chunk, tile) in tiles.iter_mut().enumerate() {
-                for place in 0..ROWS {
-                    let row = self.row(index.saturating_mul(ROWS).saturating_add(place));
+                for place in 0..8usize {
+                    let row = self.row(index.saturating_mul(8).saturating_add(place));
                     tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP));
                 }
             }
@@ -174,36 +176,36 @@ impl Activations {
         tiles
     }
 
-    /// Makes tiles of the numbers.
-    fn lay_out_floats(&mut self, pool: &dyn Pool) {
+    /// Makes tiles of the numbers, and of what these leave where it is asked for.
+    fn lay_out_floats(&mut self, rests: bool, kernels: &dyn Kernels, pool: &dyn Pool) {
         let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
-        let mut tiles = alloc::vec![FloatTile::EMPTY; self.rows().div_ceil(16).saturating_mul(across)];
-        let parts = tiles.chunks_exact_mut(across).enumerate().collect();
-        share(pool, parts, |(index, tiles): (usize, &mut [FloatTile])| {
-            for place in 0..16usize {
-                let row = self.row(index.saturating_mul(16).saturating_add(place));
-                for (tile, values) in tiles.iter_mut().zip(row.values.chunks(TILE_COLUMNS)) {
-                    tile.put(place, values);
-                }
-            }
+        let count = self.rows().div_ceil(FLOAT_ROWS).saturating_mul(across);
+        let mut floats = alloc::vec![FloatTile::EMPTY; count];
+        let mut left = alloc::vec![FloatTile::EMPTY; if rests { count } else { 0 }];
+        let mut left_parts = left.chunks_exact_mut(across);
+        let rows = self.values.chunks(self.columns.saturating_mul(FLOAT_ROWS).max(1));
+        let parts = rows.zip(floats.chunks_exact_mut(across));
+        let parts = parts.map(|(rows, tiles)| (rows, tiles, left_parts.next().unwrap_or_default())).collect();
+        share(pool, parts, |(rows, tiles, left): (&[f32], &mut [FloatTile], &mut [FloatTile])| {
+            kernels.lay_out(rows.chunks_exact(self.columns.max(1)), tiles, left);
         });
-        self.floats = tiles;
+        (self.floats, self.rests) = (floats, left);
     }
 
     /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
-    pub fn eights(&self) -> impl Iterator<Item = &[Tile<8>]> {
+    pub fn eights(&self) -> impl Iterator<Item = &[Tile]> {
         self.eights.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
     }
 
-    /// The same of sixteen rows.
-    pub fn sixteens(&self) -> impl Iterator<Item = &[Tile<16>]> {
-        self.sixteens.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
-    }
-
-    /// The tiles of the numbers of sixteen rows after the other, where the [`Layout`] is of sixteen and the matrix has
-    /// numbers of 16 bits.
+    /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, where the kernels'
+    /// [`Layout`] is such.
     pub fn floats(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.floats.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
+    }
+
+    /// The same of what these leave of the numbers, where the matrix has numbers of 16 bits.
+    pub fn rests(&self) -> impl Iterator<Item = &[FloatTile]> {
+        self.rests.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
     /// Values in a row.

@@ -108,11 +108,7 @@ impl Rows {
     pub fn dot(&self, kernels: &dyn Kernels, rows: &Range<usize>, head: usize, vectors: &[f32], out: &mut [f32]) {
         let (vectors, out) = (vectors.chunks_exact(self.size.max(1)), out.chunks_exact_mut(rows.len().max(1)));
         match &self.numbers {
-            Numbers::F16(numbers) => {
-                for (vector, out) in vectors.zip(out) {
-                    kernels.dot_f16(vector, self.heads_of(numbers, rows, head), out);
-                }
-            }
+            Numbers::F16(numbers) => kernels.dots_f16(vectors, self.heads_of(numbers, rows, head), out),
             Numbers::Q8_0(blocks) => kernels.dot_q8_0(vectors, self.heads_of(blocks, rows, head), out),
         }
     }
@@ -122,11 +118,7 @@ impl Rows {
         out.fill(0.0);
         let (weights, out) = (weights.chunks_exact(rows.len().max(1)), out.chunks_exact_mut(self.size.max(1)));
         match &self.numbers {
-            Numbers::F16(numbers) => {
-                for (weights, out) in weights.zip(out) {
-                    kernels.add_f16(weights, self.heads_of(numbers, rows, head), out);
-                }
-            }
+            Numbers::F16(numbers) => kernels.adds_f16(weights, self.heads_of(numbers, rows, head), out),
             Numbers::Q8_0(blocks) => kernels.add_q8_0(weights, self.heads_of(blocks, rows, head), out),
         }
     }

@@ -12,7 +12,7 @@ pub struct Features {
     pub avx2: bool,
     /// AVX-512 with the parts F, BW, DQ, VL and VNNI, besides all of `avx2`.
     pub avx512: bool,
-    /// AMX with products of bytes and of BF16, besides all of `avx512`.
+    /// AMX with products of BF16, and AVX-512 that makes such numbers, besides all of `avx512`.
     pub amx: bool,
 }
 
@@ -49,9 +49,11 @@ pub fn features() -> Features {
         && state & AVX512_STATE == AVX512_STATE
         && [16, 17, 30, 31].iter().all(|part| bit(ebx, *part))
         && bit(ecx, 11);
+    let more = extended.filter(|extended| extended.eax > 0).map_or(0, |_| __cpuid_count(7, 1).eax);
     let amx = avx512
         && state & AMX_STATE == AMX_STATE
-        && [22, 24, 25].iter().all(|part| bit(edx, *part))
+        && [22, 24].iter().all(|part| bit(edx, *part))
+        && bit(more, 5)
         && TILES_PERMITTED.load(Ordering::Relaxed);
     Features { sse41: bit(basic.ecx, 19), avx2, avx512, amx }
 }

@@ -27,7 +27,7 @@ mod swar;
 
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use crate::activations::{Activations, RowMut};
+use crate::activations::{Activations, FloatTile, RowMut};
 use crate::architecture::Activation;
 use crate::block::{Kind, Q8_0};
 use crate::cache::CacheType;
@@ -70,12 +70,12 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-/// How many rows a tile of activations has.
+/// What tiles of activations are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Eight.
+    /// [Quants](crate::activations::Tile) of eight rows.
     Eight,
-    /// Sixteen.
+    /// [Numbers](FloatTile) of sixteen rows.
     Sixteen,
 }
 
@@ -89,9 +89,14 @@ pub trait Kernels: Sync {
         portable::quantise(row);
     }
 
-    /// How this many rows are to be laid out as [tiles](crate::activations::Tile) as well, for matrices of this kind.
+    /// How this many rows are to be laid out as tiles as well, for matrices of this kind.
     fn layout(&self, _kind: Kind, _rows: usize) -> Option<Layout> {
         None
+    }
+
+    /// Lays out up to sixteen rows of numbers. `rests` are of what the tiles leave of the numbers, or there are none.
+    fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
+        portable::lay_out(rows, tiles, rests);
     }
 
     /// Multiplies a matrix with all rows of activations. `out` has a slice for each of these, with
@@ -114,6 +119,20 @@ pub trait Kernels: Sync {
     fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         for (weight, row) in weights.iter().zip(rows.iter()) {
             portable::add_f16(out, row, *weight);
+        }
+    }
+
+    /// For each vector the sums of its products with each of some rows.
+    fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        for (vector, out) in vectors.zip(out) {
+            self.dot_f16(vector, rows, out);
+        }
+    }
+
+    /// For each vector of weights adds rows, each multiplied with its weight.
+    fn adds_f16(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        for (weights, out) in weights.zip(out) {
+            self.add_f16(weights, rows, out);
         }
     }
 

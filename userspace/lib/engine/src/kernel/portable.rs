@@ -6,7 +6,7 @@ use core::slice::{ChunksExact, ChunksExactMut};
 use half::f16;
 
 use super::Parts;
-use crate::activations::{Activations, GROUP, HALF_GROUP, RowMut};
+use crate::activations::{Activations, FloatTile, GROUP, HALF_GROUP, RowMut, TILE_COLUMNS};
 use crate::architecture::Activation;
 use crate::block::{Float, Q8_0, blocks, half};
 use crate::tensor::Tensor;
@@ -69,10 +69,25 @@ fn exponential(power: f32) -> f32 {
     if power < -MOST { 0.0 } else { result }
 }
 
+/// The largest of the numbers, several at a time so that none waits for the one before it.
+#[inline(always)]
+fn largest(numbers: &[f32]) -> f32 {
+    let larger = |one: f32, other: f32| if other > one { other } else { one };
+    let mut most = [f32::NEG_INFINITY; 16];
+    let chunks = numbers.chunks_exact(16);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (most, number) in most.iter_mut().zip(chunk) {
+            *most = larger(*most, *number);
+        }
+    }
+    most.iter().chain(rest).fold(f32::NEG_INFINITY, |one, other| larger(one, *other))
+}
+
 /// Turns scores into probabilities.
 #[inline(always)]
 pub fn softmax(scores: &mut [f32]) {
-    let largest = scores.iter().fold(f32::NEG_INFINITY, |one, other| one.max(*other));
+    let largest = largest(scores);
     for score in scores.iter_mut() {
         *score = exponential(*score - largest);
     }
@@ -230,4 +245,48 @@ pub fn quantise_q8_0(values: &[f32], out: &mut [Q8_0]) {
             *quant = (value * inverse + ROUNDING).to_bits() as u8;
         }
     }
+}
+
+/// Lays out rows of numbers as the sums of two tiles', which are no farther from them than a 2^17th of their size.
+pub fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
+    for (place, row) in rows.enumerate() {
+        let mut rests = rests.iter_mut();
+        for (tile, values) in tiles.iter_mut().zip(row.chunks(TILE_COLUMNS)) {
+            let mut rest = rests.next();
+            for (index, values) in values.chunks(2).enumerate() {
+                let mut pairs = [[0; 2]; 2];
+                let [highs, lows] = &mut pairs;
+                for ((high, low), value) in highs.iter_mut().zip(lows).zip(values) {
+                    let nearest = nearest(*value);
+                    *high = upper_half(nearest);
+                    *low = upper_half(self::nearest(value - nearest));
+                }
+                let [highs, lows] = pairs;
+                let place_in = |tile: &mut FloatTile, pair| {
+                    if let Some(to) = tile.0.get_mut(index).and_then(|rows| rows.get_mut(place)) {
+                        *to = pair;
+                    }
+                };
+                place_in(tile, highs);
+                if let Some(rest) = &mut rest {
+                    place_in(rest, lows);
+                }
+            }
+        }
+    }
+}
+
+/// The nearest number that has nothing in its lower 16 bits.
+#[inline(always)]
+fn nearest(value: f32) -> f32 {
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    let bits = value.to_bits();
+    // What is infinite or not a number stays so.
+    let rounded = if bits & INFINITY == INFINITY { bits } else { bits.wrapping_add(0x8000) };
+    f32::from_bits(rounded & 0xffff_0000)
+}
+
+#[inline(always)]
+fn upper_half(number: f32) -> u16 {
+    (number.to_bits() >> 16) as u16
 }

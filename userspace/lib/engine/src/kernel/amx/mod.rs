@@ -1,21 +1,28 @@
-//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations. Where there are few rows, where groups are
-//! of 16, which would leave most of a tile empty, and for all that is no product, these are the kernels of AVX-512.
+//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. Where there are few
+//! rows, and for all that is no product, these are the kernels of AVX-512.
+//!
+//! A number of BF16 has eight bits, so that a weight and a value are off by a 512th at most, which is less than quantised
+//! activations are off by. Of weights that have 16 bits, the values' rests are multiplied too, and those of the weights.
 
-mod float;
-mod quantised;
+mod narrow;
+mod products;
 mod tiles;
+mod weights;
 
 use core::slice::{ChunksExact, ChunksExactMut};
 
 use super::avx512::TILED;
 use super::{Avx512, Kernels, Layout, Parts};
-use crate::activations::{Activations, GROUP, RowMut};
+use crate::activations::{Activations, FLOAT_ROWS, FloatTile, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Float16, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
+use products::products;
+use weights::Quantised;
+
 /// Rows of weights, and of activations, of a tile.
-const ROWS: usize = 16;
+const ROWS: usize = FLOAT_ROWS;
 
 /// Kernels for processors with AMX.
 #[derive(Clone, Copy, Debug)]
@@ -38,15 +45,15 @@ impl Kernels for Amx {
     }
 
     fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
-        let tiles = match kind {
-            Kind::F32 => false,
-            Kind::F16 | Kind::BF16 => true,
-            _ => kind.group() == GROUP,
-        };
-        match tiles {
-            true => (rows >= TILED).then_some(Layout::Sixteen),
-            false => self.0.layout(kind, rows),
+        match kind {
+            Kind::F32 => self.0.layout(kind, rows),
+            _ => (rows >= TILED).then_some(Layout::Sixteen),
         }
+    }
+
+    fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { narrow::lay_out(rows, tiles, rests) }
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
@@ -55,9 +62,9 @@ impl Kernels for Amx {
         }
         // SAFETY: `get` has found all that is needed.
         unsafe {
-            with_block!(matrix.kind(), B => quantised::products::<B>(matrix, activations, out), else match matrix.kind() {
-                Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),
-                _ => float::products::<Float16>(matrix, activations, out),
+            with_block!(matrix.kind(), B => products::<Quantised<B>>(matrix, activations, out), else match matrix.kind() {
+                Kind::BF16 => products::<BFloat16>(matrix, activations, out),
+                _ => products::<Float16>(matrix, activations, out),
             });
         }
     }
@@ -68,6 +75,14 @@ impl Kernels for Amx {
 
     fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         self.0.add_f16(weights, rows, out);
+    }
+
+    fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        self.0.dots_f16(vectors, rows, out);
+    }
+
+    fn adds_f16(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        self.0.adds_f16(weights, rows, out);
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {

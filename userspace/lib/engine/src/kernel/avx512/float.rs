@@ -201,7 +201,7 @@ fn add_row(out: &mut [f32], row: &[u16], weight: f32) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn load_halves(numbers: &[u16; LANES]) -> __m512 {
+pub fn load_halves(numbers: &[u16; LANES]) -> __m512 {
     // SAFETY: there are 32 bytes to be read.
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(numbers.as_ptr().cast())) }
 }

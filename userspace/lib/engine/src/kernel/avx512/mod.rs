@@ -1,5 +1,6 @@
 //! AVX-512 with VNNI: four products of bytes are added in each of 16 lanes at once.
 
+mod attention;
 mod dot;
 mod float;
 mod registers;
@@ -61,6 +62,16 @@ impl Kernels for Avx512 {
     fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
         unsafe { float::add_f16(weights, rows, out) }
+    }
+
+    fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { attention::dots_f16(vectors, rows, out) }
+    }
+
+    fn adds_f16(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { attention::adds_f16(weights, rows, out) }
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {

@@ -1,8 +1,9 @@
 //! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. Where there are few
 //! rows, and for all that is no product, these are the kernels of AVX-512.
 //!
-//! A number of BF16 has eight bits, so that a weight and a value are off by a 512th at most, which is less than quantised
-//! activations are off by. Of weights that have 16 bits, the values' rests are multiplied too, and those of the weights.
+//! A number of BF16 has eight bits, so that a weight and a value are off by a 256th of their size at most, and by less than
+//! quantised activations are on the whole. Where weights have 16 bits, what BF16 leaves of the values is multiplied too,
+//! and what it leaves of the weights; not both with each other, which would be a 65536th.
 
 mod narrow;
 mod products;

@@ -40,12 +40,12 @@ pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
 }
 
 /// Rows and columns of the matrix that sets are tried with, and how often each is.
-const ROWS: usize = 64;
+const ROWS: usize = 32;
 const COLUMNS: usize = 512;
 const TRIALS: usize = 3;
 
 /// Rows of activations of the trials: a token that is made, and a piece of a prompt.
-const COUNTS: [usize; 2] = [1, 6];
+const COUNTS: [usize; 2] = [1, 16];
 
 /// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
 /// registers are. `now` tells a time in any unit.

@@ -12,7 +12,6 @@ mod weights;
 
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::avx512::TILED;
 use super::{Avx512, Kernels, Layout, Parts};
 use crate::activations::{Activations, FLOAT_ROWS, FloatTile, RowMut};
 use crate::architecture::Activation;
@@ -46,9 +45,9 @@ impl Kernels for Amx {
     }
 
     fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
-        match kind {
-            Kind::F32 => self.0.layout(kind, rows),
-            _ => (rows >= TILED).then_some(Layout::Sixteen),
+        match rows >= ROWS && kind != Kind::F32 {
+            true => Some(Layout::Sixteen),
+            false => self.0.layout(kind, rows),
         }
     }
 

@@ -22,7 +22,7 @@ pub use transpose::transpose;
 
 /// Rows of activations from which on weights are unpacked into tiles. That costs as much as some two rows, each of which
 /// unpacks all weights otherwise.
-pub const TILED: usize = 3;
+const TILED: usize = 3;
 
 /// Kernels for processors with AVX-512.
 #[derive(Clone, Copy, Debug)]

@@ -39,7 +39,9 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
     for (index, vector) in vectors.enumerate() {
         let group = packed.iter_mut().skip(index / TOGETHER * size);
         for (to, number) in group.zip(vector) {
-            to[index % TOGETHER] = *number;
+            if let Some(to) = to.get_mut(index % TOGETHER) {
+                *to = *number;
+            }
         }
     }
     let mut out: Vec<&mut [f32]> = out.collect();

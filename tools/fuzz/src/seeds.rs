@@ -155,7 +155,7 @@ pub fn ring_entry() -> Result<Vec<Vec<u8>>> {
 
 pub fn message() -> Result<Vec<Vec<u8>>> {
     // A root of one word of data and one pointer to a text.
-    let words: [u64; 4] = [0x0001_0001_0000_0000, 7, 0x0000_002a_0000_0001, 0x0000_6f6c_6c65_68];
+    let words: [u64; 4] = [0x0001_0001_0000_0000, 7, 0x0000_002a_0000_0001, 0x0000_006f_6c6c_6568];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     Ok((0..40).map(|interface| [&[interface, 0], bytes.as_slice()].concat()).collect())
 }

@@ -42,9 +42,9 @@ impl fmt::Display for SyntheticError {
 
 impl core::error::Error for SyntheticError {}
 
-/// A model file of the architecture `llama`, or `qwen3moe` where it has experts: all tensors that one has, at sizes that fit the
-/// file's, filled with small numbers that depend on a seed only. One tensor more, which engines
-/// do not know, fills the file to the exact size. The model says nothing sensible.
+/// A model file of the architecture `llama`, or `qwen3moe` where it has experts: all tensors that one has, at sizes that
+/// fit the file's, filled with small numbers that depend on a seed only. One tensor more, which engines do not know,
+/// fills the file to the exact size. The model says nothing sensible.
 pub struct Synthetic {
     header: Vec<u8>,
     /// Start, length and type of each tensor, in bytes from the start of the tensor data.

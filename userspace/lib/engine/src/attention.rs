@@ -11,9 +11,7 @@ use crate::product::Machine;
 /// Products from which on the work is handed to other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
 
-/// Vectors that are multiplied with the same keys: of the heads that share them, of so many tokens one after another. And
-/// how many scores there may be of them, unless one token has more.
-const VECTORS_TOGETHER: usize = 24;
+/// Scores that there may be of tokens which are taken together, unless one token has more.
 const SCORES_TOGETHER: usize = 128 * 1024;
 
 /// Some tokens' heads that share keys and values.
@@ -61,7 +59,10 @@ pub(crate) fn attention(
         let vectors = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
         for (kv_head, (parts, (queries, out))) in heads.iter_mut().zip(vectors).enumerate() {
             let token = Token { positions: start..end, queries, out };
-            match parts.last_mut().filter(|part| part.sequence == *sequence && part.has_room(end, group)) {
+            let most = machine.kernels.vectors_together();
+            let fits =
+                |part: &&mut Part<'_>| part.sequence == *sequence && part.has_room(&token.positions, group, most);
+            match parts.last_mut().filter(fits) {
                 Some(part) => part.tokens.push(token),
                 None => parts.push(Part { layer, sequence: *sequence, kv_head, tokens: alloc::vec![token] }),
             }
@@ -76,11 +77,12 @@ pub(crate) fn attention(
 }
 
 impl Part<'_> {
-    /// Whether another token may be taken with these, of which there are `group` heads and which sees what is before
-    /// `end`.
-    fn has_room(&self, end: usize, group: usize) -> bool {
+    /// Whether another token, of which there are `group` heads, may be taken with these: together at most `most` vectors.
+    fn has_room(&self, seen: &Range<usize>, group: usize, most: usize) -> bool {
         let vectors = self.tokens.len().saturating_add(1).saturating_mul(group);
-        vectors <= VECTORS_TOGETHER && vectors.saturating_mul(end) <= SCORES_TOGETHER
+        let all = self.positions();
+        let length = all.end.max(seen.end).saturating_sub(all.start.min(seen.start));
+        vectors <= most && vectors.saturating_mul(length) <= SCORES_TOGETHER
     }
 
     /// All that any of the tokens sees.
@@ -120,8 +122,17 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
     let mut mixed = alloc::vec![0.0f32; heads.saturating_mul(config.value_size)];
     values.add(kernels, &positions, part.kv_head, &scores, &mut mixed);
     let width = group.saturating_mul(config.value_size).max(1);
-    for (token, mixed) in part.tokens.iter_mut().zip(mixed.chunks_exact(width)) {
-        token.out.iter_mut().zip(mixed).for_each(|(out, value)| *out = *value);
+    let scores = scores.chunks_exact(group.saturating_mul(length).max(1));
+    for ((token, mixed), scores) in part.tokens.iter_mut().zip(mixed.chunks_exact(width)).zip(scores) {
+        if mixed.iter().all(|value| value.is_finite()) {
+            token.out.iter_mut().zip(mixed).for_each(|(out, value)| *out = *value);
+            continue;
+        }
+        // It may come of a value that this token does not see, for nothing times infinity is not a number.
+        let first = token.positions.start.saturating_sub(positions.start);
+        let own = scores.chunks_exact(length).flat_map(|scores| scores.iter().skip(first).take(token.positions.len()));
+        let own: Vec<f32> = own.copied().collect();
+        values.add(kernels, &token.positions, part.kv_head, &own, token.out);
     }
 }
 

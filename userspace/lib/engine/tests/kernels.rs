@@ -104,7 +104,8 @@ fn products_are_those_of_the_reference() {
             _ => &[256, 768],
         };
         for &columns in widths {
-            for (rows, count) in [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16), (37, 35)] {
+            let shapes = [(1, 1), (19, 1), (16, 2), (5, 5), (33, 6), (7, 9), (16, 16), (37, 35), (150, 17)];
+            for (rows, count) in shapes {
                 let bytes = matrix(&mut random, kind, rows, columns);
                 let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
                 let mut activations = activations(&mut random, &Scalar, count, columns);
@@ -253,7 +254,36 @@ fn many_vectors_take_rows_of_the_cache_as_each_by_the_reference() {
 }
 
 #[test]
-fn rows_are_laid_out_as_by_the_reference() {
+fn a_matrix_without_columns_gives_nothing() {
+    for kernels in kernels() {
+        let tensor = Tensor::new(Kind::F16, 32, 0, &[0; 64]);
+        let Some(tensor) = tensor else { continue };
+        let mut activations = activations(&mut Random(10), kernels, 16, 32);
+        activations.prepare(Kind::F16, kernels, &Single);
+        assert!(product(kernels, &tensor, &activations).iter().all(|sum| *sum == 0.0), "{}", kernels.name());
+    }
+}
+
+#[test]
+fn matrices_of_several_kinds_share_activations() {
+    let mut random = Random(11);
+    for kernels in kernels() {
+        let kinds = [TensorType::Q8_0, TensorType::F16, TensorType::Q8_0, TensorType::F32];
+        let mut shared = activations(&mut Random(12), kernels, 20, 96);
+        for kind in kinds {
+            let ours = Kind::of(kind).unwrap();
+            let bytes = matrix(&mut random, kind, 40, 96);
+            let tensor = Tensor::new(ours, 40, 96, &bytes).unwrap();
+            let mut alone = activations(&mut Random(12), kernels, 20, 96);
+            alone.prepare(ours, kernels, &Single);
+            shared.prepare(ours, kernels, &Single);
+            assert_eq!(product(kernels, &tensor, &shared), product(kernels, &tensor, &alone), "{}", kernels.name());
+        }
+    }
+}
+
+#[test]
+fn rows_are_laid_out_as_near_as_they_have_to_be() {
     let mut random = Random(9);
     for kernels in kernels() {
         for (rows, columns) in [(1usize, 32usize), (16, 64), (7, 1), (16, 100), (3, 31)] {

@@ -122,6 +122,12 @@ pub trait Kernels: Sync {
         }
     }
 
+    /// Vectors that are best multiplied with rows of the cache at once, those of several tokens among them. What one
+    /// token comes to then depends on the tokens beside it, by the order of sums.
+    fn vectors_together(&self) -> usize {
+        1
+    }
+
     /// For each vector the sums of its products with each of some rows.
     fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
         for (vector, out) in vectors.zip(out) {

@@ -57,7 +57,7 @@ impl Kernels for Amx {
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-        if self.layout(matrix.kind(), out.len()) != Some(Layout::Sixteen) {
+        if self.layout(matrix.kind(), out.len()) != Some(Layout::Sixteen) || matrix.columns() == 0 {
             return self.0.product(matrix, activations, out);
         }
         // SAFETY: `get` has found all that is needed.
@@ -75,6 +75,10 @@ impl Kernels for Amx {
 
     fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         self.0.add_f16(weights, rows, out);
+    }
+
+    fn vectors_together(&self) -> usize {
+        self.0.vectors_together()
     }
 
     fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {

@@ -34,7 +34,7 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
     let rests: Vec<&[FloatTile]> = activations.rests().collect();
     // Pairs are whole; nobody asks for the products of a last one's second tile if that is not there.
     let mut sums: Box<[MaybeUninit<[Sums; STRIPS]>]> = Box::new_uninit_slice(values.len().next_multiple_of(PAIR));
-    let mut panel = Panel::new::<W>();
+    let mut panel = Panel::new::<W>(matrix.rows());
     let row_bytes = matrix.row_bytes().max(1);
     for (band, rows) in matrix.bytes().chunks(STRIPS * ROWS * row_bytes).enumerate() {
         let strips = rows.len().div_ceil(ROWS * row_bytes);

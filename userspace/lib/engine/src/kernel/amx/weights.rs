@@ -34,11 +34,12 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// One for such weights.
-    pub fn new<W: Weights>() -> Self {
+    /// One for such weights, of so many rows and an even number of strips.
+    pub fn new<W: Weights>(rows: usize) -> Self {
         let empty = [WeightTile([[0; TILE_COLUMNS]; ROWS]); ACROSS];
-        let rests = if W::RESTS { STRIPS } else { 0 };
-        Self { nearest: alloc::vec![empty; STRIPS], rests: alloc::vec![empty; rests] }
+        let strips = rows.div_ceil(ROWS).min(STRIPS).next_multiple_of(2);
+        let rests = if W::RESTS { strips } else { 0 };
+        Self { nearest: alloc::vec![empty; strips], rests: alloc::vec![empty; rests] }
     }
 }
 

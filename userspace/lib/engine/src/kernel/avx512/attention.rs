@@ -20,6 +20,9 @@ const FEW: usize = 4;
 /// Vectors that rows are multiplied with at once.
 const TOGETHER: usize = 8;
 
+/// Vectors from which on widening rows costs little beside what is done with them.
+pub const TOGETHER_BEST: usize = 3 * TOGETHER;
+
 /// Rows that are added at once.
 const ROWS: usize = 32;
 

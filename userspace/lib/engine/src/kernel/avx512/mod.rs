@@ -64,6 +64,10 @@ impl Kernels for Avx512 {
         unsafe { float::add_f16(weights, rows, out) }
     }
 
+    fn vectors_together(&self) -> usize {
+        attention::TOGETHER_BEST
+    }
+
     fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
         // SAFETY: `get` has found all that is needed.
         unsafe { attention::dots_f16(vectors, rows, out) }

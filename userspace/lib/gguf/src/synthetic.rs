@@ -64,7 +64,7 @@ struct Shape {
 }
 
 /// Experts of a layer that a token is given to.
-const EXPERTS_USED: u64 = 4;
+const EXPERTS_USED: u64 = 8;
 
 impl Shape {
     /// Few large layers, as real models of the size have; the rest of the file is filled up.

@@ -49,6 +49,7 @@ pub(crate) fn attention(
     // Those of each head by themselves, of which the last may get further tokens.
     let mut heads: Vec<Vec<Part<'_>>> = Vec::new();
     heads.resize_with(config.kv_heads, Vec::new);
+    let most = machine.kernels.vectors_together();
     let mut work = 0usize;
     for ((queries, out), (sequence, position)) in tokens.zip(places) {
         let Some(cache) = caches.get(*sequence) else { continue };
@@ -59,7 +60,6 @@ pub(crate) fn attention(
         let vectors = queries.chunks_exact(query_width.max(1)).zip(out.chunks_exact_mut(value_width.max(1)));
         for (kv_head, (parts, (queries, out))) in heads.iter_mut().zip(vectors).enumerate() {
             let token = Token { positions: start..end, queries, out };
-            let most = machine.kernels.vectors_together();
             let fits =
                 |part: &&mut Part<'_>| part.sequence == *sequence && part.has_room(&token.positions, group, most);
             match parts.last_mut().filter(fits) {
@@ -80,9 +80,12 @@ impl Part<'_> {
     /// Whether another token, of which there are `group` heads, may be taken with these: together at most `most` vectors.
     fn has_room(&self, seen: &Range<usize>, group: usize, most: usize) -> bool {
         let vectors = self.tokens.len().saturating_add(1).saturating_mul(group);
+        if vectors > most {
+            return false;
+        }
         let all = self.positions();
         let length = all.end.max(seen.end).saturating_sub(all.start.min(seen.start));
-        vectors <= most && vectors.saturating_mul(length) <= SCORES_TOGETHER
+        vectors.saturating_mul(length) <= SCORES_TOGETHER
     }
 
     /// All that any of the tokens sees.
@@ -96,10 +99,17 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
     let kernels = machine.kernels;
     let positions = part.positions();
     let length = positions.len().max(1);
-    let queries: Vec<f32> = part.tokens.iter().flat_map(|token| token.queries.iter().copied()).collect();
+    let joined: Vec<f32>;
+    let queries = match part.tokens.as_slice() {
+        [token] => token.queries,
+        tokens => {
+            joined = tokens.iter().flat_map(|token| token.queries).copied().collect();
+            &joined
+        }
+    };
     let heads = queries.len().checked_div(config.key_size).unwrap_or(0);
     let mut scores = alloc::vec![0.0f32; heads.saturating_mul(length)];
-    part.layer.keys.dot(kernels, &positions, part.kv_head, &queries, &mut scores);
+    part.layer.keys.dot(kernels, &positions, part.kv_head, queries, &mut scores);
     let group = heads.checked_div(part.tokens.len()).unwrap_or(0);
     for (token, scores) in part.tokens.iter().zip(scores.chunks_exact_mut(group.saturating_mul(length).max(1))) {
         let (before, seen) = (token.positions.start.saturating_sub(positions.start), token.positions.len());

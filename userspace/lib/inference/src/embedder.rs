@@ -48,7 +48,8 @@ struct Request {
 }
 
 impl<'m> Embedder<'m> {
-    /// Without requests. Of the options, the tokens of a pass (which its pieces have at most, too), the type of cache and the clock count.
+    /// Without requests. Of the options, the tokens of a pass (its pieces have no more, either), the type of cache and the
+    /// clock count.
     ///
     /// # Errors
     /// [`InferenceError::Engine`] where the model is not for this.

@@ -17,7 +17,7 @@ pub const CHUNK: usize = 256;
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
-pub use tile::{FLOAT_ROWS, FloatTile, TILE_COLUMNS, Tile};
+pub use tile::{FLOAT_ROWS, FloatTile, TILE_COLUMNS, TILE_ROWS, Tile};
 
 /// Rows of equal length.
 #[derive(Clone, Debug, Default)]
@@ -163,12 +163,12 @@ impl Activations {
     /// Makes tiles of the quantised rows.
     fn lay_out(&self, pool: &dyn Pool) -> Vec<Tile> {
         let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
-        let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(8).saturating_mul(chunks)];
+        let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks)];
         let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
         share(pool, parts, |(index, tiles): (usize, &mut [Tile])| {
             for (chunk, tile) in tiles.iter_mut().enumerate() {
-                for place in 0..8usize {
-                    let row = self.row(index.saturating_mul(8).saturating_add(place));
+                for place in 0..TILE_ROWS {
+                    let row = self.row(index.saturating_mul(TILE_ROWS).saturating_add(place));
                     tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP));
                 }
             }

@@ -3,29 +3,29 @@
 use super::{CHUNK, GROUP, HALF_GROUP, Row};
 
 /// Rows of a [`Tile`].
-const ROWS: usize = 8;
+pub const TILE_ROWS: usize = 8;
 
 /// [`CHUNK`] columns of eight quantised rows. Rows that are not there have scales and sums of zero.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
     /// For every four columns the quants of each row, with 128 added to each.
-    pub quants: [[[u8; 4]; ROWS]; CHUNK / 4],
+    pub quants: [[[u8; 4]; TILE_ROWS]; CHUNK / 4],
     /// For each group the scale of each row.
-    pub scales: [[f32; ROWS]; CHUNK / GROUP],
+    pub scales: [[f32; TILE_ROWS]; CHUNK / GROUP],
     /// See [`Row::sums`].
-    pub sums: [[f32; ROWS]; CHUNK / GROUP],
+    pub sums: [[f32; TILE_ROWS]; CHUNK / GROUP],
     /// See [`Row::half_sums`].
-    pub half_sums: [[f32; ROWS]; CHUNK / HALF_GROUP],
+    pub half_sums: [[f32; TILE_ROWS]; CHUNK / HALF_GROUP],
 }
 
 impl Tile {
     /// No rows.
     pub(super) const EMPTY: Self = Self {
-        quants: [[[0; 4]; ROWS]; CHUNK / 4],
-        scales: [[0.0; ROWS]; CHUNK / GROUP],
-        sums: [[0.0; ROWS]; CHUNK / GROUP],
-        half_sums: [[0.0; ROWS]; CHUNK / HALF_GROUP],
+        quants: [[[0; 4]; TILE_ROWS]; CHUNK / 4],
+        scales: [[0.0; TILE_ROWS]; CHUNK / GROUP],
+        sums: [[0.0; TILE_ROWS]; CHUNK / GROUP],
+        half_sums: [[0.0; TILE_ROWS]; CHUNK / HALF_GROUP],
     };
 
     /// Lays out the columns of one row that begin with group `group`.
@@ -36,7 +36,7 @@ impl Tile {
                 *to = quants.map(|quant| quant.cast_unsigned() ^ 0x80);
             }
         }
-        let put = |to: &mut [[f32; ROWS]], from: &[f32], first: usize| {
+        let put = |to: &mut [[f32; TILE_ROWS]], from: &[f32], first: usize| {
             for (to, from) in to.iter_mut().zip(from.iter().skip(first)) {
                 if let Some(to) = to.get_mut(place) {
                     *to = *from;

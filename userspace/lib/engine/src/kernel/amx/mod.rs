@@ -19,7 +19,7 @@ use crate::block::{BFloat16, Float16, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
 use products::products;
-use weights::Quantised;
+use weights::{Floats, Quantised};
 
 /// Rows of weights, and of activations, of a tile.
 const ROWS: usize = FLOAT_ROWS;
@@ -63,8 +63,8 @@ impl Kernels for Amx {
         // SAFETY: `get` has found all that is needed.
         unsafe {
             with_block!(matrix.kind(), B => products::<Quantised<B>>(matrix, activations, out), else match matrix.kind() {
-                Kind::BF16 => products::<BFloat16>(matrix, activations, out),
-                _ => products::<Float16>(matrix, activations, out),
+                Kind::BF16 => products::<Floats<BFloat16, false>>(matrix, activations, out),
+                _ => products::<Floats<Float16, true>>(matrix, activations, out),
             });
         }
     }

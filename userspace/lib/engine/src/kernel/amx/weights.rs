@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use super::ROWS;
 use super::narrow::{Numbers, narrow, rest};
 use crate::activations::{CHUNK, TILE_COLUMNS};
-use crate::block::{BFloat16, Float16, blocks};
+use crate::block::blocks;
 use crate::kernel::avx512::{Load, Widen, load_numbers, store_numbers};
 use crate::kernel::chunk::{GROUPS, blocks_of};
 
@@ -137,38 +137,22 @@ unsafe fn widened<F: Widen>(chunk: &[F], tile: usize) -> Numbers {
     }
 }
 
-/// Each is the sum of two numbers of BF16.
-impl Weights for Float16 {
-    const RESTS: bool = true;
+/// Weights of a type of numbers of 16 bits, each the sum of two of BF16 where `RESTS`, and of BF16 itself otherwise.
+pub struct Floats<F, const RESTS: bool>(PhantomData<F>);
+
+impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {
+    const RESTS: bool = RESTS;
     const VALUE_RESTS: bool = true;
-    const CHUNK_BYTES: usize = CHUNK * size_of::<Self>();
-    type Chunk<'a> = &'a [Self];
+    const CHUNK_BYTES: usize = CHUNK * size_of::<F>();
+    type Chunk<'a> = &'a [F];
 
     #[inline(always)]
-    unsafe fn chunk(bytes: &[u8]) -> &[Self] {
-        blocks::<Self>(bytes)
+    unsafe fn chunk(bytes: &[u8]) -> &[F] {
+        blocks::<F>(bytes)
     }
 
     #[inline(always)]
-    unsafe fn numbers(chunk: &&[Self], tile: usize) -> Numbers {
-        // SAFETY: the caller has what is needed.
-        unsafe { widened(chunk, tile) }
-    }
-}
-
-impl Weights for BFloat16 {
-    const RESTS: bool = false;
-    const VALUE_RESTS: bool = true;
-    const CHUNK_BYTES: usize = CHUNK * size_of::<Self>();
-    type Chunk<'a> = &'a [Self];
-
-    #[inline(always)]
-    unsafe fn chunk(bytes: &[u8]) -> &[Self] {
-        blocks::<Self>(bytes)
-    }
-
-    #[inline(always)]
-    unsafe fn numbers(chunk: &&[Self], tile: usize) -> Numbers {
+    unsafe fn numbers(chunk: &&[F], tile: usize) -> Numbers {
         // SAFETY: the caller has what is needed.
         unsafe { widened(chunk, tile) }
     }

@@ -8,13 +8,10 @@ use super::float::Widen;
 use super::registers::Load;
 use super::transpose::transpose;
 use super::{load_numbers, store_numbers};
-use crate::activations::{Activations, CHUNK, GROUP, Tile};
+use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
 use crate::block::blocks;
 use crate::kernel::chunk::{GROUPS, blocks_of};
 use crate::tensor::Tensor;
-
-/// Rows of a tile of activations.
-const TILE_ROWS: usize = 8;
 
 /// Rows of weights that are lanes of a register.
 const LANES: usize = 16;

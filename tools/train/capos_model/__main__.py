@@ -101,6 +101,15 @@ def _train(args):
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
 
+def _grow(args):
+    training = _with_torch("train")
+    network, state = training.load(args.checkpoint)
+    grown = _with_torch("growth").grown(network, args.width, args.inner, args.seed)
+    plan = training.Plan.from_json(state["plan"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    training.save(args.out / training.CHECKPOINT, grown, training.Optimizer(grown), plan, state["step"])
+
+
 def _export(args):
     export = _with_torch("export")
     network, _ = _with_torch("train").load(args.checkpoint)
@@ -167,6 +176,12 @@ def main():
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")
     found.add_argument("--plain", action="store_true", help="without a compiler: several times slower")
+    found = command("grow", _grow, "make a trained model wider: it goes on training where it was (needs PyTorch)")
+    found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
+    found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")
+    found.add_argument("--width", type=int, required=True)
+    found.add_argument("--inner", type=int, required=True)
+    found.add_argument("--seed", type=int, default=1)
     found = command("export", _export, "write a model file from a checkpoint (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--name", default=NAME)

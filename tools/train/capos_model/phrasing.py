@@ -63,7 +63,7 @@ class Pattern:
             among, optional = found.groups()
             chosen = random.choice(_choices(among, optional))
             text = text[: found.start()] + chosen + text[found.end() :]
-        return " ".join(text.split())
+        return _spaced(text)
 
     def fill(self, sentence, values):
         """The sentence with its values, and the arguments that it stands for."""
@@ -77,9 +77,14 @@ def wordings(text):
     """All sentences of a pattern."""
     found = _GROUP.search(text)
     if not found:
-        return {" ".join(text.split())}
+        return {_spaced(text)}
     choices = _choices(*found.groups())
     return set().union(*(wordings(text[: found.start()] + choice + text[found.end() :]) for choice in choices))
+
+
+def _spaced(text):
+    """A text in which something may have been left out, with the spaces of a sentence."""
+    return " ".join(text.split()).replace(" ,", ",").replace(" ?", "?")
 
 
 def _choices(among, optional):

@@ -21,7 +21,7 @@ KINDS = {
     "all": rows.Kind(generic=20, drills=5),
 }
 # Tokens in work at a time: what is made of them stays in the processor's cache.
-_AT_ONCE = 1024
+_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)

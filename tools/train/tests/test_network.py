@@ -15,7 +15,7 @@ from capos_model import rows
 from .test_tokenizer import tokenizer
 
 if torch:
-    from capos_model import export, gguf, judge, train
+    from capos_model import export, gguf, growth, judge, train
     from capos_model.model import Network, Shape, seen
     from capos_model.optimizer import Optimizer, orthogonal
 
@@ -101,6 +101,25 @@ class Networks(unittest.TestCase):
             optimizer.step(0.3)
             costs.append(cost.item())
         self.assertEqual(costs, sorted(costs, reverse=True))
+
+    def test_a_network_that_has_grown_says_the_same_and_learns_with_all_that_is_new(self):
+        network = self.network()
+        with torch.no_grad():
+            # As large as trained ones are: what norms add to a mean is nothing beside it.
+            network.embedding.mul_(20)
+        grown = growth.grown(network, 48, 80, 1)
+        self.assertEqual((grown.shape.width, grown.shape.inner), (48, 80))
+        batch = train.tensors(rows.rows(rows.Encoder(tokenizer()), 1, 0, 1), rows.LENGTH)
+        torch.testing.assert_close(grown(*batch[:3]), network(*batch[:3]), rtol=1e-3, atol=1e-3)
+        optimizer = Optimizer(grown)
+        for _ in range(2):
+            grown.loss(*batch).backward()
+            optimizer.step(0.3)
+        for layer in grown.layers:
+            self.assertTrue((layer.down[32:].any() and layer.down[:, 64:].any() and layer.output[32:].any()).item())
+        self.assertTrue(grown.embedding[:, 32:].any().item())
+        with self.assertRaisesRegex(ValueError, "not shrink"):
+            growth.grown(grown, 32, 80, 1)
 
     def test_turns_are_told_apart_and_judged(self):
         right = [True, True, False, True, True, False]

@@ -16,7 +16,7 @@ use crate::object::notification::{Notification, Waited};
 use crate::object::process::Process;
 use crate::object::reply::Caller;
 use crate::object::thread::Thread;
-use crate::operation::{Call, Kind, Operation, OperationRef, Outcome};
+use crate::operation::{Call, Kind, OperationRef, Outcome};
 use crate::pager::PageIn;
 use crate::syscall::Absent;
 use crate::transfer::{self, Refusal};
@@ -42,8 +42,7 @@ pub fn call(thread: &Arc<Thread>, tag: u64, cap: CapId, client: Client, call: Ca
         thread.post(tag, Status::WrongInterface);
         return Ok(());
     }
-    let operation = Operation::new(tag, cap, Kind::Delivered { call });
-    let Some(ticket) = thread.begin(operation) else {
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
         thread.post(tag, Status::Overloaded);
         return Ok(());
     };
@@ -133,8 +132,8 @@ pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps:
     if (buffer.length as usize) < MessageHeader::SIZE {
         return thread.post(tag, Status::TooLarge);
     }
-    let kind = Kind::Receive { endpoint: Arc::clone(&endpoint), buffer, caps, key: None };
-    let Some(ticket) = thread.begin(Operation::new(tag, cap, kind)) else {
+    let kind = || Kind::Receive { endpoint: Arc::clone(&endpoint), buffer, caps, key: None };
+    let Some(ticket) = thread.begin(tag, cap, kind) else {
         return thread.post(tag, Status::Overloaded);
     };
     let receiver = OperationRef { thread: Arc::clone(thread), ticket };
@@ -469,7 +468,7 @@ fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<N
         results: Buffer::default(),
         caps: CapArray::default(),
     };
-    let Some(ticket) = thread.begin(Operation::new(tag, cap, Kind::Delivered { call })) else {
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Delivered { call }) else {
         return thread.post(tag, Status::Overloaded);
     };
     let waiter = OperationRef { thread: Arc::clone(thread), ticket };
@@ -490,7 +489,7 @@ fn wait_for_bits(thread: &Arc<Thread>, tag: u64, cap: CapId, notification: Arc<N
 
 /// Waits until the caller has cancelled, has died, or lost the capability that it called through.
 fn wait_for_end(thread: &Arc<Thread>, tag: u64, cap: CapId, call: OperationRef) {
-    let Some(ticket) = thread.begin(Operation::new(tag, cap, Kind::Watch { call: call.clone() })) else {
+    let Some(ticket) = thread.begin(tag, cap, || Kind::Watch { call: call.clone() }) else {
         return thread.post(tag, Status::Overloaded);
     };
     let watcher = OperationRef { thread: Arc::clone(thread), ticket };

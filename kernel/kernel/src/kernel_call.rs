@@ -17,7 +17,7 @@ use crate::object::capability::{Capability, Object};
 use crate::object::dispatch;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
-use crate::operation::{Call, Kind, Operation, OperationRef, Outcome, Ticket};
+use crate::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::syscall::Absent;
 use crate::transfer::{self, Offer, Refusal, Slots};
 use crate::{ipc, scheduler};
@@ -117,9 +117,10 @@ impl<'a> Invocation<'a> {
     /// # Errors
     /// The thread has no place for it.
     pub fn defer(&mut self, kind: impl FnOnce(Call) -> Kind) -> Result<OperationRef, Exception> {
-        let operation = Operation::new(self.tag, self.cap, kind(self.call));
-        let ticket =
-            self.thread.begin(operation).ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
+        // Asked first, since it may lock what comes before the thread.
+        let kind = kind(self.call);
+        let ticket = self.thread.begin(self.tag, self.cap, || kind);
+        let ticket = ticket.ok_or_else(|| Exception::overloaded("too many operations in flight"))?;
         self.deferred = Some(ticket);
         Ok(OperationRef { thread: Arc::clone(self.thread), ticket })
     }

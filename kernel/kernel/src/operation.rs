@@ -44,11 +44,17 @@ pub struct Operation {
     pub kind: Kind,
 }
 
-impl Operation {
-    /// An operation through a capability.
-    pub fn new(user_data: u64, cap: CapId, kind: Kind) -> Self {
-        Self { user_data, cap, attachment: None, watcher: None, kind }
-    }
+/// What is left of an operation that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The entry's tag.
+    pub user_data: u64,
+    /// See [`Operation::attachment`].
+    pub attachment: Option<NodeId>,
+    /// See [`Operation::watcher`].
+    pub watcher: Option<OperationRef>,
+    /// What it waited for; may be left out for a delivered call, which nothing has to forget.
+    pub kind: Option<Kind>,
 }
 
 /// What it waits for.
@@ -157,20 +163,23 @@ impl Operations {
         self.length
     }
 
-    /// Notes an operation. `None` where there is no place; the caller has made sure that there is.
-    pub fn begin(&mut self, operation: Operation) -> Option<Ticket> {
+    /// Notes an operation through a capability; `kind` is asked once there is a place, and written there and nowhere else.
+    /// `None` where there is no place; the caller has made sure that there is.
+    #[inline]
+    pub fn begin(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
         let index = self.free;
         let next_free = self.places.get(index as usize)?.next;
-        let first = core::mem::replace(self.bucket(operation.cap)?, index);
+        let first = core::mem::replace(self.bucket(cap)?, index);
         if let Some(first) = self.places.get_mut(first as usize) {
             first.previous = index;
         }
         self.free = next_free;
         let place = self.places.get_mut(index as usize)?;
         (place.next, place.previous) = (first, NIL);
-        place.counted = operation.kind.call().is_some();
+        let operation =
+            place.operation.insert(Operation { user_data, cap, attachment: None, watcher: None, kind: kind() });
+        place.counted = operation.kind.is_call();
         self.calls += u32::from(place.counted);
-        place.operation = Some(operation);
         self.length += 1;
         Some(Ticket { place: index, generation: place.generation })
     }
@@ -182,13 +191,21 @@ impl Operations {
     }
 
     /// Ends an operation.
-    pub fn end(&mut self, ticket: Ticket) -> Option<Operation> {
+    pub fn end(&mut self, ticket: Ticket) -> Option<Ended> {
         let free = self.free;
         let place = self.places.get_mut(ticket.place as usize)?;
         if place.generation != ticket.generation {
             return None;
         }
-        let operation = place.operation.take()?;
+        let operation = place.operation.as_mut()?;
+        let (user_data, cap) = (operation.user_data, operation.cap);
+        let (attachment, watcher) = (operation.attachment.take(), operation.watcher.take());
+        // Most are calls that were delivered. They hold nothing, and are not moved.
+        let kind = match operation.kind {
+            Kind::Delivered { .. } => None,
+            _ => place.operation.take().map(|operation| operation.kind),
+        };
+        place.operation = None;
         let (next, previous) = (place.next, place.previous);
         place.generation = place.generation.wrapping_add(1);
         place.next = free;
@@ -200,17 +217,18 @@ impl Operations {
         }
         if let Some(previous) = self.places.get_mut(previous as usize) {
             previous.next = next;
-        } else if let Some(bucket) = self.bucket(operation.cap) {
+        } else if let Some(bucket) = self.bucket(cap) {
             *bucket = next;
         }
-        Some(operation)
+        Some(Ended { user_data, attachment, watcher, kind })
     }
 
     /// Ends them all.
-    pub fn into_all(self) -> impl Iterator<Item = (Ticket, Operation)> {
+    pub fn into_all(self) -> impl Iterator<Item = (Ticket, Ended)> {
         (0_u32..).zip(self.places).filter_map(|(index, place)| {
             let ticket = Ticket { place: index, generation: place.generation };
-            place.operation.map(|operation| (ticket, operation))
+            let Operation { user_data, attachment, watcher, kind, .. } = place.operation?;
+            Some((ticket, Ended { user_data, attachment, watcher, kind: Some(kind) }))
         })
     }
 
@@ -256,6 +274,12 @@ impl Operations {
 }
 
 impl Kind {
+    /// Whether it is a call.
+    fn is_call(&self) -> bool {
+        use Kind::{Delivered, End, Log, Queued, Sleep};
+        matches!(self, Queued { .. } | Delivered { .. } | Sleep { .. } | End { .. } | Log { .. })
+    }
+
     /// The call, where it is one.
     pub fn call(&self) -> Option<Call> {
         match self {

@@ -8,7 +8,7 @@ use capos_abi::{CapId, Status};
 use crate::object::address_space::Unreachable;
 use crate::object::thread::Thread;
 use crate::object::words::Waited;
-use crate::operation::{Kind, Operation, OperationRef, Outcome};
+use crate::operation::{Kind, OperationRef, Outcome};
 use crate::syscall::Absent;
 
 /// Why a wait did not begin.
@@ -28,8 +28,8 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, address: u64, expected: u32) -> Resu
         address,
         || process.space.read_word(address).map(|word| word == expected).map_err(Refusal::Memory),
         || {
-            let operation = Operation::new(tag, CapId::NULL, Kind::Word { address, key: None });
-            let ticket = thread.begin(operation).ok_or(Refusal::NoPlace)?;
+            let kind = || Kind::Word { address, key: None };
+            let ticket = thread.begin(tag, CapId::NULL, kind).ok_or(Refusal::NoPlace)?;
             Ok(OperationRef { thread: Arc::clone(thread), ticket })
         },
         |waiter, place| waiter.thread.update(waiter.ticket, |kind| *kind = Kind::Word { address, key: Some(place) }),

@@ -28,8 +28,11 @@ pub unsafe fn push(entry: &RawEntry) -> bool {
 #[must_use]
 pub fn pop() -> Option<Completion> {
     runtime::with(|rt| {
-        rt.collect();
-        rt.reactor(|reactor, _| reactor.raw.pop_front())
+        let known = rt.reactor(|reactor, _| reactor.raw.pop_front());
+        known.or_else(|| {
+            rt.collect();
+            rt.reactor(|reactor, _| reactor.raw.pop_front())
+        })
     })
     .flatten()
 }

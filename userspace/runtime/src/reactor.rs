@@ -207,6 +207,10 @@ impl Reactor {
 
     /// Moves what waits for room into the ring.
     pub(crate) fn refill(&mut self, ring: &Ring) {
+        // Mostly nothing waits for room.
+        if self.prompt.is_empty() && self.slow.is_empty() && self.watches.is_empty() {
+            return;
+        }
         for class in BY_URGENCY {
             while let Some(entry) = self.backlog(class).front().copied() {
                 if !self.submit(ring, &entry, class) {

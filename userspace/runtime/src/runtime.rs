@@ -117,6 +117,9 @@ impl Runtime {
     pub(crate) fn collect(&self) -> bool {
         let turned = self.reactor(Reactor::drain);
         let any = !turned.wakers.is_empty();
+        if !any && turned.dropped.is_empty() {
+            return false;
+        }
         for lent in turned.dropped {
             let buffer = lent.received;
             if !buffer.is_empty() {

@@ -22,7 +22,7 @@ use crate::deadline;
 use crate::derivation::{self, Holder};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
-use crate::operation::{Call, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
+use crate::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, Outcome, Ticket};
 use crate::pager::PageIn;
 use crate::ring::{Corrupt, Ring};
 use crate::syscall::Enter;
@@ -295,9 +295,11 @@ impl Thread {
         self.inner.lock().resume.take()
     }
 
-    /// Notes an operation in flight. There is a place, since each entry taken has one reserved.
-    pub fn begin(&self, operation: Operation) -> Option<Ticket> {
-        self.with_operations(|operations| operations.begin(operation)).flatten()
+    /// Notes an operation in flight: its tag, the capability that it goes through, what it waits for. There is a place, since
+    /// each entry taken has one reserved.
+    #[inline]
+    pub fn begin(&self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
+        self.inner.lock().body.as_mut()?.operations.begin(user_data, cap, kind)
     }
 
     fn with_operations<R>(&self, act: impl FnOnce(&mut Operations) -> R) -> Option<R> {
@@ -334,14 +336,14 @@ impl Thread {
     }
 
     /// Ends an operation without an answer.
-    pub fn drop_operation(&self, ticket: Ticket) -> Option<Operation> {
+    pub fn drop_operation(&self, ticket: Ticket) -> Option<Ended> {
         self.with_operations(|operations| operations.end(ticket)).flatten()
     }
 
     /// Ends an operation with an answer. False where it had ended before.
     pub fn complete(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> bool {
-        let Some(operation) = self.end(ticket, outcome) else { return false };
-        if let Some(watcher) = operation.watcher {
+        let Some(ended) = self.end(ticket, outcome) else { return false };
+        if let Some(watcher) = ended.watcher {
             // The call was answered, so the reply is used up.
             watcher.complete(Status::StaleCapability);
         }
@@ -350,15 +352,15 @@ impl Thread {
 
     /// Ends an operation and tells its thread.
     #[inline]
-    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Operation> {
-        let (operation, awake) = {
+    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
+        let (ended, awake) = {
             let mut inner = self.inner.lock();
             let body = inner.body.as_mut()?;
-            let operation = body.operations.end(ticket)?;
-            body.ring.post(&outcome.completion(operation.user_data));
-            (operation, Self::enough(&mut inner))
+            let ended = body.operations.end(ticket)?;
+            body.ring.post(&outcome.completion(ended.user_data));
+            (ended, Self::enough(&mut inner))
         };
-        if let Some(node) = operation.attachment {
+        if let Some(node) = ended.attachment {
             derivation::forget(node);
         }
         match awake {
@@ -371,7 +373,7 @@ impl Thread {
             Ok(None) => {}
             Err(corrupt) => self.die_of(corrupt),
         }
-        Some(operation)
+        Some(ended)
     }
 
     /// Lets `watcher` wait for the end of a call of this thread. How its wait ends at once, where it does:
@@ -431,17 +433,18 @@ impl Thread {
 
     /// Cancels an operation. False where it had ended before.
     pub fn cancel_ticket(self: &Arc<Self>, ticket: Ticket) -> bool {
-        let Some(operation) = self.end(ticket, Status::Cancelled.into()) else { return false };
-        self.withdraw(ticket, operation);
+        let Some(ended) = self.end(ticket, Status::Cancelled.into()) else { return false };
+        self.withdraw(ticket, ended);
         true
     }
 
     /// Takes an operation that has ended without an answer out of where it was waiting.
-    fn withdraw(self: &Arc<Self>, ticket: Ticket, operation: Operation) {
-        if let Some(watcher) = operation.watcher {
+    fn withdraw(self: &Arc<Self>, ticket: Ticket, ended: Ended) {
+        if let Some(watcher) = ended.watcher {
             watcher.complete(Status::Ok);
         }
-        match operation.kind {
+        let Some(kind) = ended.kind else { return };
+        match kind {
             Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
             Kind::Sleep { deadline, .. } => deadline::remove(deadline),
             Kind::End { ending, key, .. } => ending.forget(key),
@@ -501,11 +504,11 @@ impl Thread {
         if let Some(request) = page.upgrade() {
             request.forget_waiter(self);
         }
-        for (ticket, operation) in operations.into_all() {
-            if let Some(node) = operation.attachment {
+        for (ticket, ended) in operations.into_all() {
+            if let Some(node) = ended.attachment {
                 derivation::forget(node);
             }
-            self.withdraw(ticket, operation);
+            self.withdraw(ticket, ended);
         }
         self.unmap_ring(&ring_memory);
         drop(ring);

@@ -15,7 +15,7 @@ use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::process::{Cause, End, Process};
-use crate::operation::{self, Kind, Operations};
+use crate::operation::{Kind, Operations};
 
 /// Calls that find no memory for a place in the queue are refused; those in it are all answered.
 pub fn calls_are_not_lost(account: &Arc<Account>) {
@@ -167,10 +167,8 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
 
 /// The name of an operation that has ended is no later one's, however many there were at its place.
 pub fn tickets_are_never_given_out_twice(_: &Arc<Account>) {
-    let begin = |operations: &mut Operations| {
-        let kind = Kind::Word { address: 0, key: None };
-        operations.begin(operation::Operation::new(1, CapId(0), kind)).unwrap()
-    };
+    let begin =
+        |operations: &mut Operations| operations.begin(1, CapId(0), || Kind::Word { address: 0, key: None }).unwrap();
     let mut operations = Operations::new(1).unwrap();
     let first = begin(&mut operations);
     // As if 2^32 others had been there since.

@@ -13,7 +13,7 @@ $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench bench-std bench-token bench-infer judge-infer fuzz new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer fuzz new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -23,8 +23,10 @@ help:
 	@echo 'make test-std   run upstream test suites on capOS; ONLY=part: those with it in their name'
 	@echo 'make iso        build target/capos.iso'
 	@echo 'make bench      measure, into target/bench.json'
+	@echo 'make profile FIGURE=null_call  say in which functions the instructions of a figure of bench go'
 	@echo 'make bench-std  measure std beside the bare runtime and Linux, into target/bench-std.json'
 	@echo 'make bench-token  count what a token costs in the worker, and on Linux, into target/bench-token.json'
+	@echo 'make bench-first-token  count how far it is from power-on to an answer, and on Linux, into target/bench-first-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
 	@echo 'make fuzz       give parsers inputs that a fuzzer makes up; TARGET=names: those, FUZZ_SECONDS=60: so long each'
@@ -39,7 +41,7 @@ help:
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
 	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with in place of the'
 	@echo '            built-in one; or several)'
-	@echo '           LINUX_KERNEL=file (for bench-std and bench-token, in place of the one that is downloaded)'
+	@echo '           LINUX_KERNEL=file (for benches beside Linux, in place of the one that is downloaded)'
 
 deps:
 	@tools/deps.sh
@@ -70,11 +72,18 @@ test-std: tools
 bench: tools
 	@$(CAPOS) bench
 
+profile: tools
+	@test -n '$(FIGURE)' || { echo 'make profile needs a figure of the kernel: make profile FIGURE=null_call' >&2; exit 2; }
+	@$(CAPOS) profile $(FIGURE)
+
 bench-std: tools
 	@$(CAPOS) bench-std
 
 bench-token: tools
 	@$(CAPOS) bench-token
+
+bench-first-token: tools
+	@CAPOS=$(CAPOS) tools/infer/compare/first-token.sh
 
 bench-infer:
 	@tools/infer/compare/bench.sh

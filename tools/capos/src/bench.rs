@@ -143,8 +143,18 @@ pub fn record(root: &Path, figures: &Figures) -> Result<()> {
     file.write_all(line.as_bytes()).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Instructions from the kernel's first to what the shell calls so in the log, without those when all wait.
+pub fn instructions_at(log: &str, what: &str) -> Result<u64> {
+    let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
+    let told = log.split_once(&format!("at {what} ")).with_context(|| format!("the shell does not tell of {what}"))?.1;
+    let (nanoseconds, told) = told.split_once(" ns after").context("the shell tells no time")?;
+    let idle = number_between(told, "the kernel began, ", " ns of which")?;
+    let busy = nanoseconds.parse::<u64>()?.saturating_sub(idle);
+    Ok(u64::try_from(u128::from(busy) * u128::from(hertz) / 1_000_000_000)?)
+}
+
 /// The number between `before` and `after`.
-fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
+pub fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
     let found = text.split(before).skip(1).find_map(|rest| rest.split_once(after)?.0.trim().parse().ok());
     found.with_context(|| format!("`{before}…{after}` was not found"))
 }
@@ -153,14 +163,11 @@ fn number_between(text: &str, before: &str, after: &str) -> Result<u64> {
 fn at_the_prompt(log: &str) -> Result<Figures> {
     let instructions = "instructions";
     let first = number_between(log, "the first process began ", " counts")?;
-    let hertz = number_between(log, "time-stamp counter ", " kHz")? * 1000;
-    let nanoseconds = number_between(log, "at the prompt ", " ns after")?;
-    let idle = number_between(log, "after the kernel began, ", " ns of which")?;
-    let prompt = u128::from(nanoseconds.saturating_sub(idle)) * u128::from(hertz) / 1_000_000_000;
+    let prompt = instructions_at(log, "the prompt")?;
     let used = number_between(log, "it was idle; ", " of ")? * 4096;
     let first = Figure::new(first, instructions, "from the kernel's first instruction to that of the first process");
     let how = "from the kernel's first instruction to the shell's first prompt, without the times when all wait";
-    let prompt = Figure::new(u64::try_from(prompt)?, instructions, how);
+    let prompt = Figure::new(prompt, instructions, how);
     let how = "memory in use at the first prompt: all that the kernel hands out, page cache included";
     let used = Figure::new(used, "bytes", how);
     Ok([("kernel_to_init", first), ("kernel_to_prompt", prompt), ("memory_at_prompt", used)]

@@ -3,6 +3,7 @@
 
 pub mod accel;
 pub mod bench;
+pub mod bench_first_token;
 pub mod bench_std;
 pub mod bench_token;
 pub mod boot_package;
@@ -31,6 +32,7 @@ pub mod linux;
 pub mod manifest;
 pub mod packages;
 pub mod packed_models;
+pub mod profile;
 pub mod qemu;
 pub mod run;
 pub mod run_agent;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capos_tools::{
-    bench, bench_std, bench_token, boot_package, fuzz, image, iso, lint, manifest, run, run_agent, scaffold,
-    session_tools, test_suites, upstream,
+    bench, bench_first_token, bench_std, bench_token, boot_package, fuzz, image, iso, lint, manifest, profile, run,
+    run_agent, scaffold, session_tools, test_suites, upstream,
 };
 use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
@@ -44,6 +44,10 @@ enum Command {
     BenchStd(bench_std::Args),
     /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
     BenchToken(bench_token::Args),
+    /// Measure how soon after power-on a model answers, in capOS and on Linux, into target/bench-first-token.json.
+    BenchFirstToken(bench_first_token::Args),
+    /// Say in which functions the instructions of a figure are carried out.
+    Profile(profile::Args),
     /// Give parsers inputs that a fuzzer makes up.
     Fuzz(fuzz::Args),
     /// Name the addresses of backtraces in a log.
@@ -82,6 +86,8 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::BenchStd(args) => bench_std::run(&args),
         Command::BenchToken(args) => bench_token::run(&args),
+        Command::BenchFirstToken(args) => bench_first_token::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Symbols(args) => symbols::run(&args),
         Command::NewService(args) => scaffold::run_service(&args),

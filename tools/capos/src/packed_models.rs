@@ -5,11 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use capos_chat::ChatFormat;
-use capos_engine::{EngineError, Model};
 use capos_gguf::Header;
+use capos_inference::{EmbeddingModel, LanguageModel};
 use capos_model::Backend;
-use capos_tokenizer::Tokenizer;
 use capos_verity::SigningKey;
 
 use crate::files;
@@ -51,18 +49,9 @@ pub fn pack(models: &[PathBuf], key: &SigningKey, tree: &Path) -> Result<()> {
 /// Whether a backend of the system can serve a file: better it is told here than by the worker.
 fn check(path: &Path) -> Result<()> {
     let file = std::fs::read(path).context("it cannot be read")?;
-    let header = Header::parse(&file, file.len() as u64)?;
-    // What the worker opens: `LanguageModel::open` and `EmbeddingModel::open`.
-    match Backend::of(&header)? {
-        Backend::Engine => {
-            Model::new(&header, &file, None)?;
-            ChatFormat::of(&header, &Tokenizer::new(&header)?)?;
-        }
-        Backend::Embedder => {
-            let model = Model::new(&header, &file, None)?;
-            ensure!(model.config().pooling.is_some(), EngineError::EmbedsNothing);
-            Tokenizer::new(&header)?;
-        }
+    match Backend::of(&Header::parse(&file, file.len() as u64)?)? {
+        Backend::Engine => LanguageModel::open(&file, None).map(drop)?,
+        Backend::Embedder => EmbeddingModel::open(&file, None).map(drop)?,
         Backend::Scripted | Backend::Retrieval(_) => {}
     }
     Ok(())

@@ -192,22 +192,24 @@ impl Machine {
         Ok(command)
     }
 
+    /// Starts the machine with COM2 written to a file, and a monitor at a socket: what is asked for with `log` there is
+    /// written to `trace`.
+    pub fn start_traced(&self, log: &Path, monitor: &Path, trace: &Path) -> Result<Running> {
+        let mut command = mortal(self.command()?);
+        command.args(["-serial", "null", "-serial"]).arg(format!("file:{}", log.display()));
+        command.arg("-monitor").arg(format!("unix:{},server=on,wait=off", monitor.display()));
+        command.arg("-D").arg(trace);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(Running { child: command.spawn().context("starting QEMU")? })
+    }
+
     /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
     pub fn start(&self, line: Line<'_>, log: &Path, export: &Path) -> Result<Running> {
         let qemu = match &line {
             Line::Socket(_) | Line::Nowhere => self.command()?,
             Line::Terminal(_) => self.console(log)?,
         };
-        // `setpriv` becomes QEMU, having asked for it to be killed should this program die.
-        let mut command = match tool::find(&["setpriv"], "util-linux") {
-            Ok(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL"]).arg(qemu.get_program());
-                command
-            }
-            Err(_) => Command::new(qemu.get_program()),
-        };
-        command.args(qemu.get_args());
+        let mut command = mortal(qemu);
         match line {
             Line::Socket(path) => {
                 command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", path.display()));
@@ -229,6 +231,14 @@ impl Machine {
         let child = command.spawn().context("starting QEMU")?;
         Ok(Running { child })
     }
+}
+
+/// QEMU, to be killed should this program die: `setpriv`, where it is there, asks for that and becomes QEMU.
+fn mortal(qemu: Command) -> Command {
+    let Ok(setpriv) = tool::find(&["setpriv"], "util-linux") else { return qemu };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL"]).arg(qemu.get_program()).args(qemu.get_args());
+    command
 }
 
 /// A running machine; dropping it ends it.

@@ -13,7 +13,7 @@ use crate::manifest;
 use crate::system::System;
 
 /// Where the manifest lies below the source folder.
-const MANIFEST: &str = "iso_root/etc/manifest.toml";
+pub const MANIFEST: &str = "iso_root/etc/manifest.toml";
 
 /// Print the tools that sessions of each profile show a model.
 #[derive(clap::Args)]

@@ -16,8 +16,11 @@ use crate::manifest;
 use crate::system::System;
 
 /// Where programs lie as they were linked, below the source folder.
-const FOLDERS: [&str; 3] =
-    ["target/std/x86_64-unknown-linux-gnu/std", "target/guest/x86_64-unknown-linux-gnu/guest", "target/kernel"];
+const FOLDERS: [&str; 3] = [
+    "target/std/x86_64-unknown-linux-gnu/std",
+    "target/guest/x86_64-unknown-linux-gnu/guest",
+    "target/kernel/x86_64-unknown-none/kernel",
+];
 
 /// Name the addresses of backtraces in a log.
 #[derive(clap::Args)]
@@ -106,6 +109,19 @@ impl Symbols {
             self.open.insert(program.to_owned(), loader);
         }
         Ok(self.open.get(program).and_then(Option::as_ref))
+    }
+
+    /// The function of a program that an address is in: with `inlined` the innermost one that was inlined there, otherwise
+    /// the one that stands in the program by itself.
+    pub fn function(&mut self, program: &str, address: u64, inlined: bool) -> Result<Option<String>> {
+        let Some(loader) = self.load(program)? else { return Ok(None) };
+        let outer = || loader.find_symbol(address).map(|symbol| demangle_auto(symbol.into(), None).into_owned());
+        if !inlined {
+            return Ok(outer());
+        }
+        let frame = loader.find_frames(address).ok().and_then(|mut frames| frames.next().ok().flatten());
+        let inner = frame.and_then(|frame| Some(frame.function?.demangle().ok()?.into_owned()));
+        Ok(inner.or_else(outer))
     }
 
     /// A line with a name behind each address of its program: of this one, or the one that the line is of.

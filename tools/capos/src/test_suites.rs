@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -25,6 +26,9 @@ const BOOT: &str = "boot";
 const KERNEL: &str = "kernel-tests";
 /// The scenario that is run on every damaged medium.
 const DAMAGED: &str = "damaged";
+
+/// Runs that take longer than this say so: they are what all tests together wait for.
+const WORTH_TELLING: Duration = Duration::from_secs(20);
 
 /// Run every test.
 #[derive(clap::Args)]
@@ -164,6 +168,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     let limine = Limine::folder(args.limine.as_ref())?;
     for run in runs.into_iter().filter(|run| limine.is_none() || !run.scenario.settings.grub_only) {
         let out = system.target().join("test").join(run.name.replace('/', "-"));
+        let began = Instant::now();
         let report = match run.damaged {
             Some(case) => case.execute(&parts, &run.scenario, &accelerator, &out),
             None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
@@ -171,6 +176,10 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
         match report {
             Ok(report) => judge(&run, &report, &out, tally)?,
             Err(error) => tally.fail(&run.name, &format!("{error:#}")),
+        }
+        let took = began.elapsed();
+        if took > WORTH_TELLING {
+            println!("        {} took {} s", run.name, took.as_secs());
         }
     }
     match upstream::execute(system, &parts, &all, &upstream, &accelerator, false) {

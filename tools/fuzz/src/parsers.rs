@@ -5,6 +5,7 @@ use std::task::{Context, Waker};
 
 use capos_iso9660::{ReadSectors, SECTOR, Volume};
 use capos_schema::cap::IncomingMessage;
+use capos_terminal::{Console, Event, Read, Sanitiser, Settings, sanitise};
 
 /// Lines of an audit log.
 pub fn audit(data: &[u8]) {
@@ -139,4 +140,40 @@ pub fn json(data: &[u8]) {
             let _ = capos_reflect::encode_params(method, &value);
         }
     }
+}
+
+/// What comes from a keyboard, at a prompt on a narrow screen: the first byte says how often it is cut.
+pub fn keyboard(data: &[u8]) {
+    let Some((&every, bytes)) = data.split_first() else { return };
+    let mut console = Console::new(Settings { columns: 20, ..Settings::default() });
+    console.read(Read::line("> "));
+    for piece in bytes.chunks(usize::from(every).max(1)) {
+        console.input(piece);
+        while let Some(event) = console.next_event() {
+            if let Event::Line(line) = &event {
+                assert!(shown(line), "a line has what moves the cursor: {line:?}");
+            }
+            if !console.is_reading() {
+                console.read(Read::line("> "));
+            }
+        }
+        let _ = console.take_output();
+    }
+}
+
+/// What programs and models write for the screen: the first byte says where it is cut, which makes no difference.
+pub fn screen(data: &[u8]) {
+    let Some((&every, bytes)) = data.split_first() else { return };
+    let whole = sanitise(bytes);
+    assert!(shown(whole.as_str()), "the screen would obey {whole:?}");
+    let mut sanitiser = Sanitiser::default();
+    let mut pieces: String =
+        bytes.chunks(usize::from(every).max(1)).map(|piece| sanitiser.push(piece).into_string()).collect();
+    pieces.push_str(sanitiser.finish().as_str());
+    assert_eq!(pieces, whole.as_str());
+}
+
+/// Whether a text has no more than lines and tabs to move a cursor with.
+fn shown(text: &str) -> bool {
+    text.chars().all(|character| !character.is_control() || matches!(character, '\n' | '\t'))
 }

@@ -44,6 +44,20 @@ pub fn audit() -> Result<Vec<Vec<u8>>> {
     Ok(vec![lines.join("\n").into_bytes()])
 }
 
+/// Letters, arrows, a paste of two lines, answers to the question for the size, the ends of a line and of a session.
+pub fn keyboard() -> Result<Vec<Vec<u8>>> {
+    let keys = "\u{3}héllo\x1b[D\x1b[1;5C\x7f\x01\x0b\x1b[A\r\x1b[200~one\ntwo\x1b[201~\r\x1b[24;80R\x03\x04";
+    Ok(vec![keys.as_bytes().to_vec()])
+}
+
+/// Colours, a title, a cursor that is moved, text that runs the other way, bytes that are no text.
+pub fn screen() -> Result<Vec<Vec<u8>>> {
+    let mut text =
+        "\u{2}\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\rover\r\n\u{202e}abc\u{200d}e\u{301}\t\x1b".as_bytes().to_vec();
+    text.extend(b"\xff\xe2\x82");
+    Ok(vec![text])
+}
+
 pub fn elf() -> Result<Vec<Vec<u8>>> {
     // A program of one segment, by hand.
     let mut file = vec![0; 4096];

@@ -3,12 +3,14 @@
     python3 compare.py --infer target/release/capos-infer --models DIR [--rounds N] [--threads 1,2] [--kernels NAME]
                        [--json FILE] [NAME …]
 
-The files are those of models.py and have to be there. Of each side the best round counts.
+The files are those of models.py and have to be there. Of each side the best round counts; the ratios of
+single rounds, least, middle and greatest, say how much that is worth.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 
 from llama import Peer
@@ -29,27 +31,26 @@ def ours(infer, path, threads, kernels):
 def compare(infer, path, threads, rounds, kernels):
     peer = Peer(path, threads)
     peer.speed(PROMPT, 4)
-    best = {"decode": 0.0, "prefill": 0.0, "bandwidthFraction": 0.0}
-    best_of_peer = {"decode": 0.0, "prefill": 0.0}
+    own, other = [], []
     for _ in range(rounds):
-        found = ours(infer, path, threads, kernels)
-        best["prefill"] = max(best["prefill"], found["prefillPerSecond"])
-        best["decode"] = max(best["decode"], found["decodePerSecond"])
-        best["bandwidthFraction"] = max(best["bandwidthFraction"], found["bandwidthFraction"])
-        prefill, decode = peer.speed(PROMPT, COUNT)
-        best_of_peer["prefill"] = max(best_of_peer["prefill"], prefill)
-        best_of_peer["decode"] = max(best_of_peer["decode"], decode)
+        own.append(ours(infer, path, threads, kernels))
+        other.append(dict(zip(("prefill", "decode"), peer.speed(PROMPT, COUNT))))
     peer.close()
-    return {
-        "file": path.stem,
-        "threads": threads,
-        "kernels": found["kernels"],
-        **best,
-        "decodeOfPeer": best_of_peer["decode"],
-        "prefillOfPeer": best_of_peer["prefill"],
-        "decodeRatio": best["decode"] / best_of_peer["decode"],
-        "prefillRatio": best["prefill"] / best_of_peer["prefill"],
-    }
+    line = {"file": path.stem, "threads": threads, "kernels": own[-1]["kernels"]}
+    line["bandwidthFraction"] = max(found["bandwidthFraction"] for found in own)
+    for what in ("decode", "prefill"):
+        mine, theirs = [found[f"{what}PerSecond"] for found in own], [found[what] for found in other]
+        # Of each round: what lasted longer than a round is in both sides of it.
+        ratios = [one / two for one, two in zip(mine, theirs)]
+        line[what], line[f"{what}OfPeer"] = max(mine), max(theirs)
+        line[f"{what}Ratio"] = max(mine) / max(theirs)
+        line[f"{what}Ratios"] = [min(ratios), statistics.median(ratios), max(ratios)]
+    return line
+
+
+def ratio(line, what):
+    """The ratio of the best rounds, and the least, middle and greatest of single rounds."""
+    return f"{line[f'{what}Ratio']:6.2f} ({' '.join(f'{found:.2f}' for found in line[f'{what}Ratios'])})"
 
 
 def main():
@@ -63,19 +64,17 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="where all figures go")
     options = parser.parse_args()
     found = []
-    print(
-        f"{'file':14} {'threads':>7} {'decode':>9} {'llama.cpp':>9} {'ratio':>6} {'of memory':>9} "
-        f"{'prefill':>9} {'llama.cpp':>9} {'ratio':>6}"
-    )
+    side = f"{'llama.cpp':>9} {'ratio (of rounds)':>23}"
+    print(f"{'file':14} {'threads':>7} {'decode':>9} {side} {'of memory':>9} {'prefill':>9} {side}")
     for name in options.names:
         for threads in map(int, options.threads.split(",")):
             path = options.models / f"{name}.gguf"
             line = compare(options.infer, path, threads, options.rounds, options.kernels)
             found.append(line)
             print(
-                f"{name:14} {threads:7} {line['decode']:9.1f} {line['decodeOfPeer']:9.1f} {line['decodeRatio']:6.2f} "
+                f"{name:14} {threads:7} {line['decode']:9.1f} {line['decodeOfPeer']:9.1f} {ratio(line, 'decode'):>23} "
                 f"{line['bandwidthFraction']:9.0%} "
-                f"{line['prefill']:9.1f} {line['prefillOfPeer']:9.1f} {line['prefillRatio']:6.2f}",
+                f"{line['prefill']:9.1f} {line['prefillOfPeer']:9.1f} {ratio(line, 'prefill'):>23}",
                 flush=True,
             )
     if options.json:

@@ -106,6 +106,8 @@ def _grow(args):
     network, state = training.load(args.checkpoint)
     grown = _with_torch("growth").grown(network, args.width, args.inner, args.seed)
     plan = training.Plan.from_json(state["plan"])
+    if (args.out / training.CHECKPOINT).exists():
+        raise SystemExit(f"there is a {training.CHECKPOINT} in {args.out} already: name another folder")
     args.out.mkdir(parents=True, exist_ok=True)
     training.save(args.out / training.CHECKPOINT, grown, training.Optimizer(grown), plan, state["step"])
 

@@ -13,7 +13,7 @@ use capos_engine::{
     Batch, Cache, CacheType, Encoder, EngineError, Forward, Generation, Machine, Model, Request, Single,
 };
 use serde_json::Value;
-use support::{distance, folder, numbers, tokens};
+use support::{distance, exact_kernels, folder, numbers, tokens};
 
 /// How much further from the reference vectors may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
@@ -128,30 +128,35 @@ fn exact() -> &'static dyn Kernels {
 
 #[test]
 fn vectors_are_the_same_to_the_last_bit_however_small_the_pieces_are() {
-    for name in ["bert", "nomic-bert-q8_0"] {
+    for (name, kernels) in
+        ["bert", "nomic-bert-q8_0"].into_iter().flat_map(|name| exact_kernels().map(move |of| (name, of)))
+    {
         let (file, ids, _) = embedder(name);
         let model = Model::open(&file, None).unwrap();
-        let machine = Machine { kernels: exact(), pool: &Single };
-        let whole = vectors(&mut Encoder::new(&model, machine, PIECE, None, None).unwrap(), &ids).unwrap();
-        // By this clock all takes long, and pieces are as small as can be.
-        let time = Cell::new(0);
-        let clock = || {
-            time.set(time.get() + 1_000_000_000);
-            time.get()
-        };
-        let mut encoder = Encoder::new(&model, machine, PIECE, None, Some(&clock)).unwrap();
-        encoder.begin(&ids).unwrap();
-        let mut steps = 0;
-        let found = loop {
-            steps += 1;
-            if let Some(found) = encoder.step().unwrap() {
-                break found;
-            }
-        };
-        assert_eq!(found, whole, "{name}");
-        let tokens: usize = ids.iter().map(Vec::len).sum();
-        let halves = 2 * model.config().layers;
-        assert!(steps > tokens / 6 * halves, "{name}: {tokens} tokens in {steps} steps");
+        let machine = Machine { kernels, pool: &Single };
+        for cache in [CacheType::F16, CacheType::Q8_0] {
+            let mut encoder = Encoder::new(&model, machine, PIECE, Some(cache), None).unwrap();
+            let whole = vectors(&mut encoder, &ids).unwrap();
+            // By this clock all takes long, and pieces are as small as can be.
+            let time = Cell::new(0);
+            let clock = || {
+                time.set(time.get() + 1_000_000_000);
+                time.get()
+            };
+            let mut encoder = Encoder::new(&model, machine, PIECE, Some(cache), Some(&clock)).unwrap();
+            encoder.begin(&ids).unwrap();
+            let mut steps = 0;
+            let found = loop {
+                steps += 1;
+                if let Some(found) = encoder.step().unwrap() {
+                    break found;
+                }
+            };
+            assert_eq!(found, whole, "{name} with {} and {cache:?}", kernels.name());
+            let tokens: usize = ids.iter().map(Vec::len).sum();
+            let halves = 2 * model.config().layers;
+            assert!(steps > tokens / 6 * halves, "{name}: {tokens} tokens in {steps} steps");
+        }
     }
 }
 

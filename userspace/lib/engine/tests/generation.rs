@@ -13,7 +13,7 @@ use capos_engine::{
     Batch, Cache, CacheType, Constraint, EngineError, Event, Finish, Forward, Generation, Machine, Mask, Model,
     Request, RequestId, Sampling, Single, Usage, greedy,
 };
-use support::{kernels, read};
+use support::{exact_kernels, kernels, read};
 
 const SCALAR: Machine<'static> = Machine { kernels: &kernel::Scalar, pool: &Single };
 
@@ -101,11 +101,6 @@ fn prompts(expected: &[u32]) -> Vec<Vec<u32>> {
         [expected, &[7, 7, 1][..]].concat(),
         expected.iter().rev().copied().collect(),
     ]
-}
-
-/// The kernels of which each token's results are the same in whatever pass.
-fn exact_kernels() -> impl Iterator<Item = &'static dyn Kernels> {
-    kernels().into_iter().filter(|kernels| !["avx2", "avx512", "amx"].contains(&kernels.name()))
 }
 
 #[test]

@@ -33,7 +33,10 @@ const HELP: &[(&str, &str)] = &[
     ("/help", "this list"),
     ("/cap", "the session's capabilities; /cap drop NAME puts one away, /cap take NAME takes it back"),
     ("/cap all", "every capability that this shell's process holds, as the kernel has them"),
-    ("/inspect NAME", "a capability or a tool in full; /inspect conversation shows what the model is sent"),
+    (
+        "/inspect NAME",
+        "a capability, a tool or the job of a number in full; /inspect conversation shows what the model is sent",
+    ),
     ("/tools", "the tools that the model is shown, and what each needs"),
     ("/model", "the models; /model ID or a title changes to another"),
     ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
@@ -43,7 +46,7 @@ const HELP: &[(&str, &str)] = &[
     ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
     ("/status", "the machine, its services, and this session's limits"),
     ("/stop", "ends the conversation; the next line begins a new one"),
-    ("/exit", "ends the session"),
+    ("/exit, /quit", "end the session"),
 ];
 
 /// Runs a command, given without its slash.

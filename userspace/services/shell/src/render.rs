@@ -21,6 +21,8 @@ pub const WIDTH: usize = 160;
 pub struct Progress {
     /// Something of the answer was shown.
     speaking: Cell<bool>,
+    /// A prompt of the session was read to its end, behind which the first token of the answer comes.
+    was_read: Cell<bool>,
     meter: RefCell<Meter>,
     widget: RefCell<Widget>,
 }
@@ -37,6 +39,9 @@ impl Renderer for Runner {
                 let told = self.progress.meter.borrow_mut().read(self.now(), done, total);
                 if let Some(text) = told {
                     screen.line(Style::Dim, &text).await;
+                }
+                if done >= total && !self.progress.was_read.replace(true) {
+                    self.tell_start("the first token").await;
                 }
             }
             Show::Text(text) => {

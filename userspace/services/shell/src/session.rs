@@ -154,6 +154,23 @@ impl Runner {
         Ok(())
     }
 
+    /// Tells the log how far it was to something that a person waits for, and what is in use there.
+    pub async fn tell_start(&self, what: &str) {
+        let now = self.clock.now();
+        let Ok(status) = self.grant::<SystemStatusClient>() else { return };
+        if let Ok(found) = self.within(status.statistics()).await {
+            log::info!(
+                "at {what} {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the first \
+                 process began {} counts of the time-stamp counter after the kernel, and that {} after the machine",
+                found.idle_nanoseconds,
+                found.total_frames.saturating_sub(found.free_frames),
+                found.total_frames,
+                found.init_start_tsc.saturating_sub(found.kernel_entry_tsc),
+                found.kernel_entry_tsc
+            );
+        }
+    }
+
     /// Tells what the model in use says of itself, as its own words: what it cannot do counts too.
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
@@ -303,28 +320,12 @@ impl Session {
         self.runner.tell_of_model().await;
     }
 
-    /// Tells the log how far it was to the prompt, and what is in use there.
-    async fn tell_start(&self) {
-        let now = self.runner.clock.now();
-        let Ok(status) = self.runner.grant::<SystemStatusClient>() else { return };
-        if let Ok(found) = self.runner.within(status.statistics()).await {
-            log::info!(
-                "at the prompt {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the \
-                 first process began {} counts of the time-stamp counter after the kernel",
-                found.idle_nanoseconds,
-                found.total_frames.saturating_sub(found.free_frames),
-                found.total_frames,
-                found.init_start_tsc.saturating_sub(found.kernel_entry_tsc)
-            );
-        }
-    }
-
     /// The prompt, until the session ends.
     ///
     /// # Errors
     /// The terminal is gone.
     pub async fn run(&mut self) -> Result<Flow, Error> {
-        self.tell_start().await;
+        self.runner.tell_start("the prompt").await;
         loop {
             self.jobs.report(&self.runner.screen).await;
             let (line, end) = self.runner.screen.read("capos> ").await?;

@@ -43,6 +43,11 @@ struct Bench {
     image: Image,
 }
 
+/// A figure is measured from here on: `capos profile` waits for it.
+fn begin(name: &str) {
+    log::info!("measures {name}.");
+}
+
 fn tell(name: &str, samples: Samples, per: u64, how: &str) {
     let (value, words) = samples.median(per);
     log::info!("bench {name} {value} instructions: {how}; {words}");
@@ -69,6 +74,7 @@ impl Bench {
 
     /// The cost of ENTER with one entry that is answered at once.
     fn entry(&self, name: &str, entry: &RawEntry, how: &str) -> Result<(), Error> {
+        begin(name);
         let overhead = overhead();
         let mut samples = Samples::with_room(ROUNDS);
         for _ in 0..ROUNDS {
@@ -105,6 +111,7 @@ impl Bench {
         // Ordinal 0, client 1. Root, list pointer and 48 bytes of text are 64 bytes.
         let greeter: GreeterClient = self.partner("greeter", 1 << 16, GreeterClient::INTERFACE_ID).await?.cast();
         let name = "x".repeat(47);
+        begin("call_reply_64_typed");
         let overhead = overhead();
         let mut samples = Samples::with_room(ROUNDS);
         for _ in 0..ROUNDS {
@@ -126,6 +133,7 @@ impl Bench {
     /// Touches every page of memory that is not in yet; the cost of a page.
     fn cold(&self, name: &str, memory: &MemoryObjectClient, how: &str) -> Result<(), Error> {
         let mapping = memory::map(memory, 0, PAGES * PAGE, Access::Read)?;
+        begin(name);
         let overhead = overhead();
         // One sample is a window's worth of pages: its first touch brings in the rest.
         let (pages, windows) = (32, PAGES / 32);
@@ -150,6 +158,7 @@ impl Bench {
             ("fault_cached_per_page", 1, "the same, per page mapped"),
         ] {
             let mapping = memory::map(memory, 0, PAGES * PAGE, Access::Read)?;
+            begin(name);
             let mut samples = Samples::with_room(usize::try_from(PAGES / AROUND).unwrap_or(0));
             for fault in 0..PAGES / AROUND {
                 let address = mapping.address() + fault * AROUND * PAGE;

@@ -21,6 +21,11 @@ pub fn kernels() -> Vec<&'static dyn Kernels> {
     found
 }
 
+/// The kernels of which each token's results are the same in whatever pass.
+pub fn exact_kernels() -> impl Iterator<Item = &'static dyn Kernels> {
+    kernels().into_iter().filter(|kernels| !["avx2", "avx512", "amx"].contains(&kernels.name()))
+}
+
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
 }

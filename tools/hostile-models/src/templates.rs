@@ -16,6 +16,7 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
     let chain = |part: &str, times: usize| format!("{{{{ 1{} }}}}", part.repeat(times));
     let nested = |open: &str, close: &str, times: usize| open.repeat(times) + "x" + &close.repeat(times);
     let deep = "cannot be read: ";
+    let repeats = "can repeat a list without end";
     let itself = "{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}{{ again(0) }}";
     vec![
         ("template-syntax", Refused(deep), with("{% for %}")),
@@ -23,7 +24,9 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
         ("template-doubles", Exhausts, with(doubles)),
         ("template-speaks", Fails("more than 16 MiB"), with(speaks)),
         ("template-calls-itself", Fails("recursion limit"), with(itself)),
-        ("template-counts", Fails("cannot be counted"), with("{{ [1, 2, 3, 4] * 9223372036854775807 }}")),
+        ("template-counts", Refused(repeats), with("{{ [1, 2, 3, 4] * 9223372036854775807 }}")),
+        ("template-repeats", Refused(repeats), with("{% set n = 1 %}{{ [n] * '9223372036854775807'|int }}")),
+        ("template-repeats-by-name", Refused(repeats), with("{% for a in tools * 9999999999999 %}{% endfor %}")),
         ("template-refuses", Fails("I do not talk"), with("{{ raise_exception('I do not talk') }}")),
         ("template-sums", Refused(deep), with(&chain(" + 1", 100_000))),
         ("template-filters", Refused(deep), with(&chain("|abs", 100_000))),

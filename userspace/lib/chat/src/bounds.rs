@@ -15,7 +15,11 @@ const TEXT: usize = 16 << 20;
 pub fn excess(source: &str) -> Option<String> {
     let (mut parts, mut branches) = (0usize, 0usize);
     // What is no token the library tells by itself.
-    for (token, place) in tokenize(source, false, Default::default(), Default::default()).map_while(Result::ok) {
+    let tokens = || tokenize(source, false, Default::default(), Default::default()).map_while(Result::ok);
+    let mut before = None;
+    let mut behind = tokens().skip(1).map(|(token, _)| token).peekable();
+    for (token, place) in tokens() {
+        let next = behind.next();
         match &token {
             Token::TemplateData(_) | Token::VariableStart | Token::BlockStart => parts = 0,
             _ => parts = parts.saturating_add(1),
@@ -30,8 +34,23 @@ pub fn excess(source: &str) -> Option<String> {
         if branches > BRANCHES {
             return Some(format!("it has more than {BRANCHES} times elif (line {line} of the template)"));
         }
+        if matches!(token, Token::Mul) && !is_text(before.as_ref()) && !(is_text(next.as_ref()) && ends(behind.peek())) {
+            return Some(format!("only a text in quotes may be beside *, which can repeat a list without end (line {line})"));
+        }
+        before = Some(token);
     }
     None
+}
+
+/// Whether a token is a text as it stands, which the library repeats up to a bound of its own; lists it repeats as often as
+/// it is told, and neither fuel nor the bound of what is made ends that.
+fn is_text(token: Option<&Token<'_>>) -> bool {
+    matches!(token, Some(Token::Str(_) | Token::String(_)))
+}
+
+/// Whether what stands before this token is not made another thing by it.
+fn ends(token: Option<&Token<'_>>) -> bool {
+    !matches!(token, Some(Token::Pipe | Token::Dot | Token::BracketOpen | Token::ParenOpen))
 }
 
 /// What a template makes, up to the bound.

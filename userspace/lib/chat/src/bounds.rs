@@ -34,8 +34,11 @@ pub fn excess(source: &str) -> Option<String> {
         if branches > BRANCHES {
             return Some(format!("it has more than {BRANCHES} times elif (line {line} of the template)"));
         }
-        if matches!(token, Token::Mul) && !is_text(before.as_ref()) && !(is_text(next.as_ref()) && ends(behind.peek())) {
-            return Some(format!("only a text in quotes may be beside *, which can repeat a list without end (line {line})"));
+        let beside_text = is_text(before.as_ref()) || is_text(next.as_ref()) && ends(behind.peek());
+        if matches!(token, Token::Mul) && !beside_text {
+            return Some(format!(
+                "* has no text in quotes beside it, so it can repeat a list without end (line {line} of the template)"
+            ));
         }
         before = Some(token);
     }
@@ -83,5 +86,22 @@ impl io::Write for Made {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_texts_are_repeated() {
+        for source in ["2 * 3 outside", "{{ '=' * 20 }}", "{{ n * \"ab\" }}"] {
+            assert_eq!(excess(source), None, "{source}");
+        }
+        for source in ["{{ [1] * 9 }}", "{{ 9 * tools }}", "{{ [1] * '9'|int }}", "{{ a['b'] * 9 }}", "{{ x * 'a'.n }}"]
+        {
+            let why = excess(&format!("{{% if 1 %}}\n{source}{{% endif %}}")).unwrap_or_default();
+            assert!(why.contains("repeat a list") && why.contains("line 2"), "{source}: {why}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use capos_engine::generation::Options;
-use capos_engine::kernel::{self, Kernels};
+use capos_engine::kernel;
 use capos_engine::{
     Batch, Cache, CacheType, Constraint, EngineError, Event, Finish, Forward, Generation, Machine, Mask, Model,
     Request, RequestId, Sampling, Single, Usage, greedy,

@@ -178,7 +178,7 @@ impl Operations {
         (place.next, place.previous) = (first, NIL);
         let operation =
             place.operation.insert(Operation { user_data, cap, attachment: None, watcher: None, kind: kind() });
-        place.counted = operation.kind.is_call();
+        place.counted = operation.kind.call().is_some();
         self.calls += u32::from(place.counted);
         self.length += 1;
         Some(Ticket { place: index, generation: place.generation })
@@ -274,12 +274,6 @@ impl Operations {
 }
 
 impl Kind {
-    /// Whether it is a call.
-    fn is_call(&self) -> bool {
-        use Kind::{Delivered, End, Log, Queued, Sleep};
-        matches!(self, Queued { .. } | Delivered { .. } | Sleep { .. } | End { .. } | Log { .. })
-    }
-
     /// The call, where it is one.
     pub fn call(&self) -> Option<Call> {
         match self {

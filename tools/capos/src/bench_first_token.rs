@@ -31,15 +31,14 @@ pub struct Args {
     /// The static program that has llama.cpp answer on Linux, as `make bench-first-token` builds it.
     #[arg(long, value_name = "FILE")]
     peer: PathBuf,
-    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
-    #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
-    linux_kernel: Option<PathBuf>,
+    #[command(flatten)]
+    linux: linux::KernelArgs,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let kernel = linux::kernel_or(args.linux_kernel.as_deref(), &system.target())?;
+    let kernel = args.linux.kernel(&system.target())?;
     let parts = system.build(true)?;
     let scenario = Scenario::open(&bench::scenario(&system, NAME))?;
     let model = scenario.settings.model.first().and_then(|model| model.file.as_ref());

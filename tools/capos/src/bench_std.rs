@@ -4,7 +4,6 @@
 //! All three run in the same virtual machine, whose time-stamp counter counts instructions. The program on `std` is one
 //! source, built for capOS and for Linux.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
@@ -26,9 +25,8 @@ const LINUX: &str = "linux";
 /// Measure what std costs, into target/bench-std.json.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
-    #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
-    linux_kernel: Option<PathBuf>,
+    #[command(flatten)]
+    linux: linux::KernelArgs,
     /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
     #[arg(long)]
     record: bool,
@@ -37,7 +35,7 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let kernel = linux::kernel_or(args.linux_kernel.as_deref(), &system.target())?;
+    let kernel = args.linux.kernel(&system.target())?;
     let parts = system.build(true)?;
     let program = toolchain::build_linux_program(system.root(), PACKAGE)?.join(PROGRAM);
     let bare = bench::measured(&bench::measure(&system, &parts, BARE)?)?;

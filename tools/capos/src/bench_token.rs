@@ -3,7 +3,6 @@
 //! Both answer from the same file of random numbers, on one thread, in a virtual machine whose time-stamp counter counts
 //! instructions.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -24,15 +23,14 @@ const TOKEN: &str = "token";
 /// Measure what a token costs in capOS and on Linux, into target/bench-token.json.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
-    #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
-    linux_kernel: Option<PathBuf>,
+    #[command(flatten)]
+    linux: linux::KernelArgs,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
-    let kernel = linux::kernel_or(args.linux_kernel.as_deref(), &system.target())?;
+    let kernel = args.linux.kernel(&system.target())?;
     let parts = system.build(true)?;
     let program = toolchain::build_linux_program(system.root(), PACKAGE)?.join(PROGRAM);
     let scenario = Scenario::open(&bench::scenario(&system, TOKEN))?;

@@ -22,11 +22,21 @@ const ENDED_WELL: &str = "exitcode=0x00000000";
 /// How long all of it may take, of the host's time: QEMU emulates vector arithmetic slowly.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The kernel that is given, or Debian's below `target`; an empty path gives none.
-pub fn kernel_or(given: Option<&Path>, target: &Path) -> Result<PathBuf> {
-    match given.filter(|path| !path.as_os_str().is_empty()) {
-        Some(given) => Ok(given.to_owned()),
-        None => kernel(&target.join("linux-kernel")),
+/// Which kernel: what every command that compares with Linux takes.
+#[derive(clap::Args)]
+pub struct KernelArgs {
+    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
+    #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
+    linux_kernel: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// The kernel that is given, or Debian's below `target`; an empty path gives none.
+    pub fn kernel(&self, target: &Path) -> Result<PathBuf> {
+        match self.linux_kernel.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+            Some(given) => Ok(given.to_owned()),
+            None => kernel(&target.join("linux-kernel")),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use capos_engine::generation::Options;
+use capos_engine::kernel::prefetch;
 use capos_engine::{Event, Finish, Generation, Pool, Request};
 use serde_json::json;
 
@@ -140,6 +141,7 @@ fn read_bandwidth(bytes: &[u8], threads: &dyn Pool) -> f64 {
 fn fold(piece: &[u8]) -> u64 {
     let mut all = [0u64; 32];
     for words in piece.as_chunks::<256>().0 {
+        prefetch(words);
         for (all, word) in all.iter_mut().zip(words.as_chunks::<8>().0) {
             *all ^= u64::from_le_bytes(*word);
         }

@@ -99,11 +99,11 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
     let kernels = machine.kernels;
     let positions = part.positions();
     let length = positions.len().max(1);
-    let joined: Vec<f32>;
+    let mut joined = Vec::new();
     let queries = match part.tokens.as_slice() {
         [token] => token.queries,
         tokens => {
-            joined = tokens.iter().flat_map(|token| token.queries).copied().collect();
+            tokens.iter().for_each(|token| joined.extend_from_slice(token.queries));
             &joined
         }
     };

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::EngineError;
+use crate::aligned::Aligned;
 use crate::attention::Place;
 use crate::cache::{Cache, CacheType};
 use crate::config::Pooling;
@@ -255,9 +256,9 @@ fn copy(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
 
-fn refill(to: &mut Vec<f32>, from: &[f32]) {
-    to.clear();
-    to.extend_from_slice(from);
+fn refill(to: &mut Aligned<f32>, from: &[f32]) {
+    to.resize(from.len());
+    copy(to, from);
 }
 
 #[cfg(test)]

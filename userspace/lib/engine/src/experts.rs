@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::activations::Activations;
+use crate::aligned::Aligned;
 use crate::architecture::Activation;
 use crate::feed_forward::{FeedForwardScratch, dense};
 use crate::product::{Machine, Product, multiply};
@@ -16,9 +17,9 @@ type Share = (usize, f32);
 #[derive(Default)]
 pub(crate) struct ExpertScratch {
     dense: FeedForwardScratch,
-    scores: Vec<f32>,
+    scores: Aligned<f32>,
     rows: Activations,
-    results: Vec<f32>,
+    results: Aligned<f32>,
 }
 
 /// Writes the results for all rows of `input` to `out`.
@@ -33,7 +34,7 @@ pub(crate) fn experts(
 ) {
     let width = input.columns().max(1);
     let count = experts.len().max(1);
-    scratch.scores.resize(input.rows().saturating_mul(count), 0.0);
+    scratch.scores.resize(input.rows().saturating_mul(count));
     multiply(machine, input, &mut [Product { tensor: router, out: &mut scratch.scores }]);
     let mut shares: Vec<Vec<Share>> = Vec::new();
     shares.resize_with(count, Vec::new);
@@ -51,7 +52,7 @@ pub(crate) fn experts(
         for (to, (row, _)) in rows.chunks_exact_mut(width).zip(shares) {
             to.copy_from_slice(input.row(*row).values);
         }
-        scratch.results.resize(shares.len().saturating_mul(width), 0.0);
+        scratch.results.resize(shares.len().saturating_mul(width));
         dense(machine, expert, activation, &mut scratch.rows, &mut scratch.dense, &mut scratch.results);
         for (result, (row, weight)) in scratch.results.chunks_exact(width).zip(shares) {
             let Some(out) = out.chunks_exact_mut(width).nth(*row) else { continue };

@@ -1,22 +1,18 @@
 //! The feed-forward part of a layer.
 
-use alloc::vec::Vec;
-
 use crate::activations::Activations;
+use crate::aligned::Aligned;
 use crate::architecture::Activation;
-use crate::pool::{part_size, share};
+use crate::pool::{rows_of_part, share};
 use crate::product::{Machine, Product, multiply};
 use crate::weights::Dense;
 
 /// Results between the products, kept from layer to layer.
 #[derive(Default)]
 pub(crate) struct FeedForwardScratch {
-    up: Vec<f32>,
+    up: Aligned<f32>,
     gated: Activations,
 }
-
-/// Rows whose gates are worth handing to other threads.
-const ROWS_SHARED: usize = 8;
 
 /// Writes the results for all rows of `input` to `out`.
 pub(crate) fn dense(
@@ -29,7 +25,7 @@ pub(crate) fn dense(
 ) {
     let inside = weights.up.matrix.rows().max(1);
     let rows = input.rows();
-    scratch.up.resize(rows.saturating_mul(inside), 0.0);
+    scratch.up.resize(rows.saturating_mul(inside));
     let gates = scratch.gated.resize(rows, inside);
     let ups = &mut scratch.up;
     match &weights.gate {
@@ -49,11 +45,7 @@ pub(crate) fn dense(
             ups.fill(1.0);
         }
     }
-    let size = match rows < ROWS_SHARED {
-        true => rows.max(1),
-        false => part_size(machine.pool, rows, 1),
-    };
-    let length = size.saturating_mul(inside);
+    let length = rows_of_part(machine.pool, rows).saturating_mul(inside);
     let parts = gates.chunks_mut(length).zip(ups.chunks(length)).collect();
     share(machine.pool, parts, |(gates, ups): (&mut [f32], &[f32])| machine.kernels.gate(activation, gates, ups));
     multiply(machine, &mut scratch.gated, &mut [Product { tensor: &weights.down.matrix, out: &mut *out }]);

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::EngineError;
 use crate::activations::Activations;
+use crate::aligned::Aligned;
 use crate::attention::{Place, attention, soft_cap};
 use crate::batch::Batch;
 use crate::cache::Cache;
@@ -12,6 +13,7 @@ use crate::experts::{ExpertScratch, experts};
 use crate::feed_forward::{FeedForwardScratch, dense};
 use crate::model::Model;
 use crate::norm::{layer_norm_in_place, norm, norm_in_place};
+use crate::pool::{Pool, rows_of_part, share};
 use crate::product::{Machine, Product, multiply};
 use crate::turns::{Rotations, Turns};
 use crate::weights::{FeedForward, Head, Layer, PartNorms, add};
@@ -19,17 +21,17 @@ use crate::weights::{FeedForward, Head, Layer, PartNorms, add};
 /// Room for results between the steps, kept from pass to pass.
 #[derive(Default)]
 pub struct Forward {
-    pub(crate) state: Vec<f32>,
+    pub(crate) state: Aligned<f32>,
     normed: Activations,
-    pub(crate) queries: Vec<f32>,
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    pub(crate) queries: Aligned<f32>,
+    keys: Aligned<f32>,
+    values: Aligned<f32>,
     mixed: Activations,
-    added: Vec<f32>,
+    added: Aligned<f32>,
     feed_forward: FeedForwardScratch,
     experts: ExpertScratch,
     last: Activations,
-    logits: Vec<f32>,
+    logits: Aligned<f32>,
 }
 
 impl Forward {
@@ -87,7 +89,7 @@ impl Forward {
     pub(crate) fn embed(&mut self, model: &Model<'_>, ids: impl Iterator<Item = u32>, places: &[Place]) {
         let config = &model.config;
         let width = config.width.max(1);
-        self.state.resize(places.len().saturating_mul(width), 0.0);
+        self.state.resize(places.len().saturating_mul(width));
         for ((id, (_, position)), state) in ids.zip(places).zip(self.state.chunks_exact_mut(width)) {
             model.weights.embedding.dequantise_row(usize::try_from(id).unwrap_or(usize::MAX), state);
             if config.embedding_scale != 1.0 {
@@ -98,7 +100,7 @@ impl Forward {
                 add(state, kind);
             }
             if let Some(positions) = &input.positions {
-                self.added.resize(width, 0.0);
+                self.added.resize(width);
                 positions.dequantise_row(*position, &mut self.added);
                 add(state, &self.added);
             }
@@ -129,35 +131,43 @@ impl Forward {
         caches: &mut [Cache],
     ) {
         let tokens = places.len();
-        norm_rows(&self.state, layer.attention_norms.input.as_deref(), config, &mut self.normed);
-        self.queries.resize(tokens.saturating_mul(config.queries()), 0.0);
-        self.keys.resize(tokens.saturating_mul(config.keys()), 0.0);
-        self.values.resize(tokens.saturating_mul(config.values()), 0.0);
+        norm_rows(machine.pool, &self.state, layer.attention_norms.input.as_deref(), config, &mut self.normed);
+        self.queries.resize(tokens.saturating_mul(config.queries()));
+        self.keys.resize(tokens.saturating_mul(config.keys()));
+        self.values.resize(tokens.saturating_mul(config.values()));
         let mut products = [
             Product { tensor: &layer.query.matrix, out: &mut self.queries },
             Product { tensor: &layer.key.matrix, out: &mut self.keys },
             Product { tensor: &layer.value.matrix, out: &mut self.values },
         ];
         multiply(machine, &mut self.normed, &mut products);
-        layer.query.add_bias(&mut self.queries);
-        layer.key.add_bias(&mut self.keys);
-        layer.value.add_bias(&mut self.values);
-        if let Some(norms) = &layer.head_norms {
-            for head in self.queries.chunks_exact_mut(config.key_size.max(1)) {
-                norm_in_place(head, &norms.query, config.norm_epsilon);
+        let size = rows_of_part(machine.pool, tokens);
+        let parts = self.queries.chunks_mut(size.saturating_mul(config.queries()).max(1));
+        let parts = parts.zip(self.keys.chunks_mut(size.saturating_mul(config.keys()).max(1)));
+        let parts = parts.zip(self.values.chunks_mut(size.saturating_mul(config.values()).max(1)));
+        let parts = parts.zip(places.chunks(size)).enumerate();
+        share(machine.pool, parts.collect(), |(index, (((queries, keys), values), places))| {
+            layer.query.add_bias(queries);
+            layer.key.add_bias(keys);
+            layer.value.add_bias(values);
+            if let Some(norms) = &layer.head_norms {
+                for head in queries.chunks_exact_mut(config.key_size.max(1)) {
+                    norm_in_place(head, &norms.query, config.norm_epsilon);
+                }
+                for head in keys.chunks_exact_mut(config.key_size.max(1)) {
+                    norm_in_place(head, &norms.key, config.norm_epsilon);
+                }
             }
-            for head in self.keys.chunks_exact_mut(config.key_size.max(1)) {
-                norm_in_place(head, &norms.key, config.norm_epsilon);
+            let first = first.saturating_add(size.saturating_mul(index));
+            turns.apply(first, queries, config.queries(), config.key_size);
+            turns.apply(first, keys, config.keys(), config.key_size);
+            if let Some(temperature) = config.attention_temperature {
+                for (queries, (_, position)) in queries.chunks_exact_mut(config.queries().max(1)).zip(places) {
+                    let scale = temperature.at(*position);
+                    queries.iter_mut().for_each(|value| *value *= scale);
+                }
             }
-        }
-        turns.apply(first, &mut self.queries, config.queries(), config.key_size);
-        turns.apply(first, &mut self.keys, config.keys(), config.key_size);
-        if let Some(temperature) = config.attention_temperature {
-            for (queries, (_, position)) in self.queries.chunks_exact_mut(config.queries().max(1)).zip(places) {
-                let scale = temperature.at(*position);
-                queries.iter_mut().for_each(|value| *value *= scale);
-            }
-        }
+        });
         let keys = self.keys.chunks_exact(config.keys().max(1));
         let values = self.values.chunks_exact(config.values().max(1));
         for ((sequence, position), (keys, values)) in places.iter().zip(keys.zip(values)) {
@@ -179,15 +189,15 @@ impl Forward {
     ) {
         let mixed = self.mixed.resize(places.len(), config.mixed());
         attention(machine, config, seen, caches, places, &self.queries, mixed);
-        self.added.resize(self.state.len(), 0.0);
+        self.added.resize(self.state.len());
         multiply(machine, &mut self.mixed, &mut [Product { tensor: &layer.output.matrix, out: &mut self.added }]);
         layer.output.add_bias(&mut self.added);
-        self.add(config, &layer.attention_norms);
+        self.add(machine.pool, config, &layer.attention_norms);
     }
 
     /// The feed-forward part of a layer.
     pub(crate) fn feed(&mut self, machine: Machine<'_>, config: &Config, layer: &Layer<'_>) {
-        norm_rows(&self.state, layer.feed_forward_norms.input.as_deref(), config, &mut self.normed);
+        norm_rows(machine.pool, &self.state, layer.feed_forward_norms.input.as_deref(), config, &mut self.normed);
         let activation = config.architecture.activation;
         match &layer.feed_forward {
             FeedForward::Dense(weights) => {
@@ -200,29 +210,35 @@ impl Forward {
                 experts(machine, weights, used, activation, &mut self.normed, scratch, out);
             }
         }
-        self.add(config, &layer.feed_forward_norms);
+        self.add(machine.pool, config, &layer.feed_forward_norms);
     }
 
     /// Adds the results of a part to the state, with the norms that are there for them.
-    fn add(&mut self, config: &Config, norms: &PartNorms) {
-        if let Some(weights) = &norms.result {
-            for row in self.added.chunks_exact_mut(config.width.max(1)) {
-                norm_in_place(row, weights, config.norm_epsilon);
+    fn add(&mut self, pool: &dyn Pool, config: &Config, norms: &PartNorms) {
+        let width = config.width.max(1);
+        let rows = self.state.len().checked_div(width).unwrap_or(0);
+        let length = rows_of_part(pool, rows).saturating_mul(width);
+        let parts = self.state.chunks_mut(length).zip(self.added.chunks_mut(length)).collect();
+        share(pool, parts, |(state, added): (&mut [f32], &mut [f32])| {
+            if let Some(weights) = &norms.result {
+                for row in added.chunks_exact_mut(width) {
+                    norm_in_place(row, weights, config.norm_epsilon);
+                }
             }
-        }
-        add(&mut self.state, &self.added);
-        if let Some(norm) = &norms.sum {
-            for row in self.state.chunks_exact_mut(config.width.max(1)) {
-                layer_norm_in_place(row, norm, config.norm_epsilon);
+            add(state, added);
+            if let Some(norm) = &norms.sum {
+                for row in state.chunks_exact_mut(width) {
+                    layer_norm_in_place(row, norm, config.norm_epsilon);
+                }
             }
-        }
+        });
     }
 
     /// Logits of the tokens that ask for them.
     fn finish(&mut self, config: &Config, head: &Head<'_>, machine: Machine<'_>, batch: &Batch) -> &[f32] {
         let width = config.width.max(1);
         let wanted = batch.tokens().iter().filter(|token| token.logits).count();
-        self.logits.resize(wanted.saturating_mul(head.output.rows()), 0.0);
+        self.logits.resize(wanted.saturating_mul(head.output.rows()));
         if wanted == 0 {
             return &self.logits;
         }
@@ -240,13 +256,17 @@ impl Forward {
 }
 
 /// What goes into a part: the state, behind a norm if there is one.
-fn norm_rows(state: &[f32], weights: Option<&[f32]>, config: &Config, out: &mut Activations) {
+fn norm_rows(pool: &dyn Pool, state: &[f32], weights: Option<&[f32]>, config: &Config, out: &mut Activations) {
     let width = config.width.max(1);
-    let rows = out.resize(state.len().checked_div(width).unwrap_or(0), width);
-    for (row, state) in rows.chunks_exact_mut(width).zip(state.chunks_exact(width)) {
-        match weights {
-            Some(weights) => norm(state, weights, config.norm_epsilon, row),
-            None => row.copy_from_slice(state),
+    let count = state.len().checked_div(width).unwrap_or(0);
+    let length = rows_of_part(pool, count).saturating_mul(width);
+    let parts = out.resize(count, width).chunks_mut(length).zip(state.chunks(length)).collect();
+    share(pool, parts, |(rows, state): (&mut [f32], &[f32])| {
+        for (row, state) in rows.chunks_exact_mut(width).zip(state.chunks_exact(width)) {
+            match weights {
+                Some(weights) => norm(state, weights, config.norm_epsilon, row),
+                None => row.copy_from_slice(state),
+            }
         }
-    }
+    });
 }

@@ -31,6 +31,7 @@
 extern crate alloc;
 
 pub mod activations;
+mod aligned;
 pub mod architecture;
 mod attention;
 mod batch;

@@ -51,6 +51,17 @@ pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + 
     });
 }
 
+/// Rows that are worth handing to other threads, where each is done soon.
+const ROWS_SHARED: usize = 8;
+
+/// How many of `count` rows to put into a part: all, if they are few.
+pub(crate) fn rows_of_part(pool: &dyn Pool, count: usize) -> usize {
+    match count < ROWS_SHARED {
+        true => count.max(1),
+        false => part_size(pool, count, 1),
+    }
+}
+
 /// How many of `count` things to put into a part, in multiples of `unit`.
 pub(crate) fn part_size(pool: &dyn Pool, count: usize, unit: usize) -> usize {
     let parts = match pool.threads() {

@@ -4,6 +4,7 @@ mod tile;
 
 use alloc::vec::Vec;
 
+use crate::aligned::Aligned;
 use crate::block::Kind;
 use crate::kernel::{Kernels, Layout};
 use crate::pool::{Pool, part_size, share};
@@ -26,14 +27,16 @@ pub struct Activations {
     /// Columns with the zeros that follow them.
     padded: usize,
     quantised: bool,
-    values: Vec<f32>,
-    quants: Vec<i8>,
-    wide: Vec<i16>,
-    scales: Vec<f32>,
-    sums: Vec<f32>,
-    half_sums: Vec<f32>,
+    values: Aligned<f32>,
+    quants: Aligned<i8>,
+    wide: Aligned<i16>,
+    scales: Aligned<f32>,
+    sums: Aligned<f32>,
+    half_sums: Aligned<f32>,
     /// For eight rows after the other, all their chunks.
     eights: Vec<Tile>,
+    /// Whether `floats` are these numbers.
+    laid_out: bool,
     /// For sixteen rows after the other, all their columns.
     floats: Vec<FloatTile>,
     /// What these leave of the numbers.
@@ -79,7 +82,7 @@ impl Activations {
         self.columns = columns;
         self.padded = columns.next_multiple_of(CHUNK);
         self.forget();
-        self.values.resize(rows.saturating_mul(columns), 0.0);
+        self.values.resize(rows.saturating_mul(columns));
         &mut self.values
     }
 
@@ -93,7 +96,8 @@ impl Activations {
         let layout = kernels.layout(kind, self.rows());
         if layout == Some(Layout::Sixteen) {
             let rests = kind.is_float();
-            if self.floats.is_empty() || rests && self.rests.is_empty() {
+            if !self.laid_out || rests && self.rests.is_empty() {
+                self.laid_out = true;
                 self.lay_out_floats(rests, kernels, pool);
             }
             return;
@@ -114,7 +118,7 @@ impl Activations {
     fn forget(&mut self) {
         self.quantised = false;
         self.eights.clear();
-        self.floats.clear();
+        self.laid_out = false;
         self.rests.clear();
     }
 
@@ -122,11 +126,11 @@ impl Activations {
         let (padded, count) = (self.padded.max(CHUNK), self.rows());
         let groups = padded / GROUP;
         // What is behind the columns has to be zero, and may be left of other rows.
-        refill(&mut self.quants, padded.saturating_mul(count));
-        refill(&mut self.wide, padded.saturating_mul(count));
-        refill(&mut self.scales, groups.saturating_mul(count));
-        refill(&mut self.sums, groups.saturating_mul(count));
-        refill(&mut self.half_sums, groups.saturating_mul(count).saturating_mul(2));
+        self.quants.refill(padded.saturating_mul(count));
+        self.wide.refill(padded.saturating_mul(count));
+        self.scales.refill(groups.saturating_mul(count));
+        self.sums.refill(groups.saturating_mul(count));
+        self.half_sums.refill(groups.saturating_mul(count).saturating_mul(2));
         let values = self.values.chunks_exact(self.columns);
         let quants = self.quants.chunks_exact_mut(padded).zip(self.wide.chunks_exact_mut(padded));
         let scales = self.scales.chunks_exact_mut(groups);
@@ -180,16 +184,16 @@ impl Activations {
     fn lay_out_floats(&mut self, rests: bool, kernels: &dyn Kernels, pool: &dyn Pool) {
         let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
         let count = self.rows().div_ceil(FLOAT_ROWS).saturating_mul(across);
-        let mut floats = alloc::vec![FloatTile::EMPTY; count];
-        let mut left = alloc::vec![FloatTile::EMPTY; if rests { count } else { 0 }];
-        let mut left_parts = left.chunks_exact_mut(across);
+        // All of them are written.
+        self.floats.resize(count, FloatTile::EMPTY);
+        self.rests.resize(if rests { count } else { 0 }, FloatTile::EMPTY);
+        let mut left_parts = self.rests.chunks_exact_mut(across);
         let rows = self.values.chunks(self.columns.saturating_mul(FLOAT_ROWS).max(1));
-        let parts = rows.zip(floats.chunks_exact_mut(across));
+        let parts = rows.zip(self.floats.chunks_exact_mut(across));
         let parts = parts.map(|(rows, tiles)| (rows, tiles, left_parts.next().unwrap_or_default())).collect();
         share(pool, parts, |(rows, tiles, left): (&[f32], &mut [FloatTile], &mut [FloatTile])| {
             kernels.lay_out(rows.chunks_exact(self.columns.max(1)), tiles, left);
         });
-        (self.floats, self.rests) = (floats, left);
     }
 
     /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
@@ -241,10 +245,4 @@ impl Activations {
             half_sums: slice(&self.half_sums, index, groups.saturating_mul(2)),
         }
     }
-}
-
-/// Makes all of `length` elements zero.
-fn refill<T: Clone + Default>(all: &mut Vec<T>, length: usize) {
-    all.clear();
-    all.resize(length, T::default());
 }

@@ -19,6 +19,8 @@ mod chunk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod detect;
 mod portable;
+#[expect(unsafe_code, reason = "intrinsics")]
+mod prefetch;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
@@ -42,6 +44,7 @@ pub use avx512::Avx512;
 pub use choice::{NAMES, available, fastest, named};
 #[cfg(target_arch = "x86_64")]
 pub use detect::permit_tiles;
+pub use prefetch::prefetch;
 pub use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 pub use sse41::Sse41;

@@ -10,7 +10,7 @@ use super::ROWS;
 use super::tiles::Tiles;
 use super::weights::{ACROSS, Panel, STRIPS, Strip, WeightTile, Weights};
 use crate::activations::{Activations, CHUNK, FloatTile};
-use crate::kernel::avx512::{load_numbers, transpose};
+use crate::kernel::avx512::{load_numbers, store_numbers, transpose};
 use crate::tensor::Tensor;
 
 /// For each of 16 rows of weights the products with 16 of activations.
@@ -38,7 +38,8 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
     let row_bytes = matrix.row_bytes().max(1);
     for (band, rows) in matrix.bytes().chunks(STRIPS * ROWS * row_bytes).enumerate() {
         let strips = rows.len().div_ceil(ROWS * row_bytes);
-        for chunk in 0..matrix.columns().div_ceil(CHUNK) {
+        let chunks = matrix.columns().div_ceil(CHUNK);
+        for chunk in 0..chunks {
             let range = chunk * W::CHUNK_BYTES..((chunk + 1) * W::CHUNK_BYTES).min(row_bytes);
             // SAFETY: the caller has what is needed.
             unsafe {
@@ -66,11 +67,20 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
                         block.add(left, values);
                     }
                     block.store();
+                    if chunk + 1 < chunks {
+                        continue;
+                    }
+                    let rows = out.chunks_mut(ROWS).skip(index * PAIR);
+                    for (rows, sums) in rows.zip(sums) {
+                        // SAFETY: the sums of a pair of strips have just been written.
+                        let sums = unsafe { &*sums.cast::<[Sums; PAIR]>() };
+                        for (strip, sums) in sums.iter().enumerate() {
+                            write(sums, (band * STRIPS + place * PAIR + strip) * ROWS, rows);
+                        }
+                    }
                 }
             }
         }
-        // SAFETY: the sums of this many strips are written.
-        unsafe { write(band, strips, &sums, out) };
     }
 }
 
@@ -164,38 +174,31 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Writes the products of a band.
-///
-/// # Safety
-/// The sums of this many strips are written, for all that `out` has room for.
+/// Writes the products of a strip, whose first row of weights is `start`, with a tile.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-unsafe fn write(band: usize, strips: usize, sums: &[MaybeUninit<[Sums; STRIPS]>], out: &mut [&mut [f32]]) {
-    for (out, sums) in out.chunks_mut(ROWS).zip(sums) {
-        let mut columns = [const { MaybeUninit::<[__m512i; ROWS]>::uninit() }; STRIPS];
-        for (place, strip) in columns.iter_mut().enumerate().take(strips) {
-            // SAFETY: they are written, as the caller says.
-            let sums = unsafe { &*sums.as_ptr().cast::<Sums>().wrapping_add(place) };
-            let mut lanes = [_mm512_setzero_si512(); ROWS];
-            for (to, from) in lanes.iter_mut().zip(sums) {
-                *to = _mm512_castps_si512(load_numbers(from));
-            }
-            transpose(&mut lanes);
-            strip.write(lanes);
-        }
-        // SAFETY: so many have just been written.
-        let columns =
-            unsafe { core::slice::from_raw_parts(columns.as_ptr().cast::<[__m512i; ROWS]>(), strips.min(STRIPS)) };
-        for (place, out) in out.iter_mut().enumerate() {
-            let Some(out) = out.get_mut(band * STRIPS * ROWS..) else { continue };
-            for (out, strip) in out.chunks_mut(ROWS).zip(columns) {
-                let Some(lanes) = strip.get(place) else { continue };
-                // SAFETY: so many of the lanes are written as there is room for.
-                unsafe {
-                    let mask = (1_u32 << out.len().min(ROWS)).wrapping_sub(1) as u16;
-                    _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, _mm512_castsi512_ps(*lanes));
-                }
-            }
-        }
+fn write(sums: &Sums, start: usize, out: &mut [&mut [f32]]) {
+    let mut lanes = [_mm512_setzero_si512(); ROWS];
+    for (to, from) in lanes.iter_mut().zip(sums) {
+        *to = _mm512_castps_si512(load_numbers(from));
+    }
+    transpose(&mut lanes);
+    match out.first_chunk_mut::<ROWS>() {
+        // The same once more, but in registers.
+        Some(out) => out.iter_mut().zip(lanes).for_each(|(out, lanes)| write_row(lanes, start, out)),
+        None => out.iter_mut().zip(lanes).for_each(|(out, lanes)| write_row(lanes, start, out)),
+    }
+}
+
+/// Writes the products of a row of activations, as many as there is room for.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn write_row(lanes: __m512i, start: usize, out: &mut [f32]) {
+    let lanes = _mm512_castsi512_ps(lanes);
+    let Some(out) = out.get_mut(start..) else { return };
+    match out.first_chunk_mut() {
+        Some(out) => store_numbers(out, lanes),
+        // SAFETY: so many of the lanes are written as there is room for.
+        None => unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), (1_u16 << out.len()).wrapping_sub(1), lanes) },
     }
 }

@@ -8,6 +8,7 @@ use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
 use super::chunk::{Chunk, Values, blocks_of, chunks};
+use super::prefetch::prefetch;
 use super::{Kernels, Parts, portable};
 use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, RowMut};
 use crate::architecture::Activation;
@@ -150,6 +151,7 @@ fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut
     let mut products = [0.0; TOGETHER];
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
         for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
+            prefetch(blocks);
             chunk.unpack(blocks);
         }
         for (values, out) in values.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
@@ -274,6 +276,7 @@ fn sum_of(numbers: __m256) -> f32 {
 fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let mut weights = alloc::vec![0.0; matrix.columns()];
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        prefetch(bytes);
         widen_row::<F>(bytes, &mut weights);
         for (row, out) in out.iter_mut().enumerate() {
             if let Some(out) = out.get_mut(index) {

@@ -7,6 +7,7 @@ use super::{load_eight, load_numbers, load_signed};
 use crate::activations::{Activations, CHUNK, GROUP, Row};
 use crate::block::blocks;
 use crate::kernel::chunk::{Values, blocks_of, chunks};
+use crate::kernel::prefetch::prefetch;
 use crate::tensor::Tensor;
 
 /// Multiplies a matrix with all rows of activations.
@@ -34,6 +35,7 @@ fn dot<B: Load>(row: &[B], values: Row<'_>) -> f32 {
     let zero = _mm512_setzero_ps();
     let mut sums = Sums { products: [zero; 2], minima: zero };
     for (blocks, values) in row.chunks(blocks_of::<B>()).zip(chunks(values)) {
+        prefetch(blocks);
         // SAFETY: this function has what these kernels need.
         let chunk = unsafe { B::load(blocks) };
         sums = match B::GROUP {

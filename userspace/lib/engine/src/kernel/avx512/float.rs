@@ -6,6 +6,7 @@ use super::{load_numbers, store_numbers};
 use crate::activations::Activations;
 use crate::block::{Float, Float16, blocks};
 use crate::kernel::Parts;
+use crate::kernel::prefetch::prefetch;
 use crate::tensor::Tensor;
 
 /// Numbers of a register.
@@ -68,6 +69,7 @@ fn dot<F: Widen>(weights: &[F], values: &[f32]) -> f32 {
     let (fours, rest) = weights.as_chunks::<4>();
     let (value_fours, value_rest) = values.as_chunks::<4>();
     for (weights, values) in fours.iter().zip(value_fours) {
+        prefetch(weights);
         for (sum, (weights, values)) in sums.iter_mut().zip(weights.iter().zip(values)) {
             // SAFETY: this function has AVX-512F.
             *sum = _mm512_fmadd_ps(unsafe { F::widen(weights) }, load_numbers(values), *sum);

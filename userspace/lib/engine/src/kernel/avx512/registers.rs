@@ -156,24 +156,37 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
     }
 }
 
-/// Unpacks eight blocks of 32 values pair by pair; by way of memory, if there are fewer.
+/// Unpacks up to eight blocks of 32 values pair by pair; where there are fewer, the groups that are missing have scales
+/// of zero.
 ///
 /// # Safety
 /// The processor has what is needed. A block begins with its scale of 16 bits, and has more than four bytes.
 #[inline(always)]
 unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -> Registers {
-    let Some([a, b, c, d, e, f, g, h]) = blocks.first_chunk::<8>() else {
-        // SAFETY: the caller has what is needed.
-        return unsafe { load_by_memory(blocks) };
-    };
     let size = size_of::<B>() as i32;
-    // SAFETY: the caller has what is needed; four bytes are read from the start of each of the eight blocks.
+    let there = 1_u32.checked_shl(blocks.len() as u32).map_or(u32::MAX, |above| above.wrapping_sub(1)) as u8;
+    // SAFETY: the caller has what is needed; four bytes are read from the start of each of the blocks that there are.
     let scales = unsafe {
         let places = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));
-        let words = _mm256_i32gather_epi32::<1>(blocks.as_ptr().cast(), places);
+        let none = _mm256_setzero_si256();
+        let words = _mm256_mmask_i32gather_epi32::<1>(none, there, places, blocks.as_ptr().cast());
         _mm512_zextps256_ps512(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(words)))
     };
-    let quants = [pair(a, b), pair(c, d), pair(e, f), pair(g, h)];
+    let quants = match blocks.first_chunk() {
+        Some([a, b, c, d, e, f, g, h]) => [pair(a, b), pair(c, d), pair(e, f), pair(g, h)],
+        None => {
+            // SAFETY: the caller has AVX-512F.
+            let mut all = [unsafe { _mm512_setzero_si512() }; 4];
+            for (to, blocks) in all.iter_mut().zip(blocks.chunks(2)) {
+                *to = match blocks {
+                    [one, other] => pair(one, other),
+                    [one] => pair(one, one),
+                    _ => continue,
+                };
+            }
+            all
+        }
+    };
     // SAFETY: the caller has what is needed.
     Registers { quants, scales, minima: unsafe { _mm512_mul_ps(scales, offset::<B>()) } }
 }

@@ -1,0 +1,23 @@
+//! Weights are read once each, in order, and mostly from memory. Processors see that for themselves, but not across the
+//! borders of pages of 4 KiB, in which only a few rows have room.
+
+/// How far ahead bytes are fetched.
+const AHEAD: usize = 4096;
+
+/// Bytes that are fetched at once.
+const LINE: usize = 64;
+
+/// Begins to fetch as many bytes as these have, [`AHEAD`] of them. What lies there may be something else, or may not be
+/// there at all.
+#[inline(always)]
+pub fn prefetch<T>(bytes: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = bytes.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+        for line in 0..size_of_val(bytes).div_ceil(LINE) {
+            // SAFETY: this reads nothing, and an address at which there is nothing is passed over.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE)) };
+        }
+    }
+}

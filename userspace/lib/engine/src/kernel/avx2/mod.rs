@@ -1,7 +1,7 @@
-//! AVX2 with FMA and F16C. Few rows of activations at a time: bytes are widened to 16 bits, of which 16 products are made
-//! at once.
+//! AVX2 with FMA and F16C: 32 products of bytes without and with a sign are made at once.
 
 mod tile;
+mod unpack;
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -10,10 +10,12 @@ use core::slice::{ChunksExact, ChunksExactMut};
 use super::chunk::{Chunk, Values, blocks_of, chunks};
 use super::prefetch::prefetch;
 use super::{Kernels, Parts, portable};
-use crate::activations::{Activations, CHUNK, GROUP, HALF_GROUP, RowMut};
+use crate::activations::{Activations, CHUNK, GROUP, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float, Float16, Float32, Q8_0, blocks, with_block};
 use crate::tensor::Tensor;
+
+use unpack::Unpack;
 
 /// Rows of activations that weights are loaded once for.
 const TOGETHER: usize = 4;
@@ -145,14 +147,15 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
 /// Unpacks each row once and multiplies it with all activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+fn quantised<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
     let mut unpacked = alloc::vec![Chunk::EMPTY; matrix.columns().div_ceil(CHUNK)];
     let mut products = [0.0; TOGETHER];
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
         for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
             prefetch(blocks);
-            chunk.unpack(blocks);
+            // SAFETY: this function has what these kernels need.
+            unsafe { B::unpack_chunk(blocks, chunk) };
         }
         for (values, out) in values.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
             match values {
@@ -188,56 +191,116 @@ fn dot<B: Block, const N: usize>(
         let values = values.map(|values| values.get(index));
         let count = columns.min(CHUNK);
         columns -= count;
-        match B::GROUP {
-            GROUP => add_chunk::<N, 2>(chunk, values, count / GROUP, &mut totals, &mut minima),
-            _ => add_chunk::<N, 1>(chunk, values, count / HALF_GROUP, &mut totals, &mut minima),
-        }
+        add_chunk::<B, N>(chunk, values, count / GROUP, &mut totals, &mut minima);
     }
     for (out, (total, minima)) in out.iter_mut().zip(totals.iter().zip(minima)) {
         *out = sum_of(_mm256_sub_ps(*total, minima));
     }
 }
 
-/// Adds the products of a chunk's first groups, of `HALVES` times 16 values each.
+/// Adds the products of a chunk's first columns, so many groups of the activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn add_chunk<const N: usize, const HALVES: usize>(
+fn add_chunk<B: Block, const N: usize>(
     chunk: &Chunk,
     values: [Option<&Values<'_>>; N],
     groups: usize,
     totals: &mut [__m256; N],
     minima: &mut [__m256; N],
 ) {
-    let halves = chunk.quants.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
-    for (group, (quants, scale)) in halves.iter().zip(&chunk.scales).enumerate().take(groups) {
-        let mut wide = [_mm256_setzero_si256(); HALVES];
-        for (wide, quants) in wide.iter_mut().zip(quants) {
-            // SAFETY: there are 16 bytes to be read.
-            *wide = unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(quants.as_ptr().cast())) };
-        }
+    let halves = chunk.scales.as_chunks::<2>().0;
+    for (group, quants) in chunk.quants.as_chunks::<GROUP>().0.iter().enumerate().take(groups) {
+        let weights = Weights::of::<B>(load_bytes(quants));
+        let scales = match B::GROUP {
+            GROUP => _mm256_set1_ps(chunk.scales.get(group).copied().unwrap_or(0.0)),
+            _ => {
+                let [low, high] = halves.get(group).copied().unwrap_or([0.0; 2]);
+                _mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low))
+            }
+        };
         for (total, values) in totals.iter_mut().zip(&values) {
             let Some(values) = values else { continue };
-            let parts = values.wide.as_chunks::<HALF_GROUP>().0.as_chunks::<HALVES>().0;
-            let (Some(parts), Some(value_scale)) = (parts.get(group), values.scales.get(group * HALVES / 2)) else {
-                continue;
-            };
-            let mut products = _mm256_setzero_si256();
-            for (quants, part) in wide.iter().zip(parts) {
-                // SAFETY: there are 32 bytes to be read.
-                let part = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
-                products = _mm256_add_epi32(products, _mm256_madd_epi16(*quants, part));
-            }
-            *total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), _mm256_set1_ps(scale * value_scale), *total);
+            let quants = values.quants.as_chunks::<GROUP>().0.get(group);
+            let (Some(quants), Some(value_scale)) = (quants, values.scales.get(group)) else { continue };
+            let products = _mm256_cvtepi32_ps(weights.products::<B>(load_bytes(quants)));
+            *total = _mm256_fmadd_ps(products, _mm256_mul_ps(scales, _mm256_set1_ps(*value_scale)), *total);
         }
+    }
+    if !has_minima::<B>() {
+        return;
     }
     for (minima, values) in minima.iter_mut().zip(values) {
         let Some(values) = values else { continue };
-        let sums = if HALVES == 2 { &values.sums[..] } else { &values.half_sums[..] };
+        let sums = if B::GROUP == GROUP { &values.sums[..] } else { &values.half_sums[..] };
         for (minimum, sums) in chunk.minima.as_chunks::<8>().0.iter().zip(sums.as_chunks::<8>().0) {
             *minima = _mm256_fmadd_ps(load(minimum), load(sums), *minima);
         }
     }
 }
+
+/// Whether quants have at most six bits, so that with signed bytes four products fit into 16 bits. All others have
+/// eight.
+const fn small<B: Block>() -> bool {
+    B::OFFSET < 128
+}
+
+/// Whether something is taken off products: the type's minima, or the offset of quants that are multiplied with it.
+const fn has_minima<B: Block>() -> bool {
+    B::MINIMA || small::<B>()
+}
+
+/// 32 quants as they are multiplied with signed bytes: small ones as they are, and of others the size and the sign of
+/// what they are without the offset.
+#[derive(Clone, Copy)]
+struct Weights {
+    sizes: __m256i,
+    signs: __m256i,
+}
+
+impl Weights {
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    fn of<B: Block>(quants: __m256i) -> Self {
+        if small::<B>() {
+            return Self { sizes: quants, signs: quants };
+        }
+        let signs = _mm256_xor_si256(quants, _mm256_set1_epi8(i8::MIN));
+        Self { sizes: _mm256_abs_epi8(signs), signs }
+    }
+
+    /// For every two bytes the sum of the products, at most 2 × 128 × 127.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    fn pairs<B: Block>(self, values: __m256i) -> __m256i {
+        _mm256_maddubs_epi16(self.sizes, if small::<B>() { values } else { _mm256_sign_epi8(values, self.signs) })
+    }
+
+    /// For every four bytes the sum of the products.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    fn products<B: Block>(self, values: __m256i) -> __m256i {
+        sum_pairs(self.pairs::<B>(values))
+    }
+}
+
+/// The sums of every two numbers of 16 bits.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn sum_pairs(numbers: __m256i) -> __m256i {
+    _mm256_madd_epi16(numbers, _mm256_set1_epi16(1))
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn load_bytes<T: Byte>(bytes: &[T; 32]) -> __m256i {
+    // SAFETY: there are 32 bytes to be read.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
+/// A byte, with a sign or without.
+trait Byte {}
+impl Byte for u8 {}
+impl Byte for i8 {}
 
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]

@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
-use super::{load, store};
+use super::unpack::Unpack;
+use super::{Weights, has_minima, load, load_bytes, small, store, sum_pairs};
 use crate::activations::{Activations, CHUNK, GROUP};
 use crate::block::{Block, Float, blocks};
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
@@ -22,12 +23,12 @@ type Sums = [f32; LANES];
 /// A chunk of each of eight rows.
 #[repr(C, align(32))]
 struct Panel {
-    /// Four quants of each row, for every four columns, where they are so small that two products fit into 16 bits.
-    small: [[[u8; 4]; LANES]; CHUNK / 4],
-    /// Two quants of each row, for every two columns, for all others.
-    large: [[[i16; 2]; LANES]; CHUNK / 2],
+    /// The chunks, of which the rest is made.
+    rows: [Chunk; LANES],
+    /// Four quants of each row, for every four columns.
+    quants: [[[u8; 4]; LANES]; CHUNK / 4],
     scales: [[f32; LANES]; GROUPS],
-    /// With what the type's offset comes to.
+    /// With what the type's offset comes to, where that is multiplied.
     minima: [[f32; LANES]; GROUPS],
     /// Groups that there are.
     count: usize,
@@ -35,46 +36,44 @@ struct Panel {
 
 impl Panel {
     const EMPTY: Self = Self {
-        small: [[[0; 4]; LANES]; CHUNK / 4],
-        large: [[[0; 2]; LANES]; CHUNK / 2],
+        rows: [Chunk::EMPTY; LANES],
+        quants: [[[0; 4]; LANES]; CHUNK / 4],
         scales: [[0.0; LANES]; GROUPS],
         minima: [[0.0; LANES]; GROUPS],
         count: 0,
     };
 }
 
-/// Whether four products of a type's quants with signed bytes fit into 16 bits: all but those of eight bits have up to
-/// six.
-const fn small<B: Block>() -> bool {
-    B::OFFSET < 128
-}
-
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-pub fn products<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
-    let mut sums: Vec<Sums> = alloc::vec![[0.0; LANES]; out.len()];
+pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    // For each chunk those of all rows.
+    let mut values: Vec<Vec<Values<'_>>> = alloc::vec![Vec::new(); matrix.columns().div_ceil(CHUNK)];
+    for row in 0..out.len() {
+        values.iter_mut().zip(chunks(activations.row(row))).for_each(|(values, chunk)| values.push(chunk));
+    }
+    let mut sums: Vec<[Sums; TOGETHER]> = alloc::vec![[[0.0; LANES]; TOGETHER]; out.len().div_ceil(TOGETHER)];
     let mut panel = Panel::EMPTY;
     let chunk_bytes = blocks_of::<B>() * size_of::<B>();
     let row_bytes = matrix.row_bytes().max(1);
     for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        sums.fill([0.0; LANES]);
-        for chunk in 0..matrix.columns().div_ceil(CHUNK) {
+        sums.fill([[0.0; LANES]; TOGETHER]);
+        for (chunk, values) in values.iter().enumerate() {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
             fill::<B>(&mut panel, rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
-            for (values, sums) in values.chunks(TOGETHER).zip(sums.chunks_mut(TOGETHER)) {
-                let Some(first) = values.first() else { continue };
-                // Those that are not there are computed with the values of the first.
-                let row = |index: usize| values.get(index).unwrap_or(first).get(chunk);
-                let (Some(a), Some(b), Some(c), Some(d)) = (row(0), row(1), row(2), row(3)) else { continue };
-                match B::GROUP {
-                    GROUP => multiply::<B, 1>(&panel, [a, b, c, d], sums),
-                    _ => multiply::<B, 2>(&panel, [a, b, c, d], sums),
+            for (values, sums) in values.chunks(TOGETHER).zip(&mut sums) {
+                match values {
+                    [a, b, c, d] => multiply::<B, TOGETHER>(&panel, [a, b, c, d], sums),
+                    // Nobody asks for the sums of the one that is not there.
+                    [a, b, c] => multiply::<B, TOGETHER>(&panel, [a, b, c, a], sums),
+                    [a, b] => multiply::<B, 2>(&panel, [a, b], sums),
+                    [a] => multiply::<B, 1>(&panel, [a], sums),
+                    _ => {}
                 }
             }
         }
-        write(strip, &sums, out);
+        write(strip, sums.as_flattened(), out);
     }
 }
 
@@ -82,69 +81,132 @@ pub fn products<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &
 /// products.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn fill<'a, B: Block>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) {
-    let mut chunk = Chunk::EMPTY;
-    for (lane, bytes) in rows.enumerate().take(LANES) {
+fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) {
+    for (chunk, bytes) in panel.rows.iter_mut().zip(rows) {
         let blocks = blocks::<B>(bytes);
-        chunk.unpack(blocks);
-        if small::<B>() {
-            put(&mut panel.small, lane, chunk.quants.as_chunks().0.iter().copied());
-        } else {
-            let pairs = chunk.quants.as_chunks().0.iter();
-            put(&mut panel.large, lane, pairs.map(|[one, other]| [i16::from(*one), i16::from(*other)]));
-        }
-        put(&mut panel.scales, lane, chunk.scales.iter().copied());
-        put(&mut panel.minima, lane, chunk.minima.iter().copied());
+        // SAFETY: this function has what these kernels need.
+        unsafe { B::unpack_chunk(blocks, chunk) };
         panel.count = blocks.len() * B::VALUES / B::GROUP;
     }
-}
-
-/// Writes one lane.
-#[inline(always)]
-fn put<T>(to: &mut [[T; LANES]], lane: usize, from: impl Iterator<Item = T>) {
-    for (to, from) in to.iter_mut().zip(from) {
-        if let Some(to) = to.get_mut(lane) {
-            *to = from;
+    for (index, to) in panel.quants.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        let mut lanes = [_mm256_setzero_si256(); LANES];
+        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
+            let Some(quants) = row.quants.as_chunks().0.get(index) else { continue };
+            *lane = load_bytes(quants);
         }
+        transpose(&mut lanes);
+        for (to, lane) in to.iter_mut().zip(lanes) {
+            // SAFETY: there is room for 32 bytes.
+            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), lane) };
+        }
+    }
+    for (index, to) in panel.scales.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        let mut lanes = [_mm256_setzero_si256(); LANES];
+        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
+            let Some(scales) = row.scales.as_chunks().0.get(index) else { continue };
+            *lane = _mm256_castps_si256(load(scales));
+        }
+        transpose(&mut lanes);
+        to.iter_mut().zip(lanes).for_each(|(to, lane)| store(to, _mm256_castsi256_ps(lane)));
+    }
+    if !has_minima::<B>() {
+        return;
+    }
+    for (index, to) in panel.minima.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        let mut lanes = [_mm256_setzero_si256(); LANES];
+        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
+            let Some(minima) = row.minima.as_chunks().0.get(index) else { continue };
+            *lane = _mm256_castps_si256(load(minima));
+        }
+        transpose(&mut lanes);
+        to.iter_mut().zip(lanes).for_each(|(to, lane)| store(to, _mm256_castsi256_ps(lane)));
     }
 }
 
-/// Adds the panel's products with a chunk of four rows of activations. `PER` groups have the same scale of these.
+/// Makes columns of rows of 32-bit words.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<B: Block, const PER: usize>(panel: &Panel, values: [&Values<'_>; TOGETHER], sums: &mut [Sums]) {
-    let mut totals = [_mm256_setzero_ps(); TOGETHER];
+fn transpose(rows: &mut [__m256i; LANES]) {
+    let [a, b, c, d, e, f, g, h] = *rows;
+    let [a0, a1, a2, a3] = transpose_four([a, b, c, d]);
+    let [e0, e1, e2, e3] = transpose_four([e, f, g, h]);
+    *rows = [
+        _mm256_permute2x128_si256::<0x20>(a0, e0),
+        _mm256_permute2x128_si256::<0x20>(a1, e1),
+        _mm256_permute2x128_si256::<0x20>(a2, e2),
+        _mm256_permute2x128_si256::<0x20>(a3, e3),
+        _mm256_permute2x128_si256::<0x31>(a0, e0),
+        _mm256_permute2x128_si256::<0x31>(a1, e1),
+        _mm256_permute2x128_si256::<0x31>(a2, e2),
+        _mm256_permute2x128_si256::<0x31>(a3, e3),
+    ];
+}
+
+/// Makes columns of four rows in each half of the registers.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn transpose_four([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (ab_low, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (cd_low, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(ab_low, cd_low),
+        _mm256_unpackhi_epi64(ab_low, cd_low),
+        _mm256_unpacklo_epi64(ab_high, cd_high),
+        _mm256_unpackhi_epi64(ab_high, cd_high),
+    ]
+}
+
+/// Adds the panel's products with a chunk of some rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn multiply<B: Block, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Sums; TOGETHER]) {
+    match B::GROUP {
+        GROUP => multiply_groups::<B, N, 4, 1>(panel, values, sums),
+        _ => multiply_groups::<B, N, 2, 2>(panel, values, sums),
+    }
+}
+
+/// The same, where a group is `PAIRS` times eight columns, and `PER` groups have the same scale of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn multiply_groups<B: Block, const N: usize, const PAIRS: usize, const PER: usize>(
+    panel: &Panel,
+    values: [&Values<'_>; N],
+    sums: &mut [Sums; TOGETHER],
+) {
+    let mut totals = [_mm256_setzero_ps(); N];
     for (total, sums) in totals.iter_mut().zip(&*sums) {
         *total = load(sums);
     }
-    // Of each row, quants by groups, four or two to a lane.
-    let quants = values.map(|values| values.quants.as_chunks::<4>().0.chunks_exact(B::GROUP / 4));
-    let wide = values.map(|values| values.wide.as_chunks::<2>().0.chunks_exact(B::GROUP / 2));
-    let mut products = [[_mm256_setzero_si256(); TOGETHER]; GROUPS];
-    if small::<B>() {
-        let weights = panel.small.chunks_exact(B::GROUP / 4).take(panel.count);
-        let [a, b, c, d] = quants;
-        let rows = a.zip(b).zip(c.zip(d));
-        for (products, (weights, ((a, b), (c, d)))) in products.iter_mut().zip(weights.zip(rows)) {
-            *products = dot_small(weights, [a, b, c, d]);
-        }
-    } else {
-        let weights = panel.large.chunks_exact(B::GROUP / 2).take(panel.count);
-        let [a, b, c, d] = wide;
-        let rows = a.zip(b).zip(c.zip(d));
-        for (products, (weights, ((a, b), (c, d)))) in products.iter_mut().zip(weights.zip(rows)) {
-            *products = dot_large(weights, [a, b, c, d]);
-        }
-    }
-    let numbers = products.iter().zip(panel.scales.iter().zip(&panel.minima));
-    for (group, (products, (scales, minima))) in numbers.enumerate().take(panel.count) {
+    let groups = panel.quants.as_chunks::<2>().0.as_chunks::<PAIRS>().0.iter();
+    let groups = groups.zip(panel.scales.iter().zip(&panel.minima));
+    for (group, (weights, (scales, minima))) in groups.enumerate().take(panel.count) {
         let (scales, minima) = (load(scales), load(minima));
+        let mut products = [_mm256_setzero_si256(); N];
+        for (index, [one, other]) in weights.iter().enumerate() {
+            let one = Weights::of::<B>(load_bytes(one.as_flattened().first_chunk().unwrap_or(&[0; 32])));
+            let other = Weights::of::<B>(load_bytes(other.as_flattened().first_chunk().unwrap_or(&[0; 32])));
+            for (products, values) in products.iter_mut().zip(values) {
+                let parts = values.quants.as_chunks::<4>().0.as_chunks::<2>().0.as_chunks::<PAIRS>().0;
+                let Some([first, last]) = parts.get(group).and_then(|part| part.get(index)) else { continue };
+                let (first, last) = (spread(first), spread(last));
+                let found = match small::<B>() {
+                    // Four products of six bits with a sign and seven are within 16.
+                    true => sum_pairs(_mm256_add_epi16(one.pairs::<B>(first), other.pairs::<B>(last))),
+                    false => _mm256_add_epi32(one.products::<B>(first), other.products::<B>(last)),
+                };
+                *products = _mm256_add_epi32(*products, found);
+            }
+        }
         for ((total, products), values) in totals.iter_mut().zip(products).zip(values) {
-            let sums = if PER == 1 { &values.sums[..] } else { &values.half_sums[..] };
-            let (Some(value_scale), Some(sum)) = (values.scales.get(group / PER), sums.get(group)) else { continue };
+            let Some(value_scale) = values.scales.get(group / PER) else { continue };
             let scales = _mm256_mul_ps(scales, _mm256_set1_ps(*value_scale));
-            *total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(*products), scales, *total);
-            *total = _mm256_fnmadd_ps(minima, _mm256_set1_ps(*sum), *total);
+            *total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), scales, *total);
+            if has_minima::<B>() {
+                let sums = if PER == 1 { &values.sums[..] } else { &values.half_sums[..] };
+                let sum = sums.get(group).copied().unwrap_or(0.0);
+                *total = _mm256_fnmadd_ps(minima, _mm256_set1_ps(sum), *total);
+            }
         }
     }
     for (sums, total) in sums.iter_mut().zip(totals) {
@@ -152,48 +214,11 @@ fn multiply<B: Block, const PER: usize>(panel: &Panel, values: [&Values<'_>; TOG
     }
 }
 
-/// The products of a group's small quants with those of four rows of activations.
+/// The same four bytes in all lanes.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot_small(weights: &[[[u8; 4]; LANES]], [a, b, c, d]: [&[[i8; 4]]; TOGETHER]) -> [__m256i; TOGETHER] {
-    let mut all = [_mm256_setzero_si256(); TOGETHER];
-    let ones = _mm256_set1_epi16(1);
-    let spread = |quants: &[i8; 4]| _mm256_set1_epi32(i32::from_le_bytes(quants.map(i8::cast_unsigned)));
-    let pairs = a
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .zip(b.as_chunks::<2>().0)
-        .zip(c.as_chunks::<2>().0.iter().zip(d.as_chunks::<2>().0));
-    for ([one, other], ((a, b), (c, d))) in weights.as_chunks::<2>().0.iter().zip(pairs) {
-        // SAFETY: there are 32 bytes of each to be read.
-        let (one, other) =
-            unsafe { (_mm256_loadu_si256(one.as_ptr().cast()), _mm256_loadu_si256(other.as_ptr().cast())) };
-        for (sum, [first, last]) in all.iter_mut().zip([a, b, c, d]) {
-            // Four products of six bits with a sign and seven are within 16.
-            let products =
-                _mm256_add_epi16(_mm256_maddubs_epi16(one, spread(first)), _mm256_maddubs_epi16(other, spread(last)));
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(products, ones));
-        }
-    }
-    all
-}
-
-/// The same of quants of eight bits.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn dot_large(weights: &[[[i16; 2]; LANES]], [a, b, c, d]: [&[[i16; 2]]; TOGETHER]) -> [__m256i; TOGETHER] {
-    let mut all = [_mm256_setzero_si256(); TOGETHER];
-    for (weights, ((a, b), (c, d))) in weights.iter().zip(a.iter().zip(b).zip(c.iter().zip(d))) {
-        // SAFETY: there are 32 bytes to be read.
-        let weights = unsafe { _mm256_loadu_si256(weights.as_ptr().cast()) };
-        for (sum, [one, other]) in all.iter_mut().zip([a, b, c, d]) {
-            let pair = u32::from(one.cast_unsigned()) | u32::from(other.cast_unsigned()) << 16;
-            let values = _mm256_set1_epi32(pair.cast_signed());
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(weights, values));
-        }
-    }
-    all
+fn spread(quants: &[i8; 4]) -> __m256i {
+    _mm256_set1_epi32(i32::from_le_bytes(quants.map(i8::cast_unsigned)))
 }
 
 /// Writes the products of a strip of eight rows.
@@ -223,7 +248,11 @@ pub fn float_products<F: Float>(matrix: &Tensor<'_>, activations: &Activations, 
                 let bytes = columns.start * size_of::<F>()..columns.end * size_of::<F>();
                 let Some(widened) = widened.get_mut(..columns.len()) else { continue };
                 super::widen_row::<F>(row.get(bytes).unwrap_or(&[]), widened);
-                put(&mut panel, lane, widened.iter().copied());
+                for (column, value) in panel.iter_mut().zip(&*widened) {
+                    if let Some(to) = column.get_mut(lane) {
+                        *to = *value;
+                    }
+                }
             }
             for (index, sums) in sums.chunks_mut(TOGETHER).enumerate() {
                 let row = |place: usize| {

@@ -1,0 +1,205 @@
+//! Chunks, unpacked with instructions of their own for the types that people's files mostly have, and for all others as
+//! everywhere.
+
+use core::arch::x86_64::*;
+
+use super::{load_bytes, store};
+use crate::activations::{CHUNK, GROUP};
+use crate::block::{Block, Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, scales_and_minima};
+use crate::kernel::chunk::Chunk;
+
+/// A block type that chunks are made of.
+pub trait Unpack: Block {
+    /// Unpacks the blocks of a chunk, as [`Chunk::unpack`] does.
+    ///
+    /// # Safety
+    /// The processor has what the kernels of this folder need.
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        chunk.unpack(blocks);
+    }
+}
+
+impl Unpack for Q4_1 {}
+impl Unpack for Q5_1 {}
+impl Unpack for Q2K {}
+impl Unpack for Q3K {}
+impl Unpack for Iq4Nl {}
+impl Unpack for Iq4Xs {}
+
+impl Unpack for Q8_0 {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
+            // SAFETY: the caller has AVX2.
+            unsafe { store_bytes(to, _mm256_xor_si256(load_bytes(&block.quants), _mm256_set1_epi8(i8::MIN))) };
+        }
+        // SAFETY: the caller has what is needed.
+        unsafe { scales(chunk, blocks, |block| block.scale) };
+    }
+}
+
+impl Unpack for Q4_0 {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
+            // SAFETY: the caller has AVX2.
+            unsafe { store_bytes(to, half_nibbles(&block.quants)) };
+        }
+        // SAFETY: the caller has what is needed.
+        unsafe { scales(chunk, blocks, |block| block.scale) };
+    }
+}
+
+impl Unpack for Q5_0 {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
+            // SAFETY: the caller has AVX2.
+            unsafe {
+                let bytes = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+                let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+                let fifth = _mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(block.fifth)), bytes);
+                store_bytes(to, with_fifth(half_nibbles(&block.quants), fifth, bit));
+            }
+        }
+        // SAFETY: the caller has what is needed.
+        unsafe { scales(chunk, blocks, |block| block.scale) };
+    }
+}
+
+impl Unpack for Q4K {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        let [block] = blocks else { return chunk.unpack(blocks) };
+        // SAFETY: the caller has what is needed.
+        unsafe {
+            six_bits(chunk, block.groups, block.scale, block.minimum);
+            for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
+                let [lower, upper] = nibbles(bytes);
+                store_bytes(low, lower);
+                store_bytes(high, upper);
+            }
+        }
+    }
+}
+
+impl Unpack for Q5K {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        let [block] = blocks else { return chunk.unpack(blocks) };
+        // SAFETY: the caller has what is needed.
+        unsafe {
+            six_bits(chunk, block.groups, block.scale, block.minimum);
+            let fifth = load_bytes(&block.fifth);
+            let mut bit = _mm256_set1_epi8(1);
+            for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
+                let [lower, upper] = nibbles(bytes);
+                store_bytes(low, with_fifth(lower, fifth, bit));
+                bit = _mm256_add_epi8(bit, bit);
+                store_bytes(high, with_fifth(upper, fifth, bit));
+                bit = _mm256_add_epi8(bit, bit);
+            }
+        }
+    }
+}
+
+impl Unpack for Q6K {
+    #[inline(always)]
+    unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
+        let [block] = blocks else { return chunk.unpack(blocks) };
+        // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
+        unsafe {
+            let parts = chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut();
+            for ([a, b, c, d], (low, high)) in parts.zip(block.low.iter().zip(&block.high)) {
+                let [Some(first), Some(second)] = [low.first_chunk(), low.last_chunk()] else { continue };
+                let ([a_low, c_low], [b_low, d_low]) = (nibbles(first), nibbles(second));
+                let high = load_bytes(high);
+                let two = _mm256_set1_epi8(0x30);
+                let with = |low, shifted| _mm256_or_si256(low, _mm256_and_si256(shifted, two));
+                store_bytes(a, with(a_low, _mm256_slli_epi16::<4>(high)));
+                store_bytes(b, with(b_low, _mm256_slli_epi16::<2>(high)));
+                store_bytes(c, with(c_low, high));
+                store_bytes(d, with(d_low, _mm256_srli_epi16::<2>(high)));
+            }
+            let all = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.scales.as_ptr().cast()));
+            let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale)));
+            let offset = _mm256_set1_ps(f32::from(Self::OFFSET));
+            let halves = [_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all)];
+            let to = chunk.scales.as_chunks_mut().0.iter_mut().zip(chunk.minima.as_chunks_mut().0);
+            for ((scales, minima), half) in to.zip(halves) {
+                let found = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(half)), scale);
+                store(scales, found);
+                store(minima, _mm256_mul_ps(found, offset));
+            }
+        }
+    }
+}
+
+/// Writes the scales of blocks of 32 values, and what the offset comes to; zeros where there are no blocks.
+#[inline(always)]
+unsafe fn scales<B: Block>(chunk: &mut Chunk, blocks: &[B], of: impl Fn(&B) -> [u8; 2]) {
+    let mut halves = [0u16; CHUNK / GROUP];
+    for (to, block) in halves.iter_mut().zip(blocks) {
+        *to = u16::from_le_bytes(of(block));
+    }
+    // SAFETY: the caller has AVX2 and F16C; there are 16 bytes to be read.
+    unsafe {
+        let scales = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
+        let minima = _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)));
+        let to = [chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()];
+        to.into_iter().flatten().zip([scales, minima]).for_each(|(to, numbers)| store(to, numbers));
+    }
+}
+
+/// Writes eight scales and eight minima of six bits.
+#[inline(always)]
+unsafe fn six_bits(chunk: &mut Chunk, groups: [u8; 12], scale: [u8; 2], minimum: [u8; 2]) {
+    let (scales, minima) = scales_and_minima(groups);
+    let parts = [(scales, scale, chunk.scales.first_chunk_mut()), (minima, minimum, chunk.minima.first_chunk_mut())];
+    for (bytes, scale, to) in parts {
+        let Some(to) = to else { continue };
+        // SAFETY: the caller has AVX2 and F16C.
+        unsafe {
+            let numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes.cast_signed())));
+            let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(scale)));
+            store(to, _mm256_mul_ps(numbers, scale));
+        }
+    }
+}
+
+/// The lower halves of 16 bytes, then the upper ones.
+#[inline(always)]
+unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
+    // SAFETY: the caller has AVX2; there are 16 bytes to be read.
+    unsafe {
+        let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+        _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16::<4>(bytes), bytes), _mm256_set1_epi8(15))
+    }
+}
+
+/// The lower halves of 32 bytes, and the upper ones.
+#[inline(always)]
+unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let (bytes, four) = (load_bytes(bytes), _mm256_set1_epi8(15));
+        [_mm256_and_si256(bytes, four), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), four)]
+    }
+}
+
+/// Adds 16 where the byte of `fifth` has the bit of `bit`.
+#[inline(always)]
+unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let set = _mm256_cmpeq_epi8(_mm256_and_si256(fifth, bit), bit);
+        _mm256_or_si256(quants, _mm256_and_si256(set, _mm256_set1_epi8(16)))
+    }
+}
+
+#[inline(always)]
+unsafe fn store_bytes(to: &mut [u8; 32], bytes: __m256i) {
+    // SAFETY: the caller has AVX2; there is room for 32 bytes.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes) }
+}

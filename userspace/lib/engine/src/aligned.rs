@@ -32,6 +32,7 @@ impl<T> Default for Aligned<T> {
 impl<T: Pod> Aligned<T> {
     /// Makes it so long. Numbers that were there stay, and others may be any.
     pub fn resize(&mut self, length: usize) {
+        const { assert!(LINE.is_multiple_of(size_of::<T>())) }
         let bytes = length.saturating_mul(size_of::<T>());
         self.lines.resize(bytes.div_ceil(LINE), Line::zeroed());
         self.length = length;
@@ -77,6 +78,9 @@ mod tests {
             assert!(numbers.as_ptr().addr().is_multiple_of(LINE));
             numbers.fill(1.0);
         }
+        numbers.resize(10);
+        numbers.resize(12);
+        assert_eq!(*numbers, [1.0; 12]);
         numbers.refill(20);
         assert_eq!(*numbers, [0.0; 20]);
     }

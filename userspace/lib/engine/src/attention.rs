@@ -103,6 +103,8 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
     let queries = match part.tokens.as_slice() {
         [token] => token.queries,
         tokens => {
+            let length = tokens.first().map_or(0, |token| token.queries.len());
+            joined.reserve_exact(length.saturating_mul(tokens.len()));
             tokens.iter().for_each(|token| joined.extend_from_slice(token.queries));
             &joined
         }

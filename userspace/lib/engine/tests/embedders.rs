@@ -10,10 +10,11 @@ use std::path::PathBuf;
 
 use capos_engine::kernel::{self, Kernels};
 use capos_engine::{
-    Batch, Cache, CacheType, Encoder, EngineError, Forward, Generation, Machine, Model, Request, Single,
+    Batch, Cache, CacheType, Encoder, EngineError, Forward, Generation, Machine, Model, Pool, Request, Single,
 };
+use capos_engine_threads::Threads;
 use serde_json::Value;
-use support::{distance, exact_kernels, folder, numbers, tokens};
+use support::{distance, exact_kernels, folder, kernels, numbers, tokens};
 
 /// How much further from the reference vectors may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
@@ -74,6 +75,29 @@ fn compare(what: &str, file: &[u8], (ids, expected): (&[Vec<u32>], &[Vec<f64>]),
                     assert!(apart < tolerance, "{what} with {}, {cache:?}: {apart} from the reference", kernels.name());
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn vectors_do_not_depend_on_the_number_of_threads() {
+    let threads = Threads::new(3).unwrap();
+    for path in fs::read_dir(embedders()).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_none_or(|extension| extension != "gguf") {
+            continue;
+        }
+        let file = fs::read(&path).unwrap();
+        let model = Model::open(&file, None).unwrap();
+        // Pieces begin in the middle of a text, and each thread has several tokens of one.
+        let texts: Vec<Vec<u32>> =
+            [60, 33].map(|count| (0..count).map(|token| token * 7 % model.vocabulary() as u32).collect()).to_vec();
+        for kernels in kernels() {
+            let vectors = |pool: &dyn Pool| {
+                let mut encoder = Encoder::new(&model, Machine { kernels, pool }, 13, None, None).unwrap();
+                let found = vectors(&mut encoder, &texts).unwrap();
+                found.concat().iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+            };
+            assert!(vectors(&Single) == vectors(&threads), "{} with {}", path.display(), kernels.name());
         }
     }
 }

@@ -7,7 +7,8 @@ mod support;
 use std::fs;
 
 use capos_engine::kernel::Kernels;
-use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Single, greedy};
+use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Single, greedy};
+use capos_engine_threads::Threads;
 use support::{distance, folder, kernels, read};
 
 /// How much further from the reference logits may be where keys and values are kept as bytes.
@@ -48,6 +49,30 @@ fn check_with(kernels: &dyn Kernels, name: &str, cache: CacheType, tolerance: f6
         }
         assert_eq!(next, *id, "{name} with {}", kernels.name());
         next = greedy(forward.pass(&model, machine, &Batch::prompt(&[next]), &mut one_by_one).unwrap());
+    }
+}
+
+#[test]
+fn logits_do_not_depend_on_the_number_of_threads() {
+    let threads = Threads::new(3).unwrap();
+    for path in fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_none_or(|extension| extension != "gguf") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let (file, expected) = read(name);
+        let model = Model::open(&file, None).unwrap();
+        // So many that each thread has several.
+        let prompt = expected.ids.repeat(3);
+        for kernels in kernels() {
+            let logits = |pool: &dyn Pool| {
+                let mut forward = Forward::new();
+                let mut caches = [Cache::new(model.config(), 128)];
+                let found = forward.pass(&model, Machine { kernels, pool }, &Batch::prompt(&prompt), &mut caches);
+                found.unwrap().iter().map(|logit| logit.to_bits()).collect::<Vec<_>>()
+            };
+            assert!(logits(&Single) == logits(&threads), "{name} with {}", kernels.name());
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::aligned::Aligned;
 use crate::block::Kind;
 use crate::kernel::{Kernels, Layout};
-use crate::pool::{Pool, part_size, share};
+use crate::pool::{Pool, rows_of_part, share};
 
 /// Values of a row that share a scale when they are quantised.
 pub const GROUP: usize = 32;
@@ -29,7 +29,6 @@ pub struct Activations {
     quantised: bool,
     values: Aligned<f32>,
     quants: Aligned<i8>,
-    wide: Aligned<i16>,
     scales: Aligned<f32>,
     sums: Aligned<f32>,
     half_sums: Aligned<f32>,
@@ -50,8 +49,6 @@ pub struct Row<'a> {
     pub values: &'a [f32],
     /// Quants, of which a group's scale makes the numbers again, nearly.
     pub quants: &'a [i8],
-    /// The same with 16 bits.
-    pub wide: &'a [i16],
     /// A scale for each group.
     pub scales: &'a [f32],
     /// For each group the sum of its quants, times its scale.
@@ -66,8 +63,6 @@ pub struct RowMut<'a> {
     pub values: &'a [f32],
     /// See [`Row::quants`].
     pub quants: &'a mut [i8],
-    /// See [`Row::wide`].
-    pub wide: &'a mut [i16],
     /// See [`Row::scales`].
     pub scales: &'a mut [f32],
     /// See [`Row::sums`].
@@ -127,31 +122,19 @@ impl Activations {
         let groups = padded / GROUP;
         // What is behind the columns has to be zero, and may be left of other rows.
         self.quants.refill(padded.saturating_mul(count));
-        self.wide.refill(padded.saturating_mul(count));
         self.scales.refill(groups.saturating_mul(count));
         self.sums.refill(groups.saturating_mul(count));
         self.half_sums.refill(groups.saturating_mul(count).saturating_mul(2));
         let values = self.values.chunks_exact(self.columns);
-        let quants = self.quants.chunks_exact_mut(padded).zip(self.wide.chunks_exact_mut(padded));
+        let quants = self.quants.chunks_exact_mut(padded);
         let scales = self.scales.chunks_exact_mut(groups);
         let sums = self.sums.chunks_exact_mut(groups);
         let half_sums = self.half_sums.chunks_exact_mut(groups.saturating_mul(2));
-        let rows = values.zip(quants).zip(scales).zip(sums.zip(half_sums)).map(
-            |(((values, (quants, wide)), scales), (sums, half_sums))| RowMut {
-                values,
-                quants,
-                wide,
-                scales,
-                sums,
-                half_sums,
-            },
-        );
-        // One row is done sooner than it is handed over.
-        if count == 1 {
-            rows.for_each(|row| kernels.quantise(row));
-            return;
-        }
-        let size = part_size(pool, count, 1);
+        let rows =
+            values.zip(quants).zip(scales).zip(sums.zip(half_sums)).map(
+                |(((values, quants), scales), (sums, half_sums))| RowMut { values, quants, scales, sums, half_sums },
+            );
+        let size = rows_of_part(pool, count);
         let mut parts = Vec::new();
         for (index, row) in rows.enumerate() {
             if index.is_multiple_of(size) {
@@ -239,7 +222,6 @@ impl Activations {
         Row {
             values: slice(&self.values, index, self.columns),
             quants: slice(&self.quants, index, self.padded),
-            wide: slice(&self.wide, index, self.padded),
             scales: slice(&self.scales, index, groups),
             sums: slice(&self.sums, index, groups),
             half_sums: slice(&self.half_sums, index, groups.saturating_mul(2)),

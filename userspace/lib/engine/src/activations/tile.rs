@@ -63,5 +63,5 @@ pub struct FloatTile(pub [[[u16; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]);
 
 impl FloatTile {
     /// No rows.
-    pub(super) const EMPTY: Self = Self([[[0; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]);
+    pub(crate) const EMPTY: Self = Self([[[0; 2]; FLOAT_ROWS]; TILE_COLUMNS / 2]);
 }

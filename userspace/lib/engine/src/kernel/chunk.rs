@@ -50,8 +50,6 @@ impl Chunk {
 pub struct Values<'a> {
     /// See [`Row::quants`].
     pub quants: &'a [i8; CHUNK],
-    /// See [`Row::wide`].
-    pub wide: &'a [i16; CHUNK],
     /// See [`Row::scales`].
     pub scales: &'a [f32; VALUE_GROUPS],
     /// See [`Row::sums`].
@@ -63,16 +61,9 @@ pub struct Values<'a> {
 /// The chunks of a row.
 #[inline(always)]
 pub fn chunks(row: Row<'_>) -> impl Iterator<Item = Values<'_>> {
-    let quants = row.quants.as_chunks().0.iter().zip(row.wide.as_chunks().0);
+    let numbers = row.quants.as_chunks().0.iter().zip(row.scales.as_chunks().0);
     let sums = row.sums.as_chunks().0.iter().zip(row.half_sums.as_chunks().0);
-    let scales = row.scales.as_chunks().0;
-    quants.zip(scales).zip(sums).map(|(((quants, wide), scales), (sums, half_sums))| Values {
-        quants,
-        wide,
-        scales,
-        sums,
-        half_sums,
-    })
+    numbers.zip(sums).map(|((quants, scales), (sums, half_sums))| Values { quants, scales, sums, half_sums })
 }
 
 /// Blocks of a chunk.

@@ -19,7 +19,7 @@ mod chunk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod detect;
 mod portable;
-#[expect(unsafe_code, reason = "intrinsics")]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "intrinsics"))]
 mod prefetch;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -97,7 +97,7 @@ pub trait Kernels: Sync {
         None
     }
 
-    /// Lays out up to sixteen rows of numbers. `rests` are of what the tiles leave of the numbers, or there are none.
+    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros where nothing is. `rests` are of what the tiles leave of the numbers, or there are none.
     fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
         portable::lay_out(rows, tiles, rests);
     }

@@ -20,8 +20,7 @@ pub const ROUNDING: f32 = 12_582_912.0;
 pub fn quantise(row: RowMut<'_>) {
     let groups = row.values.chunks_exact(GROUP).zip(row.quants.chunks_exact_mut(GROUP));
     let sums = row.sums.iter_mut().zip(row.half_sums.chunks_exact_mut(2));
-    let scales = row.scales.iter_mut().zip(row.wide.chunks_exact_mut(GROUP));
-    for (((values, quants), (scale, wide)), (sum, half_sums)) in groups.zip(scales).zip(sums) {
+    for (((values, quants), scale), (sum, half_sums)) in groups.zip(row.scales).zip(sums) {
         let mut most = [0.0f32; 8];
         for values in values.chunks_exact(8) {
             for (most, value) in most.iter_mut().zip(values) {
@@ -31,13 +30,12 @@ pub fn quantise(row: RowMut<'_>) {
         let largest = most.iter().fold(0.0f32, |one, other| one.max(*other));
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         *scale = largest / 127.0;
-        for ((quant, wide), value) in quants.iter_mut().zip(wide.iter_mut()).zip(values) {
+        for (quant, value) in quants.iter_mut().zip(values) {
             *quant = (value * inverse + ROUNDING).to_bits() as i8;
-            *wide = i16::from(*quant);
         }
         let mut whole = 0i32;
-        for (half_sum, wide) in half_sums.iter_mut().zip(wide.chunks_exact(HALF_GROUP)) {
-            let half = wide.iter().fold(0i32, |sum, quant| sum.wrapping_add(i32::from(*quant)));
+        for (half_sum, quants) in half_sums.iter_mut().zip(quants.chunks_exact(HALF_GROUP)) {
+            let half = quants.iter().fold(0i32, |sum, quant| sum.wrapping_add(i32::from(*quant)));
             whole = whole.wrapping_add(half);
             *half_sum = *scale * half as f32;
         }
@@ -249,6 +247,8 @@ pub fn quantise_q8_0(values: &[f32], out: &mut [Q8_0]) {
 
 /// Lays out rows of numbers as the sums of two tiles', which are no farther from them than a 2^17th of their size.
 pub fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
+    tiles.fill(FloatTile::EMPTY);
+    rests.fill(FloatTile::EMPTY);
     for (place, row) in rows.enumerate() {
         let mut rests = rests.iter_mut();
         for (tile, values) in tiles.iter_mut().zip(row.chunks(TILE_COLUMNS)) {

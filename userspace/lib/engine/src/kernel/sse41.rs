@@ -105,7 +105,7 @@ fn dot<B: Block>(unpacked: &[Chunk], mut columns: usize, row: Row<'_>) -> f32 {
 #[target_feature(enable = "sse4.1")]
 fn dot_chunk<B: Block, const SIZE: usize, const PER: usize>(chunk: &Chunk, values: Values<'_>, count: usize) -> f32 {
     let quants = chunk.quants.as_chunks::<SIZE>().0.as_chunks::<PER>().0.iter();
-    let groups = quants.zip(values.wide.as_chunks::<SIZE>().0.as_chunks::<PER>().0);
+    let groups = quants.zip(values.quants.as_chunks::<SIZE>().0.as_chunks::<PER>().0);
     let scales = chunk.scales.as_chunks::<PER>().0.iter().zip(values.scales);
     let offset = _mm_set1_epi16(i16::from(B::OFFSET));
     let mut total = 0.0;
@@ -114,9 +114,11 @@ fn dot_chunk<B: Block, const SIZE: usize, const PER: usize>(chunk: &Chunk, value
             let mut products = _mm_setzero_si128();
             for (quants, values) in quants.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
                 let quants = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*quants)));
+                let values = values.map(i8::cast_unsigned);
+                let values = _mm_cvtepi8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(values)));
                 // The offset is taken off here, which costs less than numbers that are not whole.
                 let quants = if B::OFFSET == 0 { quants } else { _mm_sub_epi16(quants, offset) };
-                products = _mm_add_epi32(products, _mm_madd_epi16(quants, load(values)));
+                products = _mm_add_epi32(products, _mm_madd_epi16(quants, values));
             }
             total += scale * value_scale * sum_of(products) as f32;
         }
@@ -128,12 +130,6 @@ fn dot_chunk<B: Block, const SIZE: usize, const PER: usize>(chunk: &Chunk, value
         }
     }
     total
-}
-
-#[target_feature(enable = "sse4.1")]
-fn load(values: &[i16; 8]) -> __m128i {
-    // SAFETY: there are 16 bytes to be read.
-    unsafe { _mm_loadu_si128(values.as_ptr().cast()) }
 }
 
 /// The sum of four numbers.

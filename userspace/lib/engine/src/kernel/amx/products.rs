@@ -183,10 +183,8 @@ fn write(sums: &Sums, start: usize, out: &mut [&mut [f32]]) {
         *to = _mm512_castps_si512(load_numbers(from));
     }
     transpose(&mut lanes);
-    match out.first_chunk_mut::<ROWS>() {
-        // The same once more, but in registers.
-        Some(out) => out.iter_mut().zip(lanes).for_each(|(out, lanes)| write_row(lanes, start, out)),
-        None => out.iter_mut().zip(lanes).for_each(|(out, lanes)| write_row(lanes, start, out)),
+    for (out, lanes) in out.iter_mut().zip(lanes) {
+        write_row(lanes, start, out);
     }
 }
 

@@ -17,11 +17,11 @@ use crate::tensor::Tensor;
 
 use unpack::Unpack;
 
-/// Rows of activations that weights are loaded once for.
-const TOGETHER: usize = 4;
-
 /// Rows of activations from which on weights are laid out for several of them.
 const TILED: usize = 4;
+
+/// Bytes of floating point weights that are widened at a time.
+const PIECE: usize = 256;
 
 /// Kernels for processors with AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -150,27 +150,22 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
 fn quantised<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
     let mut unpacked = alloc::vec![Chunk::EMPTY; matrix.columns().div_ceil(CHUNK)];
-    let mut products = [0.0; TOGETHER];
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
         for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
             prefetch(blocks);
             // SAFETY: this function has what these kernels need.
             unsafe { B::unpack_chunk(blocks, chunk) };
         }
-        for (values, out) in values.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
-            match values {
-                [one] => dot::<B, 1>(&unpacked, matrix.columns(), [one], &mut products),
-                // Those that are not there are computed with the values of the first.
-                some => {
-                    let row = |index: usize| some.get(index).or(some.first()).map_or(&[][..], Vec::as_slice);
-                    let all: [_; TOGETHER] = core::array::from_fn(row);
-                    dot::<B, TOGETHER>(&unpacked, matrix.columns(), all, &mut products);
-                }
-            }
-            for (out, product) in out.iter_mut().zip(products) {
-                if let Some(out) = out.get_mut(index) {
-                    *out = product;
-                }
+        // There are fewer than would be worth a layout of their own.
+        let products = match values.as_slice() {
+            [a] => dot::<B, 1>(&unpacked, matrix.columns(), [a]),
+            [a, b] => dot::<B, 2>(&unpacked, matrix.columns(), [a, b]),
+            [a, b, c] => dot::<B, 3>(&unpacked, matrix.columns(), [a, b, c]),
+            _ => [0.0; TILED],
+        };
+        for (out, product) in out.iter_mut().zip(products) {
+            if let Some(out) = out.get_mut(index) {
+                *out = product;
             }
         }
     }
@@ -179,12 +174,7 @@ fn quantised<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mu
 /// The sums of a row's products with some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot<B: Block, const N: usize>(
-    row: &[Chunk],
-    mut columns: usize,
-    values: [&[Values<'_>]; N],
-    out: &mut [f32; TOGETHER],
-) {
+fn dot<B: Block, const N: usize>(row: &[Chunk], mut columns: usize, values: [&[Values<'_>]; N]) -> [f32; TILED] {
     let mut totals = [_mm256_setzero_ps(); N];
     let mut minima = [_mm256_setzero_ps(); N];
     for (index, chunk) in row.iter().enumerate() {
@@ -193,9 +183,11 @@ fn dot<B: Block, const N: usize>(
         columns -= count;
         add_chunk::<B, N>(chunk, values, count / GROUP, &mut totals, &mut minima);
     }
-    for (out, (total, minima)) in out.iter_mut().zip(totals.iter().zip(minima)) {
-        *out = sum_of(_mm256_sub_ps(*total, minima));
+    let mut products = [0.0; TILED];
+    for (product, (total, minima)) in products.iter_mut().zip(totals.iter().zip(minima)) {
+        *product = sum_of(_mm256_sub_ps(*total, minima));
     }
+    products
 }
 
 /// Adds the products of a chunk's first columns, so many groups of the activations.
@@ -239,8 +231,9 @@ fn add_chunk<B: Block, const N: usize>(
 }
 
 /// Whether quants have at most six bits, so that with signed bytes four products fit into 16 bits. All others have
-/// eight.
+/// eight, of which the upper one turned over is a sign.
 const fn small<B: Block>() -> bool {
+    const { assert!(B::OFFSET <= 32 || B::OFFSET == 128) }
     B::OFFSET < 128
 }
 
@@ -339,8 +332,10 @@ fn sum_of(numbers: __m256) -> f32 {
 fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let mut weights = alloc::vec![0.0; matrix.columns()];
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
-        prefetch(bytes);
-        widen_row::<F>(bytes, &mut weights);
+        for (bytes, weights) in bytes.chunks(PIECE).zip(weights.chunks_mut(PIECE / size_of::<F>())) {
+            prefetch(bytes);
+            widen_row::<F>(bytes, weights);
+        }
         for (row, out) in out.iter_mut().enumerate() {
             if let Some(out) = out.get_mut(index) {
                 *out = portable::dot(&weights, activations.row(row).values);

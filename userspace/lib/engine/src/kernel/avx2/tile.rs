@@ -88,7 +88,8 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
         unsafe { B::unpack_chunk(blocks, chunk) };
         panel.count = blocks.len() * B::VALUES / B::GROUP;
     }
-    for (index, to) in panel.quants.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+    let columns = panel.count * B::GROUP;
+    for (index, to) in panel.quants.as_chunks_mut::<LANES>().0.iter_mut().enumerate().take(columns.div_ceil(GROUP)) {
         let mut lanes = [_mm256_setzero_si256(); LANES];
         for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
             let Some(quants) = row.quants.as_chunks().0.get(index) else { continue };
@@ -100,26 +101,33 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), lane) };
         }
     }
-    for (index, to) in panel.scales.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+    let mut rows = [&[0.0; GROUPS]; LANES];
+    for (numbers, row) in rows.iter_mut().zip(&panel.rows) {
+        *numbers = &row.scales;
+    }
+    lay_out(rows, panel.count, &mut panel.scales);
+    if has_minima::<B>() {
+        for (numbers, row) in rows.iter_mut().zip(&panel.rows) {
+            *numbers = &row.minima;
+        }
+        lay_out(rows, panel.count, &mut panel.minima);
+    }
+}
+
+/// Writes the first numbers of each row beside each other.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, out: &mut [[f32; LANES]; GROUPS]) {
+    for (index, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate().take(count.div_ceil(LANES)) {
         let mut lanes = [_mm256_setzero_si256(); LANES];
-        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
-            let Some(scales) = row.scales.as_chunks().0.get(index) else { continue };
-            *lane = _mm256_castps_si256(load(scales));
+        for (lane, row) in lanes.iter_mut().zip(rows) {
+            let Some(numbers) = row.as_chunks().0.get(index) else { continue };
+            *lane = _mm256_castps_si256(load(numbers));
         }
         transpose(&mut lanes);
-        to.iter_mut().zip(lanes).for_each(|(to, lane)| store(to, _mm256_castsi256_ps(lane)));
-    }
-    if !has_minima::<B>() {
-        return;
-    }
-    for (index, to) in panel.minima.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-        let mut lanes = [_mm256_setzero_si256(); LANES];
-        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
-            let Some(minima) = row.minima.as_chunks().0.get(index) else { continue };
-            *lane = _mm256_castps_si256(load(minima));
+        for (out, lane) in out.iter_mut().zip(lanes) {
+            store(out, _mm256_castsi256_ps(lane));
         }
-        transpose(&mut lanes);
-        to.iter_mut().zip(lanes).for_each(|(to, lane)| store(to, _mm256_castsi256_ps(lane)));
     }
 }
 

@@ -147,8 +147,10 @@ unsafe fn scales<B: Block>(chunk: &mut Chunk, blocks: &[B], of: impl Fn(&B) -> [
     unsafe {
         let scales = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
         let minima = _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)));
-        let to = [chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()];
-        to.into_iter().flatten().zip([scales, minima]).for_each(|(to, numbers)| store(to, numbers));
+        if let (Some(to), Some(offsets)) = (chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()) {
+            store(to, scales);
+            store(offsets, minima);
+        }
     }
 }
 

@@ -164,7 +164,7 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
 #[inline(always)]
 unsafe fn load_eight<B: Block>(blocks: &[B], pair: impl Fn(&B, &B) -> __m512i) -> Registers {
     let size = size_of::<B>() as i32;
-    let there = 1_u32.checked_shl(blocks.len() as u32).map_or(u32::MAX, |above| above.wrapping_sub(1)) as u8;
+    let there = (1_u32 << blocks.len().min(8)).wrapping_sub(1) as u8;
     // SAFETY: the caller has what is needed; four bytes are read from the start of each of the blocks that there are.
     let scales = unsafe {
         let places = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(size));

@@ -271,9 +271,11 @@ fn the_largest_quants_and_values_do_not_overflow() {
                 let expected = product(&Scalar, &tensor, &activations);
                 for kernels in kernels() {
                     activations.prepare(ours, kernels, &Single);
+                    // All weights may be rounded the same way.
+                    let allowed = if kernels.layout(ours, count) == Some(Layout::Sixteen) { 4e-3 } else { 1e-4 };
                     for (found, expected) in product(kernels, &tensor, &activations).iter().zip(&expected) {
                         assert!(
-                            (found - expected).abs() <= 1e-4 * expected.abs() + 1e-2,
+                            (found - expected).abs() <= allowed * expected.abs() + 1e-2,
                             "{} {} of {fill:#x} with {count} rows of {value}: {found}, not {expected}",
                             kernels.name(),
                             kind.name()

@@ -186,13 +186,16 @@ impl Terminal {
         }
     }
 
-    /// Waits for more output.
+    /// Waits for more output, and takes all there is: a line comes in pieces of a few bytes, and a pattern is looked for
+    /// in everything that is unseen.
     fn more(&mut self, deadline: Instant) -> Result<(), Miss> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.output.recv_timeout(left) {
-            Ok(bytes) => {
-                self.stripper.feed(&bytes, &mut self.text);
-                self.raw.extend(bytes);
+            Ok(first) => {
+                for bytes in std::iter::once(first).chain(self.output.try_iter()) {
+                    self.stripper.feed(&bytes, &mut self.text);
+                    self.raw.extend(bytes);
+                }
                 // A backspace may have taken back text that was already matched.
                 self.seen = self.seen.min(self.text.len());
                 Ok(())

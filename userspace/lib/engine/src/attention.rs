@@ -99,13 +99,11 @@ fn attend(machine: Machine<'_>, config: &Config, mut part: Part<'_>) {
     let kernels = machine.kernels;
     let positions = part.positions();
     let length = positions.len().max(1);
-    let mut joined = Vec::new();
+    let joined: Vec<f32>;
     let queries = match part.tokens.as_slice() {
         [token] => token.queries,
         tokens => {
-            let length = tokens.first().map_or(0, |token| token.queries.len());
-            joined.reserve_exact(length.saturating_mul(tokens.len()));
-            tokens.iter().for_each(|token| joined.extend_from_slice(token.queries));
+            joined = tokens.iter().map(|token| token.queries).collect::<Vec<_>>().concat();
             &joined
         }
     };

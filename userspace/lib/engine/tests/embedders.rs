@@ -14,7 +14,7 @@ use capos_engine::{
 };
 use capos_engine_threads::Threads;
 use serde_json::Value;
-use support::{distance, exact_kernels, folder, kernels, numbers, tokens};
+use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 
 /// How much further from the reference vectors may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
@@ -82,10 +82,7 @@ fn compare(what: &str, file: &[u8], (ids, expected): (&[Vec<u32>], &[Vec<f64>]),
 #[test]
 fn vectors_do_not_depend_on_the_number_of_threads() {
     let threads = Threads::new(3).unwrap();
-    for path in fs::read_dir(embedders()).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.extension().is_none_or(|extension| extension != "gguf") {
-            continue;
-        }
+    for path in files(&embedders()) {
         let file = fs::read(&path).unwrap();
         let model = Model::open(&file, None).unwrap();
         // Pieces begin in the middle of a text, and each thread has several tokens of one.
@@ -113,12 +110,9 @@ macro_rules! embedders {
         #[test]
         fn every_embedder_of_the_folder_is_checked() {
             let checked = [$($name,)* "qwen3-last"];
-            for entry in fs::read_dir(embedders()).unwrap() {
-                let path = entry.unwrap().path();
-                if path.extension().is_some_and(|extension| extension == "gguf") {
-                    let name = path.file_stem().unwrap().to_str().unwrap();
-                    assert!(checked.contains(&name), "no test checks {name}");
-                }
+            for path in files(&embedders()) {
+                let name = path.file_stem().unwrap().to_str().unwrap();
+                assert!(checked.contains(&name), "no test checks {name}");
             }
         }
     };

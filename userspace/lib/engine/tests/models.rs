@@ -4,12 +4,10 @@
 
 mod support;
 
-use std::fs;
-
 use capos_engine::kernel::Kernels;
 use capos_engine::{Batch, Cache, CacheType, Forward, Machine, Model, Pool, Single, greedy};
 use capos_engine_threads::Threads;
-use support::{distance, folder, kernels, read};
+use support::{distance, files, folder, kernels, read};
 
 /// How much further from the reference logits may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
@@ -55,10 +53,7 @@ fn check_with(kernels: &dyn Kernels, name: &str, cache: CacheType, tolerance: f6
 #[test]
 fn logits_do_not_depend_on_the_number_of_threads() {
     let threads = Threads::new(3).unwrap();
-    for path in fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.extension().is_none_or(|extension| extension != "gguf") {
-            continue;
-        }
+    for path in files(&folder()) {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let (file, expected) = read(name);
         let model = Model::open(&file, None).unwrap();
@@ -86,12 +81,9 @@ macro_rules! models {
         #[test]
         fn every_model_of_the_folder_is_checked() {
             let checked = [$($name),*];
-            for entry in fs::read_dir(folder()).unwrap() {
-                let path = entry.unwrap().path();
-                if path.extension().is_some_and(|extension| extension == "gguf") {
-                    let name = path.file_stem().unwrap().to_str().unwrap();
-                    assert!(checked.contains(&name), "no test checks {name}");
-                }
+            for path in files(&folder()) {
+                let name = path.file_stem().unwrap().to_str().unwrap();
+                assert!(checked.contains(&name), "no test checks {name}");
             }
         }
     };

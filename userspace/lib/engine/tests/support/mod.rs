@@ -30,6 +30,12 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/infer/models")
 }
 
+/// The model files of a folder.
+pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"))
+}
+
 /// A prompt, and what the reference computes behind it.
 pub struct Expected {
     pub ids: Vec<u32>,

@@ -290,6 +290,13 @@ fn load_bytes<T: Byte>(bytes: &[T; 32]) -> __m256i {
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn store_bytes(to: &mut [u8; 32], bytes: __m256i) {
+    // SAFETY: there is room for 32 bytes.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes) }
+}
+
 /// A byte, with a sign or without.
 trait Byte {}
 impl Byte for u8 {}

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::unpack::Unpack;
-use super::{Weights, has_minima, load, load_bytes, small, store, sum_pairs};
+use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, sum_pairs};
 use crate::activations::{Activations, CHUNK, GROUP};
 use crate::block::{Block, Float, blocks};
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
@@ -26,7 +26,7 @@ struct Panel {
     /// The chunks, of which the rest is made.
     rows: [Chunk; LANES],
     /// Four quants of each row, for every four columns.
-    quants: [[[u8; 4]; LANES]; CHUNK / 4],
+    quants: [[u8; 4 * LANES]; CHUNK / 4],
     scales: [[f32; LANES]; GROUPS],
     /// With what the type's offset comes to, where that is multiplied.
     minima: [[f32; LANES]; GROUPS],
@@ -37,7 +37,7 @@ struct Panel {
 impl Panel {
     const EMPTY: Self = Self {
         rows: [Chunk::EMPTY; LANES],
-        quants: [[[0; 4]; LANES]; CHUNK / 4],
+        quants: [[0; 4 * LANES]; CHUNK / 4],
         scales: [[0.0; LANES]; GROUPS],
         minima: [[0.0; LANES]; GROUPS],
         count: 0,
@@ -97,8 +97,7 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
         }
         transpose(&mut lanes);
         for (to, lane) in to.iter_mut().zip(lanes) {
-            // SAFETY: there is room for 32 bytes.
-            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), lane) };
+            store_bytes(to, lane);
         }
     }
     let mut rows = [&[0.0; GROUPS]; LANES];
@@ -192,8 +191,8 @@ fn multiply_groups<B: Block, const N: usize, const PAIRS: usize, const PER: usiz
         let (scales, minima) = (load(scales), load(minima));
         let mut products = [_mm256_setzero_si256(); N];
         for (index, [one, other]) in weights.iter().enumerate() {
-            let one = Weights::of::<B>(load_bytes(one.as_flattened().first_chunk().unwrap_or(&[0; 32])));
-            let other = Weights::of::<B>(load_bytes(other.as_flattened().first_chunk().unwrap_or(&[0; 32])));
+            let one = Weights::of::<B>(load_bytes(one));
+            let other = Weights::of::<B>(load_bytes(other));
             for (products, values) in products.iter_mut().zip(values) {
                 let parts = values.quants.as_chunks::<4>().0.as_chunks::<2>().0.as_chunks::<PAIRS>().0;
                 let Some([first, last]) = parts.get(group).and_then(|part| part.get(index)) else { continue };

@@ -3,7 +3,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{load_bytes, store};
+use super::{load_bytes, store, store_bytes};
 use crate::activations::{CHUNK, GROUP};
 use crate::block::{Block, Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, scales_and_minima};
 use crate::kernel::chunk::Chunk;
@@ -198,10 +198,4 @@ unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
         let set = _mm256_cmpeq_epi8(_mm256_and_si256(fifth, bit), bit);
         _mm256_or_si256(quants, _mm256_and_si256(set, _mm256_set1_epi8(16)))
     }
-}
-
-#[inline(always)]
-unsafe fn store_bytes(to: &mut [u8; 32], bytes: __m256i) {
-    // SAFETY: the caller has AVX2; there is room for 32 bytes.
-    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes) }
 }

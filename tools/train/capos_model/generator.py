@@ -94,7 +94,12 @@ class Generator:
         return phrasing.dressed(sentence, self.random, section)
 
     def _pattern(self, sections):
-        return self.values.choose(sections[self.split.wording])
+        return self._one_of(sections[self.split.wording])
+
+    def _one_of(self, patterns):
+        if self.split.wording == HELD_OUT:
+            return self.values.choose(patterns)
+        return self.random.choices(patterns, [pattern.weight for pattern in patterns])[0]
 
     def _own_request(self, name):
         """A request for one of the own tools, and the call that it takes."""
@@ -222,7 +227,7 @@ class Generator:
 
     def _fitting(self, patterns, needed):
         """One of the patterns whose tools there can be."""
-        return self.values.choose([found for found in patterns if self._possible(needed(dict(found.arguments)))])
+        return self._one_of([found for found in patterns if self._possible(needed(dict(found.arguments)))])
 
     def _generic_chain(self):
         """Two things after one another; the second is told of once the first is done."""

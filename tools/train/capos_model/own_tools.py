@@ -84,7 +84,8 @@ class Machine:
         memory = self.values.choose([268, 534, 1071, 2145, 4293]) * 1_000_000 + self.random.randint(0, 999_999)
         return compact(
             {
-                "uptimeSeconds": self.random.randint(3, 90_000),
+                # As many of few digits as of many.
+                "uptimeSeconds": int(3 * 30_000 ** self.random.random()),
                 "memoryBytes": memory,
                 "freeBytes": memory - self.random.randint(9_000_000, 60_000_000),
                 "processors": self.values.choose([1, 2, 4, 8]),

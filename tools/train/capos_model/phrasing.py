@@ -7,8 +7,10 @@ argument of its name. `<word>` stands for one of the synonyms that `synonyms.txt
 passed over.
 """
 
+import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "phrasings"
@@ -50,6 +52,12 @@ class Pattern:
     def count(self):
         """How many sentences it stands for, values aside."""
         return len(wordings(self.text))
+
+    @cached_property
+    def weight(self):
+        """How often training takes it: the logarithm of how many sentences it stands for, and one."""
+        groups = _GROUP.finditer(self.text)
+        return 1 + sum(math.log2(len(_choices(*found.groups()))) for found in groups)
 
     def choose(self, random, section=HELD_OUT):
         """One of its sentences, values still open; for training one that is not held out."""

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use capos_plural::count;
 use capos_schema::manifest::Manifest;
+use layout::backends::svg::SVGWriter;
+use layout::gv::{DotParser, GraphBuilder};
 
 /// Check, explain or encode the system manifest.
 #[derive(clap::Args)]
@@ -27,6 +29,15 @@ enum Action {
         /// The manifest's TOML file, and those that go over it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+    },
+    /// Draw the capability graph: who may call whom, by which interface.
+    Draw {
+        /// The manifest's TOML file, and those that go over it.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Where to write: a picture for NAME.svg, Graphviz's language for NAME.dot.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
     /// Write the manifest as the boot package holds it.
     Encode {
@@ -56,9 +67,20 @@ fn names(files: &[PathBuf]) -> String {
     names.join(" with ")
 }
 
+/// A graph of Graphviz's language as a picture.
+fn picture(dot: &str) -> Result<String> {
+    let graph = DotParser::new(dot).process().map_err(|reason| anyhow!("the graph cannot be read: {reason}"))?;
+    let mut builder = GraphBuilder::new();
+    builder.visit_graph(&graph);
+    let mut writer = SVGWriter::new();
+    builder.get().do_it(false, false, false, &mut writer);
+    Ok(writer.finalize())
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (Action::Check { files } | Action::Print { files } | Action::Encode { files, .. }) = &args.action;
+    let (Action::Check { files } | Action::Print { files } | Action::Draw { files, .. } | Action::Encode { files, .. }) =
+        &args.action;
     let manifest = read(files)?;
     match &args.action {
         Action::Check { .. } => {
@@ -66,10 +88,35 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             println!("{}: {}, {}", names(files), count(services, "service"), count(programs, "program"));
         }
         Action::Print { .. } => print!("{}", capos_manifest::describe(&manifest)),
+        Action::Draw { out, .. } => {
+            let dot = capos_manifest::dot(&manifest);
+            let drawn = match out.extension().and_then(|extension| extension.to_str()) {
+                Some("svg") => picture(&dot)?,
+                Some("dot") => dot,
+                _ => bail!("{} is neither NAME.svg nor NAME.dot", out.display()),
+            };
+            std::fs::write(out, drawn).with_context(|| format!("writing {}", out.display()))?;
+        }
         Action::Encode { out, .. } => {
             std::fs::write(out, capos_manifest::encode(&manifest)?)
                 .with_context(|| format!("writing {}", out.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_in_the_docs_is_that_of_the_manifest() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let manifest = read(&[top.join("iso_root/etc/manifest.toml")]).unwrap();
+        let drawn = std::fs::read_to_string(top.join("docs/capabilities.svg")).unwrap();
+        assert!(
+            picture(&capos_manifest::dot(&manifest)).unwrap() == drawn,
+            "it is not; draw it: target/debug/capos manifest draw iso_root/etc/manifest.toml --out docs/capabilities.svg"
+        );
+    }
 }

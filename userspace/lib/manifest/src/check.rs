@@ -10,6 +10,7 @@ use capos_schema::manifest::{
 use capos_service_graph::{FIRST, GraphError};
 
 use crate::error::ManifestError;
+use crate::property;
 use crate::source::{INIT, KERNEL, RIGHTS};
 use crate::text::{self, Document, Process};
 
@@ -71,7 +72,9 @@ pub fn compile(file: &str, document: &Document) -> Result<Manifest> {
     }
     let (medium, medium_ordinal) = checker.medium()?;
     let services = checker.order(services, &medium)?;
-    Ok(Manifest { services, programs, medium, medium_ordinal, profiles })
+    let manifest = Manifest { services, programs, medium, medium_ordinal, profiles };
+    property::check(file, &document.property, &manifest)?;
+    Ok(manifest)
 }
 
 impl Checker<'_> {

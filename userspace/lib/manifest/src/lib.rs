@@ -6,14 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod dot;
 mod error;
 mod graph;
 mod profile;
+mod property;
 mod source;
 mod text;
 mod tools;
 
 pub use check::compile;
+pub use dot::dot;
 pub use error::ManifestError;
 pub use graph::describe;
 pub use source::INIT as FIRST_PROVIDES;

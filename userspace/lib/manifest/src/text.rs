@@ -22,17 +22,25 @@ pub struct Document {
     /// What sessions hold, by name of the profile.
     #[serde(default)]
     pub profile: BTreeMap<String, Profile>,
+    /// What must stay true of who holds what.
+    #[serde(default)]
+    pub property: Vec<Property>,
 }
 
 impl Document {
-    /// Puts a later document over this one: its processes come besides, its profiles and its medium take the place of
-    /// those that are there.
+    /// Puts a later document over this one: its processes and properties come besides, its profiles and its medium take
+    /// the place of those that are there. Properties stay about the processes that there were before.
     pub fn add(&mut self, later: Self) {
+        let names: Vec<String> = self.service.iter().chain(&self.program).map(|process| process.name.clone()).collect();
+        for property in &mut self.property {
+            property.among.get_or_insert_with(|| names.clone());
+        }
         if later.medium.is_some() {
             self.medium = later.medium;
         }
         self.service.extend(later.service);
         self.program.extend(later.program);
+        self.property.extend(later.property);
         for (name, profile) in later.profile {
             let kept = self.profile.entry(name).or_default();
             kept.modes.extend(profile.modes);
@@ -41,6 +49,31 @@ impl Document {
             }
         }
     }
+}
+
+/// What must stay true of who holds what.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Property {
+    /// What it comes to, for people.
+    pub says: String,
+    /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, where it is left out.
+    pub of: Option<Vec<String>>,
+    /// Who is left out of these.
+    #[serde(default)]
+    pub but: Vec<String>,
+    /// None of them holds any of this.
+    pub never: Option<Vec<String>>,
+    /// None of them holds all of this.
+    pub apart: Option<Vec<String>>,
+    /// None of them holds anything else.
+    pub only: Option<Vec<String>>,
+    /// Whether what can be reached by calls counts as held.
+    #[serde(default)]
+    pub reach: bool,
+    /// The processes that it can be about, where later documents have more.
+    #[serde(skip)]
+    pub among: Option<Vec<String>>,
 }
 
 /// What the sessions of a profile hold.

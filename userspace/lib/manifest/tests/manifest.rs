@@ -288,3 +288,103 @@ fn mistakes_in_profiles_name_place_and_reason() {
     let without = good.split("[profile.anonymous]").next().unwrap();
     assert!(refused(without).contains("profile.anonymous: it is missing; say what its sessions hold"));
 }
+
+/// The small manifest with a property.
+fn with_property(property: &str) -> String {
+    format!("{SMALL}[[property]]\nsays = \"so it is\"\n{property}\n")
+}
+
+#[test]
+fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
+    let holds = [
+        "of = [\"disk\"]\nonly = [\"log.Logger\"]",
+        "of = [\"shell\"]\nonly = [\"Logger\", \"Directory\", \"kernel.ports\"]",
+        "never = [\"kernel.dma\", \"init.ProcessSpawner\"]",
+        "never = [\"kernel.ports\"]\nbut = [\"shell\"]",
+        "never = [\"kernel.ports\"]\nof = [\"programs\", \"profiles\", \"log\"]",
+        "never = [\"disk.Directory read-only\"]",
+        "apart = [\"disk.Directory\", \"kernel.dma\"]",
+        "of = [\"log\"]\nonly = []\nreach = true",
+    ];
+    for property in holds {
+        assert_eq!(refused(&with_property(property)), "", "{property}");
+    }
+    let broken = [
+        ("never = [\"kernel.ports\"]", "`shell` holds `kernel.ports`"),
+        ("apart = [\"Logger\", \"Directory\"]", "`shell` holds `log.Logger` and `disk.Directory`"),
+        ("of = [\"shell\"]\nonly = [\"Logger\", \"Directory\"]", "`shell` holds `kernel.ports` too"),
+        (
+            "of = [\"shell\"]\nonly = [\"Logger\", \"Directory read-only\", \"kernel.ports\"]",
+            "`shell` holds `disk.Directory` too",
+        ),
+    ];
+    for (property, reason) in broken {
+        assert_eq!(refused(&with_property(property)), format!("m.toml: property[0] \"so it is\": {reason}"));
+    }
+}
+
+#[test]
+fn what_is_reached_through_services_counts_where_a_property_says_so() {
+    let manifest = with("name = \"logger\", from = \"log.Logger\" }]", "name = \"dma\", from = \"kernel.dma\" }]");
+    let property = "[[property]]\nsays = \"so it is\"\nof = [\"shell\"]\nnever = [\"kernel.dma\"]\n";
+    assert_eq!(refused(&format!("{manifest}{property}")), "");
+    assert_eq!(
+        refused(&format!("{manifest}{property}reach = true\n")),
+        "m.toml: property[0] \"so it is\": `shell` reaches `kernel.dma` (through disk)"
+    );
+}
+
+#[test]
+fn a_property_is_about_the_processes_of_its_own_file_and_those_before() {
+    let first = with_property("never = [\"kernel.dma\"]");
+    let later = "[[program]]\nname = \"probe\"\nprogram = \"/bin/probe\"\n\
+                 grants = [{ name = \"dma\", from = \"kernel.dma\" }, { name = \"home\", from = \"disk.Directory\" }]\n";
+    read_layers(&[("m.toml", &first), ("later.toml", later)]).unwrap();
+    let later = format!("{later}[[property]]\nsays = \"theirs\"\nnever = [\"Directory\"]\nbut = [\"probe\"]\n");
+    let error = read_layers(&[("m.toml", &first), ("later.toml", &later)]).unwrap_err().to_string();
+    assert_eq!(error, "m.toml with later.toml: property[1] \"theirs\": `shell` holds `disk.Directory`");
+}
+
+#[test]
+fn a_property_that_names_what_there_is_not_is_refused() {
+    let cases = [
+        ("", "it says one of `never`, `apart` and `only`"),
+        ("never = []\nonly = []", "it says one of `never`, `apart` and `only`"),
+        (
+            "of = [\"disc\"]\nonly = []",
+            "there is no `disc`; it names services, programs, profiles, a service, a program or profile.NAME",
+        ),
+        (
+            "never = [\"disk.Logger\"]",
+            "nobody provides `disk.Logger`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
+        ),
+        (
+            "never = [\"Netwrk\"]",
+            "nobody provides `Netwrk`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
+        ),
+        (
+            "never = [\"kernel.disk\"]",
+            "nobody provides `kernel.disk`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
+        ),
+    ];
+    for (property, reason) in cases {
+        assert_eq!(refused(&with_property(property)), format!("m.toml: property[0] \"so it is\": {reason}"));
+    }
+}
+
+#[test]
+fn the_shipped_properties_are_broken_by_what_they_are_there_for() {
+    let read = |old: &str, new: &str| {
+        assert!(SHIPPED.contains(old), "{old}");
+        refused(&SHIPPED.replacen(old, new, 1))
+    };
+    let guest = "{ name = \"home\", from = \"ramfs.Directory\", read_only = true },";
+    let refusal = read(guest, "{ name = \"home\", from = \"ramfs.Directory\" },");
+    assert!(
+        refusal.contains("guests change nothing") && refusal.contains("`profile.guest` reaches `ramfs.Directory`"),
+        "{refusal}"
+    );
+    let seq = "arguments = [\"seq\"]";
+    let refusal = read(seq, "arguments = [\"seq\"]\ngrants = [{ name = \"logs\", from = \"log.LogReader\" }]");
+    assert!(refusal.ends_with("`seq` holds `log.LogReader` too"), "{refusal}");
+}

@@ -67,40 +67,46 @@ fn exponential(power: f32) -> f32 {
     if power < -MOST { 0.0 } else { result }
 }
 
-/// The largest of the numbers, several at a time so that none waits for the one before it.
+/// Numbers that are taken at a time.
+const LANES: usize = 16;
+
+/// Sixteen numbers as one, half of them joined with the other half at a time.
 #[inline(always)]
-fn largest(numbers: &[f32]) -> f32 {
-    let larger = |one: f32, other: f32| if other > one { other } else { one };
-    let mut most = [f32::NEG_INFINITY; 16];
-    let chunks = numbers.chunks_exact(16);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for (most, number) in most.iter_mut().zip(chunk) {
-            *most = larger(*most, *number);
-        }
+fn joined(mut numbers: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut part = numbers.as_mut_slice();
+    while part.len() > 1 {
+        let (one, other) = part.split_at_mut(part.len() / 2);
+        one.iter_mut().zip(other).for_each(|(one, other)| *one = join(*one, *other));
+        part = one;
     }
-    most.iter().chain(rest).fold(f32::NEG_INFINITY, |one, other| larger(one, *other))
+    part.first().copied().unwrap_or_default()
 }
 
 /// Turns scores into probabilities.
 #[inline(always)]
 pub fn softmax(scores: &mut [f32]) {
-    let largest = largest(scores);
-    for score in scores.iter_mut() {
-        *score = exponential(*score - largest);
+    let larger = |one: f32, other: f32| if other > one { other } else { one };
+    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
+    // What there is no score for counts for nothing.
+    let mut last = [f32::NEG_INFINITY; LANES];
+    last.iter_mut().zip(&*rest).for_each(|(last, score)| *last = *score);
+    let mut most = last;
+    for chunk in &*chunks {
+        most.iter_mut().zip(chunk).for_each(|(most, score)| *most = larger(*most, *score));
     }
-    let mut sums = [0.0f32; 8];
-    let chunks = scores.chunks_exact(8);
-    let rest = chunks.remainder().iter().fold(0.0f32, |sum, score| sum + score);
-    for chunk in chunks {
+    let largest = joined(most, larger);
+    let mut sums = [0.0; LANES];
+    let mut raise = |chunk: &mut [f32; LANES]| {
         for (sum, score) in sums.iter_mut().zip(chunk) {
-            *sum += score;
+            *score = exponential(*score - largest);
+            *sum += *score;
         }
-    }
-    let inverse = 1.0 / sums.iter().fold(rest, |sum, part| sum + part);
-    for score in scores {
-        *score *= inverse;
-    }
+    };
+    chunks.iter_mut().for_each(&mut raise);
+    raise(&mut last);
+    let inverse = 1.0 / joined(sums, |one, other| one + other);
+    chunks.as_flattened_mut().iter_mut().for_each(|score| *score *= inverse);
+    rest.iter_mut().zip(last).for_each(|(score, last)| *score = last * inverse);
 }
 
 /// Puts each gate through the activation and multiplies it with its partner.

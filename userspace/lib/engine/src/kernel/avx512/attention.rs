@@ -148,6 +148,15 @@ fn add_together<const N: usize, const Q: usize>(
             count += 1;
         }
         for (weights, out) in weights.chunks(Q).zip(out.chunks_mut(Q)) {
+            // Each by itself and of a known length, so that nothing is looked up in what follows.
+            let mut near = [[0.0; ROWS]; Q];
+            for (near, weights) in near.iter_mut().zip(weights) {
+                let weights = weights.get(first..).unwrap_or_default();
+                match weights.first_chunk() {
+                    Some(weights) => *near = *weights,
+                    None => near.iter_mut().zip(weights).for_each(|(near, weight)| *near = *weight),
+                }
+            }
             let mut totals = [[_mm512_setzero_ps(); N]; Q];
             for (totals, out) in totals.iter_mut().zip(&*out) {
                 for (total, out) in totals.iter_mut().zip(out.as_chunks().0) {
@@ -159,8 +168,8 @@ fn add_together<const N: usize, const Q: usize>(
                 for (part, wide) in parts.iter_mut().zip(wide) {
                     *part = load_numbers(wide);
                 }
-                for (totals, weights) in totals.iter_mut().zip(weights) {
-                    let weight = _mm512_set1_ps(weights.get(first + place).copied().unwrap_or(0.0));
+                for (totals, weights) in totals.iter_mut().zip(&near) {
+                    let weight = _mm512_set1_ps(weights.get(place).copied().unwrap_or(0.0));
                     for (total, part) in totals.iter_mut().zip(parts) {
                         *total = _mm512_fmadd_ps(weight, part, *total);
                     }

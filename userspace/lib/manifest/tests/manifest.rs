@@ -385,6 +385,6 @@ fn the_shipped_properties_are_broken_by_what_they_are_there_for() {
         "{refusal}"
     );
     let seq = "arguments = [\"seq\"]";
-    let refusal = read(seq, "arguments = [\"seq\"]\ngrants = [{ name = \"logs\", from = \"log.LogReader\" }]");
-    assert!(refusal.ends_with("`seq` holds `log.LogReader` too"), "{refusal}");
+    let refusal = read(seq, "arguments = [\"seq\"]\ngrants = [{ name = \"power\", from = \"power.Power\" }]");
+    assert!(refusal.ends_with("`seq` holds `power.Power`"), "{refusal}");
 }

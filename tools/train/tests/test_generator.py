@@ -36,6 +36,13 @@ class Phrasings(unittest.TestCase):
                 some = {pattern.choose(chance, TRAIN).lower() for _ in range(60)}
                 self.assertFalse(some & held_out, name)
 
+    def test_training_takes_patterns_of_more_sentences_more_often(self):
+        one, eight = phrasing.Pattern("see {path}", ()), phrasing.Pattern("(see|read) [me] [the] {path}", ())
+        self.assertEqual((one.weight, eight.weight), (1, 4))
+        generator = Generator("train", 1)
+        taken = [generator._one_of([one, eight]) for _ in range(500)]
+        self.assertAlmostEqual(taken.count(eight) / 500, 0.8, delta=0.06)
+
     def test_a_hurry_spares_values(self):
         chance = random.Random(4)
         for _ in range(300):

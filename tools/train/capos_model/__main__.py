@@ -18,7 +18,7 @@ REQUESTS = ROOT / "tests" / "requests.jsonl"
 NAME, LICENSE = "capOS assistant", "MIT OR Apache-2.0"
 # What a session says of the model when it begins.
 DESCRIPTION = (
-    "small, made for capOS's own tools, knows nothing else. About every tenth tool that it chooses is the wrong one: "
+    "small, made for capOS's own tools, knows nothing else. About every twentieth tool that it chooses is the wrong one: "
     "look at what it does"
 )
 # What the tokenizer is trained on, and how many conversations there are to one whose tools are read too: the lines of

@@ -55,9 +55,12 @@ class Pattern:
 
     @cached_property
     def weight(self):
-        """How often training takes it: the logarithm of how many sentences it stands for, and one."""
-        groups = _GROUP.finditer(self.text)
-        return 1 + sum(math.log2(len(_choices(*found.groups()))) for found in groups)
+        """How often training takes it: the logarithm of how many sentences it stands for, about, and one."""
+        weight, text = 1, self.text
+        while found := _GROUP.search(text):
+            weight += math.log2(len(_choices(*found.groups())))
+            text = text[: found.start()] + text[found.end() :]
+        return weight
 
     def choose(self, random, section=HELD_OUT):
         """One of its sentences, values still open; for training one that is not held out."""

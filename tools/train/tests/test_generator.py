@@ -39,6 +39,7 @@ class Phrasings(unittest.TestCase):
     def test_training_takes_patterns_of_more_sentences_more_often(self):
         one, eight = phrasing.Pattern("see {path}", ()), phrasing.Pattern("(see|read) [me] [the] {path}", ())
         self.assertEqual((one.weight, eight.weight), (1, 4))
+        self.assertEqual(phrasing.Pattern("(see|read [me]) {path}", ()).weight, 3)
         generator = Generator("train", 1)
         taken = [generator._one_of([one, eight]) for _ in range(500)]
         self.assertAlmostEqual(taken.count(eight) / 500, 0.8, delta=0.06)

@@ -430,10 +430,33 @@ fn several_heads_take_rows_of_the_cache_as_one_does_by_the_reference() {
 }
 
 #[test]
+fn what_is_not_seen_has_no_probability_and_what_is_no_number_is_not_hidden() {
+    for kernels in kernels() {
+        for length in [2, 16, 21, 35] {
+            for place in [0, length / 2, length - 1] {
+                let mut scores = vec![0.5; length];
+                scores[place] = f32::NEG_INFINITY;
+                kernels.softmax(&mut scores);
+                let each = 1.0 / (length as f32 - 1.0);
+                let is_right = |(at, found): (usize, &f32)| match at == place {
+                    true => *found == 0.0,
+                    false => (found - each).abs() < 1e-6,
+                };
+                assert!(scores.iter().enumerate().all(is_right), "{}: {scores:?}", kernels.name());
+                let mut scores = vec![0.5; length];
+                scores[place] = f32::NAN;
+                kernels.softmax(&mut scores);
+                assert!(scores.iter().all(|score| score.is_nan()), "{}: {scores:?}", kernels.name());
+            }
+        }
+    }
+}
+
+#[test]
 fn probabilities_and_gates_are_what_they_are_defined_to_be() {
     let mut random = Random(6);
     for kernels in kernels() {
-        for length in [1, 7, 40] {
+        for length in [0, 1, 7, 15, 16, 17, 32, 40] {
             let scores: Vec<f32> = (0..length).map(|_| random.number() * 30.0).collect();
             let total: f64 = scores.iter().map(|score| f64::from(*score).exp()).sum();
             let mut found = scores.clone();

@@ -11,7 +11,7 @@ use capos_service_graph::{FIRST, GraphError};
 
 use crate::error::ManifestError;
 use crate::property;
-use crate::source::{INIT, KERNEL, RIGHTS};
+use crate::source::{DEVICE, DIRECTORY, HARDWARE, INIT, KERNEL, RIGHTS};
 use crate::text::{self, Document, Process};
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.
@@ -83,7 +83,7 @@ impl Checker<'_> {
     }
 
     fn names(&self) -> Result<()> {
-        let mut seen = BTreeSet::from([FIRST, "kernel"]);
+        let mut seen: BTreeSet<&str> = property::GROUPS.iter().copied().chain([FIRST, "kernel"]).collect();
         let services = self.document.service.iter().enumerate().map(|item| ("service", item));
         let programs = self.document.program.iter().enumerate().map(|item| ("program", item));
         for (kind, (index, process)) in services.chain(programs) {
@@ -215,18 +215,17 @@ impl Checker<'_> {
             ("kernel", object) => {
                 let (name, interface, rights) =
                     KERNEL.iter().find(|(name, _, _)| *name == object).ok_or_else(|| {
-                        let known: Vec<&str> = KERNEL.iter().map(|(name, _, _)| *name).collect();
+                        let known =
+                            HARDWARE.iter().map(|(name, _)| *name).chain(KERNEL.iter().map(|(name, _, _)| *name));
+                        let known = known.collect::<Vec<_>>().join(", ");
                         self.error(
                             format!("{there}.from"),
-                            format!(
-                                "the kernel has no `{object}` to grant; there are ports, interrupts, power-off, {}",
-                                known.join(", ")
-                            ),
+                            format!("the kernel has no `{object}` to grant; there are {known}"),
                         )
                     })?;
                 (self.known(interface), *rights, GrantSource::Kernel((*name).to_owned()))
             }
-            (FIRST, "PciFunction") => (self.known("PciFunction"), Rights::ALL, self.pci(process, there, grant)?),
+            (FIRST, DEVICE) => (self.known(DEVICE), Rights::ALL, self.pci(process, there, grant)?),
             (provider, name) => {
                 let ordinal = self.provided(there, provider, name)?;
                 let clients = self.clients.entry(provider.to_owned()).or_default();
@@ -302,7 +301,7 @@ impl Checker<'_> {
     /// Whether the read-only form of a directory is meant.
     pub(crate) fn read_only(&self, there: &str, grant: &text::Grant, name: &str) -> Result<bool> {
         let read_only = grant.read_only.unwrap_or_default();
-        if read_only && name != "Directory" {
+        if read_only && name != DIRECTORY {
             let reason = format!("`{name}` has no read-only form; a Directory has one");
             return Err(self.error(format!("{there}.read_only"), reason));
         }
@@ -361,7 +360,7 @@ impl Checker<'_> {
         let Some((service, name)) = medium.split_once('.') else {
             return Err(self.error("medium", format!("`{medium}` is not SERVICE.INTERFACE")));
         };
-        if name != "Directory" {
+        if name != DIRECTORY {
             return Err(self.error("medium", "the medium's interface is Directory"));
         }
         let found = self.document.service.iter().find(|process| process.name == service);

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use capos_schema::manifest::Manifest;
+use capos_schema::manifest::{Grant, Manifest, SessionGrant};
 use capos_service_graph::FIRST;
 
 use crate::check::{Result, interface};
 use crate::error::ManifestError;
-use crate::source::{INIT, KERNEL};
+use crate::source::{DEVICE, DIRECTORY, HARDWARE, INIT, KERNEL, READ_ONLY};
 use crate::text::Property;
 
 /// Groups of holders, by the word that stands for them.
-const GROUPS: &[&str] = &["services", "programs", "profiles"];
-/// What the kernel's first process grants with arguments.
-const HARDWARE: &[&str] = &["ports", "interrupts", "power-off"];
-/// What stands behind the name of a capability whose read-only form is meant.
-const READ_ONLY: &str = " read-only";
+pub const GROUPS: &[&str] = &["services", "programs", "profiles"];
 
 /// Checks all properties that are stated.
 ///
@@ -30,53 +26,49 @@ pub fn check(file: &str, properties: &[Property], manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// A capability that somebody holds.
+/// A capability that somebody holds: what it is called in the manifest, and its interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Held {
-    provider: String,
-    what: String,
+    from: String,
+    interface: u64,
     read_only: bool,
 }
 
 impl Held {
-    fn new(from: &str, read_only: bool) -> Self {
-        let (provider, what) = from.split_once('.').unwrap_or(("", from));
-        Self { provider: provider.to_owned(), what: what.to_owned(), read_only }
+    /// The service that it calls, or `kernel`.
+    fn provider(&self) -> &str {
+        self.from.split_once('.').map_or("", |(provider, _)| provider)
     }
 }
 
 impl std::fmt::Display for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}.{}{}`", self.provider, self.what, if self.read_only { READ_ONLY } else { "" })
+        write!(f, "`{}{}`", self.from, if self.read_only { READ_ONLY } else { "" })
     }
 }
 
 /// A capability as a property names it: `SERVICE.INTERFACE`, `kernel.OBJECT`, or an interface of whoever provides it.
 struct Named<'a> {
-    provider: Option<&'a str>,
-    what: &'a str,
+    name: &'a str,
     read_only: bool,
 }
 
 impl<'a> Named<'a> {
     fn new(name: &'a str) -> Self {
         let (name, read_only) = name.strip_suffix(READ_ONLY).map_or((name, false), |name| (name, true));
-        match name.split_once('.') {
-            Some((provider, what)) => Self { provider: Some(provider), what, read_only },
-            None => Self { provider: None, what: name, read_only },
-        }
+        Self { name, read_only }
     }
 
     fn is_of(&self, held: &Held) -> bool {
-        self.provider.is_none_or(|provider| provider == held.provider) && self.what == held.what
+        held.from == self.name || interface(self.name) == Some(held.interface)
     }
 
-    /// Whether it is this one, in the form that is named.
-    fn is(&self, held: &Held) -> bool {
-        self.is_of(held) && self.read_only == held.read_only
+    /// Whether what is held is this one or more: the read-only form is less than the whole.
+    fn is_in(&self, held: &Held) -> bool {
+        self.is_of(held) && (self.read_only || !held.read_only)
     }
 
-    /// Whether who may hold it may hold this one: the read-only form is less.
+    /// Whether who may hold this one may hold what is held.
     fn covers(&self, held: &Held) -> bool {
         self.is_of(held) && (held.read_only || !self.read_only)
     }
@@ -109,34 +101,46 @@ impl<'a> Graph<'a> {
         let mut holders = Vec::new();
         for (group, processes) in [("services", &manifest.services), ("programs", &manifest.programs)] {
             for process in processes {
-                let held = process.grants.iter().map(|grant| Held::new(&grant.from, grant.read_only)).collect();
-                holders.push((group, process.name.clone(), held));
+                let held = process.grants.iter().map(|Grant { from, interface, read_only, .. }| Held {
+                    from: from.clone(),
+                    interface: *interface,
+                    read_only: *read_only,
+                });
+                holders.push((group, process.name.clone(), held.collect()));
             }
         }
         for profile in &manifest.profiles {
-            let held = profile.grants.iter().map(|grant| Held::new(&grant.held, grant.read_only)).collect();
-            holders.push(("profiles", format!("profile.{}", profile.profile.name()), held));
+            let held = profile.grants.iter().map(|SessionGrant { held, interface, read_only, .. }| Held {
+                from: held.clone(),
+                interface: *interface,
+                read_only: *read_only,
+            });
+            holders.push(("profiles", format!("profile.{}", profile.profile.name()), held.collect()));
         }
         Self { holders, manifest }
     }
 
     fn check(&self, property: &Property) -> std::result::Result<(), String> {
         for name in property.of.iter().flatten().chain(&property.but) {
-            self.knows_holder(name)?;
+            self.knows_holder(name, property)?;
         }
-        let lists = [&property.never, &property.apart, &property.only];
-        if lists.iter().filter(|list| list.is_some()).count() != 1 {
-            return Err("it says one of `never`, `apart` and `only`".to_owned());
+        let stated = match (&property.never, &property.apart, &property.only) {
+            (Some(never), None, None) if !never.is_empty() => never,
+            (None, Some(apart), None) if apart.len() > 1 => apart,
+            (None, None, Some(only)) => only,
+            _ => return Err("it says one of `never`, of one at least, `apart`, of two at least, and `only`".to_owned()),
+        };
+        if property.of.as_ref().is_some_and(Vec::is_empty) {
+            return Err("`of` names nobody; without it everybody is meant".to_owned());
         }
-        for name in lists.into_iter().flatten().flatten() {
+        for name in stated {
             self.knows_capability(name)?;
         }
         for (group, name, held) in &self.holders {
             let is = |word: &String| word == group || word == name;
-            let later = *group != "profiles" && property.among.as_ref().is_some_and(|among| !among.contains(name));
             let meant = property.of.as_ref().is_none_or(|of| of.iter().any(is)) && !property.but.iter().any(is);
             if meant
-                && !later
+                && is_of_its_files(group, name, property)
                 && let Some(broken) = Self::broken(property, &self.reached(held, property.reach))
             {
                 return Err(format!("`{name}` {broken}"));
@@ -148,7 +152,7 @@ impl<'a> Graph<'a> {
     /// How somebody breaks a property with what it holds.
     fn broken(property: &Property, reached: &[Reached]) -> Option<String> {
         let verb = if property.reach { "reaches" } else { "holds" };
-        let find = |name: &String| reached.iter().find(|reached| Named::new(name).is(&reached.held));
+        let find = |name: &String| reached.iter().find(|reached| Named::new(name).is_in(&reached.held));
         if let Some(never) = &property.never {
             return never.iter().find_map(find).map(|found| format!("{verb} {found}"));
         }
@@ -170,7 +174,7 @@ impl<'a> Graph<'a> {
         let mut at = 0;
         while far && let Some(Reached { held, through }) = all.get(at) {
             at = at.saturating_add(1);
-            let service = self.holders.iter().find(|(group, name, _)| *group == "services" && *name == held.provider);
+            let service = self.holders.iter().find(|(group, name, _)| *group == "services" && name == held.provider());
             let Some((_, name, theirs)) = service else { continue };
             if !seen.insert(name) {
                 continue;
@@ -181,30 +185,41 @@ impl<'a> Graph<'a> {
         all
     }
 
-    fn knows_holder(&self, name: &str) -> std::result::Result<(), String> {
-        if GROUPS.contains(&name) || self.holders.iter().any(|(_, holder, _)| holder == name) {
+    fn knows_holder(&self, name: &str, property: &Property) -> std::result::Result<(), String> {
+        let is = |(group, holder, _): &(&str, String, _)| holder == name && is_of_its_files(group, holder, property);
+        if GROUPS.contains(&name) || self.holders.iter().any(is) {
             return Ok(());
         }
         Err(format!("there is no `{name}`; it names {}, a service, a program or profile.NAME", GROUPS.join(", ")))
     }
 
     fn knows_capability(&self, name: &str) -> std::result::Result<(), String> {
-        let named = Named::new(name);
-        let known = match named.provider {
-            None => interface(named.what).is_some(),
-            Some("kernel") => {
-                HARDWARE.contains(&named.what) || KERNEL.iter().any(|(object, _, _)| *object == named.what)
+        let Named { name, read_only } = Named::new(name);
+        let (provider, what) = name.split_once('.').unwrap_or(("", name));
+        let known = match provider {
+            "" => interface(what).is_some(),
+            "kernel" => {
+                HARDWARE.iter().any(|(object, _)| *object == what)
+                    || KERNEL.iter().any(|(object, _, _)| *object == what)
             }
-            Some(FIRST) => named.what == "PciFunction" || INIT.contains(&named.what),
-            Some(provider) => self.manifest.services.iter().any(|service| {
-                service.name == provider && service.provides.iter().any(|provided| provided.name == named.what)
+            FIRST => what == DEVICE || INIT.contains(&what),
+            provider => self.manifest.services.iter().any(|service| {
+                service.name == provider && service.provides.iter().any(|provided| provided.name == what)
             }),
         };
-        if known {
-            return Ok(());
+        if !known {
+            return Err(format!(
+                "nobody provides `{name}`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
+            ));
         }
-        Err(format!(
-            "nobody provides `{name}`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema"
-        ))
+        if read_only && what != DIRECTORY {
+            return Err(format!("`{name}` has no read-only form; a {DIRECTORY} has one"));
+        }
+        Ok(())
     }
+}
+
+/// Whether a property can be about a holder: a process of its own file, or of one before it, or a profile.
+fn is_of_its_files(group: &str, name: &String, property: &Property) -> bool {
+    group == "profiles" || property.among.as_ref().is_none_or(|among| among.contains(name))
 }

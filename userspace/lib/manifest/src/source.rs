@@ -13,6 +13,16 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
     ("log", "DebugLog", Rights::CALL),
 ];
 
+/// What is granted with arguments, or made when it is asked for: name after `kernel.` and name of the interface.
+pub const HARDWARE: &[(&str, &str)] = &[("ports", "IoPorts"), ("interrupts", "Interrupt"), ("power-off", "IoPorts")];
+
+/// The interface of a device that the first process found: granted with arguments.
+pub const DEVICE: &str = "PciFunction";
+
+/// The interface that has a read-only form, and what stands behind its name where that is meant.
+pub const DIRECTORY: &str = "Directory";
+pub const READ_ONLY: &str = " read-only";
+
 /// Interfaces that the first process serves itself, by ordinal.
 pub const INIT: &[&str] = &[
     "SystemStatus",
@@ -29,6 +39,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditLog",
     "AuditWriter",
     "AuthorityBroker",
+    "BlockDevice",
     "FaultInjector",
     "ModelAdmin",
     "ModelCatalog",

@@ -301,8 +301,8 @@ fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
         "of = [\"shell\"]\nonly = [\"Logger\", \"Directory\", \"kernel.ports\"]",
         "never = [\"kernel.dma\", \"init.ProcessSpawner\"]",
         "never = [\"kernel.ports\"]\nbut = [\"shell\"]",
+        "never = [\"IoPorts\"]\nbut = [\"services\"]",
         "never = [\"kernel.ports\"]\nof = [\"programs\", \"profiles\", \"log\"]",
-        "never = [\"disk.Directory read-only\"]",
         "apart = [\"disk.Directory\", \"kernel.dma\"]",
         "of = [\"log\"]\nonly = []\nreach = true",
     ];
@@ -311,12 +311,10 @@ fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
     }
     let broken = [
         ("never = [\"kernel.ports\"]", "`shell` holds `kernel.ports`"),
+        ("never = [\"IoPorts\"]", "`shell` holds `kernel.ports`"),
         ("apart = [\"Logger\", \"Directory\"]", "`shell` holds `log.Logger` and `disk.Directory`"),
-        ("of = [\"shell\"]\nonly = [\"Logger\", \"Directory\"]", "`shell` holds `kernel.ports` too"),
-        (
-            "of = [\"shell\"]\nonly = [\"Logger\", \"Directory read-only\", \"kernel.ports\"]",
-            "`shell` holds `disk.Directory` too",
-        ),
+        ("of = [\"services\"]\nonly = [\"Logger\", \"Directory\"]", "`shell` holds `kernel.ports` too"),
+        ("of = [\"log\", \"shell\"]\nonly = [\"Logger\", \"IoPorts\"]", "`shell` holds `disk.Directory` too"),
     ];
     for (property, reason) in broken {
         assert_eq!(refused(&with_property(property)), format!("m.toml: property[0] \"so it is\": {reason}"));
@@ -324,67 +322,113 @@ fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
 }
 
 #[test]
+fn the_read_only_form_is_less_than_the_whole() {
+    let whole = SMALL.to_owned();
+    let less = with("from = \"disk.Directory\", rights = [\"call\"]", "from = \"disk.Directory\", read_only = true");
+    // What is stated, and whether who holds the whole breaks it, and who holds the read-only form.
+    let cases = [
+        ("never = [\"Directory\"]", true, false),
+        ("never = [\"disk.Directory read-only\"]", true, true),
+        ("apart = [\"Directory read-only\", \"Logger\"]", true, true),
+        ("of = [\"shell\"]\nonly = [\"Logger\", \"IoPorts\", \"Directory\"]", false, false),
+        ("of = [\"shell\"]\nonly = [\"Logger\", \"IoPorts\", \"Directory read-only\"]", true, false),
+    ];
+    for (property, breaks, breaks_less) in cases {
+        let property = format!("[[property]]\nsays = \"so it is\"\n{property}\n");
+        for (manifest, breaks) in [(&whole, breaks), (&less, breaks_less)] {
+            assert_eq!(!refused(&format!("{manifest}{property}")).is_empty(), breaks, "{property}");
+        }
+    }
+}
+
+#[test]
 fn what_is_reached_through_services_counts_where_a_property_says_so() {
-    let manifest = with("name = \"logger\", from = \"log.Logger\" }]", "name = \"dma\", from = \"kernel.dma\" }]");
+    let manifest = with(
+        "program = \"/bin/log\"\n",
+        "program = \"/bin/log\"\ngrants = [{ name = \"dma\", from = \"kernel.dma\" }]\n",
+    )
+    .replacen("    { name = \"logger\", from = \"log.Logger\" },\n", "", 1);
     let property = "[[property]]\nsays = \"so it is\"\nof = [\"shell\"]\nnever = [\"kernel.dma\"]\n";
     assert_eq!(refused(&format!("{manifest}{property}")), "");
     assert_eq!(
         refused(&format!("{manifest}{property}reach = true\n")),
-        "m.toml: property[0] \"so it is\": `shell` reaches `kernel.dma` (through disk)"
+        "m.toml: property[0] \"so it is\": `shell` reaches `kernel.dma` (through disk, then log)"
     );
 }
 
 #[test]
 fn a_property_is_about_the_processes_of_its_own_file_and_those_before() {
     let first = with_property("never = [\"kernel.dma\"]");
-    let later = "[[program]]\nname = \"probe\"\nprogram = \"/bin/probe\"\n\
+    let probe = "[[program]]\nname = \"probe\"\nprogram = \"/bin/probe\"\n\
                  grants = [{ name = \"dma\", from = \"kernel.dma\" }, { name = \"home\", from = \"disk.Directory\" }]\n";
-    read_layers(&[("m.toml", &first), ("later.toml", later)]).unwrap();
-    let later = format!("{later}[[property]]\nsays = \"theirs\"\nnever = [\"Directory\"]\nbut = [\"probe\"]\n");
+    read_layers(&[("m.toml", &first), ("later.toml", probe)]).unwrap();
+    let later = format!("{probe}[[property]]\nsays = \"theirs\"\nnever = [\"Directory\"]\nbut = [\"probe\"]\n");
     let error = read_layers(&[("m.toml", &first), ("later.toml", &later)]).unwrap_err().to_string();
     assert_eq!(error, "m.toml with later.toml: property[1] \"theirs\": `shell` holds `disk.Directory`");
+    // Not about one that comes later.
+    let first = with_property("of = [\"probe\"]\nnever = [\"kernel.dma\"]");
+    let error = read_layers(&[("m.toml", &first), ("later.toml", probe)]).unwrap_err().to_string();
+    assert!(error.contains("there is no `probe`"), "{error}");
 }
 
 #[test]
-fn a_property_that_names_what_there_is_not_is_refused() {
+fn a_property_that_says_nothing_or_names_what_there_is_not_is_refused() {
+    let nothing = "it says one of `never`, of one at least, `apart`, of two at least, and `only`";
+    let nobody = "nobody provides `X`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema";
     let cases = [
-        ("", "it says one of `never`, `apart` and `only`"),
-        ("never = []\nonly = []", "it says one of `never`, `apart` and `only`"),
+        ("", nothing.to_owned()),
+        ("never = []", nothing.to_owned()),
+        ("apart = [\"Logger\"]", nothing.to_owned()),
+        ("never = [\"Logger\"]\nonly = []", nothing.to_owned()),
+        ("of = []\nonly = []", "`of` names nobody; without it everybody is meant".to_owned()),
         (
             "of = [\"disc\"]\nonly = []",
-            "there is no `disc`; it names services, programs, profiles, a service, a program or profile.NAME",
+            "there is no `disc`; it names services, programs, profiles, a service, a program or profile.NAME"
+                .to_owned(),
         ),
-        (
-            "never = [\"disk.Logger\"]",
-            "nobody provides `disk.Logger`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
-        ),
-        (
-            "never = [\"Netwrk\"]",
-            "nobody provides `Netwrk`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
-        ),
-        (
-            "never = [\"kernel.disk\"]",
-            "nobody provides `kernel.disk`; it names SERVICE.INTERFACE, kernel.OBJECT or an interface of the schema",
-        ),
+        ("never = [\"disk.Logger\"]", nobody.replace('X', "disk.Logger")),
+        ("never = [\"Netwrk\"]", nobody.replace('X', "Netwrk")),
+        ("never = [\"kernel.disk\"]", nobody.replace('X', "kernel.disk")),
+        ("never = [\"kernel.dma read-only\"]", "`kernel.dma` has no read-only form; a Directory has one".to_owned()),
     ];
     for (property, reason) in cases {
         assert_eq!(refused(&with_property(property)), format!("m.toml: property[0] \"so it is\": {reason}"));
     }
+    let taken = refused(&with("name = \"log\"", "name = \"programs\""));
+    assert!(taken.contains("`programs` is taken"), "{taken}");
 }
 
 #[test]
-fn the_shipped_properties_are_broken_by_what_they_are_there_for() {
-    let read = |old: &str, new: &str| {
-        assert!(SHIPPED.contains(old), "{old}");
-        refused(&SHIPPED.replacen(old, new, 1))
-    };
-    let guest = "{ name = \"home\", from = \"ramfs.Directory\", read_only = true },";
-    let refusal = read(guest, "{ name = \"home\", from = \"ramfs.Directory\" },");
-    assert!(
-        refusal.contains("guests change nothing") && refusal.contains("`profile.guest` reaches `ramfs.Directory`"),
-        "{refusal}"
-    );
-    let seq = "arguments = [\"seq\"]";
-    let refusal = read(seq, "arguments = [\"seq\"]\ngrants = [{ name = \"power\", from = \"power.Power\" }]");
-    assert!(refusal.ends_with("`seq` holds `power.Power`"), "{refusal}");
+fn each_shipped_property_is_broken_by_what_it_is_there_for() {
+    // Who is given what, for each property in the order of the manifest.
+    let given = [
+        ("name = \"seq\"", "kernel.dma", ""),
+        ("name = \"seq\"", "kernel.interrupts", ", line = 5"),
+        ("name = \"virtio-blk\"", "log.Logger", ""),
+        ("name = \"seq\"", "virtio-blk.BlockDevice", ""),
+        ("name = \"audit\"", "ramfs.Directory", ""),
+        ("name = \"terminal\"", "kernel.timer", ""),
+        ("name = \"hello\"", "terminal.Terminal", " }, { name = \"and\", from = \"broker.AuthorityBroker\""),
+        ("name = \"shell\"", "audit.AuditLog", ""),
+        ("name = \"shell\"", "init.ProcessSpawner", ""),
+        ("name = \"model-loader\"", "ramfs.Directory", ", read_only = true"),
+        ("name = \"shell\"", "init.FaultInjector", ""),
+        ("name = \"seq\"", "power.Power", ""),
+        ("[profile.guest]", "audit.AuditReader", ""),
+        ("[profile.anonymous]", "log.LogReader", ""),
+    ];
+    let properties: Vec<&str> = SHIPPED.lines().filter_map(|line| line.strip_prefix("says = \"")).collect();
+    assert_eq!(properties.len(), given.len());
+    for ((holder, from, more), says) in given.into_iter().zip(properties) {
+        let (before, after) = SHIPPED.split_once(holder).unwrap();
+        let grant = format!("{{ name = \"more\", from = \"{from}\"{more} }},");
+        // Into the holder's own grants, or into new ones where it has none.
+        let own = after.find("\n[").map_or(after, |end| &after[..end]);
+        let changed = match own.find("grants = [") {
+            Some(at) => format!("{before}{holder}{}{grant}{}", &after[..at + 10], &after[at + 10..]),
+            None => format!("{before}{holder}\ngrants = [{grant}]{after}"),
+        };
+        let refusal = refused(&changed);
+        assert!(refusal.contains(says.trim_end_matches('"')), "{says}: {refusal}");
+    }
 }

@@ -114,7 +114,8 @@ pub fn adds_f16(weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
     let size = rows.iter().next().map_or(0, <[u16]>::len);
     if weights.len() >= FEW {
         match size {
-            32 => return add_together::<2, 8>(weights, rows, out),
+            32 if weights.len().is_multiple_of(8) => return add_together::<2, 8>(weights, rows, out),
+            32 => return add_together::<2, 4>(weights, rows, out),
             64 => return add_together::<4, 4>(weights, rows, out),
             96 => return add_together::<6, 2>(weights, rows, out),
             128 => return add_together::<8, 2>(weights, rows, out),
@@ -148,7 +149,7 @@ fn add_together<const N: usize, const Q: usize>(
             count += 1;
         }
         for (weights, out) in weights.chunks(Q).zip(out.chunks_mut(Q)) {
-            // Each by itself and of a known length, so that nothing is looked up in what follows.
+            // Copied, so that where they end is known in what follows. As many as there can be are multiplied.
             let mut near = [[0.0; ROWS]; Q];
             for (near, weights) in near.iter_mut().zip(weights) {
                 let weights = weights.get(first..).unwrap_or_default();

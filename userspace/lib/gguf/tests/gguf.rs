@@ -129,6 +129,20 @@ fn refused(file: &[u8], words: &str) {
 }
 
 #[test]
+fn files_of_version_2_are_read_alike() {
+    let file = sample();
+    let mut second = file.clone();
+    second[4..8].copy_from_slice(&2u32.to_le_bytes());
+    let (third, second) = (parse(&file).unwrap(), parse(&second).unwrap());
+    assert_eq!(second.version(), 2);
+    assert_eq!(second.entries().count(), third.entries().count());
+    let names = |header: &Header<'_>| -> Vec<String> {
+        header.tensors().iter().map(|tensor| tensor.name().to_owned()).collect()
+    };
+    assert_eq!(names(&second), names(&third));
+}
+
+#[test]
 fn other_files_and_versions_are_refused() {
     refused(b"", "the file ends before the magic number, which would take 4 bytes from byte 0");
     refused(b"GGML0000", "it begins with 'GGML' instead of 'GGUF'");

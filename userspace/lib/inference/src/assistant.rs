@@ -46,7 +46,11 @@ impl<'m> Assistant<'m> {
             sampling: request.sampling.unwrap_or_else(|| model.sampling()),
         };
         let id = self.generation.submit(wanted, constraint)?;
-        let stops: Vec<String> = request.stop_sequences.iter().cloned().chain(model.stops()).collect();
+        // Where a schema says what an answer is, it says where it ends: a sequence inside would leave half of it.
+        let stops: Vec<String> = match request.schema {
+            Some(_) => Vec::new(),
+            None => request.stop_sequences.iter().cloned().chain(model.stops()).collect(),
+        };
         let reader = AnswerReader::new(model.tokenizer(), model.form(), &request.tools, &stops);
         self.answers.insert(id, reader);
         Ok(id)

@@ -141,7 +141,7 @@ fn a_request_can_be_cancelled() {
     assert_eq!(assistant.requests(), 0);
 }
 
-/// Whatever the weights are, an answer is a call of a tool, with its handle, or keeps to the schema.
+/// B18: whatever the weights are, an answer is a call of a tool, with its handle, or keeps to the schema, and nothing cuts it.
 #[test]
 fn answers_keep_to_the_tools_and_the_schema() {
     let file = hermes();
@@ -154,7 +154,8 @@ fn answers_keep_to_the_tools_and_the_schema() {
     for seed in 0..24 {
         let sampling = Some(Sampling { temperature: 1.0, seed, ..Sampling::default() });
         let wanted = Request { tools: tools.clone(), schema: Some(schema.clone()), sampling, ..request("List it.") };
-        let given = answer(&model, Request { limit: Some(300), ..wanted });
+        let stop_sequences = vec!["}".to_owned(), "\"".to_owned()];
+        let given = answer(&model, Request { limit: Some(300), stop_sequences, ..wanted });
         match given.reason() {
             Reason::ToolCalls => {
                 for (name, handle, arguments) in &given.calls {

@@ -221,6 +221,23 @@ fn an_evaluation_counts_as_the_training_does() {
     }
 }
 
+/// The model of the image is about as good as its card says, in sentences that it was not trained on.
+#[test]
+fn the_built_in_model_is_what_its_card_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = folder.path().join("sets");
+    python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "160"]);
+    let model = train().join("../../iso_root/boot/models/assistant.gguf");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
+    let found = infer(command.arg("eval").arg(&model).arg("--set").arg(sets.join("wording")));
+    let share = |group: &str, measure: &str| found[group][measure]["share"].as_f64().unwrap();
+    assert!(found["own tools"]["tool"]["of"].as_u64() > Some(70), "{found}");
+    // The card has 97 % and 87 % of more conversations.
+    assert!(share("own tools", "tool") >= 0.93, "{}", found["own tools"]);
+    assert!(share("own tools", "exact") >= 0.80, "{}", found["own tools"]);
+    assert_eq!(share("all", "wellFormed"), 1.0, "{}", found["all"]);
+}
+
 fn names(groups: &Value) -> BTreeSet<String> {
     groups.as_object().unwrap().keys().cloned().collect()
 }

@@ -36,6 +36,8 @@ struct LaunchRecord {
   arguments @1 :List(Text);
   environment @2 :List(Text);
   capabilities @3 :List(NamedCapability);
+  processors @4 :UInt32;
+  # How many processors run threads.
 }
 
 interface Object {
@@ -134,6 +136,10 @@ interface Thread {
   # -1 background, 0 ordinary (where a thread begins), 1 high, 2 highest. A thread runs only while no
   # thread with a higher priority can; those with the same take turns. Its process's limits set
   # the most. Needs the manage right.
+
+  setAffinity @5 (processors :UInt64) -> ();
+  # The processors that it may run on, from bit 0; a thread begins with all. One of them at least must be there. It
+  # leaves another one at once. Needs the manage right.
 }
 
 interface AddressSpace {

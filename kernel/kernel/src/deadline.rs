@@ -56,6 +56,26 @@ pub fn earliest() -> u64 {
     EARLIEST.load(Ordering::Relaxed)
 }
 
+/// The deadline for which a processor has set its timer, so that no other does.
+static COVERED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Whether the earliest deadline is before that for which a timer is set; who asks sets its own then.
+pub fn cover() -> bool {
+    let earliest = earliest();
+    if earliest >= COVERED.load(Ordering::Relaxed) {
+        return false;
+    }
+    COVERED.store(earliest, Ordering::Relaxed);
+    true
+}
+
+/// The timer that was set for a deadline is not set any more.
+pub fn uncover(covered: u64) {
+    if covered != 0 && COVERED.load(Ordering::Relaxed) == covered {
+        COVERED.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
 /// Tells everybody whose time has come.
 pub fn expire() {
     let now = time::now();

@@ -27,7 +27,7 @@ use crate::object::ports::IoPorts;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{Start, Thread};
 use crate::panic::{refuse, stop};
-use crate::{scheduler, tests_in_kernel, time, user_memory};
+use crate::{processors, scheduler, tests_in_kernel, time, user_memory};
 
 /// Name of the boot package, as the path or the words behind it end.
 const PACKAGE: &str = "boot.tar";
@@ -240,6 +240,7 @@ fn launch_record(process: &Arc<Process>, module: &Module) -> Result<Vec<Word>, F
     let answer = sync::results(|builder| {
         let mut record: launch_record::Builder<'_> = builder.init_as();
         record.set_name(PROGRAM);
+        record.set_processors(processors::count() as u32);
         let mut list = record.init_capabilities(given.len() as u32);
         for (index, (name, id, interface)) in (0_u32..).zip(&given) {
             let mut capability = list.reborrow().get(index);

@@ -1,8 +1,8 @@
 //! The capOS microkernel.
 //!
 //! It knows capabilities, processes, memory, rings and time; no model, no agent, no tool, no user.
-//! It takes events (a system call, a fault, an interrupt) one at a time with interrupts off, never
-//! waits, and ends each by letting a thread run or idling.
+//! It takes events (a system call, a fault, an interrupt) one at a time, whichever processor they come from, with
+//! interrupts off, never waits, and ends each by letting a thread run or idling.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -31,6 +31,8 @@ mod ipc;
 #[cfg(target_os = "none")]
 mod kernel_call;
 #[cfg(target_os = "none")]
+mod kernel_lock;
+#[cfg(target_os = "none")]
 mod log;
 #[cfg(target_os = "none")]
 mod memory;
@@ -44,6 +46,8 @@ mod pager;
 mod panic;
 #[cfg(target_os = "none")]
 mod percpu;
+#[cfg(target_os = "none")]
+mod processors;
 #[cfg(target_os = "none")]
 mod report;
 #[cfg(target_os = "none")]

@@ -4,13 +4,19 @@ use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arch::exit;
+use crate::arch::{apic, exit};
 use crate::arch::serial::{self, Port};
+use crate::{percpu, processors};
 
 /// Status that the debug-exit device is given.
 const STATUS: u8 = 0x7f;
 
 static PANICKING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a processor has panicked or stopped the system.
+pub fn is_over() -> bool {
+    PANICKING.load(Ordering::Relaxed)
+}
 
 /// Writes to both serial ports without locks or allocation.
 struct Direct;
@@ -23,14 +29,28 @@ impl fmt::Write for Direct {
     }
 }
 
+fn stop_others() {
+    if processors::count() > 1 {
+        apic::stop_others();
+    }
+}
+
 /// Says what happened and where, then ends the machine.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     // What is formatted may itself panic: then the first half of the story has to do.
     if !PANICKING.swap(true, Ordering::Relaxed) {
+        stop_others();
         let place = info.location().map_or(("?", 0), |l| (l.file(), l.line()));
         // Direct::write_str never fails.
         let _ = writeln!(Direct, "\nkernel: panic at {}:{}: {}", place.0, place.1, info.message());
+        for processor in processors::all() {
+            let here = if core::ptr::eq(processor, percpu::current()) { ", where this happened" } else { "" };
+            let _ = match processor.thread.load(Ordering::Relaxed) {
+                0 => writeln!(Direct, "processor {} had nothing to run{here}", processor.index),
+                thread => writeln!(Direct, "processor {} ran thread {thread}{here}", processor.index),
+            };
+        }
     }
     exit::debug_exit(STATUS)
 }
@@ -43,6 +63,9 @@ pub fn refuse(reason: fmt::Arguments<'_>) -> ! {
 
 /// Says in one sentence why the system cannot go on, then stops.
 pub fn stop(reason: fmt::Arguments<'_>) -> ! {
+    if !PANICKING.swap(true, Ordering::Relaxed) {
+        stop_others();
+    }
     let _ = writeln!(Direct, "\ncapOS stops here: {reason}.");
     exit::debug_exit(STATUS)
 }

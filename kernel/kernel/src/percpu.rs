@@ -1,7 +1,7 @@
 //! What each processor has for itself, reached through the GS base.
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::arch::context::Context;
 use crate::arch::msr;
@@ -23,6 +23,16 @@ pub struct PerCpu {
     pub index: u32,
     /// Its local APIC's identifier.
     pub apic_id: AtomicU32,
+    /// Physical address of the top table that it has loaded; 0 before the first change.
+    root: AtomicU64,
+    /// What another processor asks of it, see [`crate::processors::Request`].
+    pub request: AtomicU32,
+    /// Another processor has called it to look at its queue, and it has not yet.
+    pub called: AtomicBool,
+    /// Priority of the thread that runs here; [`IDLE`] where none does.
+    pub running: AtomicI8,
+    /// Number of the thread that runs here; 0 where none does.
+    pub thread: AtomicU64,
     /// The scheduler's state.
     pub scheduler: spin::Mutex<crate::scheduler::CpuState>,
 }
@@ -32,7 +42,25 @@ pub const CONTEXT_OFFSET: usize = offset_of!(PerCpu, context);
 pub const STACK_OFFSET: usize = offset_of!(PerCpu, stack_top);
 pub const SCRATCH_OFFSET: usize = offset_of!(PerCpu, scratch);
 
+/// Below the priority of any thread.
+pub const IDLE: i8 = i8::MIN;
+
 impl PerCpu {
+    /// Physical address of the top table that it has loaded.
+    pub fn root(&self) -> u64 {
+        self.root.load(Ordering::Relaxed)
+    }
+
+    /// Notes which top table it has loaded.
+    pub fn set_root(&self, address: u64) {
+        self.root.store(address, Ordering::Relaxed);
+    }
+
+    /// Whether it was called and has not come yet.
+    pub fn is_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed)
+    }
+
     /// The context of the thread that runs here, or null.
     pub fn context(&self) -> *mut Context {
         self.context.load(Ordering::Relaxed)
@@ -68,7 +96,7 @@ pub fn current() -> &'static PerCpu {
 }
 
 /// Makes the data of the processor that runs this. Needs the heap.
-pub fn initialize(index: u32, stack_top: u64) {
+pub fn initialize(index: u32, stack_top: u64) -> &'static PerCpu {
     let data = alloc::boxed::Box::leak(alloc::boxed::Box::new(PerCpu {
         itself: AtomicPtr::new(core::ptr::null_mut()),
         context: AtomicPtr::new(core::ptr::null_mut()),
@@ -77,10 +105,16 @@ pub fn initialize(index: u32, stack_top: u64) {
         loaded: AtomicU64::new(0),
         index,
         apic_id: AtomicU32::new(0),
+        root: AtomicU64::new(0),
+        request: AtomicU32::new(0),
+        called: AtomicBool::new(false),
+        running: AtomicI8::new(IDLE),
+        thread: AtomicU64::new(0),
         scheduler: spin::Mutex::new(crate::scheduler::CpuState::default()),
     }));
     let address: *mut PerCpu = data;
     data.itself.store(address, Ordering::Relaxed);
     msr::write(msr::GS_BASE, address as u64);
     msr::write(msr::KERNEL_GS_BASE, 0);
+    data
 }

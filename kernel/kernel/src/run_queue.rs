@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::object::thread::{State, Thread};
 
@@ -15,6 +16,14 @@ const LEVELS: usize = 4;
 
 /// Threads that a level has room for in any case.
 const KEPT: usize = 64;
+
+/// Threads that wait in any processor's queue.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads wait in any processor's queue.
+pub fn waiting() -> usize {
+    WAITING.load(Ordering::Relaxed)
+}
 
 /// Threads that are taken out of the queue at once, since they died.
 #[derive(Default)]
@@ -76,6 +85,25 @@ impl RunQueue {
         }
     }
 
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    fn set_length(&mut self, length: usize) {
+        WAITING.fetch_add(length.wrapping_sub(self.length), Ordering::Relaxed);
+        self.length = length;
+    }
+
+    /// The highest priority of those that wait and may run on a processor.
+    pub fn highest_for(&self, processor: u32) -> Option<i8> {
+        if self.length == 0 {
+            return None;
+        }
+        let may = |level: &Level| level.threads.iter().any(|thread| thread.handle.may_run_on(processor));
+        (LOWEST..=HIGHEST).zip(&self.levels).rev().find(|(_, level)| may(level)).map(|(found, _)| found)
+    }
+
     /// The highest priority of those that wait.
     pub fn highest(&self) -> Option<i8> {
         if self.length == 0 {
@@ -91,25 +119,41 @@ impl RunQueue {
 
     /// A thread waits behind all others of its priority.
     pub fn push(&mut self, thread: Arc<Thread>) {
-        self.length += 1;
+        self.set_length(self.length + 1);
         self.level(thread.priority()).threads.push_back(thread);
     }
 
     /// A thread waits before all others of its priority, for what is left of its slice.
     pub fn push_front(&mut self, thread: Arc<Thread>, slice: u64) {
-        self.length += 1;
+        self.set_length(self.length + 1);
         let level = self.level(thread.priority());
         level.threads.push_front(thread);
         level.front_slice = Some(slice);
     }
 
-    /// The thread whose turn it is, and what is left of its slice where it was interrupted.
-    pub fn pop(&mut self) -> Option<(Arc<Thread>, Option<u64>)> {
-        let level = self.level(self.highest()?);
-        let thread = level.threads.pop_front()?;
-        let slice = level.front_slice.take();
-        self.length -= 1;
+    /// The thread whose turn it is on a processor, and what is left of its slice where it was interrupted.
+    pub fn pop(&mut self, processor: u32) -> Option<(Arc<Thread>, Option<u64>)> {
+        let level = self.level(self.highest_for(processor)?);
+        let place = level.threads.iter().position(|thread| thread.handle.may_run_on(processor))?;
+        let thread = level.threads.remove(place)?;
+        let slice = if place == 0 { level.front_slice.take() } else { None };
+        self.set_length(self.length.saturating_sub(1));
         Some((thread, slice))
+    }
+
+    /// Takes a thread out, where it waits here.
+    pub fn remove(&mut self, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
+        for level in &mut self.levels {
+            if let Some(place) = level.threads.iter().position(|other| Arc::ptr_eq(other, thread)) {
+                if place == 0 {
+                    level.front_slice = None;
+                }
+                let found = level.threads.remove(place);
+                self.set_length(self.length.saturating_sub(1));
+                return found;
+            }
+        }
+        None
     }
 
     /// Makes room for so many threads, whatever their priorities come to be: adding one of them takes no memory
@@ -138,7 +182,7 @@ impl RunQueue {
                 }
             }
         }
-        self.length = self.levels.iter().map(|level| level.threads.len()).sum();
+        self.set_length(self.levels.iter().map(|level| level.threads.len()).sum());
     }
 
     /// Gives back the memory of queues that were long; room for so many threads stays. Where there is no memory

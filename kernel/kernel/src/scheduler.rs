@@ -1,5 +1,9 @@
 //! Which thread runs: preemptive, by priority and round robin within one, with one queue per
-//! processor; and the entry points that the machine layer calls.
+//! processor; and the entry points that the machine layer calls, with the kernel's lock held.
+//!
+//! A processor that has nothing to do, or something less urgent than what waits at another, takes the first thread that
+//! waits there. At the end of its slice a thread goes to the queue of the processor where fewest wait. Thus
+//! threads of one priority have about the same share, however many there are for each processor.
 //!
 //! A thread that another one makes ready while it works in the kernel runs next, without going
 //! through the queue, if that other one then waits: this is what makes a call cost two switches and
@@ -12,8 +16,9 @@ use crate::arch::context::{self, Context};
 use crate::arch::interrupts;
 use crate::object::process;
 use crate::object::thread::{self, State, Thread};
-use crate::run_queue::{Dead, RunQueue};
-use crate::{deadline, fault, first_process, log, percpu, syscall, time};
+use crate::run_queue::{self, Dead, RunQueue};
+use crate::percpu::{self, PerCpu};
+use crate::{deadline, fault, first_process, kernel_lock, log, processors, syscall, time};
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -30,8 +35,8 @@ pub struct CpuState {
     queue: RunQueue,
     /// Made ready by the current thread.
     handoff: Option<Arc<Thread>>,
-    /// Whose vector registers the processor holds.
-    loaded: Option<Arc<Thread>>,
+    /// Whose vector registers the processor holds, by the thread's number.
+    loaded: u64,
     slice_end: u64,
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
@@ -41,6 +46,8 @@ pub struct CpuState {
     since: u64,
     /// What the timer is set to; 0 where it is not.
     armed: u64,
+    /// The deadline for which the timer is set here and nowhere else; 0 where it is not for one.
+    covers: u64,
     /// The thread that was current goes on with a long system call later: interrupts come first.
     paused: bool,
 }
@@ -53,20 +60,22 @@ enum Choice {
     Idle,
 }
 
-/// The thread in whose name the kernel works.
+/// The thread in whose name the kernel works; none where another processor has ended it meanwhile.
 pub fn current() -> Option<Arc<Thread>> {
-    percpu::current().scheduler.lock().current.clone()
+    percpu::current().scheduler.lock().current.clone().filter(|thread| thread.state() == State::Running)
 }
 
 /// Gives back the memory of a run queue that was long.
 pub fn shrink_queue() {
     let threads = thread::ALIVE.load(Ordering::Relaxed) as usize;
-    percpu::current().scheduler.lock().queue.shrink(threads);
+    for processor in processors::all() {
+        processor.scheduler.lock().queue.shrink(threads);
+    }
 }
 
-/// Makes room for so many threads in the run queue. False where there is no memory.
+/// Makes room for so many threads in each run queue. False where there is no memory.
 pub fn make_room(threads: usize) -> bool {
-    percpu::current().scheduler.lock().queue.make_room(threads)
+    processors::all().all(|processor| processor.scheduler.lock().queue.make_room(threads))
 }
 
 /// Makes a blocked thread ready.
@@ -80,6 +89,7 @@ impl CpuState {
     /// The current thread stops running here.
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
         let thread = self.current.take()?;
+        thread.put_down();
         let ran = now.saturating_sub(self.since);
         thread.handle.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
         thread.process.account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
@@ -88,6 +98,9 @@ impl CpuState {
 
     /// A thread can run: the next one, unless an earlier one that was made ready goes before it.
     fn make_ready(&mut self, thread: Arc<Thread>) {
+        if !thread.handle.may_run_on(percpu::current().index) {
+            return self.place(thread);
+        }
         let later = match self.handoff.take() {
             Some(earlier) if earlier.priority() > thread.priority() => {
                 self.handoff = Some(earlier);
@@ -100,6 +113,21 @@ impl CpuState {
         };
         if let Some(later) = later {
             self.queue.push(later);
+        }
+    }
+
+    /// A thread that must wait goes to the queue where fewest do, of those processors that it may run on.
+    fn place(&mut self, thread: Arc<Thread>) {
+        let own = thread.handle.may_run_on(percpu::current().index).then(|| self.queue.len());
+        let other = processors::others()
+            .filter(|other| thread.handle.may_run_on(other.index))
+            .min_by_key(|other| other.scheduler.lock().queue.len());
+        match other {
+            Some(other) if own.is_none_or(|own| other.scheduler.lock().queue.len() < own) => {
+                other.scheduler.lock().queue.push(thread);
+                processors::call(other);
+            }
+            _ => self.queue.push(thread),
         }
     }
 
@@ -117,7 +145,7 @@ impl CpuState {
             }
         }
         loop {
-            let (thread, slice) = self.queue.pop()?;
+            let (thread, slice) = self.pop()?;
             if thread.change(State::Ready, State::Running) {
                 self.slice_end = now.saturating_add(slice.unwrap_or(SLICE));
                 return Some(thread);
@@ -125,9 +153,32 @@ impl CpuState {
         }
     }
 
+    /// The first thread of this processor's queue, or of another's where that is more urgent.
+    fn pop(&mut self) -> Option<(Arc<Thread>, Option<u64>)> {
+        let processor = percpu::current().index;
+        let own = self.queue.highest_for(processor);
+        let highest = |other: &&PerCpu| other.scheduler.lock().queue.highest_for(processor);
+        if run_queue::waiting() > self.queue.len()
+            && let Some(other) = processors::others().max_by_key(highest).filter(|other| highest(other) > own)
+        {
+            return other.scheduler.lock().queue.pop(processor);
+        }
+        self.queue.pop(processor)
+    }
+
+    /// The highest priority of the threads that wait for this processor, or for any.
+    fn highest(&self) -> Option<i8> {
+        let own = self.queue.highest();
+        if run_queue::waiting() == self.queue.len() {
+            return own;
+        }
+        let processor = percpu::current().index;
+        processors::others().map(|other| other.scheduler.lock().queue.highest_for(processor)).fold(own, Option::max)
+    }
+
     /// Whether a thread that can run goes before one with this priority.
     fn is_outranked(&self, priority: i8) -> bool {
-        self.queue.highest().is_some_and(|highest| highest > priority)
+        self.highest().is_some_and(|highest| highest > priority)
             || self.handoff.as_ref().is_some_and(|ready| ready.priority() > priority)
     }
 
@@ -135,19 +186,40 @@ impl CpuState {
     fn arm(&mut self) {
         let alone = self.current.as_ref().is_none_or(|current| self.queue.is_free_for(current.priority()));
         let slice = if alone { u64::MAX } else { self.slice_end };
-        let wanted = slice.min(deadline::earliest());
+        let due = if deadline::cover() {
+            self.covers = deadline::earliest();
+            self.covers
+        } else {
+            u64::MAX
+        };
+        let wanted = slice.min(due);
         if wanted != u64::MAX && (self.armed == 0 || wanted < self.armed) {
             self.armed = wanted;
             time::arm(wanted);
         }
     }
 
-    /// Decides what runs. What is dropped in the end is given back, to be dropped without the lock.
+    /// Decides what runs, and lets others have what waits here. What is dropped in the end is given back, to be dropped
+    /// without the lock.
     fn choose(&mut self) -> (Choice, Option<Arc<Thread>>) {
+        let chosen = self.decide();
+        let cpu = percpu::current();
+        cpu.called.store(false, Ordering::Relaxed);
+        let priority = self.current.as_ref().map_or(percpu::IDLE, |current| current.priority());
+        cpu.running.store(priority, Ordering::Relaxed);
+        cpu.thread.store(self.current.as_ref().map_or(0, |current| current.handle.id), Ordering::Relaxed);
+        if let Some(highest) = self.queue.highest() {
+            processors::offer(highest);
+        }
+        chosen
+    }
+
+    fn decide(&mut self) -> (Choice, Option<Arc<Thread>>) {
         if let Some(current) = &self.current
             && current.state() == State::Running
         {
-            if !self.is_outranked(current.priority()) {
+            let may_stay = current.handle.may_run_on(percpu::current().index);
+            if may_stay && !self.is_outranked(current.priority()) {
                 let pointer = current.context();
                 if let Some(ready) = self.handoff.take() {
                     self.queue.push(ready);
@@ -167,35 +239,30 @@ impl CpuState {
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
         next.process.space.activate();
-        let unloaded = self.load_fpu(&next);
+        self.load_fpu(&next);
         let choice = match next.has_resume() {
             true => Choice::Resume(Arc::clone(&next)),
             false => Choice::Run(next.context()),
         };
         self.current = Some(next);
         self.arm();
-        drop(unloaded);
         (choice, left)
     }
 
-    fn load_fpu(&mut self, next: &Arc<Thread>) -> Option<Arc<Thread>> {
-        if self.loaded.as_ref().is_some_and(|loaded| Arc::ptr_eq(loaded, next)) {
-            return None;
+    /// Takes a thread up: the processor holds its vector registers then.
+    fn load_fpu(&mut self, next: &Thread) {
+        let stayed = next.take_up(percpu::current().index);
+        if !(stayed && self.loaded == next.handle.id) {
+            next.restore_fpu();
+            self.loaded = next.handle.id;
         }
-        if let Some(loaded) = &self.loaded {
-            loaded.save_fpu();
-        }
-        next.restore_fpu();
-        self.loaded.replace(Arc::clone(next))
     }
 
     /// Takes out dead threads, so that their memory can go back: as many as there is room for.
     fn take_dead(&mut self) -> Dead {
         let mut dead = Dead::default();
-        for place in [&mut self.loaded, &mut self.handoff] {
-            if place.as_ref().is_some_and(|thread| thread.state() == State::Dead) {
-                place.take().map(|thread| dead.push(thread));
-            }
+        if let Some(thread) = self.handoff.take_if(|thread| thread.state() == State::Dead) {
+            dead.push(thread);
         }
         self.queue.take_dead(&mut dead);
         dead
@@ -204,10 +271,12 @@ impl CpuState {
 
 /// Lets go of dead threads.
 pub fn forget_dead() {
-    loop {
-        let dead = percpu::current().scheduler.lock().take_dead();
-        if !dead.is_full() {
-            return;
+    for processor in processors::all() {
+        loop {
+            let dead = processor.scheduler.lock().take_dead();
+            if !dead.is_full() {
+                break;
+            }
         }
     }
 }
@@ -223,24 +292,16 @@ pub fn pause() {
 
 /// Goes on after a pause.
 extern "C" fn go_on() -> ! {
+    kernel_lock::take();
     leave()
 }
 
 /// Lets go of one thread that has ended.
 pub fn forget(thread: &Arc<Thread>) {
-    let is = |place: &Option<Arc<Thread>>| place.as_ref().is_some_and(|other| Arc::ptr_eq(other, thread));
-    let loaded = {
-        let mut cpu = percpu::current().scheduler.lock();
-        if is(&cpu.current) {
-            // It has made the system call, so it waits nowhere.
-            if is(&cpu.loaded) { cpu.loaded.take() } else { None }
-        } else {
-            drop(cpu);
-            forget_dead();
-            None
-        }
-    };
-    drop(loaded);
+    // One that runs waits in no queue.
+    if thread.processor().is_none() {
+        forget_dead();
+    }
     shrink_queue();
 }
 
@@ -283,6 +344,33 @@ pub fn start(boot: crate::boot::BootInfo) -> ! {
     leave()
 }
 
+/// The processors that a thread may run on are others now.
+pub fn settle(thread: &Arc<Thread>) {
+    if let Some(number) = thread.processor() {
+        // This one looks when it leaves the kernel.
+        processors::others().filter(|other| other.index == number).for_each(processors::call);
+        return;
+    }
+    let waiting = processors::all().find_map(|processor| {
+        let mut cpu = processor.scheduler.lock();
+        cpu.handoff.take_if(|ready| Arc::ptr_eq(ready, thread)).or_else(|| cpu.queue.remove(thread))
+    });
+    if let Some(thread) = waiting {
+        percpu::current().scheduler.lock().make_ready(thread);
+    }
+}
+
+/// A further processor has come up, and has the kernel's lock.
+pub fn join() -> ! {
+    leave()
+}
+
+/// Another processor has something for this one.
+pub fn on_call() -> ! {
+    end_idle();
+    leave()
+}
+
 /// A thread has made a system call.
 pub fn on_syscall() -> ! {
     if let Some(thread) = current() {
@@ -310,7 +398,11 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 /// The timer that [`CpuState::arm`] set has come.
 pub fn on_timer() -> ! {
     end_idle();
-    percpu::current().scheduler.lock().armed = 0;
+    {
+        let mut cpu = percpu::current().scheduler.lock();
+        cpu.armed = 0;
+        deadline::uncover(core::mem::take(&mut cpu.covers));
+    }
     deadline::expire();
     {
         let mut cpu = percpu::current().scheduler.lock();
@@ -349,13 +441,13 @@ fn preempt(cpu: &mut CpuState, now: u64, front: bool) {
         && let Some(thread) = cpu.put_down(now)
     {
         let left = cpu.slice_end.saturating_sub(now);
-        if front && left > SLICE / 8 {
+        if front && left > SLICE / 8 && thread.handle.may_run_on(percpu::current().index) {
             cpu.queue.push_front(thread, left);
         } else {
             if !front && let Some(ready) = cpu.handoff.take() {
                 cpu.queue.push(ready);
             }
-            cpu.queue.push(thread);
+            cpu.place(thread);
         }
     }
 }

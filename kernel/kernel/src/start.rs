@@ -1,16 +1,18 @@
 //! From the loader's jump to the first scheduled thread.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use capos_machine::acpi::madt::{Entry, Madt};
 use capos_machine::range::Range;
 
-use crate::arch::{apic, calibration, clock, cpu, entry, exit, gdt, idt, io_apic, pic, serial};
+use crate::arch::{apic, calibration, clock, cpu, entry, exit, gdt, idt, io_apic, pic, serial, startup};
 use crate::boot::{self, BootInfo, Handover};
+use crate::memory::frames::Frame;
 use crate::memory::kernel_space::{self, SpaceError};
 use crate::memory::{frames, heap, hhdm};
 use crate::panic::refuse;
-use crate::{acpi, entropy, log, percpu, scheduler, time};
+use crate::{acpi, entropy, kernel_lock, log, percpu, processors, scheduler, time};
 
 /// With less usable memory than this the system does not get to its shell.
 const LEAST_MEMORY: u64 = 96 << 20;
@@ -64,7 +66,8 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     // SAFETY: the caller's promise.
     let start = unsafe { start.read() };
     gdt::initialize(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
-    percpu::initialize(0, start.stack_top);
+    processors::add(percpu::initialize(0, start.stack_top));
+    kernel_lock::take();
     idt::initialize();
     idt::load();
     entry::initialize();
@@ -79,7 +82,6 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     boot.power_off = tables.power_off;
     exit::enable_power_off(&boot.power_off);
     boot.pci_config_base = tables.pci_config.map_or(0, |space| space.base);
-    boot.processors = madt.entries().filter(|entry| matches!(entry, Entry::Processor { .. })).count() as u32;
     let lines = interrupt_controllers(&madt).unwrap_or_else(|error| refuse(format_args!("{error}")));
 
     let Some(frequencies) = calibration::measure(tables.fadt.timer, tables.fadt.timer_wide) else {
@@ -90,7 +92,9 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
         refuse(format_args!("its time-stamp counter or APIC timer runs at an impossible frequency"));
     }
     let random = entropy::initialize(&seed(&boot, wall));
+    let home = startup::home(start.handover.usable());
     reclaim(&start.handover);
+    boot.processors = start_processors(&madt, home, processor_limit(&boot), frequencies.apic_counter);
     report(&boot, lines, frequencies, random);
     scheduler::start(boot)
 }
@@ -98,6 +102,29 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
 fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {
     apic::initialize(madt.local_address())?;
     io_apic::initialize(madt)
+}
+
+/// How many processors the kernel's command line lets it use: `processors=N`.
+fn processor_limit(boot: &BootInfo) -> usize {
+    let words = boot.command_line.split_whitespace();
+    let given = words.filter_map(|word| word.strip_prefix("processors=")).next_back();
+    given.and_then(|number| number.parse().ok()).unwrap_or(processors::MOST)
+}
+
+/// Starts the machine's other processors; how many run then.
+fn start_processors(madt: &Madt<'_>, home: Option<Frame>, limit: usize, counter_hertz: u64) -> u32 {
+    let all = madt.entries().filter_map(|entry| match entry {
+        Entry::Processor { apic_id } => Some(apic_id),
+        _ => None,
+    });
+    let own = apic::identifier();
+    let others: Vec<u32> = all.filter(|identifier| *identifier != own).take(limit.saturating_sub(1)).collect();
+    match home {
+        Some(home) => startup::start(&others, home, counter_hertz),
+        None if others.is_empty() => {}
+        None => log!("warning: no memory below 640 KiB is free, so that only one processor is used"),
+    }
+    processors::count() as u32
 }
 
 /// What differs between machines and boots, for the random generator.
@@ -113,7 +140,7 @@ fn seed(boot: &BootInfo, wall: Option<u64>) -> [u8; 32] {
 /// Takes over the loader's memory, whose answers have been copied.
 fn reclaim(handover: &Handover) {
     // The memory map itself lies in what is given away, so it is copied first.
-    let ranges: alloc::vec::Vec<Range> = handover.reclaimable().collect();
+    let ranges: Vec<Range> = handover.reclaimable().collect();
     for range in ranges {
         // SAFETY: nothing in the kernel refers to the loader's memory any more: segments,
         // interrupt table, page tables and stack are the kernel's, the answers copied. Modules and

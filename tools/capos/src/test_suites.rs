@@ -274,20 +274,22 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
     Ok(runs)
 }
 
-/// The boot scenario on both boards, with both firmwares, from 256 MiB to 8 GiB.
+/// The boot scenario on both boards, with both firmwares, from 256 MiB to 8 GiB, with one processor to eight.
 fn machines(scenario: &Scenario) -> Vec<Run> {
     let kinds = [
-        (Board::Pc, Firmware::Bios, 256),
-        (Board::Pc, Firmware::Uefi, 512),
-        (Board::Q35, Firmware::Bios, 8192),
-        (Board::Q35, Firmware::Uefi, 256),
-        (Board::Q35, Firmware::Uefi, 4096),
+        (Board::Pc, Firmware::Bios, 256, 1),
+        (Board::Pc, Firmware::Uefi, 512, 8),
+        (Board::Q35, Firmware::Bios, 8192, 4),
+        (Board::Q35, Firmware::Uefi, 256, 2),
+        (Board::Q35, Firmware::Uefi, 4096, 3),
     ];
-    let run = |(board, firmware, memory)| {
+    let run = |(board, firmware, memory, cpus)| {
         let mut scenario = scenario.clone();
         scenario.settings.board = board;
         scenario.settings.firmware = firmware;
         scenario.settings.memory = memory;
+        scenario.settings.cpus = cpus;
+        scenario.checks.log.contains.push(format!("; processors: {cpus}\n"));
         let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase();
         Run { name, scenario, damaged: None }
     };

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use capos_schema::cap::{CallError, Cap, Client, Dispatch, Export};
 use capos_schema::kernel::LaunchRecord;
@@ -38,9 +39,18 @@ pub struct ClientInfo {
     pub name: String,
 }
 
+static PROCESSORS: AtomicU32 = AtomicU32::new(1);
+
+/// How many processors run threads: what a program that shares its work among threads has use for.
+#[must_use]
+pub fn processors() -> u32 {
+    PROCESSORS.load(Ordering::Relaxed)
+}
+
 impl Env {
     /// The surroundings that a launch record describes.
     pub(crate) fn new(record: LaunchRecord) -> Self {
+        PROCESSORS.store(record.processors.max(1), Ordering::Relaxed);
         let mut caps = BTreeMap::new();
         for named in record.capabilities {
             caps.insert(named.name, KernelCap::granted(named.id, named.interface));

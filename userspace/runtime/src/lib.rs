@@ -62,7 +62,7 @@ pub use cancel::{CancelToken, Cancelled};
 pub use capability::{KernelCap, adopt, interface_of, with_results};
 pub use capos_ring::exit;
 pub use clock::{Clock, now, sleep, sleep_until};
-pub use env::{ClientInfo, Env};
+pub use env::{ClientInfo, Env, processors};
 pub use error::{Context, Error};
 pub use future::{Either, TimedOut, join, join_all, or_cancelled, select, timeout, yield_now};
 pub use notification::{notify, wait};

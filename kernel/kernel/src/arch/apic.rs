@@ -1,6 +1,6 @@
 //! This processor's local APIC: end of interrupt, and its one-shot timer.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use capos_machine::clock::Scale;
 use spin::Once;
@@ -15,6 +15,8 @@ const IDENTIFIER: u32 = 0x20;
 const TASK_PRIORITY: u32 = 0x80;
 const END: u32 = 0xb0;
 const SPURIOUS_VECTOR: u32 = 0xf0;
+const COMMAND: u32 = 0x300;
+const COMMAND_DESTINATION: u32 = 0x310;
 const ERROR_STATUS: u32 = 0x280;
 const TIMER_ENTRY: u32 = 0x320;
 const THERMAL_ENTRY: u32 = 0x330;
@@ -25,6 +27,15 @@ const ERROR_ENTRY: u32 = 0x370;
 const INITIAL_COUNT: u32 = 0x380;
 const CURRENT_COUNT: u32 = 0x390;
 const DIVIDE: u32 = 0x3e0;
+
+/// Kinds of interrupts between processors, and that a line is asserted.
+const NMI: u32 = 4 << 8;
+const INIT: u32 = 5 << 8;
+const STARTUP: u32 = 6 << 8;
+const ASSERT: u32 = 1 << 14;
+const ALL_OTHERS: u32 = 3 << 18;
+/// The last one has not been sent yet.
+const PENDING: u32 = 1 << 12;
 
 const MASKED: u32 = 1 << 16;
 const DEADLINE_MODE: u32 = 2 << 17;
@@ -110,6 +121,44 @@ pub fn identifier() -> u32 {
 /// Lets the APIC raise the next interrupt.
 pub fn end_of_interrupt() {
     write(END, 0);
+}
+
+/// Sends a command to the processor with an identifier. What was written before is seen by who takes the interrupt.
+fn command(identifier: u32, command: u32) {
+    fence(Ordering::SeqCst);
+    if WIDE.load(Ordering::Relaxed) {
+        return msr::write(0x800 + (COMMAND >> 4), u64::from(identifier) << 32 | u64::from(command));
+    }
+    while read(COMMAND) & PENDING != 0 {
+        core::hint::spin_loop();
+    }
+    write(COMMAND_DESTINATION, identifier << 24);
+    write(COMMAND, command);
+}
+
+/// Raises a vector on another processor.
+pub fn send(identifier: u32, vector: u8) {
+    command(identifier, ASSERT | u32::from(vector));
+}
+
+/// Whether this processor can send to one with this identifier.
+pub fn reaches(identifier: u32) -> bool {
+    WIDE.load(Ordering::Relaxed) || identifier < 0xff
+}
+
+/// Resets another processor, which then waits for [`start`].
+pub fn reset(identifier: u32) {
+    command(identifier, ASSERT | INIT);
+}
+
+/// Lets a processor that was reset begin, in real mode, at the page of this number.
+pub fn start(identifier: u32, page: u8) {
+    command(identifier, ASSERT | STARTUP | u32::from(page));
+}
+
+/// Stops all other processors, whatever they do.
+pub fn stop_others() {
+    command(0, ASSERT | NMI | ALL_OTHERS);
 }
 
 /// Starts the counter at its largest value, for measuring; no interrupt comes of it.

@@ -9,7 +9,7 @@ use capos_machine::page_entry::USER_END;
 pub use super::fpu::Fpu;
 use super::{gdt, msr};
 use crate::memory::kernel_space;
-use crate::{percpu, scheduler};
+use crate::{kernel_lock, percpu, scheduler};
 
 /// The registers of a thread in user mode. The entry code writes it, [`enter_user`] loads it.
 #[derive(Clone, Debug)]
@@ -92,8 +92,8 @@ impl Context {
     }
 }
 
-/// Lets the thread of `context` run on this processor. The address space must be active and the
-/// thread's vector registers loaded.
+/// Lets the thread of `context` run on this processor, and gives the kernel's lock up. The address space must be
+/// active and the thread's vector registers loaded.
 ///
 /// A context that the processor would not accept is reported to the scheduler as a general
 /// protection fault of its thread.
@@ -117,9 +117,20 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
     // these two in a system call.
     let fast =
         registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
+    kernel_lock::give();
     // SAFETY: the context is valid, its instruction pointer canonical, its flags harmless; GS is
     // the kernel's and both paths swap it as their last step but one.
     unsafe { if fast { return_fast(context) } else { return_slow(context) } }
+}
+
+/// Goes back to a thread that an interrupt was taken from, where the kernel had nothing to do for it. The kernel's
+/// lock is not held.
+///
+/// # Safety
+/// `context` must be that of the thread which was interrupted, as the entry code saved it.
+pub unsafe fn go_back(context: *mut Context) -> ! {
+    // SAFETY: it holds what the processor had in user mode a moment ago.
+    unsafe { return_slow(context) }
 }
 
 /// Gives the data segment registers the state that a new thread finds, and FS its base.
@@ -185,12 +196,14 @@ unsafe extern "C" fn return_slow(context: *mut Context) -> ! {
     )
 }
 
-/// Lets interrupts in that have come meanwhile, each of which goes on through the scheduler, and goes
-/// on with `then` where there is none. No thread is current and no user memory mapped meanwhile.
+/// Lets interrupts and other processors in that have come meanwhile, each of which goes on through the scheduler, and
+/// goes on with `then`, without the kernel's lock, where there is no interrupt. No thread is current and no user memory
+/// mapped meanwhile.
 pub fn open(then: extern "C" fn() -> !) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
     kernel_space::activate();
+    kernel_lock::give();
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt after the
     // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
     // stack aligned as a function expects it.
@@ -202,12 +215,18 @@ pub fn open(then: extern "C" fn() -> !) -> ! {
     }
 }
 
-/// Waits for an interrupt, which comes in through the scheduler and never returns here. No thread
-/// is current and no user memory mapped meanwhile.
+/// Gives the kernel's lock up and waits for an interrupt, which comes in through the scheduler and never returns here.
+/// No thread is current and no user memory mapped meanwhile.
 pub fn idle() -> ! {
-    let cpu = percpu::current();
-    cpu.set_context(core::ptr::null_mut());
+    percpu::current().set_context(core::ptr::null_mut());
     kernel_space::activate();
+    kernel_lock::give();
+    wait()
+}
+
+/// Goes on idling. The kernel's lock is not held.
+pub fn wait() -> ! {
+    let cpu = percpu::current();
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {

@@ -134,6 +134,11 @@ pub fn detect() -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Turns on, on a further processor, what [`detect`] did on the first.
+pub fn join() {
+    initialize(features());
+}
+
 /// Turns the protections and register sets on, on the processor that runs this.
 fn initialize(features: &Features) {
     msr::write(msr::EFER, msr::read(msr::EFER) | EFER_NO_EXECUTE);

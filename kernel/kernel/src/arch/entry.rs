@@ -9,7 +9,7 @@ use core::mem::offset_of;
 use super::context::Context;
 use super::{cpu, gdt, msr};
 use crate::percpu::{CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
-use crate::scheduler;
+use crate::{kernel_lock, scheduler};
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
 /// interrupts, trap, direction, nested task and alignment check among them.
@@ -58,6 +58,7 @@ unsafe extern "C" fn system_call() -> ! {
 }
 
 extern "C" fn on_system_call() -> ! {
+    kernel_lock::take();
     scheduler::on_syscall()
 }
 

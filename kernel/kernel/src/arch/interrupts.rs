@@ -4,15 +4,20 @@ use core::fmt;
 
 use spin::Mutex;
 
-use super::context::{enter_user, idle};
+use super::context::{go_back, wait};
 use super::entry::Frame;
 use super::io_apic::Route;
-use super::{apic, io_apic};
+use super::{apic, exit, io_apic};
 use crate::memory::kernel_space;
-use crate::{percpu, scheduler};
+use crate::processors::{self, Request};
+use crate::{kernel_lock, panic, percpu, scheduler};
 
 /// The local APIC's timer.
 pub const TIMER: u8 = 0xf0;
+/// Another processor calls this one to look at its queue.
+pub const CALL: u8 = 0xf1;
+/// Another processor waits for this one to do something.
+pub const REQUEST: u8 = 0xf2;
 /// What the local APIC raises when an interrupt went away before it was taken.
 pub const SPURIOUS: u8 = 0xff;
 /// Where the 8259s are put, though they are masked: they too can raise spurious interrupts.
@@ -116,15 +121,20 @@ pub extern "C" fn from_user(vector: u64, error_code: u64) -> ! {
     let vector = vector as u8;
     match vector {
         14 => {
+            let address = fault_address();
+            kernel_lock::take();
             let bit = |n: u32| error_code >> n & 1 == 1;
             if !bit(2) {
                 // An access of the processor's own, as part of an instruction: to a descriptor, say.
                 // Nothing that could be mapped would let it succeed.
                 scheduler::on_exception(vector, error_code, name(vector));
             }
-            scheduler::on_page_fault(fault_address(), bit(1), bit(4), bit(0))
+            scheduler::on_page_fault(address, bit(1), bit(4), bit(0))
         }
-        0..32 => scheduler::on_exception(vector, error_code, name(vector)),
+        0..32 => {
+            kernel_lock::take();
+            scheduler::on_exception(vector, error_code, name(vector))
+        }
         _ => external(vector),
     }
 }
@@ -145,6 +155,10 @@ pub extern "C" fn from_kernel(frame: &Frame) -> ! {
 
 /// NMI, double fault, machine check.
 pub extern "C" fn fatal(frame: &Frame) -> ! {
+    if panic::is_over() {
+        // Another processor has told the story.
+        exit::halt();
+    }
     kernel_exception(frame)
 }
 
@@ -174,15 +188,32 @@ impl fmt::Display for Words<'_> {
     }
 }
 
-/// A device, the timer, or a spurious interrupt. Levels are masked before the APIC may raise the
+/// A device, the timer, another processor, or a spurious interrupt. Levels are masked before the APIC may raise the
 /// next interrupt.
 fn external(vector: u8) -> ! {
     match vector {
         TIMER => {
             apic::end_of_interrupt();
+            kernel_lock::take();
             scheduler::on_timer()
         }
+        CALL => {
+            apic::end_of_interrupt();
+            kernel_lock::take();
+            scheduler::on_call()
+        }
+        REQUEST => {
+            apic::end_of_interrupt();
+            match processors::answer() {
+                Request::None | Request::Forget => resume(),
+                Request::Leave => {
+                    kernel_lock::take();
+                    scheduler::on_call()
+                }
+            }
+        }
         FIRST..=LAST => {
+            kernel_lock::take();
             hold(vector);
             apic::end_of_interrupt();
             scheduler::on_interrupt(vector)
@@ -192,14 +223,14 @@ fn external(vector: u8) -> ! {
     }
 }
 
-/// Goes on with what was interrupted.
+/// Goes on with what was interrupted. The kernel's lock was not taken.
 fn resume() -> ! {
     let context = percpu::current().context();
     if context.is_null() {
-        idle()
+        wait()
     } else {
         // SAFETY: the context is the one that the interrupt was taken from, still current.
-        unsafe { enter_user(context) }
+        unsafe { go_back(context) }
     }
 }
 

@@ -16,3 +16,4 @@ pub mod msr;
 pub mod pic;
 pub mod port;
 pub mod serial;
+pub mod startup;

@@ -14,6 +14,7 @@ use super::frames::{self, Frame};
 use super::hhdm;
 use super::page_table::{slot, table};
 use crate::arch::cpu;
+use crate::percpu;
 
 /// Where kernel stacks lie.
 const STACKS: u64 = 0xffff_ff00_0000_0000;
@@ -102,8 +103,15 @@ pub fn seal() {
 
 /// Leaves the current address space for one without a user half.
 pub fn activate() {
+    percpu::current().set_root(root().address());
     // SAFETY: the kernel half is the same in all of them.
     unsafe { load_root(root()) };
+}
+
+/// Forgets all translations of the user half on this processor.
+pub fn flush_user() {
+    // SAFETY: what is loaded stays loaded.
+    unsafe { load_root(loaded_root()) };
 }
 
 /// Loads CR3, which also forgets all translations of the user half.

@@ -10,6 +10,7 @@ use capos_machine::page_entry::{Flags, PAGE, PageEntry, USER_END, index};
 
 use super::frames::Frame;
 use super::{hhdm, kernel_space};
+use crate::{percpu, processors};
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -123,6 +124,7 @@ impl PageTable {
             return None;
         }
         self.flush(address);
+        processors::forget(self.root, address, PAGE);
         Some(old.physical())
     }
 
@@ -131,6 +133,7 @@ impl PageTable {
     pub fn unmap_range(&mut self, start: u64, length: u64) {
         let end = start.saturating_add(length).min(USER_END);
         let mut at = start;
+        let mut any = false;
         while at < end {
             match self.tables_of(at) {
                 Err(absent) => at = (at | (absent - 1)) + 1,
@@ -140,11 +143,15 @@ impl PageTable {
                         let old = PageEntry(slot(leaves, at, 1).swap(0, Ordering::AcqRel));
                         if old.is_present() {
                             self.flush(at);
+                            any = true;
                         }
                         at += PAGE;
                     }
                 }
             }
+        }
+        if any {
+            processors::forget(self.root, start, length);
         }
     }
 
@@ -176,7 +183,8 @@ impl PageTable {
         Some((entry.physical() + address % PAGE, access))
     }
 
-    /// Whether the page was used since the last call; clears the mark.
+    /// Whether the page was used since the last call; clears the mark. Another processor that has its translation
+    /// may use the page without marking it again: the page seems unused then, and goes earlier.
     pub fn take_accessed(&mut self, address: u64) -> bool {
         let Some(entry) = self.leaf(address) else { return false };
         let old = PageEntry(entry.fetch_and(!Flags::ACCESSED.bits(), Ordering::AcqRel));
@@ -192,12 +200,14 @@ impl PageTable {
         if self.is_active() {
             kernel_space::activate();
         }
+        processors::leave(self.root);
         destroy_level(self.root.address(), 4, free);
     }
 
     /// Makes this the processor's address space.
     pub fn activate(&self) {
         if !self.is_active() {
+            percpu::current().set_root(self.root.address());
             // SAFETY: the kernel half of this table equals the one in use, so the code that runs
             // and all kernel data stay where they are; the user half is of no concern to Rust.
             unsafe { kernel_space::load_root(self.root) };

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::ring::RingLayout;
@@ -26,7 +26,7 @@ use crate::operation::{Call, Ended, Kind, Operation, OperationRef, Operations, O
 use crate::pager::PageIn;
 use crate::ring::{Corrupt, Ring};
 use crate::syscall::Enter;
-use crate::{report, run_queue, scheduler};
+use crate::{percpu, processors, report, run_queue, scheduler};
 
 /// Threads that are alive.
 pub static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -93,6 +93,10 @@ pub struct Thread {
     pub origin: Arc<Origin>,
     pub process: Arc<Process>,
     state: AtomicU8,
+    /// The processor on which it is current, plus one; 0 where it is on none.
+    processor: AtomicU32,
+    /// The processor that ran it last, plus one.
+    last: AtomicU32,
     registers: UnsafeCell<Registers>,
     inner: Mutex<Inner>,
     ring_address: u64,
@@ -144,6 +148,8 @@ impl Thread {
             origin: Origin::new(itself.clone()),
             process: Arc::clone(process),
             state: AtomicU8::new(State::Blocked as u8),
+            processor: AtomicU32::new(0),
+            last: AtomicU32::new(0),
             registers: UnsafeCell::new(Registers { context, fpu }),
             inner: Mutex::new(inner),
             ring_address: start.ring,
@@ -185,10 +191,23 @@ impl Thread {
         act(unsafe { &mut *self.context() })
     }
 
-    /// Stores the processor's vector registers. Only where they are this thread's.
-    pub fn save_fpu(&self) {
-        // SAFETY: called by the processor that ran the thread last, before anybody else runs it.
+    /// The processor that is to run it has found it; whether that ran it last.
+    pub fn take_up(&self, processor: u32) -> bool {
+        let number = processor.wrapping_add(1);
+        self.processor.store(number, Ordering::Relaxed);
+        self.last.swap(number, Ordering::Relaxed) == number
+    }
+
+    /// The processor that ran it stops doing so: stores the vector registers, which are this thread's.
+    pub fn put_down(&self) {
+        self.processor.store(0, Ordering::Relaxed);
+        // SAFETY: called by the processor that ran the thread, before anybody else runs it.
         unsafe { (*self.registers.get()).fpu.save() }
+    }
+
+    /// The number of the processor on which it is current.
+    pub fn processor(&self) -> Option<u32> {
+        self.processor.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Loads its vector registers.
@@ -212,9 +231,12 @@ impl Thread {
         self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// It never runs again.
+    /// It never runs again: where another processor runs it, that one stops before this returns.
     pub fn halt(&self) {
         self.state.store(State::Dead as u8, Ordering::Release);
+        if let Some(processor) = self.processor().filter(|processor| *processor != percpu::current().index) {
+            processors::interrupt(processor);
+        }
     }
 
     /// Takes the next entry. False where there is none, or no room for its answer.

@@ -16,6 +16,7 @@ use super::thread_handle::ThreadHandle;
 use crate::kernel_call::{self, Invocation};
 use crate::operation::OperationRef;
 use crate::run_queue::{HIGHEST, LOWEST};
+use crate::{processors, scheduler};
 
 /// The longest name, in bytes.
 const MAX_NAME: usize = 32;
@@ -104,6 +105,25 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
             return Err(Exception::failed("the limits of its process do not allow this priority"));
         }
         ThreadHandle::set_priority(self, priority);
+        Ok(Completion::Done)
+    }
+
+    fn set_affinity(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::set_affinity_params::Reader<'_>,
+        _results: m::set_affinity_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        let wanted = params.get_processors();
+        // There are as many as `wanted` has bits, or fewer.
+        let there = u64::MAX.checked_shr((processors::MOST - processors::count()) as u32).unwrap_or(0);
+        if wanted & there == 0 {
+            return Err(Exception::invalid_argument("none of these processors is there"));
+        }
+        let Some(thread) = self.living() else { return Err(Exception::failed("the thread has ended")) };
+        ThreadHandle::set_affinity(self, wanted);
+        scheduler::settle(&thread);
         Ok(Completion::Done)
     }
 }

@@ -25,6 +25,8 @@ pub struct ThreadHandle {
     pub id: u64,
     pub cpu_nanoseconds: AtomicU64,
     priority: AtomicI8,
+    /// The processors that it may run on, from bit 0.
+    affinity: AtomicU64,
     life: Mutex<Life>,
     pub ending: Arc<Ending>,
     _charge: Charge,
@@ -46,6 +48,7 @@ impl ThreadHandle {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             cpu_nanoseconds: AtomicU64::new(0),
             priority: AtomicI8::new(priority),
+            affinity: AtomicU64::new(u64::MAX),
             life: Mutex::new(life),
             ending: Ending::new(super::thread_calls::answer_wait),
             _charge: charge,
@@ -65,6 +68,16 @@ impl ThreadHandle {
     /// Says which threads it goes before, from the next time on that it must wait for a processor.
     pub fn set_priority(&self, priority: i8) {
         self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// Whether it may run on the processor of this number.
+    pub fn may_run_on(&self, processor: u32) -> bool {
+        self.affinity.load(Ordering::Relaxed).checked_shr(processor).is_some_and(|rest| rest & 1 == 1)
+    }
+
+    /// Says which processors it may run on; [`crate::scheduler::settle`] then moves it.
+    pub fn set_affinity(&self, processors: u64) {
+        self.affinity.store(processors, Ordering::Relaxed);
     }
 
     /// Its name; empty where it has none.

@@ -328,6 +328,19 @@ pub fn priorities_are_bounded(account: &Arc<Account>) {
     assert_eq!(set(-2), (5, 0));
     assert_eq!(set(-1), (0, -1));
     assert_eq!(set(0), (0, 0));
+    let mut allow = |processors: u64| {
+        let (status, _) = actor.call_kernel(own, interface::THREAD, 5, &[], |params| {
+            let mut params: schema::thread::set_affinity_params::Builder<'_> = params.init_as();
+            params.set_processors(processors);
+        });
+        let handle = &actor.thread.handle;
+        (status, [0, 1, 63, 64].map(|processor| handle.may_run_on(processor)))
+    };
+    // The tests run while there is one processor.
+    assert_eq!(allow(2), (5, [true, true, true, false]));
+    assert_eq!(allow(0), (5, [true, true, true, false]));
+    assert_eq!(allow(1), (0, [true, false, false, false]));
+    assert_eq!(allow(1 << 63 | 1), (0, [true, false, true, false]));
     let mut name = |name: &str| {
         let (status, _) = actor.call_kernel(own, interface::THREAD, 3, &[], |params| {
             let mut params: schema::thread::set_name_params::Builder<'_> = params.init_as();
@@ -352,10 +365,14 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
     assert_eq!(queue.highest(), Some(2));
     assert!(!queue.is_free_for(2));
     let place = |thread: &Arc<_>| actors.iter().position(|actor| Arc::ptr_eq(&actor.thread, thread)).unwrap();
-    let (first, slice) = queue.pop().unwrap();
+    let (first, slice) = queue.pop(0).unwrap();
     assert_eq!((place(&first), slice), (1, None));
     queue.push_front(first, 77);
-    assert_eq!(queue.pop().map(|(thread, slice)| (place(&thread), slice)), Some((1, Some(77))));
+    assert_eq!(queue.pop(0).map(|(thread, slice)| (place(&thread), slice)), Some((1, Some(77))));
+    // One that may not run on the processor is passed over, and keeps its place.
+    actors[5].thread.handle.set_affinity(2);
+    assert_eq!((queue.highest(), queue.highest_for(0), queue.highest_for(1)), (Some(2), Some(1), Some(2)));
+    actors[5].thread.handle.set_affinity(u64::MAX);
     actors[3].thread.halt();
     let taken = |queue: &mut RunQueue| {
         let mut dead = Dead::default();
@@ -367,7 +384,7 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
     (0..20).for_each(|_| queue.push(Arc::clone(&actors[3].thread)));
     assert_eq!(taken(&mut queue), ([3; 16].to_vec(), true));
     assert_eq!(taken(&mut queue), ([3; 4].to_vec(), false));
-    let order: Vec<usize> = core::iter::from_fn(|| queue.pop()).map(|(thread, _)| place(&thread)).collect();
+    let order: Vec<usize> = core::iter::from_fn(|| queue.pop(0)).map(|(thread, _)| place(&thread)).collect();
     assert_eq!(order, [5, 4, 0, 2]);
     assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));
 }

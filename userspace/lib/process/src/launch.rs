@@ -223,6 +223,7 @@ impl Launch<'_> {
             arguments: self.arguments,
             environment: self.environment,
             capabilities,
+            processors: capos_rt::processors(),
         };
         let record = capos_schema::wire::to_bytes(&record)?;
         let length = u64::try_from(record.len()).unwrap_or(u64::MAX);

@@ -7,6 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::guest::errno::{self, Errno, Result};
+use crate::guest::grants::grants;
 use crate::guest::lock::Mutex;
 use crate::guest::output;
 
@@ -140,7 +141,9 @@ extern "C" fn gnu_get_libc_version() -> *const c_char {
 extern "C" fn sysconf(name: c_int) -> c_long {
     match name {
         libc::_SC_PAGESIZE => 4096,
-        libc::_SC_NPROCESSORS_ONLN | libc::_SC_NPROCESSORS_CONF => 1,
+        libc::_SC_NPROCESSORS_ONLN | libc::_SC_NPROCESSORS_CONF => {
+            grants().map_or(1, |grants| c_long::from(grants.processors))
+        }
         libc::_SC_IOV_MAX => 1024,
         _ => {
             errno::set(Errno(libc::EINVAL));

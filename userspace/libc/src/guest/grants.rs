@@ -25,6 +25,8 @@ pub struct Grants {
     pub name: String,
     pub arguments: Vec<String>,
     pub environment: Vec<String>,
+    /// How many processors run threads.
+    pub processors: u32,
     caps: BTreeMap<String, Grant>,
 }
 
@@ -36,6 +38,7 @@ pub fn keep(record: LaunchRecord) {
         name: record.name,
         arguments: record.arguments,
         environment: record.environment,
+        processors: record.processors.max(1),
         caps: record
             .capabilities
             .into_iter()

@@ -25,11 +25,14 @@ const PROGRAM: &str = "/bin/model-worker";
 const MAX_RESTARTS: usize = 5;
 /// The time in which restarts are counted, in nanoseconds.
 const WINDOW: u64 = 60_000_000_000;
-/// Threads of a worker: one for each processor that the kernel runs.
-const THREADS: u32 = 1;
+/// Threads of a worker at most. It has one for each processor that the kernel runs.
+const MOST_THREADS: u32 = 16;
 /// What a worker may use: 64 MiB beside the shared weights.
-const LIMITS: Limits =
-    Limits { frames: 16_384, capabilities: 512, threads: THREADS, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64, priority: 0 };
+/// Frames for each further thread: its stack, its rings, and what of its work it keeps.
+const FRAMES_PER_THREAD: u64 = 1_024;
+/// Objects for each further thread.
+const OBJECTS_PER_THREAD: u32 = 8;
 /// Bytes of weights for each further frame that a model may use that the engine runs, and so embeds with: what passes
 /// between layers, and keys and values of conversations, grow with the model.
 const BYTES_PER_FRAME: u64 = 8 * 4096;
@@ -253,7 +256,7 @@ impl Worker {
             self.weights.size().to_string(),
             script_bytes.to_string(),
             max_tokens.to_string(),
-            THREADS.to_string(),
+            self.limits.threads.to_string(),
         ];
         let process = self
             .forge
@@ -294,7 +297,11 @@ impl Worker {
 /// What the worker of a model may use.
 fn limits(info: &ModelInfo) -> Limits {
     let more = if capos_model::embeds(info) { info.bytes / BYTES_PER_FRAME } else { 0 };
-    Limits { frames: LIMITS.frames.saturating_add(more), ..LIMITS }
+    let threads = capos_rt::processors().min(MOST_THREADS);
+    let further = u64::from(threads.saturating_sub(1));
+    let frames = LIMITS.frames.saturating_add(more).saturating_add(further.saturating_mul(FRAMES_PER_THREAD));
+    let objects = LIMITS.objects.saturating_add(threads.saturating_sub(1).saturating_mul(OBJECTS_PER_THREAD));
+    Limits { frames, objects, threads, ..LIMITS }
 }
 
 /// A grant of which the worker gets these rights; who starts it may pass it on, the worker may not.

@@ -15,10 +15,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use capos_plural::count;
 use capos_rt::{Context, Env, Error, ServeOptions, log};
+use capos_schema::cap::Dispatch;
 use capos_schema::kernel::TimerClient;
 use capos_schema::storage::{DirectoryClient, DirectoryService, EntryInfo, EntryKind};
 use capos_tree::Tree;
-use server::{DirectoryObject, Volume};
+use server::{DirectoryObject, READ_ONLY_ROOT, Volume};
 
 /// A write carries up to 256 KiB.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 320 << 10, concurrent: 32 };
@@ -87,6 +88,13 @@ async fn run(env: Env) -> Result<(), Error> {
             }
         }
     }
+    let found = volume.clone();
+    env.server().serve_durable(move |key| {
+        (key == READ_ONLY_ROOT).then(|| {
+            let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(DirectoryObject::root(&found, false)));
+            root
+        })
+    });
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&volume, true))));
     env.run_with(OPTIONS).await
 }

@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_rt::Server;
-use capos_schema::cap::{CallContext, CallError};
+use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, TimerClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
@@ -25,6 +25,8 @@ const MAX_LIST: usize = 256 * 1024;
 const HOLDERS_CHECKED: u64 = 1_000_000_000;
 /// Calls that may wait for locks: the service answers others meanwhile.
 const MAX_WAITING: usize = 8;
+/// The key of the durable capability to the root, read-only.
+pub const READ_ONLY_ROOT: u64 = 0;
 /// What an entry of such a list takes beside its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 
@@ -270,6 +272,11 @@ impl DirectoryServer for DirectoryObject {
     }
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
+        if self.node == Tree::ROOT {
+            // The manifest gives this to services, which go on when this one is restarted.
+            let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
+            return Ok(DirectoryClient::from_cap(cap));
+        }
         let directory = Self { volume: self.volume.clone(), node: self.node, writable: false };
         DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
     }

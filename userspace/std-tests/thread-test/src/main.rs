@@ -295,6 +295,52 @@ fn hashes_are_seeded() -> Outcome {
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
 }
 
+/// Two threads take turns without ever waiting in the kernel. Where they share a processor, each turn takes what is left
+/// of a slice of ten milliseconds.
+fn threads_run_at_once() -> Outcome {
+    const TURNS: u32 = 1000;
+    const SLICE: Duration = Duration::from_millis(10);
+    if thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
+        return Ok(());
+    }
+    let turn = AtomicU32::new(0);
+    let take_turns = |own: u32| {
+        while turn.load(Ordering::Acquire) < TURNS {
+            if turn.load(Ordering::Acquire) % 2 == own {
+                turn.fetch_add(1, Ordering::Release);
+            }
+            std::hint::spin_loop();
+        }
+    };
+    let began = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| take_turns(1));
+        take_turns(0);
+    });
+    check(began.elapsed() < SLICE * TURNS / 2, "two threads had to share one of the processors")
+}
+
+/// More threads than processors, which are moved between them with what they have in vector registers.
+fn vectors_stay_with_their_threads() -> Outcome {
+    let series = |seed: u32| {
+        let mut lanes = [0.0_f32; 16];
+        for step in 0..200_000_u32 {
+            for (lane, value) in (0_u16..).zip(&mut lanes) {
+                *value = *value * 0.5 + f32::from(lane) + seed as f32;
+            }
+            if step % 1000 == 0 {
+                thread::yield_now();
+            }
+        }
+        lanes
+    };
+    let handles: Vec<_> = (0..9_u32).map(|seed| thread::spawn(move || series(seed))).collect();
+    for (seed, handle) in (0..).zip(handles) {
+        check(joined(handle)? == series(seed), "a thread came to other numbers")?;
+    }
+    Ok(())
+}
+
 fn main() {
     let tests: &[(&str, Test)] = &[
         ("threads return values", threads_return_values),
@@ -313,6 +359,8 @@ fn main() {
         ("deep stacks are there", deep_stacks_are_there),
         ("what is too much is refused", what_is_too_much_is_refused),
         ("hashes are seeded", hashes_are_seeded),
+        ("threads run at once", threads_run_at_once),
+        ("vectors stay with their threads", vectors_stay_with_their_threads),
         ("stacks serve again and values begin anew", stacks_serve_again_and_values_begin_anew),
         ("what ended threads left is given up", what_ended_threads_left_is_given_up),
     ];

@@ -149,6 +149,39 @@ fn put_entry(index: u32, entry: &RawEntry) {
     unsafe { place.cast::<RawEntry>().write_volatile(*entry) }
 }
 
+/// Writes over the submission entries for ever: random bytes, and numbers that mean something in many fields.
+pub fn scribble() -> ! {
+    let mut random = Random::new(7);
+    loop {
+        let value = if random.next().is_multiple_of(2) { random.next() } else { random.next() % 64 };
+        let place = random.next() as usize % (64 * ENTRY_SIZE / 8) * 8;
+        let place = kit::pointer(FIRST_RING).wrapping_add(ENTRIES + place).cast::<u64>();
+        // SAFETY: inside the submission entries of the first thread's rings, which are mapped, and aligned.
+        unsafe { place.write_volatile(value) }
+    }
+}
+
+/// Submits entries that another thread changes meanwhile. What comes of them is not looked at, and the runtime not used
+/// any more.
+pub fn submit_changing() -> Result<(), Error> {
+    let mut tail = get(SUBMISSION_TAIL);
+    for _ in 0..20_000_u32 {
+        tail = tail.wrapping_add(32);
+        put(SUBMISSION_TAIL, tail);
+        let mut left = 32_u32;
+        while left > 0 {
+            let taken = u32::try_from(raw::enter(left, 0, 0)).unwrap_or(u32::MAX);
+            left = left.saturating_sub(taken);
+            // Room for more answers; operations that stay in flight keep theirs.
+            put(COMPLETION_HEAD, get(COMPLETION_TAIL));
+            if taken == 0 {
+                capos_rt::exit(0)
+            }
+        }
+    }
+    capos_rt::exit(0)
+}
+
 /// Overwrites what only the kernel writes: it must not believe any of it.
 pub async fn kernel_words(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);

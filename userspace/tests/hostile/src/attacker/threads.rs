@@ -11,9 +11,10 @@ use capos_abi::syscall::NO_DEADLINE;
 use capos_ring::{Ring, exit_thread};
 use capos_rt::memory::PAGE;
 use capos_rt::{Context, Error, raw};
-use capos_schema::kernel::{ProcessClient, ThreadClient};
+use capos_schema::kernel::{AddressSpaceAccess, ProcessClient, ThreadClient};
 
 use crate::kit::{self, Kit};
+use crate::random;
 
 /// Where the rings of the first started thread are.
 const RINGS: u64 = 0x5200_0000_0000;
@@ -36,6 +37,10 @@ enum Part {
     Look,
     /// Uses the first thread's rings through the runtime. Ends with what came of it.
     Meddle,
+    /// Counts the word up for as long as it is let.
+    Count,
+    /// Writes over the submission entries of the first thread for as long as it is let.
+    Scribble,
 }
 
 fn counter(address: u64) -> &'static AtomicU32 {
@@ -64,6 +69,15 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
         // SAFETY: NOP names no memory.
         let pushed = unsafe { raw::push(&kit::encode(1, Operation::Nop)) };
         exit_thread(i32::from(pushed) + i32::from(raw::pop().is_some()));
+    }
+    if part == Part::Count as u64 {
+        loop {
+            counter(word).fetch_add(1, Ordering::Release);
+        }
+    }
+    if part == Part::Scribble as u64 {
+        counter(word).store(1, Ordering::Release);
+        random::scribble();
     }
     if part == Part::Look as u64 {
         counter(word + 8).fetch_add(1, Ordering::Release);
@@ -107,6 +121,11 @@ impl<'a> Crew<'a> {
 
     /// Starts thread number `at`.
     async fn start(&mut self, at: usize, part: Part) -> Result<ThreadClient, Error> {
+        self.start_with(at, part, self.word).await
+    }
+
+    /// The same, with a word of its own.
+    async fn start_with(&mut self, at: usize, part: Part, word: u64) -> Result<ThreadClient, Error> {
         while self.stacks.len() <= at {
             let stack = alloc::vec![0_u128; STACK / 16].leak();
             // As after a call: the stack is aligned but for a return address.
@@ -117,7 +136,7 @@ impl<'a> Crew<'a> {
         let ring = RINGS + at as u64 * RING_STEP;
         let entries = if matches!(part, Part::Wait | Part::Abandon) { WAITS } else { 2 };
         let thread =
-            self.process.create_thread(code, stack, part as u64, self.word, ring, entries, 2 * entries, 0).await;
+            self.process.create_thread(code, stack, part as u64, word, ring, entries, 2 * entries, 0).await;
         thread.with_context(|| format!("thread {at}"))
     }
 
@@ -220,6 +239,13 @@ pub async fn own(kit: &Kit) -> Result<(), Error> {
     for name in ["", "\u{1b}[2J", "a\nb", "a name that is longer than any name may be"] {
         kit::ensure(own.set_name(name).await.is_err(), || format!("a thread is named {name:?}"))?;
     }
+    for processors in [0, 1 << 63] {
+        kit::ensure(own.set_affinity(processors).await.is_err(), || "it runs on no processor".into())?;
+    }
+    let there = u64::MAX.unbounded_shr(64_u32.saturating_sub(capos_rt::processors()));
+    for processors in [1, there, 1 << (capos_rt::processors() - 1), u64::MAX] {
+        own.set_affinity(processors).await?;
+    }
     let thread = crew.start(0, Part::Meddle).await?;
     kit::ensure(crew.code(&thread).await? == 0, || "a thread has the first one's runtime".into())?;
     // A thread whose rings are gone, and with something else in their place.
@@ -242,6 +268,77 @@ pub async fn unmapped_rings(kit: &Kit) -> Result<(), Error> {
     kit.space.unmap(RINGS, 3 * PAGE).await.context("unmapping rings")?;
     counter(crew.word).store(1, Ordering::Release);
     crew.code(&thread).await.map(drop)
+}
+
+/// Waits until a thread counts.
+fn see_counting(word: u64) {
+    let before = counter(word).load(Ordering::Acquire);
+    while counter(word).load(Ordering::Acquire) == before {
+        core::hint::spin_loop();
+    }
+}
+
+/// Threads that count without ever entering the kernel, on other processors where there are any: once one is ended it
+/// does nothing more, not even for a moment.
+pub async fn ended(kit: &Kit) -> Result<(), Error> {
+    const THREADS: u64 = 3;
+    let mut crew = Crew::new(kit)?;
+    for round in 0..40 {
+        let words = crew.word + 64..;
+        let words: Vec<u64> = words.step_by(64).take(THREADS as usize).collect();
+        let mut threads = Vec::new();
+        for (at, word) in words.iter().enumerate() {
+            threads.push(crew.start_with(at, Part::Count, *word).await?);
+        }
+        words.iter().copied().for_each(see_counting);
+        for (at, (thread, word)) in threads.iter().zip(&words).enumerate() {
+            thread.kill().await?;
+            let left = counter(*word).load(Ordering::Acquire);
+            // Time passes in which those that are left go on.
+            words.iter().skip(at + 1).copied().for_each(see_counting);
+            for _ in 0..1000 {
+                core::hint::spin_loop();
+            }
+            let now = counter(*word).load(Ordering::Acquire);
+            kit::ensure(now == left, || format!("round {round}: thread {at} counted on, from {left} to {now}"))?;
+            crew.code(thread).await?;
+        }
+    }
+    crew.kit.still_served()
+}
+
+/// A thread counts in memory that another one unmaps, and that is mapped at a second place: when it is unmapped, nobody
+/// writes there any more. The next write ends the process.
+pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
+    const PLACES: [u64; 2] = [0x5300_0000_0000, 0x5400_0000_0000];
+    let mut crew = Crew::new(kit)?;
+    let memory = kit.account.create_memory(PAGE).await?;
+    let access = AddressSpaceAccess { read: true, write: true, execute: false };
+    for place in PLACES {
+        kit.space.map(&memory, place, 0, PAGE, &access).await.context("mapping a page")?;
+    }
+    let [first, second] = PLACES;
+    let thread = crew.start_with(0, Part::Count, first).await?;
+    thread.set_name("counter").await?;
+    see_counting(second);
+    kit.space.unmap(first, PAGE).await.context("unmapping a page")?;
+    let left = counter(second).load(Ordering::Acquire);
+    for _ in 0..10_000_000 {
+        let now = counter(second).load(Ordering::Acquire);
+        kit::ensure(now == left, || format!("unmapped memory was written, from {left} to {now}"))?;
+        core::hint::spin_loop();
+    }
+    crew.code(&thread).await.map(drop)
+}
+
+/// A thread writes over another one's entries while the kernel reads them.
+pub async fn changing_entries(kit: &Kit) -> Result<(), Error> {
+    let mut crew = Crew::new(kit)?;
+    crew.start(0, Part::Scribble).await?;
+    while counter(crew.word).load(Ordering::Acquire) == 0 {
+        core::hint::spin_loop();
+    }
+    random::submit_changing()
 }
 
 /// EXIT with a scope that there is not.

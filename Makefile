@@ -38,7 +38,7 @@ help:
 	@echo 'make docs       build the book and the API pages'
 	@echo 'make clean      remove everything built'
 	@echo
-	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
+	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  CPUS=number  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
 	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with in place of the'
 	@echo '            built-in one; or several)'
 	@echo '           LINUX_KERNEL=file (for benches beside Linux, in place of the one that is downloaded)'

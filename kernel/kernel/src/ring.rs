@@ -29,6 +29,8 @@ pub struct Ring {
     /// Keeps the frames.
     _memory: Arc<MemoryObject>,
     pages: Vec<Frame>,
+    /// The first of them, which holds nothing but indices.
+    header: Frame,
     layout: RingLayout,
     /// Next entry to take.
     head: u32,
@@ -45,7 +47,8 @@ impl Ring {
         let count = layout.bytes() as u64 / PAGE;
         let pages: Option<Vec<Frame>> = (0..count).map(|page| memory.stable_frame(page)).collect();
         let pages = pages.ok_or(Status::InvalidArgument)?;
-        let ring = Self { _memory: memory, pages, layout, head: 0, tail: 0 };
+        let header = pages.first().copied().ok_or(Status::InvalidArgument)?;
+        let ring = Self { _memory: memory, pages, header, layout, head: 0, tail: 0 };
         ring.publish(ring::SUBMISSION_ENTRIES, layout.submission_entries());
         ring.publish(ring::COMPLETION_ENTRIES, layout.completion_entries());
         Ok(ring)
@@ -59,14 +62,14 @@ impl Ring {
     /// Where an offset of the region lies. Offsets come from [`RingLayout`] and lie in `pages`; the
     /// first page, which holds nothing but indices, stands in for any other.
     fn pointer(&self, offset: usize) -> *mut u8 {
-        let page = self.pages.get(offset / PAGE as usize).or(self.pages.first());
-        page.map_or(core::ptr::null_mut(), |frame| frame.pointer().wrapping_add(offset % PAGE as usize))
+        let page = self.pages.get(offset / PAGE as usize).copied().unwrap_or(self.header);
+        page.pointer().wrapping_add(offset % PAGE as usize)
     }
 
     fn index(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: the index offsets are multiples of 4 in the first page, a frame that `memory`
         // keeps for as long as this value lives; atomics tolerate the process's own accesses.
-        unsafe { AtomicU32::from_ptr(self.pointer(offset).cast()) }
+        unsafe { AtomicU32::from_ptr(self.header.pointer().wrapping_add(offset).cast()) }
     }
 
     fn publish(&self, offset: usize, value: u32) {
@@ -109,9 +112,14 @@ impl Ring {
 
     /// Appends a completion. The caller has made sure that there is room.
     pub fn post(&mut self, completion: &Completion) {
-        // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
-        let words =
-            unsafe { core::mem::transmute::<[u8; COMPLETION_SIZE], [u64; COMPLETION_SIZE / 8]>(completion.encode()) };
+        let Completion { user_data, status, length, value, caps, kind } = *completion;
+        // As [`Completion::encode`] has it, eight bytes at a time.
+        let words = [
+            user_data,
+            u64::from(status.cast_unsigned()) | u64::from(length) << 32,
+            value,
+            u64::from(caps) | u64::from(kind as u8) << 8,
+        ];
         let to = self.pointer(self.layout.completion_offset(self.tail)).cast::<[u64; COMPLETION_SIZE / 8]>();
         // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
         unsafe { to.write_volatile(words) };

@@ -203,11 +203,7 @@ impl CpuState {
     /// without the lock.
     fn choose(&mut self) -> (Choice, Option<Arc<Thread>>) {
         let chosen = self.decide();
-        let cpu = percpu::current();
-        cpu.called.store(false, Ordering::Relaxed);
-        let priority = self.current.as_ref().map_or(percpu::IDLE, |current| current.priority());
-        cpu.running.store(priority, Ordering::Relaxed);
-        cpu.thread.store(self.current.as_ref().map_or(0, |current| current.handle.id), Ordering::Relaxed);
+        percpu::current().called.store(false, Ordering::Relaxed);
         if let Some(highest) = self.queue.highest() {
             processors::offer(highest);
         }
@@ -232,12 +228,17 @@ impl CpuState {
         let now = time::now();
         let left = self.put_down(now);
         self.had_current = left.is_some();
+        let cpu = percpu::current();
         let Some(next) = self.next(now) else {
+            cpu.running.store(percpu::IDLE, Ordering::Relaxed);
+            cpu.thread.store(0, Ordering::Relaxed);
             self.arm();
             return (Choice::Idle, left);
         };
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
+        cpu.running.store(next.priority(), Ordering::Relaxed);
+        cpu.thread.store(next.handle.id, Ordering::Relaxed);
         next.process.space.activate();
         self.load_fpu(&next);
         let choice = match next.has_resume() {

@@ -74,7 +74,8 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
     let mut raw = [0; ENTRY_SIZE];
     let mut turn = None;
     let mut fresh = true;
-    while enter.left > 0 {
+    let mut more = true;
+    while enter.left > 0 && more {
         // Looked at between entries, so that one alone costs nothing more.
         if !core::mem::take(&mut fresh) {
             let now = time::now();
@@ -87,8 +88,8 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
             raw = waiting;
         } else {
             match thread.take_entry(&mut raw) {
-                Ok(true) => {}
-                Ok(false) => break,
+                Ok(Some(others)) => more = others,
+                Ok(None) => break,
                 Err(corrupt) => return thread.die_of(corrupt),
             }
         }

@@ -1,14 +1,19 @@
 //! `capos run`: the system in this terminal.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use capos_plural::count;
 
 use crate::accel;
 use crate::iso::{Limine, Models, limine_dir};
 use crate::qemu::{Board, Firmware, Machine, Medium};
 use crate::system::{System, Variant};
+
+/// Processors that it takes of a computer with more.
+const MOST_CPUS: usize = 4;
 
 /// Build and boot the system, its console in this terminal.
 #[derive(clap::Args)]
@@ -31,6 +36,9 @@ pub struct Args {
     /// Memory, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, env = "MEMORY")]
     memory: u32,
+    /// Processors; without it, as many as this computer has, up to four.
+    #[arg(long, value_name = "NUMBER", env = "CPUS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: Option<u32>,
     /// Boot with the Limine binary release in this folder.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
     limine: Option<Limine>,
@@ -49,6 +57,12 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
     Ok(folder.join("capos-run.log"))
 }
 
+/// Processors of the machine unless told otherwise.
+fn processors() -> u32 {
+    let there = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    u32::try_from(there.min(MOST_CPUS)).unwrap_or(1)
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let image = match &args.image {
@@ -65,17 +79,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let accelerator = accel::choose(args.accel.as_deref())?;
+    let cpus = args.cpus.unwrap_or_else(processors);
     let machine = Machine {
         board: args.board,
         firmware: args.firmware,
         memory: args.memory,
+        cpus,
         medium: args.medium,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(System::find().ok().map(|system| system.target()))?;
     println!(
-        "Starting capOS ({accelerator}, {} MiB). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
+        "Starting capOS ({accelerator}, {} MiB, {}). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
         args.memory,
+        count(cpus, "processor"),
         log.display()
     );
     let status = machine.console(&log)?.status().context("starting QEMU")?;

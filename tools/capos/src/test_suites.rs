@@ -289,7 +289,7 @@ fn machines(scenario: &Scenario) -> Vec<Run> {
         scenario.settings.firmware = firmware;
         scenario.settings.memory = memory;
         scenario.settings.cpus = cpus;
-        scenario.checks.log.contains.push(format!("; processors: {cpus}\n"));
+        scenario.checks.log.contains.push(format!("; processors: {cpus}\r\n"));
         let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase();
         Run { name, scenario, damaged: None }
     };

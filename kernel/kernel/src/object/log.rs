@@ -72,10 +72,16 @@ pub fn forget_reader(key: ListKey) {
 
 /// Answers who waits, where the log has grown. Called on the way out of the kernel, since a line is
 /// written while locks are held.
+#[inline]
 pub fn serve() {
-    if READER_COUNT.load(Ordering::Relaxed) == 0 {
-        return;
+    if READER_COUNT.load(Ordering::Relaxed) != 0 {
+        serve_readers();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn serve_readers() {
     let end = log::end();
     loop {
         let reader = {

@@ -37,6 +37,8 @@ static ALL: Mutex<Pool<Entry>> = Mutex::new(Pool::new());
 /// Processes that must end, once nothing of theirs is in use any more: each once. There is room for every process
 /// that there is; it changes while `ALL` is locked.
 static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
+/// Whether there are any, so that looking takes no lock.
+static ANY_DOOMED: AtomicBool = AtomicBool::new(false);
 
 /// Threads of a process for which there is room once there was.
 const FEW: usize = 4;
@@ -381,6 +383,7 @@ impl Process {
             thread.halt();
         }
         DOOMED.lock().push((process, end));
+        ANY_DOOMED.store(true, Ordering::Release);
     }
 
     /// Ends the process and gives back all it held.
@@ -470,7 +473,17 @@ pub fn discard(capability: Capability) {
 }
 
 /// Ends the processes that must end. No lock may be held.
+#[inline]
 pub fn bury() {
+    if ANY_DOOMED.load(Ordering::Acquire) {
+        bury_all();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bury_all() {
+    ANY_DOOMED.store(false, Ordering::Relaxed);
     let mut any = false;
     loop {
         let doomed = DOOMED.lock().pop();

@@ -239,23 +239,26 @@ impl Thread {
         }
     }
 
-    /// Takes the next entry. False where there is none, or no room for its answer.
+    /// Takes the next entry, and tells whether there are more behind it. `None` where there is none, or no room for its
+    /// answer.
     ///
     /// # Errors
     /// An index is corrupt.
-    pub fn take_entry(&self, into: &mut RawEntry) -> Result<bool, Corrupt> {
+    #[inline]
+    pub fn take_entry(&self, into: &mut RawEntry) -> Result<Option<bool>, Corrupt> {
         let mut inner = self.inner.lock();
-        let Some(Body { ring, operations, .. }) = &mut inner.body else { return Ok(false) };
-        if ring.pending()? == 0 {
-            return Ok(false);
+        let Some(Body { ring, operations, .. }) = &mut inner.body else { return Ok(None) };
+        let pending = ring.pending()?;
+        if pending == 0 {
+            return Ok(None);
         }
         let reserved = operations.len().saturating_add(ring.unread()?);
         if reserved >= ring.completion_entries() {
-            return Ok(false);
+            return Ok(None);
         }
         *into = ring.entry();
         ring.advance();
-        Ok(true)
+        Ok(Some(pending > 1))
     }
 
     /// Answers an entry at once.

@@ -141,7 +141,8 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
     };
     let good = match (expect, exit.cause) {
         (Expect::Returns | Expect::ReturnsOrDies, ExitInfoCause::Exited) => exit.code == 0,
-        (Expect::ReturnsOrDies, ExitInfoCause::Fault) => exit.report.len() > 10,
+        (Expect::Anyhow, ExitInfoCause::Exited) => true,
+        (Expect::ReturnsOrDies | Expect::Anyhow, ExitInfoCause::Fault) => exit.report.len() > 10,
         (Expect::Dies(words), ExitInfoCause::Fault) => words.iter().all(|words| exit.report.contains(words)),
         (Expect::Exits(code), ExitInfoCause::Exited) => exit.code == code,
         (Expect::Runs, ExitInfoCause::Killed) => true,
@@ -151,6 +152,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         Expect::Returns => "it should have ended with code 0".to_string(),
         Expect::Dies(words) => format!("it should have died with the words {words:?}"),
         Expect::ReturnsOrDies => "it should have ended with code 0 or died with a report".to_string(),
+        Expect::Anyhow => "it should have ended by itself or died with a report".to_string(),
         Expect::Exits(code) => format!("it should have ended with code {code}"),
         Expect::Runs => "it should have run on".to_string(),
     };

@@ -13,6 +13,14 @@ const STATUS: u8 = 0x7f;
 
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
+/// Whether the processor that panics may not be able to tell which it is.
+static DISTRUSTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on a panic does not look at the data of its processor.
+pub fn distrust_processor() {
+    DISTRUSTED.store(true, Ordering::Relaxed);
+}
+
 /// Whether a processor has panicked or stopped the system.
 pub fn is_over() -> bool {
     PANICKING.load(Ordering::Relaxed)
@@ -45,7 +53,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         // Direct::write_str never fails.
         let _ = writeln!(Direct, "\nkernel: panic at {}:{}: {}", place.0, place.1, info.message());
         for processor in processors::all() {
-            let here = if core::ptr::eq(processor, percpu::current()) { ", where this happened" } else { "" };
+            let is_here = !DISTRUSTED.load(Ordering::Relaxed) && core::ptr::eq(processor, percpu::current());
+            let here = if is_here { ", where this happened" } else { "" };
             let _ = match processor.thread.load(Ordering::Relaxed) {
                 0 => writeln!(Direct, "processor {} had nothing to run{here}", processor.index),
                 thread => writeln!(Direct, "processor {} ran thread {thread}{here}", processor.index),

@@ -11,10 +11,15 @@ use capos_machine::page_entry::PAGE;
 use crate::arch::{apic, interrupts};
 use crate::memory::frames::Frame;
 use crate::memory::kernel_space;
+use crate::object::thread::Thread;
 use crate::percpu::{self, PerCpu};
+use crate::time;
 
 /// Processors that are used at most.
 pub const MOST: usize = 64;
+
+/// For how long another processor's answer is waited for before it is interrupted once more, nanoseconds.
+const PATIENCE: u64 = 10_000_000;
 
 /// With more pages to forget, a processor forgets them all.
 const FEW: u64 = 32;
@@ -108,7 +113,13 @@ fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
         apic::send(processor.apic_id.load(Ordering::Relaxed), interrupts::REQUEST);
     }
     for processor in others() {
+        let mut again = time::now().saturating_add(PATIENCE);
         while processor.request.load(Ordering::Acquire) != Request::None as u32 {
+            if time::now() > again {
+                // One more does no harm.
+                apic::send(processor.apic_id.load(Ordering::Relaxed), interrupts::REQUEST);
+                again = again.saturating_add(PATIENCE);
+            }
             core::hint::spin_loop();
         }
     }
@@ -134,14 +145,13 @@ pub fn answer() -> Request {
     request
 }
 
-/// Threads wait in this processor's queue, the first with a priority: lets another processor that idles, or that runs
-/// something less urgent, have a look.
-pub fn offer(priority: i8) {
+/// A thread waits in this processor's queue: lets another processor that idles, or that runs something less urgent, have
+/// a look. False where there is none.
+pub fn offer(thread: &Thread) -> bool {
     let busy = |processor: &&PerCpu| processor.running.load(Ordering::Relaxed);
-    let least = others().filter(|processor| !processor.is_called()).min_by_key(busy);
-    if let Some(processor) = least.filter(|processor| busy(processor) < priority) {
-        call(processor);
-    }
+    let may = |processor: &&PerCpu| !processor.is_called() && thread.handle.may_run_on(processor.index);
+    let least = others().filter(may).min_by_key(busy).filter(|processor| busy(processor) < thread.priority());
+    least.map(call).is_some()
 }
 
 /// Lets another processor look at its queue again.

@@ -90,6 +90,11 @@ impl RunQueue {
         self.length
     }
 
+    /// Those that wait, the most urgent first.
+    pub fn waiting(&self) -> impl Iterator<Item = &Arc<Thread>> {
+        self.levels.iter().rev().flat_map(|level| &level.threads)
+    }
+
     fn set_length(&mut self, length: usize) {
         WAITING.fetch_add(length.wrapping_sub(self.length), Ordering::Relaxed);
         self.length = length;

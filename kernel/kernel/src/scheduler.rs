@@ -88,11 +88,9 @@ pub fn wake(thread: &Arc<Thread>) {
 impl CpuState {
     /// The current thread stops running here.
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
+        self.settle_time(now);
         let thread = self.current.take()?;
         thread.put_down();
-        let ran = now.saturating_sub(self.since);
-        thread.handle.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
-        thread.process.account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
         Some(thread)
     }
 
@@ -204,10 +202,49 @@ impl CpuState {
     fn choose(&mut self) -> (Choice, Option<Arc<Thread>>) {
         let chosen = self.decide();
         percpu::current().called.store(false, Ordering::Relaxed);
-        if let Some(highest) = self.queue.highest() {
-            processors::offer(highest);
+        if self.queue.len() > 0 && processors::count() > 1 {
+            self.share();
         }
         chosen
+    }
+
+    /// Lets other processors have what waits here: each that has less to do one thread. Where none has, but the first
+    /// that waits is less urgent than what runs here, it takes turns with what runs elsewhere.
+    fn share(&mut self) {
+        let mut offered = 0;
+        for thread in self.queue.waiting().take(processors::count()) {
+            if !processors::offer(thread) {
+                break;
+            }
+            offered += 1;
+        }
+        let own = self.current.as_ref().map_or(percpu::IDLE, |current| current.priority());
+        let first = self.queue.waiting().next().filter(|first| offered == 0 && first.priority() < own).cloned();
+        let Some(first) = first else { return };
+        let other = processors::others()
+            .filter(|other| first.handle.may_run_on(other.index))
+            .filter(|other| other.running.load(Ordering::Relaxed) <= first.priority())
+            .min_by_key(|other| other.scheduler.lock().queue.len());
+        if let Some(other) = other
+            && let Some(first) = self.queue.remove(&first)
+        {
+            other.scheduler.lock().queue.push(first);
+            processors::call(other);
+        }
+    }
+
+    /// Accounts for the time until now.
+    fn settle_time(&mut self, now: u64) {
+        if let Some(current) = &self.current {
+            let ran = now.saturating_sub(self.since);
+            current.handle.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+            current.process.account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+            self.since = now;
+        }
+        if let Some(since) = &mut self.idle_since {
+            IDLE.fetch_add(now.saturating_sub(*since), Ordering::Relaxed);
+            *since = now;
+        }
     }
 
     fn decide(&mut self) -> (Choice, Option<Arc<Thread>>) {
@@ -334,8 +371,10 @@ fn leave() -> ! {
 
 /// The processor has something to do again.
 fn end_idle() {
-    if let Some(since) = percpu::current().scheduler.lock().idle_since.take() {
-        IDLE.fetch_add(time::now().saturating_sub(since), Ordering::Relaxed);
+    let mut cpu = percpu::current().scheduler.lock();
+    if cpu.idle_since.is_some() {
+        cpu.settle_time(time::now());
+        cpu.idle_since = None;
     }
 }
 
@@ -343,6 +382,23 @@ fn end_idle() {
 pub fn start(boot: crate::boot::BootInfo) -> ! {
     first_process::start(boot);
     leave()
+}
+
+/// Accounts for the time until now on all processors, so that what is read next is true.
+pub fn settle_times() {
+    let now = time::now();
+    processors::all().for_each(|processor| processor.scheduler.lock().settle_time(now));
+}
+
+/// A thread's priority is another now.
+pub fn rank(thread: &Thread) {
+    let Some(number) = thread.processor() else { return };
+    if let Some(processor) = processors::all().find(|processor| processor.index == number) {
+        processor.running.store(thread.priority(), Ordering::Relaxed);
+        if number != percpu::current().index {
+            processors::call(processor);
+        }
+    }
 }
 
 /// The processors that a thread may run on are others now.

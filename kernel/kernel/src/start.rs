@@ -107,6 +107,10 @@ fn interrupt_controllers(madt: &Madt<'_>) -> Result<u32, SpaceError> {
 /// How many processors the kernel's command line lets it use: `processors=N`.
 fn processor_limit(boot: &BootInfo) -> usize {
     let words = boot.command_line.split_whitespace();
+    if words.clone().any(|word| word == "test=kernel") {
+        // The tests in the kernel look at one alone.
+        return 1;
+    }
     let given = words.filter_map(|word| word.strip_prefix("processors=")).next_back();
     given.and_then(|number| number.parse().ok()).unwrap_or(processors::MOST)
 }
@@ -118,7 +122,11 @@ fn start_processors(madt: &Madt<'_>, home: Option<Frame>, limit: usize, counter_
         _ => None,
     });
     let own = apic::identifier();
-    let others: Vec<u32> = all.filter(|identifier| *identifier != own).take(limit.saturating_sub(1)).collect();
+    let mut others: Vec<u32> = all.filter(|identifier| *identifier != own).collect();
+    // Some firmware lists a processor in both forms.
+    others.sort_unstable();
+    others.dedup();
+    others.truncate(limit.saturating_sub(1));
     match home {
         Some(home) => startup::start(&others, home, counter_hertz),
         None if others.is_empty() => {}

@@ -75,7 +75,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
     let mut turn = None;
     let mut fresh = true;
     let mut more = true;
-    while enter.left > 0 && more {
+    while enter.left > 0 && (more || enter.waiting.is_some()) {
         // Looked at between entries, so that one alone costs nothing more.
         if !core::mem::take(&mut fresh) {
             let now = time::now();

@@ -8,7 +8,7 @@ use spin::Once;
 use super::interrupts::{SPURIOUS, TIMER};
 use super::{cpu, msr};
 use crate::memory::kernel_space::{self, SpaceError};
-use crate::percpu;
+use crate::{percpu, processors};
 
 /// Offsets of the registers.
 const IDENTIFIER: u32 = 0x20;
@@ -118,6 +118,11 @@ pub fn identifier() -> u32 {
     percpu::current().apic_id.load(Ordering::Relaxed)
 }
 
+/// The first processor's identifier: there interrupts of devices go.
+pub fn first_identifier() -> u32 {
+    processors::all().next().map_or(0, |first| first.apic_id.load(Ordering::Relaxed))
+}
+
 /// Lets the APIC raise the next interrupt.
 pub fn end_of_interrupt() {
     write(END, 0);
@@ -127,6 +132,9 @@ pub fn end_of_interrupt() {
 fn command(identifier: u32, command: u32) {
     fence(Ordering::SeqCst);
     if WIDE.load(Ordering::Relaxed) {
+        // Writing the register waits for no earlier store, not even behind a fence of stores alone.
+        // SAFETY: a fence has no other effect.
+        unsafe { core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags)) };
         return msr::write(0x800 + (COMMAND >> 4), u64::from(identifier) << 32 | u64::from(command));
     }
     while read(COMMAND) & PENDING != 0 {

@@ -107,7 +107,7 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
     // SAFETY: the caller gives a valid context that nobody else uses now.
     let registers = unsafe { &mut *context };
     if registers.rip >= USER_END || registers.fs_base >= USER_END {
-        scheduler::on_exception(13, 0, "an instruction or thread pointer outside the user half");
+        begin_anew(on_bad_registers);
     }
     registers.rflags = (registers.rflags & USER_FLAGS) | FIXED_FLAGS;
     if cpu.swap_loaded(registers.identity) != registers.identity {
@@ -123,6 +123,15 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
     unsafe { if fast { return_fast(context) } else { return_slow(context) } }
 }
 
+/// Whether [`go_back`] may be used: a thread was interrupted, at an address that the processor accepts.
+///
+/// # Safety
+/// `context` must be null or the one that the entry code saved.
+pub unsafe fn can_go_back(context: *const Context) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { context.as_ref() }.is_some_and(|registers| registers.rip < USER_END)
+}
+
 /// Goes back to a thread that an interrupt was taken from, where the kernel had nothing to do for it. The kernel's
 /// lock is not held.
 ///
@@ -131,6 +140,21 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
 pub unsafe fn go_back(context: *mut Context) -> ! {
     // SAFETY: it holds what the processor had in user mode a moment ago.
     unsafe { return_slow(context) }
+}
+
+extern "C" fn on_bad_registers() -> ! {
+    scheduler::on_exception(13, 0, "an instruction or thread pointer outside the user half")
+}
+
+/// Goes on with `then` on an empty stack, so that what can follow on itself takes no more of it each time.
+fn begin_anew(then: extern "C" fn() -> !) -> ! {
+    // SAFETY: nothing on the stack is needed any more. `call` leaves the stack aligned as a function expects it.
+    unsafe {
+        core::arch::asm!(
+            "mov rsp, {top}", "xor ebp, ebp", "call {then}", "ud2",
+            top = in(reg) percpu::current().stack_top(), then = in(reg) then, options(noreturn)
+        );
+    }
 }
 
 /// Gives the data segment registers the state that a new thread finds, and FS its base.
@@ -218,15 +242,10 @@ pub fn open(then: extern "C" fn() -> !) -> ! {
 /// Gives the kernel's lock up and waits for an interrupt, which comes in through the scheduler and never returns here.
 /// No thread is current and no user memory mapped meanwhile.
 pub fn idle() -> ! {
-    percpu::current().set_context(core::ptr::null_mut());
+    let cpu = percpu::current();
+    cpu.set_context(core::ptr::null_mut());
     kernel_space::activate();
     kernel_lock::give();
-    wait()
-}
-
-/// Goes on idling. The kernel's lock is not held.
-pub fn wait() -> ! {
-    let cpu = percpu::current();
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use spin::Mutex;
 
-use super::context::{go_back, wait};
+use super::context::{can_go_back, go_back};
 use super::entry::Frame;
 use super::io_apic::Route;
 use super::{apic, exit, io_apic};
@@ -46,7 +46,7 @@ pub fn line(irq: u8) -> Option<u8> {
         return None;
     }
     let vector = take(&mut uses, Use::Line(route))?;
-    if io_apic::connect(route, vector, apic::identifier()) {
+    if io_apic::connect(route, vector, apic::first_identifier()) {
         Some(vector)
     } else {
         give(&mut uses, vector);
@@ -57,7 +57,7 @@ pub fn line(irq: u8) -> Option<u8> {
 /// A vector for a device that raises it by writing: the vector, and the address and data of the
 /// write. `None` where no vector is left.
 pub fn message() -> Option<(u8, u64, u32)> {
-    let destination = apic::identifier();
+    let destination = apic::first_identifier();
     // The address holds eight bits of the identifier; a processor beyond needs remapping hardware.
     let destination = u8::try_from(destination).ok()?;
     let vector = take(&mut USES.lock(), Use::Message)?;
@@ -159,6 +159,8 @@ pub extern "C" fn fatal(frame: &Frame) -> ! {
         // Another processor has told the story.
         exit::halt();
     }
+    // It may have come between two instructions of an entry, so GS is not to be relied on.
+    panic::distrust_processor();
     kernel_exception(frame)
 }
 
@@ -226,12 +228,15 @@ fn external(vector: u8) -> ! {
 /// Goes on with what was interrupted. The kernel's lock was not taken.
 fn resume() -> ! {
     let context = percpu::current().context();
-    if context.is_null() {
-        wait()
-    } else {
-        // SAFETY: the context is the one that the interrupt was taken from, still current.
-        unsafe { go_back(context) }
+    // SAFETY: where there is one, it is that which the interrupt was taken from, still current.
+    unsafe {
+        if can_go_back(context) {
+            go_back(context)
+        }
     }
+    // It idled, or let interrupts in between two parts of long work, which goes on from the scheduler.
+    kernel_lock::take();
+    scheduler::on_call()
 }
 
 /// The address that the last page fault was about.

@@ -25,6 +25,8 @@ const LOW_END: u64 = 0xa_0000;
 const RESET: u64 = 10_000_000;
 const REPEAT: u64 = 200_000;
 const PATIENCE: u64 = 200_000_000;
+/// How often a processor's clock is compared with that of the first.
+const CLOCK_QUESTIONS: u32 = 16;
 
 /// Where in the page the code finds what differs: its top table, its stack, where to go, and its number.
 const DATA: usize = 0xf00;
@@ -84,15 +86,20 @@ unsafe extern "C" {
     static startup_end: u8;
 }
 
-/// What a processor that was started and the one that waits for it tell each other.
+/// What a processor that was started and the one that waits for it tell each other: in this order, but that the last may
+/// come at any time. One that is refused is reset, and waits to be started again.
 const AWAITED: u32 = 0;
 const READY: u32 = 1;
 const ACCEPTED: u32 = 2;
-const REFUSED: u32 = 3;
+const JOINED: u32 = 3;
+const REFUSED: u32 = 4;
 static STATE: AtomicU32 = AtomicU32::new(AWAITED);
+/// How often the first processor has asked for the time, and how often it was told.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+static TOLD: AtomicU32 = AtomicU32::new(0);
 static DATA_OF_READY: AtomicPtr<PerCpu> = AtomicPtr::new(core::ptr::null_mut());
-/// When it was ready, by its own clock.
-static READY_AT: AtomicU64 = AtomicU64::new(0);
+/// What it was told, by the other one's clock.
+static TOLD_TIME: AtomicU64 = AtomicU64::new(0);
 /// Ticks per second of the APICs' counters.
 static COUNTER_HERTZ: AtomicU64 = AtomicU64::new(0);
 
@@ -120,6 +127,7 @@ pub fn start(identifiers: &[u32], home: Frame, counter_hertz: u64) {
             break;
         }
         if let Err(reason) = start_one(identifier, home) {
+            apic::reset(identifier);
             log!("warning: the processor with APIC identifier {identifier} is not used: {reason}");
         }
     }
@@ -197,16 +205,34 @@ fn start_one(identifier: u32, home: Frame) -> Result<(), &'static str> {
         }
         core::hint::spin_loop();
     }
-    let at = READY_AT.load(Ordering::Relaxed);
-    if !(before..=time::now()).contains(&at) {
-        STATE.store(REFUSED, Ordering::Release);
+    if !clocks_agree() {
         return Err("its clock differs from that of the first");
     }
     // SAFETY: the processor made it for good, and said so before it was ready.
     let data = unsafe { DATA_OF_READY.load(Ordering::Acquire).as_ref() };
     let added = data.is_some_and(processors::add);
-    STATE.store(if added { ACCEPTED } else { REFUSED }, Ordering::Release);
-    if added { Ok(()) } else { Err("there is no place for it") }
+    if !added {
+        return Err("there is no place for it");
+    }
+    STATE.store(ACCEPTED, Ordering::Release);
+    // It runs, so it comes; nothing may be told to the next one before.
+    while STATE.load(Ordering::Acquire) != JOINED {
+        core::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// Asks a processor for the time, again and again: each answer must lie between two looks at the own clock.
+fn clocks_agree() -> bool {
+    (0..CLOCK_QUESTIONS).all(|_| {
+        let number = ASKED.load(Ordering::Relaxed).wrapping_add(1);
+        let before = time::now();
+        ASKED.store(number, Ordering::Release);
+        while TOLD.load(Ordering::Acquire) != number {
+            core::hint::spin_loop();
+        }
+        (before..=time::now()).contains(&TOLD_TIME.load(Ordering::Relaxed))
+    })
 }
 
 /// A further processor's first Rust code, on its own stack, whose top is given.
@@ -221,14 +247,19 @@ extern "C" fn begin(stack: u64) -> ! {
     entry::initialize();
     let ready = ready && apic::initialize(0).is_ok() && apic::initialize_timer(COUNTER_HERTZ.load(Ordering::Relaxed));
     DATA_OF_READY.store(core::ptr::from_ref(data).cast_mut(), Ordering::Release);
-    READY_AT.store(time::now(), Ordering::Relaxed);
-    let said = ready && STATE.compare_exchange(AWAITED, READY, Ordering::AcqRel, Ordering::Acquire).is_ok();
-    while said && STATE.load(Ordering::Acquire) == READY {
-        core::hint::spin_loop();
-    }
-    if !said || STATE.load(Ordering::Acquire) != ACCEPTED {
+    let ready = ready && STATE.compare_exchange(AWAITED, READY, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if !ready {
         super::exit::halt();
     }
+    while STATE.load(Ordering::Acquire) == READY {
+        let asked = ASKED.load(Ordering::Acquire);
+        if asked != TOLD.load(Ordering::Relaxed) {
+            TOLD_TIME.store(time::now(), Ordering::Relaxed);
+            TOLD.store(asked, Ordering::Release);
+        }
+        core::hint::spin_loop();
+    }
+    STATE.store(JOINED, Ordering::Release);
     kernel_lock::take();
     scheduler::join()
 }

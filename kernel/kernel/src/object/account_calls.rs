@@ -146,6 +146,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         _params: m::usage_params::Reader<'_>,
         mut results: m::usage_results::Builder<'_>,
     ) -> Answer {
+        crate::scheduler::settle_times();
         let [frames, capabilities, threads, processes, objects] = Account::usage(self);
         let mut usage = results.reborrow().init_usage();
         usage.set_frames(frames);

@@ -54,6 +54,7 @@ impl MachineKernel<Invocation<'_>> for Machine {
         _params: m::statistics_params::Reader<'_>,
         results: m::statistics_results::Builder<'_>,
     ) -> Answer {
+        scheduler::settle_times();
         let mut statistics = results.init_statistics();
         statistics.set_free_frames(frames::free_count() as u64);
         statistics.set_total_frames(frames::total() as u64);

@@ -36,6 +36,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         _params: m::info_params::Reader<'_>,
         mut results: m::info_results::Builder<'_>,
     ) -> Answer {
+        scheduler::settle_times();
         results.set_id(self.id);
         results.set_cpu_nanoseconds(self.cpu_nanoseconds.load(Ordering::Relaxed));
         results.set_alive(!self.ending.has_come());
@@ -105,6 +106,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
             return Err(Exception::failed("the limits of its process do not allow this priority"));
         }
         ThreadHandle::set_priority(self, priority);
+        scheduler::rank(&thread);
         Ok(Completion::Done)
     }
 

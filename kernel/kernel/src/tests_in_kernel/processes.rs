@@ -352,6 +352,16 @@ pub fn parameters_come_in(account: &Arc<Account>) {
     assert_eq!(done, [(8, 0), (9, 0)]);
     assert_eq!(paging.user.thread.with_context(|context| context.rax), 3);
 
+    // A single entry whose parameters are in, but not mapped where it names them.
+    let again = PAGED_AT + 0x10_0000;
+    let access = Access { read: true, ..Access::default() };
+    let backing = Backing::Memory(Arc::clone(&paging.memory));
+    paging.user.process.space.map(backing, (again, 4 * 4096), 0, access, None).unwrap();
+    let Operation::Call { cap, interface, method, results, caps, .. } = call else { return };
+    let params = Buffer { address: again + 4096 - 8, length: 16 };
+    let resident = Operation::Call { cap, interface, method, params, results, caps };
+    assert_eq!(paging.user.once(resident).status, 0);
+
     let beyond = Operation::Call {
         cap: timer.0,
         interface: interface::TIMER,

@@ -90,6 +90,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "unmapped-rings" => threads::unmapped_rings(kit).await,
         "ended-threads" => threads::ended(kit).await,
         "stale-translation" => threads::stale_translation(kit).await,
+        "busy-elsewhere" => threads::busy_elsewhere(kit).await,
         "changing-entries" => threads::changing_entries(kit).await,
         "answer-twice" => calls::answer_twice(kit).await,
         "drop-reply" => calls::drop_reply(kit).await,

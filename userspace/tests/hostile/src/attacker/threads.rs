@@ -39,6 +39,8 @@ enum Part {
     Meddle,
     /// Counts the word up for as long as it is let.
     Count,
+    /// Keeps the kernel busy for long until the word changes.
+    Busy,
     /// Writes over the submission entries of the first thread for as long as it is let.
     Scribble,
 }
@@ -74,6 +76,15 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
         loop {
             counter(word).fetch_add(1, Ordering::Release);
         }
+    }
+    if part == Part::Busy as u64 {
+        counter(word + 8).fetch_add(1, Ordering::Release);
+        while counter(word).load(Ordering::Acquire) == 0 {
+            while push(&ring, 0, Operation::Nop) {}
+            ring.enter(0, 0);
+            while ring.pop().is_some() {}
+        }
+        exit_thread(0);
     }
     if part == Part::Scribble as u64 {
         counter(word).store(1, Ordering::Release);
@@ -134,7 +145,7 @@ impl<'a> Crew<'a> {
         let stack = self.stacks.get(at).copied().unwrap_or(0);
         let code = work as extern "C" fn(u64, u64, u64) -> ! as usize as u64;
         let ring = RINGS + at as u64 * RING_STEP;
-        let entries = if matches!(part, Part::Wait | Part::Abandon) { WAITS } else { 2 };
+        let entries = if matches!(part, Part::Wait | Part::Abandon | Part::Busy) { WAITS } else { 2 };
         let thread =
             self.process.create_thread(code, stack, part as u64, word, ring, entries, 2 * entries, 0).await;
         thread.with_context(|| format!("thread {at}"))
@@ -329,6 +340,32 @@ pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
         core::hint::spin_loop();
     }
     crew.code(&thread).await.map(drop)
+}
+
+/// Threads that keep the kernel busy for so long that it lets others in, while translations are taken from them.
+pub async fn busy_elsewhere(kit: &Kit) -> Result<(), Error> {
+    const THREADS: usize = 2;
+    const PLACE: u64 = 0x5300_0000_0000;
+    let mut crew = Crew::new(kit)?;
+    let memory = kit.account.create_memory(PAGE).await?;
+    let access = AddressSpaceAccess { read: true, write: true, execute: false };
+    let mut threads = Vec::new();
+    for at in 0..THREADS {
+        threads.push(crew.start(at, Part::Busy).await?);
+    }
+    while counter(crew.word + 8).load(Ordering::Acquire) < THREADS as u32 {
+        core::hint::spin_loop();
+    }
+    for round in 0..1000_u32 {
+        kit.space.map(&memory, PLACE, 0, PAGE, &access).await.context("mapping a page")?;
+        counter(PLACE).store(round, Ordering::Release);
+        kit.space.unmap(PLACE, PAGE).await.context("unmapping a page")?;
+    }
+    counter(crew.word).store(1, Ordering::Release);
+    for thread in &threads {
+        kit::ensure(crew.code(thread).await? == 0, || "a thread was lost".into())?;
+    }
+    crew.kit.still_served()
 }
 
 /// A thread writes over another one's entries while the kernel reads them.

@@ -141,6 +141,7 @@ pub const PLANS: &[Plan] = &[
     plan("unmapped-rings", "", Dies(&["where nothing is mapped", "`victim`"])),
     plan("ended-threads", "", Returns),
     plan("stale-translation", "", Dies(&["where nothing is mapped", "`counter`"])),
+    plan("busy-elsewhere", "", Returns),
     plan("changing-entries", "", ReturnsOrDies),
     plan("exit-scope", "2", Dies(&["EXIT with scope 0x2"])),
     plan("exit-scope", "ffffffffffffffff", Dies(&["EXIT with scope 0xffffffffffffffff"])),

@@ -22,6 +22,8 @@ const RING_STEP: u64 = 0x100_0000;
 const STACK: usize = 16 << 10;
 /// Waits that a thread has in flight at once.
 const WAITS: u32 = 1024;
+/// Entries that keep the kernel busy for longer than a thread's turn.
+const NOPS: u32 = 2048;
 
 /// What a started thread does.
 #[derive(Clone, Copy)]
@@ -145,7 +147,11 @@ impl<'a> Crew<'a> {
         let stack = self.stacks.get(at).copied().unwrap_or(0);
         let code = work as extern "C" fn(u64, u64, u64) -> ! as usize as u64;
         let ring = RINGS + at as u64 * RING_STEP;
-        let entries = if matches!(part, Part::Wait | Part::Abandon | Part::Busy) { WAITS } else { 2 };
+        let entries = match part {
+            Part::Wait | Part::Abandon => WAITS,
+            Part::Busy => NOPS,
+            _ => 2,
+        };
         let thread =
             self.process.create_thread(code, stack, part as u64, word, ring, entries, 2 * entries, 0).await;
         thread.with_context(|| format!("thread {at}"))

@@ -4,8 +4,8 @@ use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arch::{apic, exit};
 use crate::arch::serial::{self, Port};
+use crate::arch::{apic, exit};
 use crate::{percpu, processors};
 
 /// Status that the debug-exit device is given.

@@ -16,8 +16,8 @@ use crate::arch::context::{self, Context};
 use crate::arch::interrupts;
 use crate::object::process;
 use crate::object::thread::{self, State, Thread};
-use crate::run_queue::{self, Dead, RunQueue};
 use crate::percpu::{self, PerCpu};
+use crate::run_queue::{self, Dead, RunQueue};
 use crate::{deadline, fault, first_process, kernel_lock, log, processors, syscall, time};
 
 /// How long a thread runs while others wait, in nanoseconds.

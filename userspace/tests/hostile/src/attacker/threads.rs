@@ -152,8 +152,7 @@ impl<'a> Crew<'a> {
             Part::Busy => NOPS,
             _ => 2,
         };
-        let thread =
-            self.process.create_thread(code, stack, part as u64, word, ring, entries, 2 * entries, 0).await;
+        let thread = self.process.create_thread(code, stack, part as u64, word, ring, entries, 2 * entries, 0).await;
         thread.with_context(|| format!("thread {at}"))
     }
 

@@ -232,6 +232,37 @@ fn every_claim_names_tests_that_exist_and_name_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The names of the tests that run inside the kernel.
+fn kernel_tests() -> Vec<String> {
+    let files = ["mod", "machine"].map(|file| text(&format!("kernel/kernel/src/tests_in_kernel/{file}.rs")));
+    let names = files.iter().flat_map(|source| source.lines()).filter_map(|line| line.trim().strip_prefix("(\""));
+    names.filter_map(|rest| rest.split_once("\", ")).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn every_promise_names_tests_that_exist_and_no_test_of_the_kernel_is_left_out() {
+    let page = text("docs/spec.md");
+    let mut numbers = BTreeSet::new();
+    let mut named = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("| S")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [number, promise, tests] = cells.as_slice() else { panic!("a promise has three cells: {line}") };
+        assert!(numbers.insert(*number), "{number} is there twice");
+        assert!(promise.ends_with('.'), "{number} is no sentence");
+        for test in tests.split('`').skip(1).step_by(2) {
+            let why = missing(test, "—");
+            assert_eq!(why, None, "{number}: {test}");
+            named.insert(test);
+        }
+    }
+    assert!(numbers.len() > 40, "{numbers:?}");
+    let tests = kernel_tests();
+    assert!(tests.len() > 60, "{tests:?}");
+    for test in tests {
+        assert!(named.contains(format!("qemu/kernel-tests/{test}").as_str()), "no promise names kernel-tests/{test}");
+    }
+}
+
 #[test]
 fn every_row_is_accounted_for_once() {
     let lines = lines();

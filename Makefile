@@ -13,7 +13,7 @@ $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer fuzz new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer fuzz loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -29,7 +29,10 @@ help:
 	@echo 'make bench-first-token  count how far it is from power-on to an answer, and on Linux, into target/bench-first-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
-	@echo 'make fuzz       give parsers inputs that a fuzzer makes up; TARGET=names: those, FUZZ_SECONDS=60: so long each'
+	@echo 'make fuzz       give parsers inputs that a fuzzer makes up, and the kernel random operations; TARGET=names: those,'
+	@echo '                FUZZ_SECONDS=60: so long each, FUZZ_SEED=1: the first seed of TARGET=kernel'
+	@echo 'make loom       try every order of steps of what processors and threads share: locks, waits, rings'
+	@echo 'make sanitize   run tests of crates with unsafe code under AddressSanitizer, and Miri where it is; CRATES=names: those'
 	@echo 'make new-service NAME=name  begin a service: schema, program, manifest entry, a tool for the agent'
 	@echo 'make new-app NAME=name      begin a program on std'
 	@echo 'make deps       install what the build needs, or say what that is'
@@ -92,7 +95,13 @@ judge-infer:
 	@tools/infer/compare/judge.sh
 
 fuzz: tools
-	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS))
+	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+sanitize:
+	@tools/sanitize.sh
+
+loom:
+	@RUSTFLAGS='--cfg loom' $(CARGO) test -p capos-sync --target-dir target/loom --test interleavings
 
 new-service: tools
 	@test -n '$(NAME)' || { echo 'make new-service needs a name: make new-service NAME=field-notes' >&2; exit 2; }

@@ -81,6 +81,7 @@ struct Grant {
     pci :group {
       vendor @9 :UInt16;
       devices @10 :List(UInt16);
+      class @15 :UInt32;     # Class, subclass and programming interface, in place of both; 0 where they say it.
     }
     kernel @11 :Text;        # Name of a capability of the first process, passed on as it is.
     powerOff @12 :Void;      # The ports that turn the machine off, as ACPI tells.

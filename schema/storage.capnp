@@ -15,6 +15,23 @@ interface BlockDevice {
   flush @3 () -> ();
 }
 
+struct Drive {
+  # A drive at a port of a disk controller.
+  port @0 :UInt32;
+  model @1 :Text;     # As the drive says.
+  optical @2 :Bool;   # Its medium can be changed, and cannot be written.
+}
+
+interface DiskController {
+  # A controller with several drives. Held by file systems, never by sessions.
+
+  drives @0 () -> (drives :List(Drive));
+  # Those that answered when the controller was started, optical ones first.
+  open @1 (port :UInt32) -> (device :BlockDevice);
+  # One of them, with the medium that is in it now. When that is taken out or changed, whoever opened it is refused until
+  # the drive is opened again.
+}
+
 enum EntryKind {
   file @0;
   directory @1;

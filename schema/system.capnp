@@ -216,7 +216,7 @@ interface PciFunction {
   enable @2 () -> ();
   # Lets it decode memory and master the bus.
   interrupt @3 (vector :UInt16) -> (interrupt :Kernel.Interrupt);
-  # Makes the MSI-X vector deliver to an interrupt object.
+  # Makes the vector of MSI-X, or the only one of MSI where the device has no MSI-X, deliver to an interrupt object.
 }
 
 interface SessionObserver {

@@ -141,6 +141,7 @@ pub struct EntryError {
     pub status: crate::Status,
 }
 
+#[inline]
 fn u16_at(raw: &RawEntry, at: usize) -> u16 {
     match raw.get(at..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => u16::from_le_bytes(*bytes),
@@ -148,6 +149,7 @@ fn u16_at(raw: &RawEntry, at: usize) -> u16 {
     }
 }
 
+#[inline]
 fn u32_at(raw: &RawEntry, at: usize) -> u32 {
     match raw.get(at..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => u32::from_le_bytes(*bytes),
@@ -155,6 +157,7 @@ fn u32_at(raw: &RawEntry, at: usize) -> u32 {
     }
 }
 
+#[inline]
 fn u64_at(raw: &RawEntry, at: usize) -> u64 {
     match raw.get(at..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => u64::from_le_bytes(*bytes),
@@ -162,6 +165,7 @@ fn u64_at(raw: &RawEntry, at: usize) -> u64 {
     }
 }
 
+#[inline]
 fn u8_at(raw: &RawEntry, at: usize) -> u8 {
     raw.get(at).copied().unwrap_or(0)
 }
@@ -183,6 +187,7 @@ struct Fields {
     tail: u16,
 }
 
+#[inline]
 fn aligned(address: u64, empty: bool) -> Result<(), crate::Status> {
     if (empty && address != 0) || (!empty && address == 0) || address & 7 != 0 {
         return Err(crate::Status::BadAddress);
@@ -191,11 +196,13 @@ fn aligned(address: u64, empty: bool) -> Result<(), crate::Status> {
 }
 
 /// The address of a 32-bit word.
+#[inline]
 fn word(address: u64) -> Result<u64, crate::Status> {
     if address == 0 || address & 3 != 0 { Err(crate::Status::BadAddress) } else { Ok(address) }
 }
 
 impl Fields {
+    #[inline(always)]
     fn read(raw: &RawEntry) -> Self {
         Self {
             byte1: u8_at(raw, 1),
@@ -214,13 +221,15 @@ impl Fields {
         }
     }
 
-    fn zero(values: &[u64]) -> Result<(), crate::Status> {
-        if values.iter().any(|value| *value != 0) {
+    #[inline(always)]
+    fn zero<const COUNT: usize>(values: [u64; COUNT]) -> Result<(), crate::Status> {
+        if values.into_iter().fold(0, |all, value| all | value) != 0 {
             return Err(crate::Status::ReservedField);
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn buffer(address: u64, length: u32) -> Result<Buffer, crate::Status> {
         if length > MAX_MESSAGE {
             return Err(crate::Status::TooLarge);
@@ -229,6 +238,7 @@ impl Fields {
         Ok(Buffer { address, length })
     }
 
+    #[inline(always)]
     fn caps(&self) -> Result<CapArray, crate::Status> {
         if self.caps_sent > MAX_CAPS || self.caps_accepted > MAX_CAPS {
             return Err(crate::Status::TooLarge);
@@ -237,6 +247,7 @@ impl Fields {
         Ok(CapArray { address: self.word6, sent: self.caps_sent, accepted: self.caps_accepted })
     }
 
+    #[inline(always)]
     fn operation(&self, opcode: u8) -> Result<Operation, crate::Status> {
         let m = u64::from(self.method);
         let len = u64::from(self.length);
@@ -244,15 +255,15 @@ impl Fields {
         let capacity = u64::from(self.capacity);
         let sent = u64::from(self.caps_sent);
         let accepted = u64::from(self.caps_accepted);
-        Self::zero(&[u64::from(self.tail)])?;
+        Self::zero([u64::from(self.tail)])?;
         match opcode {
             0 => {
-                Self::zero(&[byte1, m, len, self.word2, self.word3, self.word4, self.word5])?;
-                Self::zero(&[self.word6, capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word2, self.word3, self.word4, self.word5])?;
+                Self::zero([self.word6, capacity, sent, accepted])?;
                 Ok(Operation::Nop)
             }
             1 => {
-                Self::zero(&[byte1])?;
+                Self::zero([byte1])?;
                 Ok(Operation::Call {
                     cap: self.word2,
                     interface: self.word3,
@@ -263,7 +274,7 @@ impl Fields {
                 })
             }
             2 => {
-                Self::zero(&[byte1, m, self.word3, self.word5, capacity, sent])?;
+                Self::zero([byte1, m, self.word3, self.word5, capacity, sent])?;
                 Ok(Operation::Recv {
                     endpoint: self.word2,
                     buffer: Self::buffer(self.word4, self.length)?,
@@ -271,7 +282,7 @@ impl Fields {
                 })
             }
             3 => {
-                Self::zero(&[m, self.word3, self.word5, capacity, accepted])?;
+                Self::zero([m, self.word3, self.word5, capacity, accepted])?;
                 if self.byte1 != 0 && crate::ExceptionKind::from_raw(i32::from(self.byte1)).is_none() {
                     return Err(crate::Status::InvalidArgument);
                 }
@@ -283,28 +294,28 @@ impl Fields {
                 })
             }
             4 => {
-                Self::zero(&[byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::Release { cap: self.word2 })
             }
             5 => {
-                Self::zero(&[byte1, m, len, self.word2, self.word4, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word2, self.word4, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::Cancel { target: self.word3 })
             }
             6 => {
-                Self::zero(&[byte1, m, len, self.word4, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word4, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::Notify { notification: self.word2, bits: self.word3 })
             }
             7 => {
-                Self::zero(&[byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word3, self.word4, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::Wait { cap: self.word2 })
             }
             8 | 9 => {
-                Self::zero(&[byte1, m, self.word2, self.word3, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, self.word2, self.word3, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 let address = word(self.word4)?;
                 Ok(if opcode == 8 {
                     Operation::WaitWord { address, expected: self.length }
@@ -313,8 +324,8 @@ impl Fields {
                 })
             }
             10 => {
-                Self::zero(&[byte1, m, len, self.word2, self.word3, self.word5, self.word6])?;
-                Self::zero(&[capacity, sent, accepted])?;
+                Self::zero([byte1, m, len, self.word2, self.word3, self.word5, self.word6])?;
+                Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::ThreadPointer { address: self.word4 })
             }
             _ => Err(crate::Status::BadOpcode),
@@ -327,9 +338,19 @@ impl Entry {
     ///
     /// # Errors
     /// The tag and the reason, where the entry is not well formed.
+    #[inline]
     pub fn decode(raw: &RawEntry) -> Result<Self, EntryError> {
+        Self::decode_as(raw, u8_at(raw, 0))
+    }
+
+    /// The same for an entry whose first byte is `opcode`: where that is a constant, only what such an entry needs is done.
+    ///
+    /// # Errors
+    /// As [`Entry::decode`].
+    #[inline(always)]
+    pub fn decode_as(raw: &RawEntry, opcode: u8) -> Result<Self, EntryError> {
         let fields = Fields::read(raw);
-        match fields.operation(u8_at(raw, 0)) {
+        match fields.operation(opcode) {
             Ok(operation) => Ok(Self { user_data: fields.user_data, operation }),
             Err(status) => Err(EntryError { user_data: fields.user_data, status }),
         }
@@ -338,74 +359,47 @@ impl Entry {
     /// The entry's bytes for the ring.
     #[must_use]
     pub fn encode(&self) -> RawEntry {
-        let mut raw = [0_u8; ENTRY_SIZE];
-        let mut put = |at: usize, bytes: &[u8]| {
-            for (slot, byte) in raw.iter_mut().skip(at).zip(bytes) {
-                *slot = *byte;
-            }
+        let first = |opcode: Opcode, byte1: u8, method: u16, length: u32| {
+            opcode as u64 | u64::from(byte1) << 8 | u64::from(method) << 16 | u64::from(length) << 32
         };
-        put(8, &self.user_data.to_le_bytes());
-        match self.operation {
-            Operation::Nop => put(0, &[Opcode::Nop as u8]),
+        let last = |capacity: u32, caps: CapArray| {
+            u64::from(capacity) | u64::from(caps.sent) << 32 | u64::from(caps.accepted) << 40
+        };
+        let tag = self.user_data;
+        let words = match self.operation {
+            Operation::Nop => [first(Opcode::Nop, 0, 0, 0), tag, 0, 0, 0, 0, 0, 0],
             Operation::Call { cap, interface, method, params, results, caps } => {
-                put(0, &[Opcode::Call as u8]);
-                put(2, &method.to_le_bytes());
-                put(4, &params.length.to_le_bytes());
-                put(16, &cap.to_le_bytes());
-                put(24, &interface.to_le_bytes());
-                put(32, &params.address.to_le_bytes());
-                put(40, &results.address.to_le_bytes());
-                put(48, &caps.address.to_le_bytes());
-                put(56, &results.length.to_le_bytes());
-                put(60, &[caps.sent, caps.accepted]);
+                let first = first(Opcode::Call, 0, method, params.length);
+                let last = last(results.length, caps);
+                [first, tag, cap, interface, params.address, results.address, caps.address, last]
             }
             Operation::Recv { endpoint, buffer, caps } => {
-                put(0, &[Opcode::Recv as u8]);
-                put(4, &buffer.length.to_le_bytes());
-                put(16, &endpoint.to_le_bytes());
-                put(32, &buffer.address.to_le_bytes());
-                put(48, &caps.address.to_le_bytes());
-                put(60, &[caps.sent, caps.accepted]);
+                let first = first(Opcode::Recv, 0, 0, buffer.length);
+                [first, tag, endpoint, 0, buffer.address, 0, caps.address, last(0, caps)]
             }
             Operation::Return { reply, exception, results, caps } => {
-                put(0, &[Opcode::Return as u8, exception]);
-                put(4, &results.length.to_le_bytes());
-                put(16, &reply.to_le_bytes());
-                put(32, &results.address.to_le_bytes());
-                put(48, &caps.address.to_le_bytes());
-                put(60, &[caps.sent, caps.accepted]);
+                let first = first(Opcode::Return, exception, 0, results.length);
+                [first, tag, reply, 0, results.address, 0, caps.address, last(0, caps)]
             }
-            Operation::Release { cap } => {
-                put(0, &[Opcode::Release as u8]);
-                put(16, &cap.to_le_bytes());
-            }
-            Operation::Cancel { target } => {
-                put(0, &[Opcode::Cancel as u8]);
-                put(24, &target.to_le_bytes());
-            }
+            Operation::Release { cap } => [first(Opcode::Release, 0, 0, 0), tag, cap, 0, 0, 0, 0, 0],
+            Operation::Cancel { target } => [first(Opcode::Cancel, 0, 0, 0), tag, 0, target, 0, 0, 0, 0],
             Operation::Notify { notification, bits } => {
-                put(0, &[Opcode::Notify as u8]);
-                put(16, &notification.to_le_bytes());
-                put(24, &bits.to_le_bytes());
+                [first(Opcode::Notify, 0, 0, 0), tag, notification, bits, 0, 0, 0, 0]
             }
-            Operation::Wait { cap } => {
-                put(0, &[Opcode::Wait as u8]);
-                put(16, &cap.to_le_bytes());
-            }
+            Operation::Wait { cap } => [first(Opcode::Wait, 0, 0, 0), tag, cap, 0, 0, 0, 0, 0],
             Operation::WaitWord { address, expected } => {
-                put(0, &[Opcode::WaitWord as u8]);
-                put(4, &expected.to_le_bytes());
-                put(32, &address.to_le_bytes());
+                [first(Opcode::WaitWord, 0, 0, expected), tag, 0, 0, address, 0, 0, 0]
             }
             Operation::WakeWord { address, count } => {
-                put(0, &[Opcode::WakeWord as u8]);
-                put(4, &count.to_le_bytes());
-                put(32, &address.to_le_bytes());
+                [first(Opcode::WakeWord, 0, 0, count), tag, 0, 0, address, 0, 0, 0]
             }
             Operation::ThreadPointer { address } => {
-                put(0, &[Opcode::ThreadPointer as u8]);
-                put(32, &address.to_le_bytes());
+                [first(Opcode::ThreadPointer, 0, 0, 0), tag, 0, 0, address, 0, 0, 0]
             }
+        };
+        let mut raw = [0_u8; ENTRY_SIZE];
+        for (bytes, word) in raw.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
         raw
     }

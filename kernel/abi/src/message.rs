@@ -42,20 +42,23 @@ impl MessageHeader {
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut raw = [0_u8; Self::SIZE];
-        let mut put = |at: usize, bytes: &[u8]| {
-            for (slot, byte) in raw.iter_mut().skip(at).zip(bytes) {
-                *slot = *byte;
-            }
-        };
-        put(0, &self.badge.to_le_bytes());
-        put(8, &self.interface.to_le_bytes());
-        put(16, &self.reply.to_le_bytes());
-        put(24, &self.method.to_le_bytes());
-        put(26, &[self.caps]);
-        put(28, &self.length.to_le_bytes());
-        put(32, &self.results_capacity.to_le_bytes());
-        put(36, &[self.caps_accepted]);
+        for (bytes, word) in raw.chunks_exact_mut(8).zip(self.words()) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
         raw
+    }
+
+    /// The header's words, each as the machine has it.
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> [u64; Self::SIZE / 8] {
+        [
+            self.badge,
+            self.interface,
+            self.reply,
+            self.method as u64 | (self.caps as u64) << 16 | (self.length as u64) << 32,
+            self.results_capacity as u64 | (self.caps_accepted as u64) << 32,
+        ]
     }
 
     /// Reads a header.

@@ -163,6 +163,8 @@ impl<H> Forest<H> {
                 let holder = node.holder.take();
                 self.unlink(attachment);
                 self.release(attachment);
+                // Who has asked may not ask again: nothing is left that joins nothing.
+                self.collapse(child);
                 if holder.is_some() {
                     return holder;
                 }
@@ -180,7 +182,7 @@ impl<H> Forest<H> {
 
     /// Begins a round of counting.
     pub fn begin_round(&mut self) -> Round {
-        self.round += 1;
+        self.round = self.round.wrapping_add(1);
         Round(self.round)
     }
 
@@ -227,9 +229,9 @@ impl<H> Forest<H> {
 
     /// Counts a child, and what is below it, for its parent.
     fn count_for(&mut self, parent: u32, child: u32) {
-        let more = self.node(child).map_or(0, |node| node.count + u32::from(node.holder.is_some()));
+        let more = self.node(child).map_or(0, |node| node.count.saturating_add(u32::from(node.holder.is_some())));
         if let Some(node) = self.node_mut(parent) {
-            node.count += more;
+            node.count = node.count.saturating_add(more);
         }
     }
 

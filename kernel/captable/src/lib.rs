@@ -6,8 +6,10 @@
 //! the middle. [`Pool`] stores what comes and goes. Every operation on one element costs the same however many there are;
 //! only [`Queues`], which keeps queues by key, costs the logarithm of their number.
 //!
-//! Nothing here knows what a capability designates; the kernel supplies the types.
+//! Nothing here knows what a capability designates; the kernel supplies the types. Counts are of elements that are there, each
+//! of which takes memory: none comes near its end, and none is counted off that was not counted.
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

@@ -95,7 +95,7 @@ impl<T> KeyedList<T> {
         let element = self.elements.get_mut(index as usize)?;
         self.free = element.next;
         *element = Element { generation, next: NIL, previous: NIL, value: Some(value) };
-        self.length += 1;
+        self.length = self.length.wrapping_add(1);
         Some((index, generation))
     }
 
@@ -103,7 +103,7 @@ impl<T> KeyedList<T> {
     pub fn take(&mut self) -> Option<(T, Held)> {
         let index = self.head;
         let value = self.unlink(index)?;
-        self.held += 1;
+        self.held = self.held.wrapping_add(1);
         Some((value, Held { index }))
     }
 
@@ -119,14 +119,14 @@ impl<T> KeyedList<T> {
         if let Some(element) = self.elements.get_mut(index as usize) {
             *element = Element { generation, next: head, previous: NIL, value: Some(value) };
         }
-        self.held -= 1;
-        self.length += 1;
+        self.held = self.held.wrapping_sub(1);
+        self.length = self.length.wrapping_add(1);
         ListKey { index, generation }
     }
 
     /// Keeps a place no longer.
     pub fn let_go(&mut self, held: Held) {
-        self.held -= 1;
+        self.held = self.held.wrapping_sub(1);
         self.free_place(held.index);
     }
 
@@ -172,7 +172,7 @@ impl<T> KeyedList<T> {
             Some(after) => after.previous = previous,
             None => self.tail = previous,
         }
-        self.length -= 1;
+        self.length = self.length.wrapping_sub(1);
         Some(value)
     }
 

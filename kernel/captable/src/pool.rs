@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 pub(crate) const NIL: u32 = u32::MAX;
 /// Elements of a chunk.
 const CHUNK: usize = 32;
+/// The same, of indices.
+const STRIDE: u32 = CHUNK as u32;
 /// Places for chunks that are kept in any case.
 const FEWEST: usize = 4;
 
@@ -68,7 +70,12 @@ pub fn shrink<T>(vector: &mut Vec<T>, fewest: usize) {
 }
 
 fn split(index: u32) -> (u32, usize) {
-    (index / CHUNK as u32, index as usize % CHUNK)
+    (index / STRIDE, index as usize % CHUNK)
+}
+
+/// The index of a place: [`Pool::grow`] makes no more chunks than there are indices for.
+const fn join(number: u32, offset: u32) -> u32 {
+    number.wrapping_mul(STRIDE).wrapping_add(offset)
 }
 
 impl<T> Default for Pool<T> {
@@ -115,12 +122,12 @@ impl<T> Pool<T> {
             }
             offset
         };
-        chunk.used += 1;
+        chunk.used = chunk.used.wrapping_add(1);
         if chunk.is_full() {
             self.unlink(List::Room, number);
         }
-        self.length += 1;
-        Some(number * CHUNK as u32 + offset)
+        self.length = self.length.wrapping_add(1);
+        Some(join(number, offset))
     }
 
     /// Makes one chunk with room.
@@ -128,7 +135,7 @@ impl<T> Pool<T> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(CHUNK).ok()?;
         if self.hole == NIL {
-            let number = u32::try_from(self.chunks.len()).ok().filter(|number| *number < NIL / CHUNK as u32)?;
+            let number = u32::try_from(self.chunks.len()).ok().filter(|number| *number < NIL / STRIDE)?;
             self.chunks.try_reserve(1).ok()?;
             self.chunks.push(Chunk::hole());
             self.link(List::Hole, number);
@@ -149,7 +156,7 @@ impl<T> Pool<T> {
         for (number, chunk) in (first..).zip(self.chunks.get(first as usize..)?) {
             for (at, slot) in (0_u32..).zip(&chunk.slots).skip(offset) {
                 if let Slot::Full(value) = slot {
-                    return Some((number * CHUNK as u32 + at, value));
+                    return Some((join(number, at), value));
                 }
             }
             offset = 0;
@@ -184,7 +191,7 @@ impl<T> Pool<T> {
         let slot = chunk.slots.get_mut(offset).filter(|slot| matches!(slot, Slot::Full(_)))?;
         let taken = core::mem::replace(slot, Slot::Empty(chunk.empty));
         chunk.empty = u32::try_from(offset).unwrap_or(NIL);
-        chunk.used -= 1;
+        chunk.used = chunk.used.wrapping_sub(1);
         let is_empty = chunk.used == 0;
         if was_full {
             self.link(List::Room, number);
@@ -192,7 +199,7 @@ impl<T> Pool<T> {
         if is_empty {
             self.give_back(number);
         }
-        self.length -= 1;
+        self.length = self.length.wrapping_sub(1);
         match taken {
             Slot::Full(value) => Some(value),
             Slot::Empty(_) => None,

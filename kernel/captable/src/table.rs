@@ -49,6 +49,18 @@ impl<T> Table<T> {
         self.live == 0
     }
 
+    /// The identifier that the next value gets.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn next_id(&mut self) -> Result<CapId, Full> {
+        if self.first_free == NIL {
+            self.first_free = self.grow()?;
+        }
+        let slot = self.slots.get(self.first_free as usize).ok_or(Full)?;
+        Ok(CapId::new(self.first_free, slot.generation))
+    }
+
     /// Puts a value into a free slot.
     ///
     /// # Errors
@@ -67,7 +79,7 @@ impl<T> Table<T> {
         let id = CapId::new(index, slot.generation);
         self.first_free = slot.next_free;
         slot.value = Some(make(id));
-        self.live += 1;
+        self.live = self.live.wrapping_add(1);
         Ok(id)
     }
 
@@ -123,7 +135,7 @@ impl<T> Table<T> {
             return Err(refusal);
         }
         let value = slot.value.take().ok_or(refusal)?;
-        self.live -= 1;
+        self.live = self.live.wrapping_sub(1);
         // A slot whose generations are used up is never used again, so no identifier comes twice.
         slot.generation = slot.generation.saturating_add(1);
         if slot.generation != u32::MAX {
@@ -141,7 +153,7 @@ impl<T> Table<T> {
             if slot.value.is_some() {
                 return self.remove(id).ok().map(|value| (id, value));
             }
-            *hint += 1;
+            *hint = hint.saturating_add(1);
         }
         None
     }
@@ -206,7 +218,9 @@ mod tests {
             let mut model: HashMap<CapId, u16> = HashMap::new();
             for (insert, number) in operations {
                 if insert || given.is_empty() {
+                    let expected = number.is_multiple_of(2).then(|| table.next_id().unwrap());
                     let id = table.insert(number).unwrap();
+                    prop_assert!(expected.is_none_or(|expected| expected == id));
                     prop_assert!(!given.contains(&id));
                     given.push(id);
                     model.insert(id, number);

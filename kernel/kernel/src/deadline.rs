@@ -59,14 +59,19 @@ pub fn earliest() -> u64 {
 /// The deadline for which a processor has set its timer, so that no other does.
 static COVERED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Whether the earliest deadline is before that for which a timer is set; who asks sets its own then.
+/// Whether the earliest deadline is before that for which a timer is set.
+#[inline]
+pub fn is_uncovered() -> bool {
+    earliest() < COVERED.load(Ordering::Relaxed)
+}
+
+/// The same; who asks sets its own then.
 pub fn cover() -> bool {
-    let earliest = earliest();
-    if earliest >= COVERED.load(Ordering::Relaxed) {
-        return false;
+    let uncovered = is_uncovered();
+    if uncovered {
+        COVERED.store(earliest(), Ordering::Relaxed);
     }
-    COVERED.store(earliest, Ordering::Relaxed);
-    true
+    uncovered
 }
 
 /// The timer that was set for a deadline is not set any more.

@@ -52,7 +52,7 @@ const COMPLETIONS: u32 = 512;
 static ID: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Why there is no first process.
-enum Failure {
+pub enum Failure {
     /// The boot loader brought no boot package.
     NoPackage,
     /// The boot package is no whole archive.
@@ -116,8 +116,12 @@ pub fn start(boot: BootInfo) {
     if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
         tests_in_kernel::run(&account);
     }
-    if let Err(failure) = launch(boot, account) {
-        refuse(format_args!("the first process cannot start: {failure}"));
+    match prepare(boot, account) {
+        Ok(thread) => {
+            ID.store(thread.process.id, Ordering::Relaxed);
+            scheduler::wake(&thread);
+        }
+        Err(failure) => refuse(format_args!("the first process cannot start: {failure}")),
     }
     machine::INIT_START.store(time::tsc(), Ordering::Relaxed);
 }
@@ -152,15 +156,27 @@ pub fn ended(end: &End) -> ! {
     }
 }
 
-fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
+/// Makes the first process; gives its thread, which does not run yet.
+///
+/// # Errors
+/// The boot package lacks something, or there is no memory. Nothing is left of the process then.
+pub fn prepare(boot: &BootInfo, account: Arc<Account>) -> Result<Arc<Thread>, Failure> {
     let module = package(boot).ok_or(Failure::NoPackage)?;
     // All of the package is looked at, so that `init` need not doubt that it is whole.
     let image = capos_ustar::find(module.bytes, PROGRAM)?.ok_or(Failure::NoProgram)?;
     let program = Program::parse(image, image.len() as u64)?;
     let process = Process::new(String::from(PROGRAM), account, None)?;
-    ID.store(process.id, Ordering::Relaxed);
+    let thread = furnish(&process, module, &program, image);
+    if thread.is_err() {
+        process.doom(End { cause: Cause::Exited, code: 0, report: String::new() });
+    }
+    thread
+}
+
+/// Gives the first process its memory, its capabilities and its thread.
+fn furnish(process: &Arc<Process>, module: &Module, program: &Program, image: &[u8]) -> Result<Arc<Thread>, Failure> {
     for segment in program.segments() {
-        load(&process, segment, image)?;
+        load(process, segment, image)?;
     }
     let writable = Access { read: true, write: true, ..Access::default() };
     let stack = MemoryObject::anonymous(&process.account, FIRST_STACK_BYTES)?;
@@ -171,7 +187,7 @@ fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
         writable,
         None,
     )?;
-    let record = launch_record(&process, module)?;
+    let record = launch_record(process, module)?;
     let bytes = Word::words_to_bytes(&record);
     let memory = MemoryObject::anonymous(&process.account, bytes.len() as u64)?;
     if !user_memory::fill(&memory, 0, bytes) {
@@ -181,7 +197,7 @@ fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
     let readable = Access { read: true, ..Access::default() };
     process.space.map(Backing::Memory(memory), (LAUNCH_RECORD, length), 0, readable, None)?;
     let thread = Thread::new(
-        &process,
+        process,
         Start {
             entry: program.entry,
             stack: FIRST_STACK_TOP,
@@ -191,8 +207,7 @@ fn launch(boot: &BootInfo, account: Arc<Account>) -> Result<(), Failure> {
             thread_pointer: 0,
         },
     )?;
-    scheduler::wake(&thread);
-    Ok(())
+    Ok(thread)
 }
 
 fn load(process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failure> {

@@ -14,9 +14,9 @@ use capos_schema::sync::{self, Completion, Exception, Output};
 use crate::memory::heap;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::{Capability, Object};
-use crate::object::dispatch;
 use crate::object::process::Process;
 use crate::object::thread::Thread;
+use crate::object::{dispatch, number as dispatch_number};
 use crate::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::syscall::Absent;
 use crate::transfer::{self, Offer, Refusal, Slots};
@@ -56,6 +56,18 @@ pub struct Invocation<'a> {
 }
 
 impl<'a> Invocation<'a> {
+    #[inline]
+    fn new(
+        thread: &'a Arc<Thread>,
+        (rights, node): (Rights, Option<NodeId>),
+        (tag, cap): (u64, CapId),
+        call: Call,
+        offers: &'a [Offer],
+    ) -> Self {
+        let (given, starts, deferred, secured) = (Vec::new(), None, None, None);
+        Self { thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured }
+    }
+
     /// Who calls.
     pub fn process(&self) -> &'a Arc<Process> {
         &self.thread.process
@@ -140,6 +152,41 @@ pub fn secure(bytes: usize) -> Result<Option<heap::Secured>, Status> {
     heap::secure(frames).map(Some).ok_or(Status::OutOfMemory)
 }
 
+/// The two forms of a message without content: no struct, and one of no words.
+const EMPTY: [u64; 2] = [0, 0xffff_fffc];
+/// The first word of a message that is a struct of one word of data.
+const ONE_WORD: u64 = 1 << 32;
+/// Bytes of such a message.
+const NUMBER: usize = 16;
+
+/// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
+/// False where it has to go the long way: nothing has happened then.
+pub fn call_for_number(thread: &Arc<Thread>, tag: u64, cap: CapId, call: &Call, capability: &Capability) -> bool {
+    if call.params.length != 8
+        || call.caps.sent > 0
+        || (call.results.length as usize) < NUMBER
+        || call.interface != capability.object.interface()
+        || !capability.rights.contains(Rights::CALL)
+    {
+        return false;
+    }
+    let space = &thread.process.space;
+    if !space.read_long(call.params.address).is_some_and(|word| EMPTY.contains(&word)) {
+        return false;
+    }
+    let mut invocation = Invocation::new(thread, (capability.rights, capability.node), (tag, cap), *call, &[]);
+    let outcome = match dispatch_number(&capability.object, &mut invocation, call.method) {
+        None => return false,
+        Some(Ok(number)) if space.write_short(call.results.address, &[ONE_WORD, number]) => {
+            Outcome { length: NUMBER as u32, ..Outcome::default() }
+        }
+        Some(Ok(_)) => Status::BadAddress.into(),
+        Some(Err(exception)) => except(&thread.process, call, &exception),
+    };
+    thread.post(tag, outcome);
+    true
+}
+
 /// CALL.
 ///
 /// # Errors
@@ -212,9 +259,7 @@ fn invoke(
     offers: &[Offer],
 ) {
     let Capability { object, rights, node } = capability;
-    let (given, starts, deferred) = (Vec::new(), None, None);
-    let secured = None;
-    let mut invocation = Invocation { thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured };
+    let mut invocation = Invocation::new(thread, (rights, node), (tag, cap), call, offers);
     let mut scratch = [word(0, 0, 0, 0, 0, 0, 0, 0); SMALL];
     let cell = RefCell::new(&mut invocation);
     let made = |params: any_pointer::Reader<'_>, results: any_pointer::Builder<'_>| {

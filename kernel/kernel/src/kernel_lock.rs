@@ -4,25 +4,21 @@
 //! it goes back. Who waits for it is served in the order of arrival, and does meanwhile what the processor that
 //! has it asks for ([`processors::answer`]).
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use capos_sync::TicketLock;
 
 use crate::processors;
 
-/// The ticket that the next processor draws.
-static NEXT: AtomicU32 = AtomicU32::new(0);
-/// The ticket whose turn it is.
-static SERVED: AtomicU32 = AtomicU32::new(0);
+static LOCK: TicketLock = TicketLock::new(0);
 
 /// Waits until this processor has the kernel to itself.
 pub fn take() {
-    let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
-    while SERVED.load(Ordering::Acquire) != ticket {
+    LOCK.take(|| {
         processors::answer();
         core::hint::spin_loop();
-    }
+    });
 }
 
 /// Lets the next processor in. This one must have taken the lock.
 pub fn give() {
-    SERVED.store(SERVED.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    LOCK.give();
 }

@@ -23,6 +23,8 @@ mod derivation;
 #[cfg(target_os = "none")]
 mod entropy;
 #[cfg(target_os = "none")]
+mod fast_path;
+#[cfg(target_os = "none")]
 mod fault;
 #[cfg(target_os = "none")]
 mod first_process;

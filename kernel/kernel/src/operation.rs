@@ -153,9 +153,11 @@ impl Operations {
     }
 
     /// Where the operations through a capability are found.
+    #[inline]
     fn bucket(&mut self, cap: CapId) -> Option<&mut u32> {
-        let count = u32::try_from(self.buckets.len()).ok()?;
-        self.buckets.get_mut(cap.index().checked_rem(count)? as usize)
+        // Their number is a power of two, as that of completions is.
+        let last = self.buckets.len().wrapping_sub(1);
+        self.buckets.get_mut(cap.index() as usize & last)
     }
 
     /// How many are in flight.
@@ -185,14 +187,62 @@ impl Operations {
     }
 
     /// The operation, while it is in flight.
+    #[inline]
     pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Operation> {
         let place = self.places.get_mut(ticket.place as usize)?;
         place.operation.as_mut().filter(|_| place.generation == ticket.generation)
     }
 
+    /// The ticket that the next operation to begin gets. `None` where there is no place.
+    #[inline]
+    pub fn next_ticket(&self) -> Option<Ticket> {
+        let place = self.places.get(self.free as usize)?;
+        Some(Ticket { place: self.free, generation: place.generation })
+    }
+
+    /// An operation in flight that nobody else has to be told of when it ends: none waits for its end, and it has no place of
+    /// its own in the derivation forest.
+    #[inline]
+    pub fn plain(&self, ticket: Ticket) -> Option<&Kind> {
+        let place = self.places.get(ticket.place as usize)?;
+        let operation = place.operation.as_ref().filter(|_| place.generation == ticket.generation)?;
+        (operation.attachment.is_none() && operation.watcher.is_none()).then_some(&operation.kind)
+    }
+
+    /// Ends an operation that [`Operations::plain`] has found; its tag.
+    #[inline]
+    pub fn end_plain(&mut self, ticket: Ticket) -> Option<u64> {
+        let operation = self.get_mut(ticket)?;
+        let (user_data, cap) = (operation.user_data, operation.cap);
+        self.vacate(ticket.place, cap)?;
+        Some(user_data)
+    }
+
+    /// Frees the place of an operation through a capability: its tickets mean nothing any more.
+    #[inline]
+    fn vacate(&mut self, index: u32, cap: CapId) -> Option<()> {
+        let free = self.free;
+        let place = self.places.get_mut(index as usize)?;
+        place.operation = None;
+        let (next, previous) = (place.next, place.previous);
+        place.generation = place.generation.wrapping_add(1);
+        place.next = free;
+        self.free = index;
+        self.length -= 1;
+        self.calls -= u32::from(place.counted);
+        if let Some(next) = self.places.get_mut(next as usize) {
+            next.previous = previous;
+        }
+        if let Some(previous) = self.places.get_mut(previous as usize) {
+            previous.next = next;
+        } else if let Some(bucket) = self.bucket(cap) {
+            *bucket = next;
+        }
+        Some(())
+    }
+
     /// Ends an operation.
     pub fn end(&mut self, ticket: Ticket) -> Option<Ended> {
-        let free = self.free;
         let place = self.places.get_mut(ticket.place as usize)?;
         if place.generation != ticket.generation {
             return None;
@@ -205,21 +255,7 @@ impl Operations {
             Kind::Delivered { .. } => None,
             _ => place.operation.take().map(|operation| operation.kind),
         };
-        place.operation = None;
-        let (next, previous) = (place.next, place.previous);
-        place.generation = place.generation.wrapping_add(1);
-        place.next = free;
-        self.free = ticket.place;
-        self.length -= 1;
-        self.calls -= u32::from(place.counted);
-        if let Some(next) = self.places.get_mut(next as usize) {
-            next.previous = previous;
-        }
-        if let Some(previous) = self.places.get_mut(previous as usize) {
-            previous.next = next;
-        } else if let Some(bucket) = self.bucket(cap) {
-            *bucket = next;
-        }
+        self.vacate(ticket.place, cap)?;
         Some(Ended { user_data, attachment, watcher, kind })
     }
 

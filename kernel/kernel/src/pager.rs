@@ -239,13 +239,7 @@ fn map_around(
     page: u64,
 ) -> Result<(), Status> {
     let Some(space) = mapping.space.upgrade() else { return Ok(()) };
-    for next in page..page + AROUND {
-        match pages.get(next) {
-            Some(PageState::Resident(resident)) => space.enter_paged(mapping, next * PAGE, resident.frame)?,
-            _ => break,
-        }
-    }
-    Ok(())
+    space.enter_paged(mapping, page * PAGE, pages.run_of_resident(page, AROUND).map(|resident| resident.frame))
 }
 
 fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u64) -> Result<(), Status> {

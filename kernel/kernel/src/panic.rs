@@ -2,16 +2,17 @@
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch::serial::{self, Port};
-use crate::arch::{apic, exit};
+use crate::arch::{apic, cpu, exit};
 use crate::{percpu, processors};
 
 /// Status that the debug-exit device is given.
 const STATUS: u8 = 0x7f;
 
-static PANICKING: AtomicBool = AtomicBool::new(false);
+/// The processor that panics or stops the system, see [`own_number`]; 0 while none does.
+static PANICKING: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the processor that panics may not be able to tell which it is.
 static DISTRUSTED: AtomicBool = AtomicBool::new(false);
@@ -23,7 +24,7 @@ pub fn distrust_processor() {
 
 /// Whether a processor has panicked or stopped the system.
 pub fn is_over() -> bool {
-    PANICKING.load(Ordering::Relaxed)
+    PANICKING.load(Ordering::Relaxed) != 0
 }
 
 /// Writes to both serial ports without locks or allocation.
@@ -43,11 +44,26 @@ fn stop_others() {
     }
 }
 
+/// A number of this processor that needs none of its data, which may be what is broken; never 0.
+fn own_number() -> u64 {
+    u64::from(cpu::apic_number()) + 1
+}
+
+/// Whether the processor that runs this is the first to end the system, and not in the midst of saying so. One that is later
+/// than another does not get on: the first has to finish what it says.
+fn is_first() -> bool {
+    match PANICKING.compare_exchange(0, own_number(), Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(first) if first == own_number() => false,
+        Err(_) => exit::halt(),
+    }
+}
+
 /// Says what happened and where, then ends the machine.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     // What is formatted may itself panic: then the first half of the story has to do.
-    if !PANICKING.swap(true, Ordering::Relaxed) {
+    if is_first() {
         stop_others();
         let place = info.location().map_or(("?", 0), |l| (l.file(), l.line()));
         // Direct::write_str never fails.
@@ -72,7 +88,7 @@ pub fn refuse(reason: fmt::Arguments<'_>) -> ! {
 
 /// Says in one sentence why the system cannot go on, then stops.
 pub fn stop(reason: fmt::Arguments<'_>) -> ! {
-    if !PANICKING.swap(true, Ordering::Relaxed) {
+    if is_first() {
         stop_others();
     }
     let _ = writeln!(Direct, "\ncapOS stops here: {reason}.");

@@ -29,6 +29,8 @@ pub struct PerCpu {
     pub request: AtomicU32,
     /// Another processor has called it to look at its queue, and it has not yet.
     pub called: AtomicBool,
+    /// The thread that was current goes on with a long system call later: interrupts come first.
+    pub paused: AtomicBool,
     /// Priority of the thread that runs here; [`IDLE`] where none does.
     pub running: AtomicI8,
     /// Number of the thread that runs here; 0 where none does.
@@ -108,6 +110,7 @@ pub fn initialize(index: u32, stack_top: u64) -> &'static PerCpu {
         root: AtomicU64::new(0),
         request: AtomicU32::new(0),
         called: AtomicBool::new(false),
+        paused: AtomicBool::new(false),
         running: AtomicI8::new(IDLE),
         thread: AtomicU64::new(0),
         scheduler: spin::Mutex::new(crate::scheduler::CpuState::default()),

@@ -10,8 +10,8 @@ use capos_abi::entry::ENTRY_SIZE;
 use capos_abi::ring::{self, RingLayout};
 use capos_abi::{Completion, RawEntry, Status};
 use capos_paging::PAGE;
+use capos_sync::ring::{Consumer, Producer};
 
-use crate::memory::frames::Frame;
 use crate::object::memory::MemoryObject;
 
 /// The process wrote an index that cannot be: its rings are not to be believed any more.
@@ -28,14 +28,15 @@ pub enum Corrupt {
 pub struct Ring {
     /// Keeps the frames.
     _memory: Arc<MemoryObject>,
-    pages: Vec<Frame>,
+    /// Where its pages lie in the direct map.
+    pages: Vec<*mut u8>,
     /// The first of them, which holds nothing but indices.
-    header: Frame,
+    header: *mut u8,
     layout: RingLayout,
-    /// Next entry to take.
-    head: u32,
-    /// Next completion to write.
-    tail: u32,
+    submissions: Consumer,
+    completions: Producer,
+    /// Offset of the first completion.
+    first_completion: usize,
 }
 
 impl Ring {
@@ -45,10 +46,13 @@ impl Ring {
     /// The memory is too small.
     pub fn new(memory: Arc<MemoryObject>, layout: RingLayout) -> Result<Self, Status> {
         let count = layout.bytes() as u64 / PAGE;
-        let pages: Option<Vec<Frame>> = (0..count).map(|page| memory.stable_frame(page)).collect();
+        let pages: Option<Vec<*mut u8>> =
+            (0..count).map(|page| memory.stable_frame(page).map(|frame| frame.pointer())).collect();
         let pages = pages.ok_or(Status::InvalidArgument)?;
         let header = pages.first().copied().ok_or(Status::InvalidArgument)?;
-        let ring = Self { _memory: memory, pages, header, layout, head: 0, tail: 0 };
+        let (submissions, completions) = (Consumer::new(0), Producer::new(0));
+        let first_completion = layout.completions_offset();
+        let ring = Self { _memory: memory, pages, header, layout, submissions, completions, first_completion };
         ring.publish(ring::SUBMISSION_ENTRIES, layout.submission_entries());
         ring.publish(ring::COMPLETION_ENTRIES, layout.completion_entries());
         Ok(ring)
@@ -63,17 +67,18 @@ impl Ring {
     /// first page, which holds nothing but indices, stands in for any other.
     fn pointer(&self, offset: usize) -> *mut u8 {
         let page = self.pages.get(offset / PAGE as usize).copied().unwrap_or(self.header);
-        page.pointer().wrapping_add(offset % PAGE as usize)
+        page.wrapping_add(offset % PAGE as usize)
     }
 
-    fn index(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: the index offsets are multiples of 4 in the first page, a frame that `memory`
-        // keeps for as long as this value lives; atomics tolerate the process's own accesses.
-        unsafe { AtomicU32::from_ptr(self.header.pointer().wrapping_add(offset).cast()) }
+    /// An index in the header of a ring's region.
+    fn index(header: &*mut u8, offset: usize) -> &AtomicU32 {
+        // SAFETY: the index offsets are multiples of 4 in the first page, a frame that the ring's `memory`
+        // keeps for as long as the ring lives; atomics tolerate the process's own accesses.
+        unsafe { AtomicU32::from_ptr(header.wrapping_add(offset).cast()) }
     }
 
     fn publish(&self, offset: usize, value: u32) {
-        self.index(offset).store(value, Ordering::Release);
+        Self::index(&self.header, offset).store(value, Ordering::Release);
     }
 
     /// How many entries wait to be taken.
@@ -81,8 +86,8 @@ impl Ring {
     /// # Errors
     /// The process's tail is corrupt.
     pub fn pending(&self) -> Result<u32, Corrupt> {
-        let tail = self.index(ring::SUBMISSION_TAIL).load(Ordering::Acquire);
-        ring::distance(self.head, tail, self.layout.submission_entries()).ok_or(Corrupt::SubmissionTail(tail))
+        let tail = Self::index(&self.header, ring::SUBMISSION_TAIL);
+        self.submissions.pending(tail, self.layout.submission_entries()).map_err(Corrupt::SubmissionTail)
     }
 
     /// How many completions the process has not read yet.
@@ -90,14 +95,15 @@ impl Ring {
     /// # Errors
     /// The process's head is corrupt.
     pub fn unread(&self) -> Result<u32, Corrupt> {
-        let head = self.index(ring::COMPLETION_HEAD).load(Ordering::Acquire);
-        ring::distance(head, self.tail, self.layout.completion_entries()).ok_or(Corrupt::CompletionHead(head))
+        let head = Self::index(&self.header, ring::COMPLETION_HEAD);
+        self.completions.unread(head, self.layout.completion_entries()).map_err(Corrupt::CompletionHead)
     }
 
     /// A copy of the next entry, which is judged and used instead of the shared one.
     #[inline]
     pub fn entry(&self) -> RawEntry {
-        let from = self.pointer(self.layout.submission_offset(self.head)).cast::<[u64; ENTRY_SIZE / 8]>();
+        let from =
+            self.pointer(self.layout.submission_offset(self.submissions.index())).cast::<[u64; ENTRY_SIZE / 8]>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.
         let words = unsafe { from.read_volatile() };
         // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
@@ -106,8 +112,7 @@ impl Ring {
 
     /// Takes the next entry.
     pub fn advance(&mut self) {
-        self.head = self.head.wrapping_add(1);
-        self.publish(ring::SUBMISSION_HEAD, self.head);
+        self.submissions.advance(Self::index(&self.header, ring::SUBMISSION_HEAD));
     }
 
     /// Appends a completion. The caller has made sure that there is room.
@@ -120,10 +125,11 @@ impl Ring {
             value,
             u64::from(caps) | u64::from(kind as u8) << 8,
         ];
-        let to = self.pointer(self.layout.completion_offset(self.tail)).cast::<[u64; COMPLETION_SIZE / 8]>();
+        let place = (self.completions.index() & self.layout.completion_entries().wrapping_sub(1)) as usize;
+        let offset = self.first_completion.wrapping_add(place * COMPLETION_SIZE);
+        let to = self.pointer(offset).cast::<[u64; COMPLETION_SIZE / 8]>();
         // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
         unsafe { to.write_volatile(words) };
-        self.tail = self.tail.wrapping_add(1);
-        self.publish(ring::COMPLETION_TAIL, self.tail);
+        self.completions.publish(Self::index(&self.header, ring::COMPLETION_TAIL));
     }
 }

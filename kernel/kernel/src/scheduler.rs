@@ -48,8 +48,6 @@ pub struct CpuState {
     armed: u64,
     /// The deadline for which the timer is set here and nowhere else; 0 where it is not for one.
     covers: u64,
-    /// The thread that was current goes on with a long system call later: interrupts come first.
-    paused: bool,
 }
 
 /// What to do on the way out of the kernel.
@@ -181,7 +179,14 @@ impl CpuState {
     }
 
     /// Sets the timer to the end of the slice, where somebody waits for it, or to the next deadline.
+    #[inline]
     fn arm(&mut self) {
+        if self.queue.len() > 0 || deadline::is_uncovered() {
+            self.set_timer();
+        }
+    }
+
+    fn set_timer(&mut self) {
         let alone = self.current.as_ref().is_none_or(|current| self.queue.is_free_for(current.priority()));
         let slice = if alone { u64::MAX } else { self.slice_end };
         let due = if deadline::cover() {
@@ -322,8 +327,8 @@ pub fn forget_dead() {
 /// Puts the current thread behind those that wait, in the middle of a system call that it goes on with
 /// when its turn comes.
 pub fn pause() {
+    percpu::current().paused.store(true, Ordering::Relaxed);
     let mut cpu = percpu::current().scheduler.lock();
-    cpu.paused = true;
     let now = time::now();
     preempt(&mut cpu, now, false);
 }
@@ -350,7 +355,8 @@ fn leave() -> ! {
         process::bury();
         crate::object::log::serve();
         let cpu = percpu::current();
-        if core::mem::take(&mut cpu.scheduler.lock().paused) {
+        if cpu.paused.load(Ordering::Relaxed) {
+            cpu.paused.store(false, Ordering::Relaxed);
             context::open(go_on);
         }
         let (choice, left) = cpu.scheduler.lock().choose();

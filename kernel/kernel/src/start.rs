@@ -179,6 +179,7 @@ fn report(boot: &BootInfo, lines: u32, frequencies: calibration::Frequencies, ra
             "warning: this processor has no random source; keys made here are only as good as the jitter of its clock"
         );
     }
+    log!("warning: no IOMMU is used; a driver that tells its device a wrong address lets it reach all memory");
     if boot.power_off.port == 0 {
         log!("warning: the firmware does not say how to power off");
     }

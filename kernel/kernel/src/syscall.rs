@@ -11,7 +11,7 @@ use crate::memory::reserve;
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
 use crate::pager::{self, Brought};
-use crate::{ipc, kernel_call, log, report, scheduler, time, word};
+use crate::{fast_path, ipc, kernel_call, log, report, scheduler, time, word};
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub fn handle(thread: &Arc<Thread>) {
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
         number::ENTER => {
-            run(thread, Enter { left: first as u32, taken: 0, minimum: second as u32, deadline: third, waiting: None });
+            enter(thread, first as u32, second as u32, third);
         }
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
@@ -57,6 +57,46 @@ pub fn handle(thread: &Arc<Thread>) {
             let report = report::bad_system_call(thread, other);
             thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
+    }
+}
+
+/// Entries that are taken the short way before the clock is looked at: none of them copies more than a page.
+const SHORT: u32 = 32;
+
+/// Takes entries the short way as long as they can go it, and waits.
+#[inline]
+fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) {
+    let mut raw = [0; ENTRY_SIZE];
+    let mut taken = 0;
+    let mut more = true;
+    while more && taken < entries {
+        let waiting = match thread.take_entry(&mut raw) {
+            Ok(Some(others)) => {
+                more = others;
+                if taken < SHORT && fast_path::entry(thread, &raw) {
+                    taken += 1;
+                    continue;
+                }
+                Some(raw)
+            }
+            Ok(None) => break,
+            Err(corrupt) => return thread.die_of(corrupt),
+        };
+        return run(thread, Enter { left: entries - taken, taken: u64::from(taken), minimum, deadline, waiting });
+    }
+    finish(thread, u64::from(taken), minimum, deadline);
+}
+
+/// Says how many entries were taken, and waits where that is asked for.
+#[inline]
+fn finish(thread: &Arc<Thread>, taken: u64, minimum: u32, deadline: u64) {
+    thread.with_context(|context| context.rax = taken);
+    if minimum > 0
+        && deadline > 0
+        && (deadline == number::NO_DEADLINE || deadline > time::now())
+        && let Err(corrupt) = thread.wait(minimum, deadline)
+    {
+        thread.die_of(corrupt);
     }
 }
 
@@ -85,12 +125,18 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
             }
         }
         if let Some(waiting) = enter.waiting.take() {
+            // It could not go the short way.
             raw = waiting;
         } else {
             match thread.take_entry(&mut raw) {
                 Ok(Some(others)) => more = others,
                 Ok(None) => break,
                 Err(corrupt) => return thread.die_of(corrupt),
+            }
+            if fast_path::entry(thread, &raw) {
+                enter.left -= 1;
+                enter.taken += 1;
+                continue;
             }
         }
         match Entry::decode(&raw) {
@@ -110,14 +156,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
         enter.left -= 1;
         enter.taken += 1;
     }
-    thread.with_context(|context| context.rax = enter.taken);
-    if enter.minimum > 0
-        && enter.deadline > 0
-        && (enter.deadline == number::NO_DEADLINE || enter.deadline > time::now())
-        && let Err(corrupt) = thread.wait(enter.minimum, enter.deadline)
-    {
-        thread.die_of(corrupt);
-    }
+    finish(thread, enter.taken, enter.minimum, enter.deadline);
 }
 
 fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {

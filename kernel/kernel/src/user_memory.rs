@@ -122,6 +122,38 @@ impl AddressSpace {
         .unwrap_or(Err(Unreachable::Forbidden))
     }
 
+    /// Reads an 8-byte aligned word of user memory. `None` where it is not readable, or not resident.
+    #[inline]
+    pub fn read_long(&self, address: u64) -> Option<u64> {
+        if !address.is_multiple_of(8) {
+            return None;
+        }
+        self.with_table(|table, _| {
+            let place = table.reach(address, false)?.cast::<u64>();
+            // SAFETY: an aligned word in a user frame, which the space's lock keeps mapped.
+            Some(unsafe { place.read_volatile() })
+        })
+        .flatten()
+    }
+
+    /// Writes words into user memory, straight where they lie aligned in one page. False where not all can be written.
+    #[inline]
+    pub fn write_short<const COUNT: usize>(&self, address: u64, words: &[u64; COUNT]) -> bool {
+        if !address.is_multiple_of(8) || (PAGE - address % PAGE) < 8 * COUNT as u64 {
+            return self.write(address, words.map(u64::to_le_bytes).as_flattened()).is_ok();
+        }
+        self.with_table(|table, _| {
+            let place = table.reach(address, true)?.cast::<u64>();
+            for (at, word) in words.iter().enumerate() {
+                // SAFETY: the words lie in one page, a RAM frame that the space's lock keeps mapped.
+                unsafe { place.wrapping_add(at).write_volatile(*word) };
+            }
+            Some(())
+        })
+        .flatten()
+        .is_some()
+    }
+
     /// Copies kernel bytes into user memory.
     ///
     /// # Errors
@@ -188,6 +220,38 @@ pub fn copy_behind(
         target.with_table(|t, t_paged| source.with_table(|s, s_paged| run(s, s_paged, t, t_paged)))
     };
     result.flatten().unwrap_or(Err(CopyFailure::Target(gone)))
+}
+
+/// Copies `length` bytes from one address space to another, behind `header`, where they lie in one page on each side, all
+/// of it is there and neither is locked. False where that is not so: [`copy_behind`] knows what to do then. All addresses are
+/// 8-byte aligned. The two must not be the same.
+#[inline]
+pub fn copy_short<const HEADER: usize>(
+    (source, from): (&AddressSpace, u64),
+    (target, to): (&AddressSpace, u64),
+    header: &[u64; HEADER],
+    length: usize,
+) -> bool {
+    let room = |address: u64| (PAGE - address % PAGE) as usize;
+    if length > room(from) || length.wrapping_add(8 * HEADER) > room(to) || (from | to) % 8 != 0 {
+        return false;
+    }
+    let copied = source.try_with_table(|s| {
+        target.try_with_table(|t| {
+            // Without bytes there may be no address to read from.
+            let read = if length == 0 { core::ptr::null_mut() } else { s.reach(from, false)? };
+            let written = t.reach(to, true)?.cast::<u64>();
+            for (at, word) in header.iter().enumerate() {
+                // SAFETY: the header lies in one page from `to` on, which is a RAM frame that the lock keeps mapped.
+                unsafe { written.wrapping_add(at).write_volatile(*word) };
+            }
+            // SAFETY: both parts lie in one page, as above.
+            unsafe { copy_bytes(read, written.wrapping_add(HEADER).cast(), length) };
+            Some(())
+        })
+    });
+    compiler_fence(Ordering::Release);
+    copied.flatten().flatten().is_some()
 }
 
 /// Copies `length` bytes from one address space to another, or within one.

@@ -4,10 +4,10 @@ use alloc::sync::Arc;
 
 use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_abi::{CapId, Status};
+use capos_sync::Waited;
 
 use crate::object::address_space::Unreachable;
 use crate::object::thread::Thread;
-use crate::object::words::Waited;
 use crate::operation::{Kind, OperationRef, Outcome};
 use crate::syscall::Absent;
 
@@ -37,7 +37,7 @@ pub fn wait(thread: &Arc<Thread>, tag: u64, address: u64, expected: u32) -> Resu
     let status = match waited {
         Ok(Waited::Queued) => return Ok(()),
         Ok(Waited::Changed) => Status::Changed,
-        Ok(Waited::NoMemory) => Status::OutOfMemory,
+        Ok(Waited::NoMemory(_)) => Status::OutOfMemory,
         Err(Refusal::Memory(Unreachable::Absent(address))) => return Err(Absent(address)),
         Err(Refusal::Memory(Unreachable::Forbidden)) => Status::BadAddress,
         Err(Refusal::NoPlace) => Status::Overloaded,

@@ -52,6 +52,15 @@ impl<L: Copy, R: Copy> Pages<L, R> {
         stop.saturating_sub(page)
     }
 
+    /// The pages from `page` on that are in, at most `limit`, up to the first that is not.
+    pub fn run_of_resident(&self, page: u64, limit: u64) -> impl Iterator<Item = R> {
+        let pages = page..page.saturating_add(limit);
+        self.states.range(pages.clone()).zip(pages).map_while(|((at, state), wanted)| match state {
+            PageState::Resident(resident) if *at == wanted => Some(*resident),
+            _ => None,
+        })
+    }
+
     /// Marks a run as being loaded.
     pub fn begin(&mut self, page: u64, count: u64, request: L) {
         for at in page..page.saturating_add(count).min(self.count) {
@@ -112,5 +121,21 @@ mod tests {
         assert_eq!(pages.get(10), None);
         pages.complete(10, 1);
         assert_eq!(pages.get(10), None);
+    }
+
+    #[test]
+    fn runs_of_pages_that_are_in_stop_at_the_first_that_is_not() {
+        let mut pages: Pages<u8, u8> = Pages::new(20);
+        pages.begin(2, 6, 1);
+        for page in [2, 3, 4, 6, 7] {
+            pages.complete(page, page as u8);
+        }
+        let run = |page, limit| pages.run_of_resident(page, limit).collect::<Vec<_>>();
+        assert_eq!(run(2, 16), [2, 3, 4]);
+        assert_eq!(run(2, 2), [2, 3]);
+        assert_eq!(run(6, 16), [6, 7]);
+        assert_eq!(run(5, 16), []);
+        assert_eq!(run(0, 16), []);
+        assert_eq!(run(u64::MAX, 16), []);
     }
 }

@@ -12,19 +12,22 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
+use crate::figures::{self, Outcome};
 use crate::run_agent;
 use crate::scenario::Scenario;
 use crate::system::{Parts, System, Variant};
-use crate::tool;
+use crate::{throughput, tool};
 
-/// The scenarios that measure: the kernel alone, the way to the disk, and the whole system.
-const ALONE: [&str; 2] = ["kernel", "disk"];
+/// The scenarios that measure: the way to the disk, several processors, and the whole system.
+const DISK: &str = "disk";
+const PROCESSORS: &str = "processors";
 const SYSTEM: &str = "system";
 /// Where they lie.
 const SCENARIOS: &str = "tests/bench";
-/// One that is a test as well: the start of programs.
-const START: &str = "tests/scenarios/std-start";
-/// Figures of earlier states, one line of JSON each.
+/// Where those lie that are tests as well: the kernel alone, and the start of programs.
+const TESTS: &str = "tests/scenarios";
+const START: &str = "std-start";
+/// Figures of earlier states: for each recorded commit one line of JSON for each figure.
 const HISTORY: &str = "docs/bench/history.jsonl";
 
 /// Measure, into target/bench.json.
@@ -33,6 +36,13 @@ pub struct Args {
     /// Append the figures to docs/bench/history.jsonl, under the name of the commit that is checked out.
     #[arg(long)]
     record: bool,
+    /// Measure the kernel alone, and make what comes out this figure's baseline in docs/bench/baseline.json; `all` is every
+    /// figure. Any number of times.
+    #[arg(long, value_name = "FIGURE", requires = "because", conflicts_with = "record")]
+    move_baseline: Vec<String>,
+    /// Why, in a sentence; it is written beside the figure.
+    #[arg(long, value_name = "REASON", requires = "move_baseline")]
+    because: Option<String>,
 }
 
 /// One figure.
@@ -59,16 +69,29 @@ impl Figure {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let parts = system.build(true)?;
-    let mut figures = sizes(&system, &parts)?;
-    for name in ALONE {
-        figures.extend(measured(&measure(&system, &parts, name)?)?);
+    let kernel = measured(&measure_at(&system, &parts, &test(&system, figures::SCENARIO))?)?;
+    if let Some(because) = &args.because {
+        figures::move_baseline(system.root(), &kernel, &args.move_baseline, because)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    figures.extend(measured(&measure_at(&system, &parts, &system.root().join(START))?)?);
+    let verdicts = figures::judge(system.root(), &kernel)?;
+    let mut figures = sizes(&system, &parts)?;
+    figures.extend(kernel);
+    figures.extend(measured(&measure(&system, &parts, DISK)?)?);
+    figures.extend(measured(&measure_at(&system, &parts, &test(&system, START))?)?);
+    let mut at_once = measured(&measure(&system, &parts, PROCESSORS)?)?;
+    throughput::beside_host(&mut at_once)?;
+    figures.extend(at_once);
     let whole = measure(&system, &parts, SYSTEM)?;
     figures.extend(at_the_prompt(&whole)?);
     write(&system.target().join("bench.json"), &figures)?;
     for (name, figure) in &figures {
-        println!("{name:24} {:>14} {}", figure.value, figure.unit);
+        println!("{name:40} {:>14} {}", figure.value, figure.unit);
+    }
+    for verdict in verdicts {
+        if let Outcome::Wrong(reason) = verdict.outcome {
+            println!("{}: {reason}", verdict.name);
+        }
     }
     if args.record {
         record(system.root(), &figures)?;
@@ -100,6 +123,11 @@ pub fn scenario(system: &System, name: &str) -> PathBuf {
     system.root().join(SCENARIOS).join(name)
 }
 
+/// The folder of one that is a test as well.
+pub fn test(system: &System, name: &str) -> PathBuf {
+    system.root().join(TESTS).join(name)
+}
+
 /// Runs a scenario that measures; the guest's log.
 pub fn measure(system: &System, parts: &Parts, name: &str) -> Result<String> {
     measure_at(system, parts, &scenario(system, name))
@@ -124,23 +152,35 @@ pub fn write(path: &Path, figures: &Figures) -> Result<()> {
     std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Adds a line to the history.
+/// Adds a line for each figure to the history.
 pub fn record(root: &Path, figures: &Figures) -> Result<()> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new(tool::find(&["git"], "git")?).args(arguments).current_dir(root).output()?;
         ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let values: BTreeMap<&str, u64> = figures.iter().map(|(name, figure)| (name.as_str(), figure.value)).collect();
-    let mut line = serde_json::to_string(&serde_json::json!({
-        "commit": git(&["rev-parse", "--short=12", "HEAD"])?,
-        "date": git(&["show", "-s", "--format=%cs", "HEAD"])?,
-        "figures": values,
-    }))?;
-    line.push('\n');
+    let (commit, date) = (git(&["rev-parse", "--short=12", "HEAD"])?, git(&["show", "-s", "--format=%cs", "HEAD"])?);
+    let lines = history(&commit, &date, figures)?;
     let path = root.join(HISTORY);
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
-    file.write_all(line.as_bytes()).with_context(|| format!("writing {}", path.display()))
+    file.write_all(lines.as_bytes()).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The lines of a commit.
+fn history(commit: &str, date: &str, figures: &Figures) -> Result<String> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        commit: &'a str,
+        date: &'a str,
+        figure: &'a str,
+        value: u64,
+    }
+    let mut lines = String::new();
+    for (figure, Figure { value, .. }) in figures {
+        lines.push_str(&serde_json::to_string(&Line { commit, date, figure, value: *value })?);
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 /// Instructions from the kernel's first to what the shell calls so in the log, without those when all wait.
@@ -208,6 +248,14 @@ mod tests {
         assert!(measured("bench a 1 x: y\nbench a 2 x: y\n").is_err());
         assert!(measured("bench a one x: y\n").is_err());
         assert!(measured("a bench without figures\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_history_has_a_line_for_each_figure() {
+        let figures = BTreeMap::from(["b", "a@n=2"].map(|name| (name.to_owned(), Figure::new(7, "x", "y"))));
+        let expected = "{\"commit\":\"c\",\"date\":\"2026-01-02\",\"figure\":\"a@n=2\",\"value\":7}\n\
+            {\"commit\":\"c\",\"date\":\"2026-01-02\",\"figure\":\"b\",\"value\":7}\n";
+        assert_eq!(history("c", "2026-01-02", &figures).unwrap(), expected);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use capos_schema::manifest::{Grant, GrantSource, Manifest};
+use capos_schema::manifest::{Grant, GrantSource, Manifest, Service};
 use regex_lite::Regex;
 
 use crate::damage_disc::Disc;
 use crate::expect::Pattern;
 use crate::image::{self, Recipe};
+use crate::qemu::Medium;
 use crate::scenario::{self, Report, Scenario, Settings};
 use crate::script::{Line, Step};
 use crate::system::Parts;
@@ -41,6 +42,10 @@ enum Damage {
     Loading(fn(&mut Disc) -> Result<()>),
     /// The image of the whole system, which runs as far as it can.
     System(fn(&mut Disc) -> Result<()>),
+    /// A byte of the whole system's disc in an optical drive, in whose sector every read fails.
+    Unreadable(fn(&Disc) -> Result<usize>),
+    /// A virtio disk beside the disc in an optical drive that was booted. It has another boot package, and no programs.
+    Beside,
 }
 
 /// Bytes of an ELF file's header and of a program header, and the places of fields in them.
@@ -182,7 +187,7 @@ pub const CASES: &[Case] = &[
             items.retain(|(name, _)| name != "manifest");
             Ok(())
         }),
-        says: r"the boot package has no `manifest`; it has init, virtio-blk, iso9660; write the image to its medium again",
+        says: r"the boot package has no `manifest`; it has init, virtio-blk, ahci, iso9660; write the image to its medium again",
     },
     Case {
         name: "manifest-is-cut-short",
@@ -205,7 +210,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "program-not-in-the-package",
         damage: Damage::Manifest(|manifest| {
-            manifest.services.get_mut(1).context("there is no second service")?.program = "boot:udf".into();
+            service(manifest, "iso9660")?.program = "boot:udf".into();
             Ok(())
         }),
         says: r"the program of service `iso9660` is `udf`, and the boot package has only init, virtio-blk",
@@ -213,17 +218,16 @@ pub const CASES: &[Case] = &[
     Case {
         name: "services-in-a-circle",
         damage: Damage::Manifest(|manifest| {
-            let grant = manifest.services.get(1).and_then(|service| service.grants.first()).cloned();
-            let grant = grant.context("the second service has no grant")?;
-            let [driver, files, ..] = manifest.services.as_mut_slice() else { anyhow::bail!("there are no services") };
+            let files = service(manifest, "iso9660")?;
+            let grant = files.grants.first().cloned().context("`iso9660` has no grant")?;
             let mut back = Grant { name: "back".into(), ..grant };
-            back.interface = files.provides.first().context("the second service provides nothing")?.interface;
-            files.clients.push(driver.name.clone());
+            back.interface = files.provides.first().context("`iso9660` provides nothing")?.interface;
+            files.clients.push("virtio-blk".into());
             if let GrantSource::Service(source) = &mut back.source {
                 source.service = files.name.clone();
                 source.client = u16::try_from(files.clients.len())?;
             }
-            driver.grants.push(back);
+            service(manifest, "virtio-blk")?.grants.push(back);
             Ok(())
         }),
         says: r"in a circle and could wait for ever: virtio-blk -> iso9660 -> virtio-blk",
@@ -239,10 +243,10 @@ pub const CASES: &[Case] = &[
     Case {
         name: "grant-of-nobody",
         damage: Damage::Manifest(|manifest| {
-            let service = manifest.services.get_mut(1).context("there is no second service")?;
+            let service = service(manifest, "iso9660")?;
             match service.grants.first_mut().map(|grant| &mut grant.source) {
                 Some(GrantSource::Service(source)) => source.service = "floppy".into(),
-                _ => anyhow::bail!("the second service's first grant is of no service"),
+                _ => anyhow::bail!("the first grant of `iso9660` is of no service"),
             }
             Ok(())
         }),
@@ -290,6 +294,16 @@ pub const CASES: &[Case] = &[
         says: r"cannot list the programs in /bin: .*there is no 'bin' on the volume",
     },
     Case {
+        name: "unreadable-sector",
+        damage: Damage::Unreadable(|disc| disc.content(&["BIN", "TERMINAL.;1"])),
+        says: r"service `terminal` has failed: .*block \d+ of `QEMU DVD-ROM` at port 2 cannot be read: .*\(sense 5/21/00\)",
+    },
+    Case {
+        name: "another-disk-beside",
+        damage: Damage::Beside,
+        says: r"service `log` has failed: .*there is no 'bin/log' on the volume",
+    },
+    Case {
         name: "terminal-is-no-program",
         damage: Damage::System(|disc| {
             let content = disc.content(&["BIN", "TERMINAL.;1"])?;
@@ -326,6 +340,11 @@ fn item<'i>(items: &'i mut Items, wanted: &str) -> Result<&'i mut Vec<u8>> {
     found.with_context(|| format!("the package has no `{wanted}`"))
 }
 
+fn service<'m>(manifest: &'m mut Manifest, wanted: &str) -> Result<&'m mut Service> {
+    let found = manifest.services.iter_mut().find(|service| service.name == wanted);
+    found.with_context(|| format!("there is no service `{wanted}`"))
+}
+
 fn init(items: &mut Items) -> Result<&mut Vec<u8>> {
     item(items, "init")
 }
@@ -348,9 +367,9 @@ impl Case {
     /// The scenario for it: what is said ends it where the machine does not end by itself.
     fn scenario(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
-        if matches!(self.damage, Damage::Loading(_) | Damage::System(_)) {
+        if matches!(self.damage, Damage::Loading(_) | Damage::System(_) | Damage::Unreadable(_) | Damage::Beside) {
             let steps = [Step::Expect(Pattern::Regex(Regex::new(self.says)?)), Step::Quit];
-            if let Damage::System(_) = self.damage {
+            if let Damage::System(_) | Damage::Unreadable(_) = self.damage {
                 // As long as every other start of the whole system may take.
                 scenario.settings.limit_seconds = Settings::default().limit_seconds;
             }
@@ -370,7 +389,12 @@ impl Case {
                 change(&mut manifest)?;
                 *item(&mut items, "manifest")? = capos_manifest::encode(&manifest)?;
             }
-            Damage::Package(_) | Damage::Disc(_) | Damage::Loading(_) | Damage::System(_) => {}
+            Damage::Package(_)
+            | Damage::Disc(_)
+            | Damage::Loading(_)
+            | Damage::System(_)
+            | Damage::Unreadable(_)
+            | Damage::Beside => {}
         }
         let mut writer = Writer::new(Vec::new());
         for (name, content) in &items {
@@ -383,7 +407,7 @@ impl Case {
         let boot_package = out.with_extension("boot.tar");
         std::fs::write(&boot_package, package)?;
         let trees = match self.damage {
-            Damage::System(_) => [(String::new(), parts.stage().to_owned())],
+            Damage::System(_) | Damage::Unreadable(_) => [(String::new(), parts.stage().to_owned())],
             _ => [("bin".to_owned(), scenario.folder.clone())],
         };
         image::build(&Recipe { boot_package: &boot_package, trees: &trees, out, ..parts.recipe() })?;
@@ -402,8 +426,32 @@ impl Case {
         let image = out.join("scenario.iso");
         self.image(parts, scenario, &image).with_context(|| format!("damaging a medium: {}", self.name))?;
         let scenario = self.scenario(scenario)?;
-        let report = scenario::run(&scenario, &scenario.machine(&image, accelerator), out);
+        let mut machine = scenario.machine(&image, accelerator);
+        match self.damage {
+            Damage::Unreadable(find) => {
+                machine.medium = Medium::Cdrom;
+                machine.unreadable = Some(u64::try_from(find(&Disc::read(&image)?)?)?);
+            }
+            Damage::Beside => {
+                machine.medium = Medium::Cdrom;
+                let beside = out.join("beside.iso");
+                // The package's last byte is different, and nothing else.
+                let package = out.join("beside.tar");
+                let mut bytes = std::fs::read(parts.recipe().boot_package)?;
+                *bytes.last_mut().context("the package is empty")? ^= 1;
+                std::fs::write(&package, bytes)?;
+                let recipe = Recipe { boot_package: &package, out: &beside, ..parts.recipe() };
+                image::build(&recipe).context("making the disk beside")?;
+                machine.beside = Some(beside);
+            }
+            _ => {}
+        }
+        let report = scenario::run(&scenario, &machine, out);
         std::fs::remove_file(&image)?;
+        if let Some(other) = machine.beside {
+            std::fs::remove_file(&other)?;
+            std::fs::remove_file(other.with_extension("tar"))?;
+        }
         let mut report = report?;
         let said = std::fs::read_to_string(out.join("transcript.txt"))?;
         if report.passed && !Regex::new(self.says)?.is_match(&said) {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use capos_tools::{
     bench, bench_first_token, bench_std, bench_token, boot_package, fuzz, image, iso, lint, manifest, profile, run,
-    run_agent, scaffold, session_tools, test_suites, upstream,
+    run_agent, scaffold, session_tools, test_suites, throughput, upstream,
 };
 use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
 use clap::{Parser, Subcommand};
@@ -48,7 +48,7 @@ enum Command {
     BenchFirstToken(bench_first_token::Args),
     /// Say in which functions the instructions of a figure are carried out.
     Profile(profile::Args),
-    /// Give parsers inputs that a fuzzer makes up.
+    /// Give parsers inputs that a fuzzer makes up, and the kernel random operations.
     Fuzz(fuzz::Args),
     /// Name the addresses of backtraces in a log.
     Symbols(symbols::Args),
@@ -72,6 +72,9 @@ enum Command {
     Gguf(weights_gguf::Args),
     /// Make a model file that answers from a text.
     Handbook(weights_handbook::Args),
+    /// Compute: a process beside which those of capOS are measured.
+    #[command(hide = true)]
+    Compute(throughput::ComputeArgs),
 }
 
 fn execute(command: Command) -> Result<ExitCode> {
@@ -100,6 +103,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Verify(args) => weights_verify::run(&args),
         Command::Gguf(args) => weights_gguf::run(&args),
         Command::Handbook(args) => weights_handbook::run(&args),
+        Command::Compute(args) => throughput::compute(&args),
     }
 }
 

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::bench;
 use crate::qemu::{End, Machine, Running};
 use crate::scenario::Scenario;
 use crate::symbols::Symbols;
 use crate::system::{System, Variant};
+use crate::{bench, figures};
 
-/// The scenario that measures the kernel alone, and its program.
-const SCENARIO: &str = "kernel";
+/// The program that measures the kernel alone.
 const PROGRAM: &str = "bench";
 const KERNEL: &str = "capos-kernel";
 /// Addresses from here on are the kernel's.
@@ -49,7 +48,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let parts = system.build(true)?;
-    let scenario = Scenario::open(&bench::scenario(&system, SCENARIO))?;
+    let scenario = Scenario::open(&bench::test(&system, figures::SCENARIO))?;
     let out = bench::folder(&system, "profile");
     std::fs::create_dir_all(&out).with_context(|| format!("making {}", out.display()))?;
     let image = out.join("scenario.iso");

@@ -36,8 +36,10 @@ pub enum Firmware {
 pub enum Medium {
     /// As a virtio disk.
     Virtio,
-    /// As a disc in an optical drive.
+    /// As a disc in an optical drive: at a SATA controller on [`Board::Q35`], at an IDE one on [`Board::Pc`].
     Cdrom,
+    /// As a SATA disk. [`Board::Q35`] has a controller for it.
+    Sata,
 }
 
 /// A kernel by Linux's boot protocol, which QEMU starts by itself.
@@ -70,6 +72,10 @@ pub struct Machine {
     pub image: PathBuf,
     /// How the image is attached.
     pub medium: Medium,
+    /// A byte of the image in whose sector every read fails.
+    pub unreadable: Option<u64>,
+    /// Another image, as a virtio disk that is not booted.
+    pub beside: Option<PathBuf>,
     /// A kernel that QEMU starts in place of the image.
     pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
@@ -80,10 +86,14 @@ pub struct Machine {
 /// guest.
 pub const ESCAPE: &str = "0x1d";
 
+/// What QEMU calls the image's drive.
+pub const MEDIUM: &str = "medium";
+
 /// Where COM1 leads to.
 pub enum Line<'a> {
-    /// A socket at which somebody already listens.
-    Socket(&'a Path),
+    /// A socket at which somebody already listens, with a place for a socket of QEMU's own where the machine is to be
+    /// changed while it runs ([`crate::monitor`]).
+    Socket(&'a Path, Option<&'a Path>),
     /// A terminal, as a person sits at.
     Terminal(OwnedFd),
     /// Nowhere.
@@ -111,9 +121,26 @@ impl Machine {
             accelerator: accelerator.to_owned(),
             image: image.to_owned(),
             medium: Medium::Virtio,
+            unreadable: None,
+            beside: None,
             direct: None,
             icount: false,
         }
+    }
+
+    /// QEMU's word for a file that is read only, with the sector that cannot be read.
+    fn drive(image: &Path, unreadable: Option<u64>) -> Result<String> {
+        /// Bytes of a sector, as blkdebug counts.
+        const SECTOR: u64 = 512;
+        let image = image.to_str().context("the image's path is not UTF-8")?.replace(',', ",,");
+        Ok(match unreadable {
+            None => format!("format=raw,readonly=on,file={image}"),
+            Some(byte) => format!(
+                "driver=raw,readonly=on,file.driver=blkdebug,file.inject-error.0.event=read_aio,\
+                 file.inject-error.0.sector={},file.image.driver=file,file.image.filename={image}",
+                byte / SECTOR
+            ),
+        })
     }
 
     /// QEMU's arguments for everything but the serial ports.
@@ -122,7 +149,7 @@ impl Machine {
             Board::Pc => "pc",
             Board::Q35 => "q35",
         };
-        let image = self.image.to_str().context("the image's path is not UTF-8")?.replace(',', ",,");
+        let image = Self::drive(&self.image, self.unreadable)?;
         let mut arguments: Vec<String> = vec![
             "-machine".into(),
             format!("{board},accel={}", self.accelerator),
@@ -152,14 +179,30 @@ impl Machine {
             }
             (None, Medium::Virtio) => {
                 arguments.push("-drive".into());
-                arguments.push(format!("if=none,id=medium,format=raw,readonly=on,file={image}"));
+                arguments.push(format!("if=none,id={MEDIUM},{image}"));
                 arguments.push("-device".into());
-                arguments.push("virtio-blk-pci,drive=medium,bootindex=0".into());
+                arguments.push(format!("virtio-blk-pci,drive={MEDIUM},bootindex=0"));
             }
             (None, Medium::Cdrom) => {
                 arguments.push("-drive".into());
-                arguments.push(format!("if=ide,media=cdrom,format=raw,readonly=on,file={image}"));
+                arguments.push(format!("if=ide,index=2,id={MEDIUM},media=cdrom,{image}"));
             }
+            (None, Medium::Sata) => {
+                arguments.push("-drive".into());
+                // QEMU has no SATA disk that cannot be written, so what is written goes elsewhere.
+                let image = image.replace("readonly=on", "snapshot=on");
+                arguments.push(format!("if=none,id={MEDIUM},{image}"));
+                arguments.push("-device".into());
+                arguments.push(format!("ide-hd,drive={MEDIUM},bus=ide.0,bootindex=0"));
+            }
+        }
+        if let Some(beside) = &self.beside {
+            arguments.push("-drive".into());
+            arguments.push(format!("if=none,id=beside,{}", Self::drive(beside, None)?));
+            arguments.push("-device".into());
+            arguments.push("virtio-blk-pci,drive=beside".into());
+            // The disc first.
+            arguments.extend(["-boot".into(), "order=d".into()]);
         }
         if self.icount {
             arguments.push("-icount".into());
@@ -206,12 +249,15 @@ impl Machine {
     /// Starts the machine for a program at its screen, with COM2 and COM3 written to files.
     pub fn start(&self, line: Line<'_>, log: &Path, export: &Path) -> Result<Running> {
         let qemu = match &line {
-            Line::Socket(_) | Line::Nowhere => self.command()?,
+            Line::Socket(..) | Line::Nowhere => self.command()?,
             Line::Terminal(_) => self.console(log)?,
         };
         let mut command = mortal(qemu);
         match line {
-            Line::Socket(path) => {
+            Line::Socket(path, monitor) => {
+                if let Some(monitor) = monitor {
+                    command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", monitor.display()));
+                }
                 command.arg("-chardev").arg(format!("socket,id=terminal,server=off,path={}", path.display()));
                 command.args(["-serial", "chardev:terminal"]);
                 command.arg("-serial").arg(format!("file:{}", log.display()));
@@ -317,10 +363,18 @@ mod tests {
     #[test]
     fn the_image_is_attached_read_only_and_booted() {
         let mut machine = Machine::new(Path::new("a,b.iso"), "tcg");
-        assert!(text(&machine).contains("readonly=on,file=a,,b.iso -device virtio-blk-pci,drive=medium,bootindex=0"));
+        assert!(
+            text(&machine)
+                .contains("format=raw,readonly=on,file=a,,b.iso -device virtio-blk-pci,drive=medium,bootindex=0")
+        );
         machine.medium = Medium::Cdrom;
         assert!(text(&machine).contains("media=cdrom,format=raw,readonly=on,file=a,,b.iso"));
         assert!(!text(&machine).contains("virtio-blk"));
+        machine.unreadable = Some(4096);
+        machine.beside = Some("c.iso".into());
+        let text = text(&machine);
+        assert!(text.contains("inject-error.0.sector=8,file.image.driver=file,file.image.filename=a,,b.iso"), "{text}");
+        assert!(text.contains("id=beside,format=raw,readonly=on,file=c.iso -device virtio-blk-pci,drive=beside"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::checks::Checks;
 use crate::expect::{Miss, Terminal};
 use crate::extra_models::ExtraModel;
+use crate::monitor::Monitor;
 use crate::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
 use crate::script::{self, Line, Step};
 use crate::{export, symbols, tool};
@@ -173,12 +174,14 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let started = Instant::now();
     let deadline = started + Duration::from_secs(scenario.settings.limit_seconds);
     // The machine ends before its terminal does, whatever goes wrong: the reader of a pseudo-terminal waits for that.
-    let (mut terminal, mut running) = match scenario.settings.person {
-        false => start(machine, &log, &stream, deadline)?,
-        true => start_in_terminal(machine, &log, &stream)?,
+    let changed = scenario.script.iter().any(|line| matches!(line.step, Step::Eject));
+    ensure!(!(changed && scenario.settings.person), "what a person's terminal is at has no step `eject`");
+    let (mut terminal, mut running, mut monitor) = match scenario.settings.person {
+        false => start(machine, &log, &stream, changed, deadline)?,
+        true => start_in_terminal(machine, &log, &stream).map(|(terminal, running)| (terminal, running, None))?,
     };
     let mut taken = 0;
-    let played = play(scenario, machine, &mut terminal, &mut taken, deadline);
+    let played = play(scenario, machine, &mut terminal, monitor.as_mut(), &mut taken, deadline);
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
         Some(Stop::Quit) => None,
@@ -220,17 +223,26 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// Starts the machine and takes its terminal.
-fn start(machine: &Machine, log: &Path, stream: &Path, deadline: Instant) -> Result<(Terminal, Running)> {
+/// Starts the machine and takes its terminal, and where it is to be changed QEMU's monitor.
+fn start(
+    machine: &Machine,
+    log: &Path,
+    stream: &Path,
+    changed: bool,
+    deadline: Instant,
+) -> Result<(Terminal, Running, Option<Monitor>)> {
     // A socket's path must be short, so it does not lie in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
     let result = (|| {
         let socket = folder.join("terminal");
         let listener = UnixListener::bind(&socket).context("making the terminal's socket")?;
-        let mut running = machine.start(qemu::Line::Socket(&socket), log, stream)?;
+        let monitor = changed.then(|| folder.join("monitor"));
+        let mut running = machine.start(qemu::Line::Socket(&socket, monitor.as_deref()), log, stream)?;
         let line = accept(&listener, &mut running, deadline)?;
-        Ok((Terminal::new(line)?, running))
+        // QEMU makes its own socket before it connects to this one.
+        let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
+        Ok((Terminal::new(line)?, running, monitor))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
@@ -279,6 +291,7 @@ fn play(
     scenario: &Scenario,
     machine: &Machine,
     terminal: &mut Terminal,
+    mut monitor: Option<&mut Monitor>,
     taken: &mut usize,
     deadline: Instant,
 ) -> Result<Option<Stop>> {
@@ -309,6 +322,7 @@ fn play(
                 }
             }
             Step::Corrupt(path, offset) => corrupt(&machine.image, path, *offset)?,
+            Step::Eject => monitor.as_mut().context("there is no monitor")?.eject()?,
             Step::Quit => {
                 *taken += 1;
                 return Ok(Some(Stop::Quit));

@@ -18,6 +18,8 @@ pub enum Step {
     Send(Vec<u8>),
     /// Change a byte of a file on the medium while the machine runs: path on the image, offset.
     Corrupt(PathBuf, u64),
+    /// Take the medium out of its optical drive.
+    Eject,
     /// End the machine without waiting for it to switch itself off.
     Quit,
 }
@@ -71,6 +73,7 @@ fn parse_step(line: &str) -> Result<Step> {
             let offset = rest.parse().context("after the path comes an offset in bytes")?;
             return Ok(Step::Corrupt(path.into(), offset));
         }
+        "eject" => Step::Eject,
         "quit" => Step::Quit,
         _ => bail!("there is no step `{verb}`"),
     };

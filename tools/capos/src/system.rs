@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Programs of the boot package; every other program is read from the image.
-const BOOT_PROGRAMS: [&str; 3] = ["init", "virtio-blk", "iso9660"];
+const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
 /// The scripted model's place on the image, and below `target/models`.
 const MODEL: &str = "scripted.gguf";
 /// Size of the scripted model in bytes, and what its content depends on.

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::damage::{CASES, Case};
+use crate::figures::{self, Outcome, Verdict};
 use crate::iso::{Limine, limine_dir};
-use crate::qemu::{Board, Firmware};
+use crate::qemu::{Board, Firmware, Medium};
 use crate::scenario::{Report, Scenario};
 use crate::system::System;
 use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
-use crate::{accel, run_agent, toolchain, upstream};
+use crate::{accel, bench, run_agent, toolchain, upstream};
 
 /// Where scenarios lie, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
@@ -174,7 +175,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
             None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
         };
         match report {
-            Ok(report) => judge(&run, &report, &out, tally)?,
+            Ok(report) => judge(system, &run, &report, &out, tally)?,
             Err(error) => tally.fail(&run.name, &format!("{error:#}")),
         }
         let took = began.elapsed();
@@ -212,12 +213,17 @@ fn passed_line(name: &str, count: &Count) -> Option<String> {
 }
 
 /// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
-fn judge(run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
+fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
     let told = run.name.ends_with(KERNEL) || !run.scenario.settings.boot.is_empty();
     if told {
         let log = std::fs::read(out.join("serial.log"))?;
         let log = String::from_utf8_lossy(&log);
-        if run.name.ends_with(KERNEL) {
+        if run.name.ends_with(figures::SCENARIO) {
+            if report.passed {
+                let verdicts = figures::judge(system.root(), &bench::measured(&log)?)?;
+                verdicts.into_iter().for_each(|verdict| figure(&run.name, verdict, tally));
+            }
+        } else if run.name.ends_with(KERNEL) {
             kernel_tests(&log).iter().for_each(|name| tally.pass(&format!("{}/{name}", run.name)));
         } else {
             program_tests(&run.name, &log, tally);
@@ -229,6 +235,17 @@ fn judge(run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()
         Some(reason) => tally.fail(&run.name, &format!("{reason}\n  see {}", out.display())),
     }
     Ok(())
+}
+
+/// Counts what was found of one figure of the kernel, or of one curve.
+fn figure(run: &str, verdict: Verdict, tally: &mut Tally) {
+    let name = format!("{run}/{}", verdict.name);
+    match verdict.outcome {
+        Outcome::Fine(words) => tally.pass(&format!("{name}: {words}")),
+        // Neither passed nor failed.
+        Outcome::Told(words) => println!("        {name}: {words}"),
+        Outcome::Wrong(reason) => tally.fail(&name, &reason),
+    }
 }
 
 /// Counts the tests that a first process has run. Other processes' lines begin with their own names.
@@ -274,23 +291,32 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
     Ok(runs)
 }
 
-/// The boot scenario on both boards, with both firmwares, from 256 MiB to 8 GiB, with one processor to eight.
+/// The boot scenario on both boards, with both firmwares, from each kind of drive that there is a driver for, from 256 MiB
+/// to 8 GiB, with one processor to eight.
 fn machines(scenario: &Scenario) -> Vec<Run> {
     let kinds = [
-        (Board::Pc, Firmware::Bios, 256, 1),
-        (Board::Pc, Firmware::Uefi, 512, 8),
-        (Board::Q35, Firmware::Bios, 8192, 4),
-        (Board::Q35, Firmware::Uefi, 256, 2),
-        (Board::Q35, Firmware::Uefi, 4096, 3),
+        (Board::Pc, Firmware::Bios, 256, 1, Medium::Virtio),
+        (Board::Pc, Firmware::Uefi, 512, 8, Medium::Virtio),
+        (Board::Q35, Firmware::Bios, 8192, 4, Medium::Cdrom),
+        (Board::Q35, Firmware::Uefi, 256, 2, Medium::Sata),
+        (Board::Q35, Firmware::Uefi, 4096, 3, Medium::Virtio),
     ];
-    let run = |(board, firmware, memory, cpus)| {
+    let run = |(board, firmware, memory, cpus, medium)| {
         let mut scenario = scenario.clone();
         scenario.settings.board = board;
         scenario.settings.firmware = firmware;
         scenario.settings.memory = memory;
         scenario.settings.cpus = cpus;
+        scenario.settings.medium = medium;
         scenario.checks.log.contains.push(format!("; processors: {cpus}\r\n"));
-        let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}").to_lowercase();
+        scenario.checks.log.contains.push("warning: no IOMMU is used".into());
+        let drive = match medium {
+            Medium::Virtio => "the virtio disk",
+            Medium::Cdrom => "`QEMU DVD-ROM` at SATA port 2",
+            Medium::Sata => "`QEMU HARDDISK` at SATA port 0",
+        };
+        scenario.checks.log.contains.push(format!("iso9660: the boot medium is {drive}\r\n"));
+        let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}-{medium:?}").to_lowercase();
         Run { name, scenario, damaged: None }
     };
     kinds.map(run).into()

@@ -116,6 +116,18 @@ pub fn bare() -> Result<Bare> {
     )
 }
 
+/// What the compilers of the kernel and of programs say of their versions.
+pub fn compilers(root: &Path) -> Result<(String, String)> {
+    let version = |compiler: &str| -> Result<String> {
+        let output = Command::new(compiler).arg("--version").current_dir(root).output();
+        let output = output.with_context(|| format!("asking {compiler} for its version"))?;
+        ensure!(output.status.success(), "{compiler} tells no version");
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let kernel = if bare()? == Bare::Debian { DEBIAN_RUSTC } else { "rustc" };
+    Ok((version(kernel)?, version("rustc")?))
+}
+
 /// Builds programs for the bare target and gives the folder they lie in.
 pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");

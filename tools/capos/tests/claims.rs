@@ -263,6 +263,46 @@ fn every_promise_names_tests_that_exist_and_no_test_of_the_kernel_is_left_out() 
     }
 }
 
+/// The functions inside `proptest!` of a file, as `path::function`.
+fn properties(path: &Path) -> Vec<String> {
+    let source = std::fs::read_to_string(path).unwrap();
+    let path = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+    let mut found = Vec::new();
+    for block in source.split("proptest! {\n").skip(1) {
+        // Up to a brace as far left as the macro is itself.
+        let indent = block.find(|letter| letter != ' ').unwrap().saturating_sub(4);
+        let end = format!("\n{}}}\n", " ".repeat(indent));
+        let inside = &block[..block.find(&end).unwrap_or_else(|| panic!("{path}: a proptest! does not end"))];
+        let functions = inside.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+        found.extend(functions.map(|line| format!("{path}::{}", line.split('(').next().unwrap())));
+    }
+    found
+}
+
+#[test]
+fn every_property_is_listed_and_every_listed_one_is_tested() {
+    let mut tested = BTreeSet::new();
+    for folder in ["abi", "captable", "elf", "machine", "paging", "sync"] {
+        for path in files::walk(&root().join("kernel").join(folder)).unwrap() {
+            if path.extension().is_some_and(|ending| ending == "rs") {
+                tested.extend(properties(&path));
+            }
+        }
+    }
+    let (mut numbers, mut listed) = (BTreeSet::new(), BTreeSet::new());
+    let page = text("docs/properties.md");
+    for line in page.lines().filter(|line| line.starts_with("| P")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [number, property, test] = cells.as_slice() else { panic!("a property has three cells: {line}") };
+        assert!(numbers.insert(*number), "{number} is there twice");
+        assert!(property.ends_with('.'), "{number} is no sentence");
+        assert!(listed.insert(test.trim_matches('`').to_owned()), "{test} is listed twice");
+    }
+    assert!(listed.len() >= 15, "{listed:?}");
+    let missing: Vec<&String> = listed.symmetric_difference(&tested).collect();
+    assert!(missing.is_empty(), "listed or tested, and not both: {missing:#?}");
+}
+
 #[test]
 fn every_row_is_accounted_for_once() {
     let lines = lines();

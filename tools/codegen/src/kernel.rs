@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::code::Code;
-use crate::model::{File, Interface, Schema};
+use crate::model::{File, Interface, Kind, Method, Schema, Type};
 use crate::names;
 
 const SYNC: &str = "::capos_schema::sync";
@@ -35,6 +35,13 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
         code.line("///");
         code.line("/// # Errors");
         code.line("/// The exception that the caller gets.");
+        if number(schema, method)?.is_some() {
+            code.line(&format!(
+                "fn {}(&self, cx: &mut C) -> ::core::result::Result<u64, {SYNC}::Exception>;",
+                names::ident(&names::snake(&method.name))
+            ));
+            continue;
+        }
         code.line(&format!(
             "fn {}(&self, cx: &mut C, params: {}::Reader<'_>, results: {}::Builder<'_>) -> ::core::result::Result<{SYNC}::Completion, {SYNC}::Exception>;",
             names::ident(&names::snake(&method.name)),
@@ -52,6 +59,20 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
     ));
     code.open("match method {");
     for method in &interface.methods {
+        if let Some(field) = number(schema, method)? {
+            let snake = names::snake(&method.name);
+            code.open(&format!("{} => {{", method.ordinal));
+            code.line(&format!("{SYNC}::params::<{}::Reader<'_>>(params)?;", schema.structure(method.params)?.module));
+            code.line(&format!("let number = object.{}(cx)?;", names::ident(&snake)));
+            code.line(&format!(
+                "results.init_as::<{}::Builder<'_>>().set_{}(number);",
+                schema.structure(method.results)?.module,
+                names::snake(&field)
+            ));
+            code.line(&format!("::core::result::Result::Ok({SYNC}::Completion::Done)"));
+            code.close("}");
+            continue;
+        }
         code.line(&format!(
             "{} => object.{}(cx, {SYNC}::params(params)?, results.init_as()),",
             method.ordinal,
@@ -59,6 +80,50 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
         ));
     }
     code.line(&format!("_ => ::core::result::Result::Err({SYNC}::no_such_method({name:?}, method)),"));
+    code.close("}");
+    code.close("}");
+    numbers(code, schema, interface)
+}
+
+/// The field of a method's results, where it has no parameters and answers with one number of 64 bits: such a message is
+/// always the same but for that word, so it needs no reader and no builder.
+fn number(schema: &Schema, method: &Method) -> Result<Option<String>> {
+    let [field] = schema.structure(method.results)?.fields.as_slice() else { return Ok(None) };
+    let plain = schema.structure(method.params)?.fields.is_empty()
+        && field.kind == Kind::Slot(Type::Uint(64))
+        && field.default.is_none();
+    Ok(plain.then(|| field.name.clone()))
+}
+
+/// Dispatch of those methods by themselves.
+fn numbers(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()> {
+    let name = &interface.name;
+    let mut arms = Vec::new();
+    for method in &interface.methods {
+        if number(schema, method)?.is_some() {
+            let snake = names::snake(&method.name);
+            arms.push(format!(
+                "{} => ::core::option::Option::Some(object.{}(cx)),",
+                method.ordinal,
+                names::ident(&snake)
+            ));
+        }
+    }
+    if arms.is_empty() {
+        return Ok(());
+    }
+    code.line(&format!(
+        "/// Calls the method of `{name}` with this ordinal, where it has no parameters and answers with one number."
+    ));
+    code.open(&format!(
+        "pub fn number_{}<C: ?Sized, O: {name}Kernel<C> + ?Sized>(object: &O, cx: &mut C, method: u16) -> ::core::option::Option<::core::result::Result<u64, {SYNC}::Exception>> {{",
+        names::snake(name)
+    ));
+    code.open("match method {");
+    for arm in &arms {
+        code.line(arm);
+    }
+    code.line("_ => ::core::option::Option::None,");
     code.close("}");
     code.close("}");
     Ok(())

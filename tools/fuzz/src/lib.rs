@@ -24,6 +24,7 @@ pub struct Target {
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
+    Target { name: "acpi", run: parsers::acpi, seeds: seeds::acpi },
     Target { name: "audit", run: parsers::audit, seeds: seeds::audit },
     Target { name: "elf", run: parsers::elf, seeds: seeds::elf },
     Target { name: "gguf", run: parsers::gguf, seeds: seeds::models },

@@ -4,8 +4,21 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use capos_iso9660::{ReadSectors, SECTOR, Volume};
+use capos_machine::acpi;
 use capos_schema::cap::IncomingMessage;
 use capos_terminal::{Console, Event, Read, Sanitiser, Settings, sanitise};
+
+/// The firmware's tables, each as every kind that there is.
+pub fn acpi(data: &[u8]) {
+    let _ = acpi::root::pointer(data);
+    for wide in [false, true] {
+        let _ = acpi::root::entries(data, wide).map(Iterator::count);
+    }
+    if let Some(table) = acpi::madt::Madt::new(data) {
+        let _ = (table.local_address(), table.entries().count());
+    }
+    let _ = (acpi::fadt::Fadt::new(data), acpi::mcfg::first_segment(data), acpi::sleep::find(data));
+}
 
 /// Lines of an audit log.
 pub fn audit(data: &[u8]) {

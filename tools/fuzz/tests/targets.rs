@@ -4,6 +4,7 @@
 
 use capos_fuzz::{TARGETS, named};
 use capos_hostile_models::{Random, changed};
+use capos_machine::acpi;
 
 /// Changed ones of each target; of whole models, which are slow and have a test of their own, fewer.
 const CHANGED: usize = 500;
@@ -28,6 +29,12 @@ fn a15_every_target_comes_back_from_its_seeds_and_from_changed_ones() {
 #[test]
 fn seeds_are_what_they_are_to_be() {
     let first = |name: &str| (named(name).unwrap().seeds)().unwrap().swap_remove(0);
+    let tables = (named("acpi").unwrap().seeds)().unwrap();
+    assert_eq!(acpi::madt::Madt::new(&tables[0]).unwrap().entries().count(), 3);
+    assert!(acpi::mcfg::first_segment(&tables[1]).is_some() && acpi::fadt::Fadt::new(&tables[2]).is_some());
+    assert_eq!(acpi::root::entries(&tables[3], true).unwrap().collect::<Vec<_>>(), [0x3_0000]);
+    assert_eq!(acpi::root::pointer(&tables[4]).unwrap().address, 0x2_0000);
+    assert_eq!(acpi::sleep::find(&tables[5]), Some(5));
     let program = first("elf");
     assert_eq!(capos_elf::Program::parse(&program, 4096).unwrap().segments().len(), 1);
     assert_eq!(capos_ustar::find(&first("ustar"), "bin/init").unwrap(), Some(&b"hello"[..]));

@@ -14,10 +14,10 @@ use capos_abi::completion::COMPLETION_SIZE;
 use capos_abi::entry::{ENTRY_SIZE, Operation, RawEntry};
 use capos_abi::ring::{
     COMPLETION_ENTRIES, COMPLETION_HEAD, COMPLETION_TAIL, SUBMISSION_ENTRIES, SUBMISSION_HEAD, SUBMISSION_TAIL,
-    distance,
 };
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, Entry, RingLayout, Status};
+use capos_sync::ring::{SharedConsumer, SharedProducer};
 
 use crate::enter;
 
@@ -86,16 +86,14 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Next entry to fill.
     #[inline]
-    fn tail(&self) -> u32 {
-        self.index(SUBMISSION_TAIL).load(Ordering::Relaxed)
+    fn submissions(&self) -> SharedProducer<'_> {
+        SharedProducer { head: self.index(SUBMISSION_HEAD), tail: self.index(SUBMISSION_TAIL) }
     }
 
-    /// Next completion to read.
     #[inline]
-    fn head(&self) -> u32 {
-        self.index(COMPLETION_HEAD).load(Ordering::Relaxed)
+    fn completions(&self) -> SharedConsumer<'_> {
+        SharedConsumer { head: self.index(COMPLETION_HEAD), tail: self.index(COMPLETION_TAIL) }
     }
 
     /// Entries of the completion ring.
@@ -109,7 +107,7 @@ impl Ring {
     #[inline]
     #[must_use]
     pub fn queued(&self) -> u32 {
-        self.tail().wrapping_sub(self.index(SUBMISSION_HEAD).load(Ordering::Acquire))
+        self.submissions().queued()
     }
 
     /// Queues an entry; `false` where the submission ring is full.
@@ -129,15 +127,14 @@ impl Ring {
     /// As [`Ring::push`].
     #[inline]
     pub unsafe fn push_raw(&self, raw: &RawEntry) -> bool {
-        let tail = self.tail();
-        if self.queued() >= self.layout.submission_entries() {
+        let submissions = self.submissions();
+        if submissions.queued() >= self.layout.submission_entries() {
             return false;
         }
-        let offset = self.layout.submission_offset(tail);
+        let offset = self.layout.submission_offset(submissions.index());
         // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
         unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
-        let tail = tail.wrapping_add(1);
-        self.index(SUBMISSION_TAIL).store(tail, Ordering::Release);
+        submissions.publish();
         true
     }
 
@@ -145,8 +142,7 @@ impl Ring {
     #[inline]
     #[must_use]
     pub fn unread(&self) -> u32 {
-        let tail = self.index(COMPLETION_TAIL).load(Ordering::Acquire);
-        distance(self.head(), tail, self.layout.completion_entries()).unwrap_or(0)
+        self.completions().unread(self.layout.completion_entries())
     }
 
     #[inline]
@@ -156,31 +152,35 @@ impl Ring {
         unsafe { self.base.add(offset).cast() }
     }
 
-    #[inline]
-    fn advance(&self) {
-        let head = self.head().wrapping_add(1);
-        self.index(COMPLETION_HEAD).store(head, Ordering::Release);
-    }
-
     /// Takes the oldest completion.
     #[inline]
     #[must_use]
     pub fn pop(&self) -> Option<Completion> {
+        self.pop_if(|_| true)
+    }
+
+    /// Takes the oldest completion, if its tag is one that is wanted.
+    #[inline]
+    #[must_use]
+    pub fn pop_if(&self, is_wanted: impl FnOnce(u64) -> bool) -> Option<Completion> {
         if self.unread() == 0 {
             return None;
         }
         // SAFETY: the completion is unread, so the kernel has written it and will not write it
         // again before the head has passed it.
-        let raw = unsafe { self.completion_at(self.head()).read() };
+        let raw = unsafe { self.completion_at(self.completions().index()).read() };
         let completion = Completion::decode(&raw);
-        self.advance();
+        if !is_wanted(completion.user_data) {
+            return None;
+        }
+        self.completions().advance();
         Some(completion)
     }
 
     /// Takes the completion with this tag, wherever it lies; the others keep their order.
     #[must_use]
     pub fn take(&self, user_data: u64) -> Option<Completion> {
-        let head = self.head();
+        let head = self.completions().index();
         let found = (0..self.unread()).map(|step| head.wrapping_add(step)).find_map(|index| {
             // SAFETY: unread, as in `pop`.
             let completion = Completion::decode(&unsafe { self.completion_at(index).read() });
@@ -194,7 +194,7 @@ impl Ring {
             unsafe { self.completion_at(index).write(self.completion_at(before).read()) };
             index = before;
         }
-        self.advance();
+        self.completions().advance();
         Some(completion)
     }
 

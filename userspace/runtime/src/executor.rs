@@ -9,9 +9,9 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 
+use capos_sync::Flag;
 use spin::Mutex;
 
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl Ready {
 /// Wakes one task. Waking twice before it runs counts once.
 struct TaskWaker {
     task: TaskId,
-    queued: AtomicBool,
+    queued: Flag,
     ready: Arc<Ready>,
 }
 
@@ -57,7 +57,7 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
+        if self.queued.raise() {
             self.ready.queue.lock().push_back(self.task);
             self.ready.announce();
         }
@@ -91,7 +91,7 @@ impl fmt::Debug for Executor {
 
 /// Wakes the loop for its main future.
 struct MainWaker {
-    woken: AtomicBool,
+    woken: Flag,
     ready: Arc<Ready>,
 }
 
@@ -101,7 +101,7 @@ impl Wake for MainWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
+        self.woken.raise();
         self.ready.announce();
     }
 }
@@ -116,7 +116,7 @@ impl Executor {
         });
         let generation = slots.get(index).map_or(0, |slot| slot.generation).saturating_add(1);
         let task = TaskId { index, generation };
-        let waker = Arc::new(TaskWaker { task, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        let waker = Arc::new(TaskWaker { task, queued: Flag::new(false), ready: self.ready.clone() });
         waker.wake_by_ref();
         if let Some(slot) = slots.get_mut(index) {
             *slot = TaskSlot { generation, task: Some(Running { future: Some(future), waker }) };
@@ -150,9 +150,8 @@ impl Executor {
                 .and_then(|running| Some((running.future.take()?, running.waker.clone())))
         };
         let Some((mut future, wake)) = taken else { return true };
-        // What a thread did before it woke the task in vain, since it was queued still, is seen by this poll: a store
-        // alone could take effect after the poll's own loads.
-        wake.queued.swap(false, Ordering::AcqRel);
+        // What a thread did before it woke the task in vain, since it was queued still, is seen by this poll.
+        wake.queued.lower();
         let waker = Waker::from(wake);
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let leftover = {
@@ -236,13 +235,13 @@ impl Runtime {
 
     fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, Error> {
         let mut main = pin!(main);
-        let main_waker = Arc::new(MainWaker { woken: AtomicBool::new(true), ready: self.executor.ready.clone() });
+        let main_waker = Arc::new(MainWaker { woken: Flag::new(true), ready: self.executor.ready.clone() });
         let woken = &main_waker.woken;
         let waker = Waker::from(main_waker.clone());
         #[cfg(all(capos_guest, feature = "std"))]
         let mut listener = crate::rouse::Listener::default();
         loop {
-            if woken.swap(false, Ordering::AcqRel)
+            if woken.lower()
                 && let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return Ok(value);
@@ -255,13 +254,13 @@ impl Runtime {
             }
             #[cfg(all(capos_guest, feature = "std"))]
             listener.listen(&self.executor.ready.door, &waker);
-            if self.executor.has_ready() || woken.load(Ordering::Acquire) {
+            if self.executor.has_ready() || woken.is_raised() {
                 self.turn(Wait::No);
             } else if self.is_waiting() {
                 self.turn(Wait::Completion);
             } else {
                 self.turn(Wait::No);
-                if !self.executor.has_ready() && !woken.load(Ordering::Acquire) {
+                if !self.executor.has_ready() && !woken.is_raised() {
                     return Err(Error::new("every task waits, and nothing is in flight that could wake one"));
                 }
             }

@@ -28,7 +28,11 @@ pub unsafe fn push(entry: &RawEntry) -> bool {
 #[must_use]
 pub fn pop() -> Option<Completion> {
     runtime::with(|rt| {
-        let known = rt.reactor(|reactor, _| reactor.raw.pop_front());
+        let known = rt.reactor(|reactor, ring| match reactor.raw.pop_front() {
+            // Mostly it is the next one in the ring.
+            None => ring.pop_if(|user_data| user_data & TAG != 0),
+            known => known,
+        });
         known.or_else(|| {
             rt.collect();
             rt.reactor(|reactor, _| reactor.raw.pop_front())

@@ -2,12 +2,12 @@
 //! wait for while it sleeps.
 
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Waker};
 
 use capos_abi::entry::Operation;
 use capos_ring::Ring;
 use capos_ring::message::Lent;
+use capos_sync::Knocks;
 
 use crate::on_std::here;
 use crate::operation::Pending;
@@ -15,21 +15,20 @@ use crate::operation::Pending;
 /// Where other threads knock.
 #[derive(Debug)]
 pub(crate) struct Door {
-    /// Counts knocks.
-    knocks: AtomicU32,
+    knocks: Knocks,
     /// The executor's thread, by its ring.
     home: u64,
 }
 
 impl Default for Door {
     fn default() -> Self {
-        Self { knocks: AtomicU32::new(0), home: here() }
+        Self { knocks: Knocks::new(), home: here() }
     }
 }
 
 impl Door {
     fn address(&self) -> u64 {
-        core::ptr::from_ref(&self.knocks).expose_provenance() as u64
+        core::ptr::from_ref(self.knocks.word()).expose_provenance() as u64
     }
 
     /// Wakes the loop, where the caller is another thread. What it is to find is in place already.
@@ -38,11 +37,12 @@ impl Door {
         if here == self.home {
             return;
         }
-        self.knocks.fetch_add(1, Ordering::Release);
-        // SAFETY: the calling thread's ring, between its other operations.
-        if let Ok(ring) = unsafe { Ring::at(here) } {
-            ring.wake_word(self.address(), 1);
-        }
+        self.knocks.knock(|word| {
+            // SAFETY: the calling thread's ring, between its other operations.
+            if let Ok(ring) = unsafe { Ring::at(here) } {
+                ring.wake_word(core::ptr::from_ref(word).expose_provenance() as u64, 1);
+            }
+        });
     }
 }
 
@@ -57,7 +57,7 @@ impl Listener {
         let mut context = Context::from_waker(waker);
         loop {
             let pending = self.0.get_or_insert_with(|| {
-                let expected = door.knocks.load(Ordering::Acquire);
+                let expected = door.knocks.heard();
                 Pending::start(Lent::default(), Operation::WaitWord { address: door.address(), expected })
             });
             if Future::poll(Pin::new(pending), &mut context).is_pending() {

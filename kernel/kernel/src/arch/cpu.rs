@@ -64,6 +64,12 @@ pub fn features() -> &'static Features {
     FEATURES.get().unwrap_or(&NOTHING)
 }
 
+/// The number of this processor's local APIC, from the processor itself.
+pub fn apic_number() -> u32 {
+    let topology = cpuid(0xb, 0);
+    if topology.ebx == 0 { cpuid(1, 0).ebx >> 24 } else { topology.edx }
+}
+
 /// The answer of CPUID, zeros where the processor does not know the leaf.
 pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
     let highest = __cpuid(leaf & 0xf000_0000).eax;

@@ -52,6 +52,30 @@ static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 /// How many frames are free, so that looking takes no lock.
 static FREE: AtomicUsize = AtomicUsize::new(0);
 
+/// Requests that are granted before one is refused; [`usize::MAX`] where none is.
+static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// For tests: grants so many more requests that may be refused, and refuses the one behind them.
+pub fn refuse_after(requests: usize) {
+    GRANTED.store(requests, Ordering::Relaxed);
+}
+
+/// Refuses nothing any more. Whether one has been refused since [`refuse_after`].
+pub fn refuse_none() -> bool {
+    GRANTED.swap(usize::MAX, Ordering::Relaxed) == usize::MAX
+}
+
+/// Whether this request is the one that a test wants refused.
+fn is_refused() -> bool {
+    let granted = GRANTED.load(Ordering::Relaxed);
+    if granted == usize::MAX {
+        return false;
+    }
+    // One processor at a time works in the kernel. Behind the last one granted comes "none", which is the largest number.
+    GRANTED.store(granted.wrapping_sub(1), Ordering::Relaxed);
+    granted == 0
+}
+
 impl Pool {
     /// The first of `count` frames in a row, where `kept` frames stay free.
     fn take(&mut self, count: usize, kept: usize) -> Option<Frame> {
@@ -80,6 +104,9 @@ pub fn allocate() -> Option<Frame> {
 
 /// A frame with whatever was in it before. For callers that overwrite all of it.
 pub fn allocate_dirty() -> Option<Frame> {
+    if is_refused() {
+        return None;
+    }
     POOL.lock().as_mut()?.take(1, reserve::kept())
 }
 
@@ -99,6 +126,9 @@ pub fn allocate_contiguous(count: usize) -> Option<Frame> {
 
 /// As [`allocate_contiguous`], with whatever was in the frames before.
 pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
+    if is_refused() {
+        return None;
+    }
     POOL.lock().as_mut()?.take(count, reserve::kept())
 }
 

@@ -87,11 +87,30 @@ impl PageTable {
         access: Access,
         frames: &mut dyn FnMut() -> Option<Frame>,
     ) -> Result<(), MapError> {
-        // The last page of the user half stays free: a system call in its last bytes would leave
-        // an instruction pointer that the processor does not accept.
-        if !address.is_multiple_of(PAGE) || !physical.is_multiple_of(PAGE) || address >= USER_END - PAGE {
-            return Err(MapError::BadAddress);
-        }
+        let mut run = self.run(address, access, frames);
+        if run.put(physical)? { Ok(()) } else { Err(MapError::Occupied) }
+    }
+
+    /// Maps one page after the other, from `address` on; takes zeroed frames for missing tables.
+    pub fn run<'a>(
+        &'a mut self,
+        address: u64,
+        access: Access,
+        frames: &'a mut dyn FnMut() -> Option<Frame>,
+    ) -> Run<'a> {
+        let mut flags = Flags::PRESENT | Flags::USER;
+        flags.set(Flags::WRITE, access.write);
+        flags.set(Flags::NO_EXECUTE, !access.execute);
+        flags.set(Flags::CACHE_DISABLE | Flags::WRITE_THROUGH | Flags::DEVICE, access.device);
+        Run { table: self, frames, address, flags, leaves: None }
+    }
+
+    /// The lowest table for an address, made where it is not there.
+    fn make_tables(
+        &mut self,
+        address: u64,
+        frames: &mut dyn FnMut() -> Option<Frame>,
+    ) -> Result<&'static Table, MapError> {
         let mut current = table(self.root.address());
         for level in [4, 3, 2] {
             let entry = slot(current, address, level);
@@ -104,16 +123,7 @@ impl PageTable {
             }
             current = table(value.physical());
         }
-        let entry = slot(current, address, 1);
-        if PageEntry(entry.load(Ordering::Relaxed)).is_present() {
-            return Err(MapError::Occupied);
-        }
-        let mut flags = Flags::PRESENT | Flags::USER;
-        flags.set(Flags::WRITE, access.write);
-        flags.set(Flags::NO_EXECUTE, !access.execute);
-        flags.set(Flags::CACHE_DISABLE | Flags::WRITE_THROUGH | Flags::DEVICE, access.device);
-        entry.store(PageEntry::new(physical, flags).0, Ordering::Release);
-        Ok(())
+        Ok(current)
     }
 
     /// Removes a page; gives the physical address that was mapped.
@@ -183,6 +193,17 @@ impl PageTable {
         Some((entry.physical() + address % PAGE, access))
     }
 
+    /// Where the byte at `address` lies in the direct map, if its page is mapped memory that may be read, or written.
+    #[inline]
+    pub fn reach(&self, address: u64, write: bool) -> Option<*mut u8> {
+        let entry = PageEntry(self.leaf(address)?.load(Ordering::Acquire));
+        let mut needed = Flags::PRESENT | Flags::USER;
+        needed.set(Flags::WRITE, write);
+        let judged = needed | Flags::DEVICE;
+        (entry.0 & judged.bits() == needed.bits())
+            .then(|| hhdm::pointer::<u8>(entry.physical()).wrapping_add((address % PAGE) as usize))
+    }
+
     /// Whether the page was used since the last call; clears the mark. Another processor that has its translation
     /// may use the page without marking it again: the page seems unused then, and goes earlier.
     pub fn take_accessed(&mut self, address: u64) -> bool {
@@ -235,6 +256,55 @@ impl PageTable {
         if self.is_active() {
             kernel_space::flush(address);
         }
+    }
+}
+
+/// Pages that are mapped one after the other.
+pub struct Run<'a> {
+    table: &'a mut PageTable,
+    frames: &'a mut dyn FnMut() -> Option<Frame>,
+    /// Where the next one goes.
+    address: u64,
+    flags: Flags,
+    /// The lowest table for it, where that is the one of the page before.
+    leaves: Option<&'static Table>,
+}
+
+impl Run<'_> {
+    /// Maps the 4 KiB at `physical` behind the page before. False where something is mapped there, which stays.
+    ///
+    /// # Errors
+    /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
+    #[inline]
+    pub fn put(&mut self, physical: u64) -> Result<bool, MapError> {
+        let address = self.address;
+        let leaves = match self.leaves {
+            Some(leaves) if !address.is_multiple_of(LEAF_SPAN) => leaves,
+            _ => self.next_table()?,
+        };
+        // The last page of the user half stays free: a system call in its last bytes would leave
+        // an instruction pointer that the processor does not accept.
+        if !physical.is_multiple_of(PAGE) || address >= USER_END - PAGE {
+            return Err(MapError::BadAddress);
+        }
+        self.address = address + PAGE;
+        let entry = slot(leaves, address, 1);
+        if PageEntry(entry.load(Ordering::Relaxed)).is_present() {
+            return Ok(false);
+        }
+        entry.store(PageEntry::new(physical, self.flags).0, Ordering::Release);
+        Ok(true)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_table(&mut self) -> Result<&'static Table, MapError> {
+        if !self.address.is_multiple_of(PAGE) || self.address >= USER_END - PAGE {
+            return Err(MapError::BadAddress);
+        }
+        let leaves = self.table.make_tables(self.address, self.frames)?;
+        self.leaves = Some(leaves);
+        Ok(leaves)
     }
 }
 

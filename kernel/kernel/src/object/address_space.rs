@@ -15,7 +15,7 @@ use super::memory::MemoryObject;
 use super::mmio::Mmio;
 use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
-use crate::memory::page_table::{Access, MapError, PageTable};
+use crate::memory::page_table::{Access, MapError, PageTable, Run};
 
 /// What can be mapped.
 #[derive(Clone, Debug)]
@@ -41,6 +41,23 @@ impl Backing {
             Self::Mmio(mmio) => mmio.address.checked_add(offset),
             Self::Dma(region) => region.physical(offset),
         }
+    }
+
+    /// Calls `visit` with the physical addresses of pages that are there for good, one after the other, until one is not.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    fn each_page<E>(&self, offset: u64, pages: u64, mut visit: impl FnMut(u64) -> Result<(), E>) -> Result<(), E> {
+        if let Self::Memory(memory) = self {
+            return memory.each_stable_frame(offset / PAGE, pages, |frame| visit(frame.address()));
+        }
+        for page in 0..pages {
+            match self.physical(offset.saturating_add(page * PAGE)) {
+                Some(physical) => visit(physical)?,
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     fn is_paged(&self) -> bool {
@@ -240,19 +257,29 @@ impl AddressSpace {
         if mapping.backing.is_paged() {
             return Ok(());
         }
-        for page in 0..mapping.length / PAGE {
-            let distance = page * PAGE;
-            let physical = mapping.backing.physical(mapping.offset + distance).ok_or(MapFailure::OutsideObject)?;
-            self.enter(inner, mapping.start + distance, physical, mapping.access)?;
-        }
-        Ok(())
+        let pages = mapping.length / PAGE;
+        let mut shown = 0;
+        self.enter(inner, mapping.start, mapping.access, |run| {
+            mapping.backing.each_page(mapping.offset, pages, |physical| {
+                shown += 1;
+                run.put(physical).map(|_| ())
+            })
+        })?;
+        if shown == pages { Ok(()) } else { Err(MapFailure::OutsideObject) }
     }
 
-    fn enter(&self, inner: &mut Inner, address: u64, physical: u64, access: Access) -> Result<(), Status> {
+    /// Enters pages from `address` on, as `put` says; what is mapped there stays.
+    fn enter(
+        &self,
+        inner: &mut Inner,
+        address: u64,
+        access: Access,
+        put: impl FnOnce(&mut Run<'_>) -> Result<(), MapError>,
+    ) -> Result<(), Status> {
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let mut source = || table_frame(&self.account, &mut taken, &mut failure);
-        let result = inner.table.map(address, physical, access, &mut source);
+        let result = put(&mut inner.table.run(address, access, &mut source));
         self.tables.fetch_add(taken, Ordering::Relaxed);
         match result {
             Ok(()) | Err(MapError::Occupied) => Ok(()),
@@ -356,20 +383,27 @@ impl AddressSpace {
         }
     }
 
-    /// Enters a page of paged memory, if the mapping still shows it.
+    /// Enters pages of paged memory, the first at `offset` of the object, as far as the mapping still shows them.
     ///
     /// # Errors
     /// Quota or memory for page tables.
-    pub fn enter_paged(&self, mapping: &Arc<Mapping>, offset: u64, frame: Frame) -> Result<(), Status> {
+    pub fn enter_paged(
+        &self,
+        mapping: &Arc<Mapping>,
+        offset: u64,
+        frames: impl Iterator<Item = Frame>,
+    ) -> Result<(), Status> {
         let Some(address) = mapping.address_of(offset) else { return Ok(()) };
         let mut guard = self.inner.lock();
         let Some(inner) = guard.as_mut() else { return Ok(()) };
-        match inner.regions.find(address) {
-            Some(region) if Arc::ptr_eq(&region.content, mapping) => {
-                self.enter(inner, address, frame.address(), mapping.access)
-            }
-            _ => Ok(()),
-        }
+        let end = match inner.regions.find(address) {
+            Some(region) if Arc::ptr_eq(&region.content, mapping) => region.end(),
+            _ => return Ok(()),
+        };
+        let count = end.saturating_sub(address) / PAGE;
+        self.enter(inner, address, mapping.access, |run| {
+            frames.take(count as usize).try_for_each(|frame| run.put(frame.address()).map(|_| ()))
+        })
     }
 
     /// Removes one page of paged memory that a mapping shows.
@@ -412,6 +446,13 @@ impl AddressSpace {
         let inner = guard.as_ref()?;
         let paged = |address: u64| inner.regions.find(address).is_some_and(|region| region.content.backing.is_paged());
         Some(act(&inner.table, &paged))
+    }
+
+    /// Runs `act` with the page tables, where nobody else has locked them and the space is not gone.
+    #[inline]
+    pub(crate) fn try_with_table<R>(&self, act: impl FnOnce(&PageTable) -> R) -> Option<R> {
+        let guard = self.inner.try_lock()?;
+        guard.as_ref().map(|inner| act(&inner.table))
     }
 
     /// Ends the address space: everything unmapped, its tables given back.
@@ -468,7 +509,11 @@ pub enum MapFailure {
 
 impl From<RangeError> for MapFailure {
     fn from(error: RangeError) -> Self {
-        Self::Range(error)
+        match error {
+            // No fault of the caller's.
+            RangeError::NoMemory => Self::Status(Status::OutOfMemory),
+            other => Self::Range(other),
+        }
     }
 }
 

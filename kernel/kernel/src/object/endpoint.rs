@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::Status;
 use capos_captable::{Held, KeyedList, ListKey};
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 
 use super::account::Charge;
 use super::reply::Caller;
@@ -13,13 +13,14 @@ use crate::operation::OperationRef;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Who waits at an endpoint.
 #[derive(Default)]
-struct Inner {
+pub struct Inner {
     closed: bool,
     /// Calls that nobody has received yet.
-    calls: KeyedList<Caller>,
+    pub calls: KeyedList<Caller>,
     /// Buffers that wait for a call.
-    receivers: KeyedList<OperationRef>,
+    pub receivers: KeyedList<OperationRef>,
 }
 
 /// A place where calls and receivers meet. At most one of its two lists has elements.
@@ -92,6 +93,12 @@ impl Endpoint {
             holders: AtomicU32::new(0),
             _object: object,
         })
+    }
+
+    /// Locks who waits here.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 
     /// Takes the receiver that has waited longest, or queues the call that `caller` makes; `began`

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 
 use capos_abi::Rights;
-use capos_schema::kernel_capnp::{endpoint, notification};
+use capos_schema::kernel_capnp::endpoint;
 use capos_schema::kernel_dispatch::{EndpointKernel, NotificationKernel};
-use capos_schema::sync::{Completion, capability};
+use capos_schema::sync::{Completion, Exception, capability};
 
 use super::Answer;
 use super::capability::Object;
@@ -30,14 +30,8 @@ impl EndpointKernel<Invocation<'_>> for Arc<Endpoint> {
 }
 
 impl NotificationKernel<Invocation<'_>> for Arc<Notification> {
-    fn poll(
-        &self,
-        cx: &mut Invocation<'_>,
-        _params: notification::poll_params::Reader<'_>,
-        mut results: notification::poll_results::Builder<'_>,
-    ) -> Answer {
+    fn poll(&self, cx: &mut Invocation<'_>) -> Result<u64, Exception> {
         cx.need(Rights::RECEIVE)?;
-        results.set_bits(self.as_ref().poll());
-        Ok(Completion::Done)
+        Ok(self.as_ref().poll())
     }
 }

@@ -23,6 +23,11 @@ pub fn set_boot(boot: BootInfo) -> &'static BootInfo {
     BOOT.call_once(|| boot)
 }
 
+/// What is known about this boot, once it is kept.
+pub fn boot() -> Option<&'static BootInfo> {
+    BOOT.get()
+}
+
 /// The machine.
 pub struct Machine;
 

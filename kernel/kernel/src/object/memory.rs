@@ -164,6 +164,26 @@ impl MemoryObject {
         }
     }
 
+    /// Calls `visit` with the frames of pages that are resident for as long as the object lives, one after the other, until
+    /// one is not.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn each_stable_frame<E>(
+        &self,
+        first: u64,
+        count: u64,
+        mut visit: impl FnMut(Frame) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let left = (self.bytes / PAGE).saturating_sub(first);
+        let (Ok(start), Ok(count)) = (usize::try_from(first), usize::try_from(count.min(left))) else { return Ok(()) };
+        match &self.content {
+            Content::Anonymous(frames) => frames.lock().iter().skip(start).take(count).copied().try_for_each(visit),
+            Content::Fixed(first) => (start..start + count).try_for_each(|page| visit(first.offset(page))),
+            Content::Paged(_) => Ok(()),
+        }
+    }
+
     /// The frame of a page, where it is resident now.
     pub fn resident_frame(&self, page: u64) -> Option<Frame> {
         match &self.content {

@@ -30,15 +30,9 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
         Ok(Completion::Done)
     }
 
-    fn evict(
-        &self,
-        cx: &mut Invocation<'_>,
-        _params: m::evict_params::Reader<'_>,
-        mut results: m::evict_results::Builder<'_>,
-    ) -> Answer {
+    fn evict(&self, cx: &mut Invocation<'_>) -> Result<u64, Exception> {
         cx.need(Rights::MANAGE)?;
-        results.set_pages(cache::evict_object(self));
-        Ok(Completion::Done)
+        Ok(cache::evict_object(self))
     }
 
     fn frames(

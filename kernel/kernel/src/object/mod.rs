@@ -37,6 +37,22 @@ use capability::Object;
 /// What a method gives back to dispatch.
 type Answer = Result<Completion, Exception>;
 
+/// Whether an object has methods that [`number`] knows. What they do is bounded and short.
+#[inline]
+pub fn answers_with_numbers(object: &Object) -> bool {
+    matches!(object, Object::Notification(_) | Object::Timer)
+}
+
+/// Calls a method of an object that has no parameters and answers with one number. `None` where it is none of those.
+#[inline]
+pub fn number(object: &Object, cx: &mut Invocation<'_>, method: u16) -> Option<Result<u64, Exception>> {
+    match object {
+        Object::Notification(notification) => to::number_notification(notification, cx, method),
+        Object::Timer => to::number_timer(&timer::Timer, cx, method),
+        _ => None,
+    }
+}
+
 /// Calls a method of an object.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::{CapId, Rights, Status};
 use capos_captable::{NodeId, Pool, Table, shrink};
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 
 use super::account::{Account, Charge, Resource};
 use super::address_space::AddressSpace;
@@ -166,6 +166,18 @@ impl Process {
         })?;
         kept.enter_slot();
         Ok(id)
+    }
+
+    /// Locks its capabilities.
+    #[inline]
+    pub fn capability_table(&self) -> MutexGuard<'_, Table<Capability>> {
+        self.table.lock()
+    }
+
+    /// The same, where nobody else has locked them.
+    #[inline]
+    pub fn try_capability_table(&self) -> Option<MutexGuard<'_, Table<Capability>>> {
+        self.table.try_lock()
     }
 
     /// Puts the reply to a call into the table.

@@ -56,7 +56,8 @@ impl Origin {
         Arc::new(Self(Mutex::new(thread)))
     }
 
-    fn thread(&self) -> Option<Arc<Thread>> {
+    /// The thread, while it lives.
+    pub fn thread(&self) -> Option<Arc<Thread>> {
         self.0.lock().upgrade()
     }
 

@@ -3,16 +3,16 @@
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::ring::RingLayout;
 use capos_abi::{CapId, RawEntry, Status};
 use capos_captable::NodeId;
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 
 use super::account::{Charge, Resource};
-use super::address_space::Backing;
+use super::address_space::{Backing, MapFailure};
 use super::memory::MemoryObject;
 use super::process::{Cause, End, Left, Process};
 use super::reply::Origin;
@@ -74,7 +74,8 @@ struct Body {
     _bookkeeping: Charge,
 }
 
-struct Inner {
+/// What of a thread is locked together.
+pub struct Inner {
     body: Option<Body>,
     /// The request for a page that it waits for, or waited for last.
     page: Weak<PageIn>,
@@ -84,6 +85,61 @@ struct Inner {
     deadline: Option<(u64, u64)>,
     /// An ENTER that goes on when the thread next runs.
     resume: Option<Enter>,
+}
+
+/// Whether a thread goes on; then the deadline of its wait, which is over.
+pub type Awake = Option<Option<(u64, u64)>>;
+
+impl Inner {
+    /// The ticket that its next operation gets. `None` where it is dead, or has no place for one.
+    #[inline]
+    pub fn next_ticket(&self) -> Option<Ticket> {
+        self.body.as_ref()?.operations.next_ticket()
+    }
+
+    /// As [`Thread::begin`].
+    #[inline]
+    pub fn begin(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
+        self.body.as_mut()?.operations.begin(user_data, cap, kind)
+    }
+
+    /// As [`Operations::plain`].
+    #[inline]
+    pub fn plain(&self, ticket: Ticket) -> Option<&Kind> {
+        self.body.as_ref()?.operations.plain(ticket)
+    }
+
+    /// Ends an operation that [`Inner::plain`] has found, with an answer.
+    ///
+    /// # Errors
+    /// As [`Inner::enough`].
+    #[inline]
+    pub fn end_plain(&mut self, ticket: Ticket, outcome: Outcome) -> Result<Awake, Corrupt> {
+        if let Some(body) = &mut self.body
+            && let Some(user_data) = body.operations.end_plain(ticket)
+        {
+            body.ring.post(&outcome.completion(user_data));
+        }
+        self.enough()
+    }
+
+    /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
+    /// of its wait is given.
+    ///
+    /// # Errors
+    /// Its rings are corrupt: it is to die of that, once nothing of it is locked.
+    #[inline]
+    fn enough(&mut self) -> Result<Awake, Corrupt> {
+        if self.wanted == 0 {
+            return Ok(None);
+        }
+        let Some(body) = self.body.as_ref() else { return Ok(None) };
+        if body.ring.unread()? < self.wanted {
+            return Ok(None);
+        }
+        self.wanted = 0;
+        Ok(Some(self.deadline.take()))
+    }
 }
 
 /// A thread.
@@ -99,6 +155,8 @@ pub struct Thread {
     last: AtomicU32,
     registers: UnsafeCell<Registers>,
     inner: Mutex<Inner>,
+    /// Whether an ENTER goes on when it next runs, so that looking takes no lock.
+    resumes: AtomicBool,
     ring_address: u64,
     ring_bytes: u64,
     _registers_charge: Charge,
@@ -134,10 +192,12 @@ impl Thread {
         let operations = Operations::new(places)?;
         let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
         let access = Access { read: true, write: true, ..Access::default() };
-        process
-            .space
-            .map(Backing::Memory(memory), (start.ring, bytes), 0, access, None)
-            .map_err(|_| Status::InvalidArgument)?;
+        process.space.map(Backing::Memory(memory), (start.ring, bytes), 0, access, None).map_err(|failure| {
+            match failure {
+                MapFailure::Status(status) => status,
+                _ => Status::InvalidArgument,
+            }
+        })?;
         let [first, second] = start.arguments;
         let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
         let body = Body { ring, ring_memory, operations, _charge: charge, _bookkeeping: bookkeeping };
@@ -152,6 +212,7 @@ impl Thread {
             last: AtomicU32::new(0),
             registers: UnsafeCell::new(Registers { context, fpu }),
             inner: Mutex::new(inner),
+            resumes: AtomicBool::new(false),
             ring_address: start.ring,
             ring_bytes: bytes,
             _registers_charge: registers_charge,
@@ -303,6 +364,7 @@ impl Thread {
     /// Notes an ENTER that goes on when the thread next runs.
     pub fn resume_later(&self, enter: Enter) {
         self.inner.lock().resume = Some(enter);
+        self.resumes.store(true, Ordering::Relaxed);
     }
 
     /// How many operations it has in flight.
@@ -312,11 +374,12 @@ impl Thread {
 
     /// Whether there is one.
     pub fn has_resume(&self) -> bool {
-        self.inner.lock().resume.is_some()
+        self.resumes.load(Ordering::Relaxed)
     }
 
     /// Takes that ENTER.
     pub fn take_resume(&self) -> Option<Enter> {
+        self.resumes.store(false, Ordering::Relaxed);
         self.inner.lock().resume.take()
     }
 
@@ -375,19 +438,15 @@ impl Thread {
         true
     }
 
-    /// Ends an operation and tells its thread.
+    /// Locks what it has in flight and what it waits for.
     #[inline]
-    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
-        let (ended, awake) = {
-            let mut inner = self.inner.lock();
-            let body = inner.body.as_mut()?;
-            let ended = body.operations.end(ticket)?;
-            body.ring.post(&outcome.completion(ended.user_data));
-            (ended, Self::enough(&mut inner))
-        };
-        if let Some(node) = ended.attachment {
-            derivation::forget(node);
-        }
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Lets it go on where what it waits for is there. Nothing of it is locked.
+    #[inline]
+    pub fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
         match awake {
             Ok(Some(deadline)) => {
                 if let Some(key) = deadline {
@@ -398,6 +457,22 @@ impl Thread {
             Ok(None) => {}
             Err(corrupt) => self.die_of(corrupt),
         }
+    }
+
+    /// Ends an operation and tells its thread.
+    #[inline]
+    fn end(self: &Arc<Self>, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
+        let (ended, awake) = {
+            let mut inner = self.inner.lock();
+            let body = inner.body.as_mut()?;
+            let ended = body.operations.end(ticket)?;
+            body.ring.post(&outcome.completion(ended.user_data));
+            (ended, inner.enough())
+        };
+        if let Some(node) = ended.attachment {
+            derivation::forget(node);
+        }
+        self.tell(awake);
         Some(ended)
     }
 
@@ -418,23 +493,6 @@ impl Thread {
     pub fn take_watcher(&self, ticket: Ticket, is_meant: impl FnOnce(&OperationRef) -> bool) -> Option<OperationRef> {
         let mut inner = self.inner.lock();
         inner.body.as_mut()?.operations.get_mut(ticket)?.watcher.take_if(|watcher| is_meant(watcher))
-    }
-
-    /// Whether what the thread waits for is there; then it does not wait any more, and the deadline
-    /// of its wait is given.
-    ///
-    /// # Errors
-    /// Its rings are corrupt: it is to die of that, once nothing of it is locked.
-    fn enough(inner: &mut Inner) -> Result<Option<Option<(u64, u64)>>, Corrupt> {
-        if inner.wanted == 0 {
-            return Ok(None);
-        }
-        let Some(body) = inner.body.as_ref() else { return Ok(None) };
-        if body.ring.unread()? < inner.wanted {
-            return Ok(None);
-        }
-        inner.wanted = 0;
-        Ok(Some(inner.deadline.take()))
     }
 
     /// Ends the process, whose rings are corrupt. It looks at the process and at the thread's handle, whose

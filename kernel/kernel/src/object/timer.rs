@@ -2,7 +2,7 @@
 
 use capos_schema::kernel_capnp::timer as m;
 use capos_schema::kernel_dispatch::TimerKernel;
-use capos_schema::sync::Completion;
+use capos_schema::sync::{Completion, Exception};
 
 use super::Answer;
 use crate::deadline::{self, Due};
@@ -14,14 +14,8 @@ use crate::time;
 pub struct Timer;
 
 impl TimerKernel<Invocation<'_>> for Timer {
-    fn now(
-        &self,
-        _cx: &mut Invocation<'_>,
-        _params: m::now_params::Reader<'_>,
-        mut results: m::now_results::Builder<'_>,
-    ) -> Answer {
-        results.set_nanoseconds(time::now());
-        Ok(Completion::Done)
+    fn now(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+        Ok(time::now())
     }
 
     fn sleep_until(
@@ -44,13 +38,7 @@ impl TimerKernel<Invocation<'_>> for Timer {
         Ok(Completion::Pending)
     }
 
-    fn wall_clock(
-        &self,
-        _cx: &mut Invocation<'_>,
-        _params: m::wall_clock_params::Reader<'_>,
-        mut results: m::wall_clock_results::Builder<'_>,
-    ) -> Answer {
-        results.set_unix_milliseconds(time::wall_clock_ms());
-        Ok(Completion::Done)
+    fn wall_clock(&self, _cx: &mut Invocation<'_>) -> Result<u64, Exception> {
+        Ok(time::wall_clock_ms())
     }
 }

@@ -5,13 +5,17 @@ use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, MessageHeader, Rights, Status, TransferMode};
+use capos_paging::PAGE;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
+use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
+use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::{derivation, log};
 
@@ -98,6 +102,98 @@ pub fn calls_meet_receivers(account: &Arc<Account>) {
         assert_eq!((done.len(), done[0].user_data, done[0].status, done[0].length), (1, 2, 0, 8));
         assert_eq!(pair.client.read(SCRATCH + 0x100, 8), b"results!");
         assert_eq!(pair.server.once(answer(header.reply, 8)).status, status(Status::StaleCapability));
+    }
+}
+
+/// Messages of all lengths arrive the same at all places, in one page or across two, whether the receiver waits, which is
+/// the short way, or the call, which is the long one; nothing is written behind them, and nothing is left of them.
+pub fn messages_arrive_whole(account: &Arc<Account>) {
+    const FILL: u8 = 0xee;
+    /// Where the second of two pages begins; the frame of the first is not the one before it.
+    const FROM: u64 = 0x40_1000;
+    const TO: u64 = 0x50_1000;
+    let mut pair = pair(account);
+    let text: Vec<u8> = (0..400_u32).map(|at| (at % 251) as u8).collect();
+    for actor in [&pair.server, &pair.client] {
+        for border in [FROM, TO] {
+            // Frames are given out in rising order.
+            for page in [border, border - PAGE] {
+                let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
+                let access = Access { read: true, write: true, ..Access::default() };
+                actor.process.space.map(Backing::Memory(memory), (page, PAGE), 0, access, None).unwrap();
+            }
+        }
+    }
+    let held = |pair: &Pair| (pair.server.process.capability_count(), pair.server.process.account.usage());
+    let before = held(&pair);
+    for length in [0_u32, 1, 7, 8, 9, 31, 32, 33, 64, 100, 216, 296] {
+        for step in [0_u64, 8, 40, 48, 104, 296] {
+            for receiver_first in [true, false] {
+                let buffer = |offset: u64| match length {
+                    0 => Buffer::default(),
+                    _ => Buffer { address: offset, length },
+                };
+                let (from, to) = (FROM - step, TO - step);
+                pair.client.write(from, &text);
+                pair.client.write(to, &[FILL; 400]);
+                pair.server.write(to, &[FILL; 400]);
+                let room = MessageHeader::SIZE as u32 + length;
+                let receive = Operation::Recv {
+                    endpoint: pair.endpoint.0,
+                    buffer: Buffer { address: to, length: room },
+                    caps: CapArray::default(),
+                };
+                let call = Operation::Call {
+                    cap: pair.cap.0,
+                    interface: INTERFACE,
+                    method: 3,
+                    params: buffer(from),
+                    results: buffer(to),
+                    caps: CapArray::default(),
+                };
+                if receiver_first {
+                    assert!(pair.server.run(1, receive).is_empty());
+                    assert!(pair.client.run(2, call).is_empty());
+                } else {
+                    assert!(pair.client.run(2, call).is_empty());
+                    pair.server.push(1, receive);
+                    assert_eq!(pair.server.enter(0), 1);
+                }
+                let received = pair.server.completions();
+                assert_eq!((received.len(), received[0].status, received[0].length), (1, 0, room));
+                let message = pair.server.read(to, 400);
+                let (head, rest) = message.split_at(MessageHeader::SIZE);
+                let header = MessageHeader::decode(head.try_into().unwrap());
+                let whole = MessageHeader {
+                    badge: BADGE,
+                    interface: INTERFACE,
+                    reply: header.reply,
+                    method: 3,
+                    caps: 0,
+                    length,
+                    results_capacity: length,
+                    caps_accepted: 0,
+                };
+                assert_eq!(header, whole);
+                assert!(rest[..length as usize] == text[..length as usize], "{length} bytes at {step}");
+                assert!(rest[length as usize..].iter().all(|byte| *byte == FILL), "behind {length} bytes at {step}");
+                // The answer goes the other way; its first byte is not that of the parameters.
+                pair.server.write(from, &text[1..]);
+                let reply = Operation::Return {
+                    reply: header.reply,
+                    exception: 0,
+                    results: buffer(from),
+                    caps: CapArray::default(),
+                };
+                assert_eq!(pair.server.once(reply).status, 0);
+                let done = pair.client.completions();
+                assert_eq!((done.len(), done[0].status, done[0].length), (1, 0, length));
+                let results = pair.client.read(to, 399);
+                assert!(results[..length as usize] == text[1..=length as usize]);
+                assert!(results[length as usize..].iter().all(|byte| *byte == FILL));
+                assert_eq!(held(&pair), before);
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod exhaustion;
 mod full_heap;
 mod machine;
 mod processes;
+mod refusals;
 mod revocation;
 mod threads;
 mod words;
@@ -26,8 +27,9 @@ const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 56] = [
+const OBJECTS: [(&str, Test); 59] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
+    ("messages-arrive-whole", calls::messages_arrive_whole),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
     ("capabilities-travel", calls::capabilities_travel),
@@ -49,6 +51,8 @@ const OBJECTS: [(&str, Test); 56] = [
     ("a-full-heap-is-an-answer", full_heap::a_full_heap_is_an_answer),
     ("ends-need-little", full_heap::ends_need_little),
     ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
+    ("the-start-says-what-it-lacks", refusals::the_start_says_what_it_lacks),
+    ("refused-frames-are-answers", refusals::refused_frames_are_answers),
     ("chains-of-accounts-end", accounts::chains_of_accounts_end),
     ("chains-of-accounts-retire", accounts::chains_of_accounts_retire),
     ("retired-accounts-are-passed-by", accounts::retired_accounts_are_passed_by),

@@ -33,6 +33,7 @@ pub(crate) struct Checker<'a> {
     ports: Vec<(u32, u32, String)>,
     lines: BTreeMap<u8, String>,
     devices: BTreeMap<(u16, u16), String>,
+    classes: BTreeMap<u32, String>,
 }
 
 /// The interface with this name.
@@ -52,6 +53,7 @@ pub fn compile(file: &str, document: &Document) -> Result<Manifest> {
         ports: Vec::new(),
         lines: BTreeMap::new(),
         devices: BTreeMap::new(),
+        classes: BTreeMap::new(),
     };
     checker.names()?;
     let (profiles, mut held) = checker.profiles()?;
@@ -270,6 +272,7 @@ impl Checker<'_> {
             ("line", grant.line.is_some(), line),
             ("vendor", grant.vendor.is_some(), pci),
             ("devices", grant.devices.is_some(), pci),
+            ("class", grant.class.is_some(), pci),
         ] {
             if present && !fits {
                 return Err(self.error(format!("{there}.{name}"), format!("`{}` takes no `{name}`", grant.from)));
@@ -338,9 +341,14 @@ impl Checker<'_> {
     }
 
     fn pci(&mut self, process: &Process, there: &str, grant: &text::Grant) -> Result<GrantSource> {
-        let (Some(vendor), Some(devices)) = (grant.vendor, grant.devices.as_ref().filter(|list| !list.is_empty()))
-        else {
-            return Err(self.error(there, "a PCI function is granted with `vendor` and `devices`"));
+        let named = (grant.vendor, grant.devices.as_ref().filter(|list| !list.is_empty()), grant.class);
+        let (vendor, devices) = match named {
+            (Some(vendor), Some(devices), None) => (vendor, devices),
+            (None, None, Some(class)) if grant.devices.is_none() => return self.class(process, there, class),
+            _ => {
+                let reason = "a PCI function is granted with `vendor` and `devices`, or with `class`";
+                return Err(self.error(there, reason));
+            }
         };
         for device in devices {
             if let Some(owner) = self.devices.insert((vendor, *device), process.name.clone()) {
@@ -350,7 +358,19 @@ impl Checker<'_> {
                 ));
             }
         }
-        Ok(GrantSource::Pci(GrantSourcePci { vendor, devices: devices.clone() }))
+        Ok(GrantSource::Pci(GrantSourcePci { vendor, devices: devices.clone(), class: 0 }))
+    }
+
+    fn class(&mut self, process: &Process, there: &str, class: u32) -> Result<GrantSource> {
+        if class == 0 || class > 0xff_ffff {
+            let reason = "class, subclass and programming interface are one number of 0x000001 to 0xffffff";
+            return Err(self.error(format!("{there}.class"), reason));
+        }
+        if let Some(owner) = self.classes.insert(class, process.name.clone()) {
+            let reason = format!("`{owner}` holds the PCI device of class {class:06x}; one driver per device");
+            return Err(self.error(there, reason));
+        }
+        Ok(GrantSource::Pci(GrantSourcePci { vendor: 0, devices: Vec::new(), class }))
     }
 
     fn medium(&self) -> Result<(String, u16)> {

@@ -83,6 +83,7 @@ fn source(grant: &Grant) -> String {
             format!("ports {:#x} to {last:#x}", ports.first)
         }
         GrantSource::Interrupt(line) => format!("interrupt line {line}"),
+        GrantSource::Pci(pci) if pci.class != 0 => format!("PCI function of class {:06x}", pci.class),
         GrantSource::Pci(pci) => {
             let devices: Vec<String> =
                 pci.devices.iter().map(|device| format!("{:04x}:{device:04x}", pci.vendor)).collect();

@@ -9,6 +9,8 @@ pub const KERNEL: &[(&str, &str, Rights)] = &[
     ("entropy", "Entropy", Rights::ALL),
     ("dma", "DmaDomain", Rights::ALL),
     ("machine", "Machine", Rights::CALL),
+    // What the boot loader loaded, to be compared with.
+    ("boot", "MemoryObject", Rights::READ.union(Rights::CALL)),
     // Reading the log takes the right to receive, which must be asked for.
     ("log", "DebugLog", Rights::CALL),
 ];
@@ -40,6 +42,7 @@ pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditWriter",
     "AuthorityBroker",
     "BlockDevice",
+    "DiskController",
     "FaultInjector",
     "ModelAdmin",
     "ModelCatalog",

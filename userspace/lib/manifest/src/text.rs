@@ -144,6 +144,8 @@ pub struct Grant {
     pub vendor: Option<u16>,
     /// `init.PciFunction`: the devices of the vendor that will do.
     pub devices: Option<Vec<u16>>,
+    /// `init.PciFunction`, in place of both: class, subclass and programming interface, as one number.
+    pub class: Option<u32>,
     /// The read-only form of a directory.
     pub read_only: Option<bool>,
 }

@@ -399,6 +399,41 @@ fn a_property_that_says_nothing_or_names_what_there_is_not_is_refused() {
 }
 
 #[test]
+fn a_device_is_granted_by_its_numbers_or_by_its_class() {
+    let device = |fields: &str| {
+        let (old, new) = ("name = \"ports\", from = \"kernel.ports\", first = 0x3f8, count = 8", "name = \"pci\"");
+        with(old, &format!("{new}, from = \"init.PciFunction\"{fields}"))
+    };
+    let source = |fields: &str| {
+        let manifest = read("m.toml", &device(fields)).unwrap();
+        manifest.services.iter().flat_map(|service| &service.grants).find_map(|grant| match &grant.source {
+            GrantSource::Pci(pci) => Some((pci.vendor, pci.devices.clone(), pci.class)),
+            _ => None,
+        })
+    };
+    assert_eq!(source(", class = 0x010601"), Some((0, Vec::new(), 0x01_0601)));
+    assert_eq!(source(", vendor = 0x1af4, devices = [0x1001]"), Some((0x1af4, vec![0x1001], 0)));
+    let neither = "a PCI function is granted with `vendor` and `devices`, or with `class`";
+    for (fields, reason) in [
+        ("", neither),
+        (", vendor = 0x1af4", neither),
+        (", vendor = 0x1af4, devices = []", neither),
+        (", vendor = 0x1af4, devices = [0x1001], class = 0x010601", neither),
+        (", devices = [], class = 0x010601", neither),
+        (", class = 0", "class, subclass and programming interface are one number"),
+        (", class = 0x1000000", "class, subclass and programming interface are one number"),
+    ] {
+        let words = refused(&device(fields));
+        assert!(words.contains(reason), "{fields}: {words}");
+    }
+    let twice = device(", class = 0x010601")
+        + "\n[[service]]\nname = \"other\"\nprogram = \"/bin/other\"\n\
+        grants = [{ name = \"pci\", from = \"init.PciFunction\", class = 0x010601 }]\n";
+    let words = refused(&twice);
+    assert!(words.contains("`shell` holds the PCI device of class 010601; one driver per device"), "{words}");
+}
+
+#[test]
 fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     // Who is given what, for each property in the order of the manifest.
     let given = [

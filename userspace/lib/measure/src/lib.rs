@@ -46,6 +46,18 @@ impl Samples {
     }
 }
 
+/// Arithmetic that keeps one processor busy and touches no memory: so many steps, each of which depends on the one before.
+/// The result is known only by doing them all.
+#[inline(never)]
+#[must_use]
+pub fn compute(steps: u64) -> u64 {
+    (0..steps).fold(0x9e37_79b9_7f4a_7c15, |state, _| {
+        let state: u64 = state ^ (state << 13);
+        let state = state ^ (state >> 7);
+        state ^ (state << 17)
+    })
+}
+
 /// What counting itself costs.
 #[must_use]
 pub fn overhead() -> u64 {
@@ -55,6 +67,13 @@ pub fn overhead() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn computing_comes_to_what_each_step_made() {
+        assert_eq!(compute(0), 0x9e37_79b9_7f4a_7c15);
+        let results: alloc::collections::BTreeSet<u64> = (0..100).map(compute).collect();
+        assert_eq!(results.len(), 100);
+    }
 
     #[test]
     fn the_median_is_of_one_of_what_a_sample_holds() {

@@ -7,7 +7,7 @@ use capos_service_graph::{FIRST_INTERFACES, MAX_PROCESSES, check, circle};
 use proptest::prelude::*;
 
 const SHIPPED: &str = include_str!("../../../../iso_root/etc/manifest.toml");
-const PACKAGE: [&str; 4] = ["init", "virtio-blk", "iso9660", "manifest"];
+const PACKAGE: [&str; 5] = ["init", "virtio-blk", "ahci", "iso9660", "manifest"];
 
 fn shipped() -> Manifest {
     capos_manifest::read("manifest.toml", SHIPPED).unwrap()
@@ -63,7 +63,7 @@ fn programs_of_the_package_are_in_it() {
     let words = refused(|manifest| service(manifest, "iso9660").program = "boot:udf".into());
     assert_eq!(
         words,
-        "the program of service `iso9660` is `udf`, and the boot package has only init, virtio-blk, iso9660, manifest"
+        "the program of service `iso9660` is `udf`, and the boot package has only init, virtio-blk, ahci, iso9660, manifest"
     );
     let words = refused(|manifest| manifest.medium = "log".into());
     assert_eq!(words, "the boot medium's root should be `log`, which is no service of the boot package");

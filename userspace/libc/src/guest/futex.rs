@@ -5,32 +5,37 @@ use core::sync::atomic::AtomicU32;
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Completion, Status};
+use capos_sync::Futex;
 
 use crate::guest::clock;
 use crate::guest::errno::{Errno, Result};
 use crate::guest::thread_block::ring;
 
-/// Waits until the word is woken, unless it holds something else already. May return early.
-pub fn wait(word: &AtomicU32, expected: u32) {
-    wait_until(core::ptr::from_ref(word).expose_provenance() as u64, expected, NO_DEADLINE);
+/// The kernel, which words are waited for in.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel;
+
+impl Futex for Kernel {
+    fn wait(&self, word: &AtomicU32, expected: u32) {
+        wait_until(core::ptr::from_ref(word).expose_provenance() as u64, expected, NO_DEADLINE);
+    }
+
+    fn wake(&self, word: *const AtomicU32, count: u32) {
+        wake_at(word.expose_provenance() as u64, count);
+    }
 }
 
-/// The same until a time, in nanoseconds since boot, at the latest.
+/// Waits until the word is woken, unless it holds something else already, or until a time, in nanoseconds since boot, at the latest.
 pub fn wait_before(word: &AtomicU32, expected: u32, deadline: u64) {
     wait_until(core::ptr::from_ref(word).expose_provenance() as u64, expected, deadline);
-}
-
-/// Wakes those who wait for a word, at most `count`.
-pub fn wake(word: &AtomicU32, count: u32) {
-    wake_at(core::ptr::from_ref(word).expose_provenance() as u64, count);
 }
 
 fn wait_until(address: u64, expected: u32, deadline: u64) -> Completion {
     ring().wait_word(address, expected, deadline)
 }
 
-/// The same by the word's address.
-pub fn wake_at(address: u64, count: u32) -> Completion {
+/// Wakes those who wait for the word at an address, at most `count`.
+fn wake_at(address: u64, count: u32) -> Completion {
     ring().wake_word(address, count)
 }
 

@@ -1,42 +1,31 @@
 //! The lock of the library's own data: a thread that finds it taken sleeps in the kernel.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use capos_sync::WordLock;
 
-use crate::guest::futex;
-
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep.
-const AWAITED: u32 = 2;
+use crate::guest::futex::Kernel;
 
 /// A lock on one word, free where that is 0.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Raw(AtomicU32);
+pub struct Raw(WordLock);
 
 /// A value behind such a lock.
 pub type Mutex<T> = lock_api::Mutex<Raw, T>;
 
-// SAFETY: whoever changes the word from free holds the lock until it makes it free.
+// SAFETY: whoever changes the word from free holds the lock until it makes it free; loom has gone through it.
 unsafe impl lock_api::RawMutex for Raw {
-    const INIT: Self = Self(AtomicU32::new(FREE));
+    const INIT: Self = Self(WordLock::new());
     type GuardMarker = lock_api::GuardSend;
 
     fn lock(&self) {
-        if self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
-                futex::wait(&self.0, AWAITED);
-            }
-        }
+        self.0.lock(&Kernel);
     }
 
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.try_lock()
     }
 
     unsafe fn unlock(&self) {
-        if self.0.swap(FREE, Ordering::Release) == AWAITED {
-            futex::wake(&self.0, 1);
-        }
+        self.0.unlock(&Kernel);
     }
 }

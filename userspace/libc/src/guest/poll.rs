@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_ring::Asked;
+use capos_sync::Futex;
 
 use crate::guest::description::Object;
 use crate::guest::errno::{Errno, Result, answer};
@@ -32,7 +33,7 @@ pub fn wait(seen: u32, deadline: u64) {
 pub fn changed() {
     CHANGES.fetch_add(1, Ordering::SeqCst);
     if WAITING.load(Ordering::SeqCst) > 0 {
-        futex::wake(&CHANGES, u32::MAX);
+        futex::Kernel.wake(&raw const CHANGES, u32::MAX);
     }
 }
 

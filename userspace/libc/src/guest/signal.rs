@@ -4,8 +4,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU32;
 
+use capos_sync::Futex;
+
 use crate::guest::errno::{self, Errno, Result, answer, unsupported};
-use crate::guest::futex;
+use crate::guest::futex::Kernel;
 
 /// Whether this may be done where a signal comes: only that nothing is.
 fn set(action: usize) -> Result<()> {
@@ -81,6 +83,6 @@ extern "C" fn raise(_number: c_int) -> c_int {
 extern "C" fn pause() -> c_int {
     let never = AtomicU32::new(0);
     loop {
-        futex::wait(&never, 0);
+        Kernel.wait(&never, 0);
     }
 }

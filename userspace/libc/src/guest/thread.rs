@@ -15,12 +15,14 @@ use capos_abi::bootstrap::ThreadArea;
 use capos_ring::{BlockingCap, PAGE};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{ProcessClient, ThreadClient};
+use capos_sync::Step;
 
 use crate::guest::errno::{Errno, Result};
+use crate::guest::futex::Kernel;
 use crate::guest::grants::{cap, wait};
 use crate::guest::lock::Mutex;
 use crate::guest::thread_block::{self, ThreadBlock};
-use crate::guest::{futex, malloc, memory_map, thread_key, thread_region, unwind};
+use crate::guest::{malloc, memory_map, thread_key, thread_region, unwind};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -29,39 +31,6 @@ const SUBMISSION_ENTRIES: u32 = 32;
 const COMPLETION_ENTRIES: u32 = 64;
 /// The least stack of a thread, in bytes.
 const LEAST_STACK: u64 = 16 << 10;
-
-/// A step in the life of a thread that others may wait for.
-struct Step(AtomicU32);
-
-impl Step {
-    const AHEAD: u32 = 0;
-    const DONE: u32 = 1;
-    /// Ahead, and somebody waits for it.
-    const AWAITED: u32 = 2;
-
-    const fn new() -> Self {
-        Self(AtomicU32::new(Self::AHEAD))
-    }
-
-    fn is_done(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::DONE
-    }
-
-    fn wait(&self) {
-        let awaited = |now| (now != Self::DONE).then_some(Self::AWAITED);
-        while self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, awaited).is_ok() {
-            futex::wait(&self.0, Self::AWAITED);
-        }
-    }
-
-    fn take(&self) {
-        // Who waits may take the thread away as soon as it is done.
-        let address = (&raw const self.0).expose_provenance() as u64;
-        if self.0.swap(Self::DONE, Ordering::AcqRel) == Self::AWAITED {
-            futex::wake_at(address, u32::MAX);
-        }
-    }
-}
 
 /// What others know of a thread.
 pub struct Thread {
@@ -128,7 +97,7 @@ extern "C" fn body() -> ! {
         thread_key::run_destructors();
         thread.result.store(result, Ordering::Release);
         malloc::give_back(block);
-        thread.ended.take();
+        thread.ended.take(&Kernel);
     }
     capos_ring::exit_thread(0)
 }
@@ -192,7 +161,7 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
             // SAFETY: nobody takes it away before it can be joined or is detached, and both wait for this.
             let known = unsafe { &*thread };
             known.cap.store(BlockingCap::into_id(made.as_cap()), Ordering::Release);
-            known.known.take();
+            known.known.take(&Kernel);
             Ok(thread)
         }
         Err(error) => {
@@ -207,7 +176,7 @@ fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*
 
 /// The capability of a thread. The thread itself may ask for it before who made it has got it.
 fn client(thread: &Thread) -> ThreadClient {
-    thread.known.wait();
+    thread.known.wait(&Kernel);
     // SAFETY: every thread's block tells its ring.
     unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.load(Ordering::Acquire)) }
 }
@@ -300,7 +269,7 @@ unsafe extern "C" fn pthread_join(thread: libc::pthread_t, out: *mut *mut c_void
         unsafe { bury(thread) }
     } else {
         // The kernel has no memory for the answer. What the thread has left is taken away when it has.
-        other.ended.wait();
+        other.ended.wait(&Kernel);
         let result = other.result.load(Ordering::Acquire);
         LEFT.lock().0.push(thread);
         result

@@ -15,6 +15,7 @@ use capos_schema::storage::DirectoryClient;
 use capos_schema::system::PciFunctionClient;
 use capos_service_graph::FIRST;
 
+use crate::pci::Bus;
 use crate::pci_function::Function;
 use crate::system::System;
 
@@ -27,6 +28,29 @@ pub struct Given {
     pub environment: Vec<String>,
 }
 
+/// A PCI function that was given out.
+pub struct GivenFunction {
+    function: Rc<Function>,
+    client: PciFunctionClient,
+    /// The process that is its driver.
+    holder: String,
+}
+
+/// The device that a process is a driver of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// None: it is no driver.
+    NoneWanted,
+    /// This machine has it.
+    Present,
+    /// This machine does not have it: a sentence that says what was looked for.
+    Absent(String),
+}
+
+fn absent(wanted: &GrantSourcePci) -> String {
+    format!("this machine has no PCI device {}", Bus::describe_wanted(wanted))
+}
+
 impl System {
     /// Everything that the manifest grants to a process.
     ///
@@ -36,7 +60,7 @@ impl System {
         let mut given = Given::default();
         for grant in &entry.grants {
             let context = || format!("grant `{}` of `{}`", grant.name, entry.name);
-            let mut cap = self.source(grant, &mut given.environment).await.with_context(context)?;
+            let mut cap = self.source(grant, &entry.name, &mut given.environment).await.with_context(context)?;
             if grant.read_only {
                 cap = DirectoryClient::from_cap(cap).read_only().await.with_context(context)?.into_cap();
             }
@@ -50,7 +74,7 @@ impl System {
         Ok(given)
     }
 
-    async fn source(self: &Rc<Self>, grant: &Grant, environment: &mut Vec<String>) -> Result<Cap, Error> {
+    async fn source(self: &Rc<Self>, grant: &Grant, holder: &str, environment: &mut Vec<String>) -> Result<Cap, Error> {
         match &grant.source {
             GrantSource::Service(source) => {
                 let endpoint = self.endpoint_of(&source.service)?;
@@ -66,7 +90,7 @@ impl System {
                 self.hardware.lines.borrow_mut().insert(*line, interrupt.clone());
                 Ok(interrupt.into_cap())
             }
-            GrantSource::Pci(wanted) => self.pci_function(wanted).await,
+            GrantSource::Pci(wanted) => self.pci_function(wanted, holder).await,
             GrantSource::Kernel(name) => {
                 self.env.raw(name).with_context(|| format!("the kernel gave no `{name}` to the first process"))
             }
@@ -92,15 +116,18 @@ impl System {
             .with_context(|| format!("there is no `{provider}`"))
     }
 
-    async fn pci_function(self: &Rc<Self>, wanted: &GrantSourcePci) -> Result<Cap, Error> {
-        let found = self.hardware.bus.find(wanted.vendor, &wanted.devices).with_context(|| {
-            let devices: Vec<String> =
-                wanted.devices.iter().map(|device| format!("{:04x}:{device:04x}", wanted.vendor)).collect();
-            format!("this machine has no PCI device {}", devices.join(" or "))
-        })?;
+    /// The device of a grant, for the one driver that holds it over all its lives.
+    async fn pci_function(self: &Rc<Self>, wanted: &GrantSourcePci, holder: &str) -> Result<Cap, Error> {
+        let found = self.hardware.bus.find(wanted).with_context(|| absent(wanted))?;
         let key = found.place.address();
-        if let Some((_, client)) = self.hardware.functions.borrow().get(&key) {
-            return Ok(client.clone().into_cap());
+        if let Some(given) = self.hardware.functions.borrow().get(&key) {
+            return match given.holder == holder {
+                true => Ok(given.client.clone().into_cap()),
+                false => Err(Error::new(format!(
+                    "PCI device {found} is `{}`'s already; one driver per device",
+                    given.holder
+                ))),
+            };
         }
         let function = Rc::new(Function::new(
             self.hardware.bus.clone(),
@@ -109,16 +136,33 @@ impl System {
             self.hardware.interrupts.clone(),
         ));
         let client = PciFunctionClient::serve(&self.server, function.clone())?;
-        self.hardware.functions.borrow_mut().insert(key, (function, client.clone()));
+        let given = GivenFunction { function, client: client.clone(), holder: holder.into() };
+        self.hardware.functions.borrow_mut().insert(key, given);
         Ok(client.into_cap())
+    }
+
+    /// Which device a process is a driver of, and whether this machine has it.
+    pub fn device_of(&self, entry: &Entry) -> Device {
+        let wanted = entry.grants.iter().find_map(|grant| match &grant.source {
+            GrantSource::Pci(wanted) => Some(wanted),
+            _ => None,
+        });
+        match wanted {
+            None => Device::NoneWanted,
+            Some(wanted) if self.hardware.bus.find(wanted).is_some() => Device::Present,
+            Some(wanted) => Device::Absent(absent(wanted)),
+        }
     }
 
     /// Keeps the devices of a dead driver from reaching memory.
     pub async fn silence(&self, entry: &Entry) {
         for grant in &entry.grants {
             let GrantSource::Pci(wanted) = &grant.source else { continue };
-            let Some(found) = self.hardware.bus.find(wanted.vendor, &wanted.devices) else { continue };
-            let function = self.hardware.functions.borrow().get(&found.place.address()).map(|(it, _)| it.clone());
+            let Some(found) = self.hardware.bus.find(wanted) else { continue };
+            let functions = self.hardware.functions.borrow();
+            let function = functions.get(&found.place.address()).filter(|given| given.holder == entry.name);
+            let function = function.map(|given| given.function.clone());
+            drop(functions);
             if let Some(function) = function
                 && let Err(error) = function.silence().await
             {

@@ -1,7 +1,7 @@
 //! The first process.
 //!
 //! It reads the manifest from the boot package, starts every service with exactly the grants listed
-//! there, and supervises them. The disk driver and the file system come from the boot package;
+//! there, and supervises them. The disk drivers and the file system come from the boot package;
 //! everything else is read through them. It serves the system's status, supervision, launching and
 //! spawning itself.
 #![cfg_attr(capos_guest, no_std, no_main)]

@@ -8,6 +8,7 @@ use core::fmt;
 use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::IoPortsClient;
+use capos_schema::manifest::GrantSourcePci;
 
 /// Port of the register address, and port of the register.
 const ADDRESS: u16 = 0xcf8;
@@ -47,14 +48,15 @@ pub struct Found {
     pub vendor: u16,
     /// Device of the vendor.
     pub device: u16,
-    /// Class and subclass.
-    pub class: u16,
+    /// Class, subclass and programming interface.
+    pub class: u32,
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.class {
-            0x0100..=0x0105 | 0x0107 | 0x0180 => "storage",
+        let kind = match self.class >> 8 {
+            0x0101 => "IDE controller",
+            0x0100 | 0x0102..=0x0105 | 0x0107 | 0x0180 => "storage",
             0x0106 => "SATA controller",
             0x0108 => "NVMe",
             0x0200..=0x02ff => "network",
@@ -106,7 +108,7 @@ impl Bus {
             if vendor == 0xffff {
                 continue;
             }
-            let [_, _, subclass, class] = self.read(place, 8).await?.to_le_bytes();
+            let class = self.read(place, 8).await? >> 8;
             let [_, _, header, _] = self.read(place, 12).await?.to_le_bytes();
             if place.function == 0 && header & 0x80 != 0 {
                 functions = 8;
@@ -115,20 +117,19 @@ impl Bus {
                 let [_, secondary, _, _] = self.read(place, 0x18).await?.to_le_bytes();
                 open.push(secondary);
             }
-            self.found.push(Found {
-                place,
-                vendor,
-                device: u16::from_le_bytes([device_low, device_high]),
-                class: u16::from_le_bytes([subclass, class]),
-            });
+            self.found.push(Found { place, vendor, device: u16::from_le_bytes([device_low, device_high]), class });
         }
         Ok(())
     }
 
-    /// The first function of this vendor with one of these devices.
+    /// The first function that a grant is of: of this class, or of this vendor with one of these devices.
     #[must_use]
-    pub fn find(&self, vendor: u16, devices: &[u16]) -> Option<Found> {
-        self.found.iter().find(|found| found.vendor == vendor && devices.contains(&found.device)).copied()
+    pub fn find(&self, wanted: &GrantSourcePci) -> Option<Found> {
+        let fits = |found: &&Found| match wanted.class {
+            0 => found.vendor == wanted.vendor && wanted.devices.contains(&found.device),
+            class => found.class == class,
+        };
+        self.found.iter().find(fits).copied()
     }
 
     /// What is on the bus, in words.
@@ -136,6 +137,18 @@ impl Bus {
     pub fn describe(&self) -> String {
         let all: Vec<String> = self.found.iter().map(|found| format!("{found}")).collect();
         if all.is_empty() { "nothing".into() } else { all.join(", ") }
+    }
+
+    /// What a grant is of, in words.
+    #[must_use]
+    pub fn describe_wanted(wanted: &GrantSourcePci) -> String {
+        match wanted.class {
+            0 => {
+                let named = wanted.devices.iter().map(|device| format!("{:04x}:{device:04x}", wanted.vendor));
+                named.collect::<Vec<_>>().join(" or ")
+            }
+            class => format!("of class {class:06x}"),
+        }
     }
 
     fn register(place: Place, offset: u8) -> u32 {

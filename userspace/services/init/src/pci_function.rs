@@ -17,6 +17,12 @@ const COMMAND: u8 = 4;
 const MEMORY: u32 = 1 << 1;
 const MASTER: u32 = 1 << 2;
 const NO_LINE: u32 = 1 << 10;
+/// Identifier of the MSI capability.
+const MSI: u8 = 0x05;
+/// MSI control: enabled; with how many messages; with an address of 64 bits.
+const MSI_ENABLE: u32 = 1 << 16;
+const MSI_MESSAGES: u32 = 7 << 20;
+const MSI_WIDE: u32 = 1 << 23;
 /// Identifier of the MSI-X capability.
 const MSIX: u8 = 0x11;
 /// MSI-X control: enabled, all masked.
@@ -121,11 +127,38 @@ impl Function {
         Ok(None)
     }
 
-    /// Writes a vector's entry of the MSI-X table, and switches MSI-X on.
+    /// Lets a vector send this message: by MSI-X, or by MSI where the device has no other.
     async fn program(&self, vector: u16, address: u64, data: u32) -> Result<(), CallError> {
-        let at = self.capability(MSIX).await?.ok_or_else(|| {
-            CallError::failed(format!("PCI function {} has no message-signalled interrupts (MSI-X)", self.place))
+        if let Some(at) = self.capability(MSIX).await? {
+            return self.program_table(at, vector, address, data).await;
+        }
+        let at = self.capability(MSI).await?.ok_or_else(|| {
+            CallError::failed(format!("PCI function {} has no message-signalled interrupts (MSI-X, MSI)", self.place))
         })?;
+        if vector != 0 {
+            return Err(CallError::invalid_argument("the device has interrupt vector 0 only"));
+        }
+        let [low, high] = halves(address);
+        // Off while it is changed, and with one message.
+        let control = self.bus.read(self.place, at).await? & !(MSI_ENABLE | MSI_MESSAGES);
+        self.bus.write(self.place, at, control).await?;
+        self.bus.write(self.place, at.saturating_add(4), low).await?;
+        let mut rest = at.saturating_add(8);
+        if control & MSI_WIDE != 0 {
+            self.bus.write(self.place, rest, high).await?;
+            rest = rest.saturating_add(4);
+        } else if high != 0 {
+            return Err(CallError::failed("the device sends messages to the first 4 GiB only"));
+        }
+        let beside = self.bus.read(self.place, rest).await? & 0xffff_0000;
+        self.bus.write(self.place, rest, beside | (data & 0xffff)).await?;
+        let command = self.bus.read(self.place, COMMAND).await? & 0xffff;
+        self.bus.write(self.place, COMMAND, command | NO_LINE).await?;
+        self.bus.write(self.place, at, control | MSI_ENABLE).await
+    }
+
+    /// Writes a vector's entry of the MSI-X table, and switches MSI-X on.
+    async fn program_table(&self, at: u8, vector: u16, address: u64, data: u32) -> Result<(), CallError> {
         let control = self.bus.read(self.place, at).await?;
         let last = (control >> 16) & 0x7ff;
         if u32::from(vector) > last {
@@ -144,13 +177,17 @@ impl Function {
         let page = offset & !(PAGE.wrapping_sub(1));
         let mapping = map(&self.memory(window).await?, page, PAGE, Access::ReadWrite)?;
         let inside = offset.wrapping_sub(page);
-        let low = u32::try_from(address & 0xffff_ffff).unwrap_or(0);
-        let high = u32::try_from(address >> 32).unwrap_or(0);
+        let [low, high] = halves(address);
         for (word, value) in (0_u64..).zip([low, high, data, 0]) {
             mapping.write_word(inside.saturating_add(word.saturating_mul(4)), value)?;
         }
         self.bus.write(self.place, at, (control | MSIX_ENABLE) & !MSIX_MASK).await
     }
+}
+
+/// The lower and the upper half of an address.
+fn halves(address: u64) -> [u32; 2] {
+    [u32::try_from(address & 0xffff_ffff).unwrap_or(0), u32::try_from(address >> 32).unwrap_or(0)]
 }
 
 impl PciFunctionServer for Function {

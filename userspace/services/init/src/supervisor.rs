@@ -128,10 +128,11 @@ impl System {
         }
     }
 
-    /// Starts a service whose condition holds; else it rests until somebody asks for it.
-    pub async fn begin(self: Rc<Self>, service: Rc<Service>, present: bool) {
-        if !present {
-            service.set_last_exit(format!("the medium has no /{}", service.entry.when));
+    /// Starts a service that nothing is absent for; else, with a sentence about that, it rests until somebody asks for
+    /// it.
+    pub async fn begin(self: Rc<Self>, service: Rc<Service>, absent: Option<String>) {
+        if let Some(words) = absent {
+            service.set_last_exit(words);
             self.rest(&service, ServiceState::Unneeded, "is not needed").await;
         }
         self.supervise(service).await;

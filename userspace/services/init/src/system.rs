@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, log, select, spawn};
+use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, join_all, log, select, spawn};
 use capos_schema::cap::Client;
 use capos_schema::kernel::{
     EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MmioClient,
@@ -16,16 +16,15 @@ use capos_schema::kernel::{
 use capos_schema::manifest::{Manifest, Service as Entry, SessionProfile, SessionProfilesService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    FaultInjectorService, LauncherService, PciFunctionClient, ProcessSpawnerService, ServiceState,
-    ServiceSupervisorService, StateKeeperService, SystemStatusService,
+    FaultInjectorService, LauncherService, ProcessSpawnerService, ServiceState, ServiceSupervisorService,
+    StateKeeperService, SystemStatusService,
 };
 
 use crate::boot_package::BootPackage;
-use crate::grants::mint;
+use crate::grants::{Device, GivenFunction, mint};
 use crate::keeper::Keeper;
 use crate::launcher::ProgramLauncher;
 use crate::pci::Bus;
-use crate::pci_function::Function;
 use crate::profiles::Profiles;
 use crate::service::Service;
 use crate::spawner::Spawner;
@@ -34,7 +33,8 @@ use crate::supervisor::{Faults, Supervisor};
 
 /// What to do about a medium that nothing can be started from.
 const UNREADABLE: &str = "write the image to it again, and attach it as a virtio disk (with QEMU: -drive \
-                          file=IMAGE,format=raw,if=virtio,readonly=on)";
+                          file=IMAGE,format=raw,if=virtio,readonly=on) or to a SATA controller that speaks AHCI (with \
+                          QEMU: -machine q35 -cdrom IMAGE)";
 
 /// The authority over hardware that the kernel gave to the first process.
 pub struct Hardware {
@@ -51,7 +51,7 @@ pub struct Hardware {
     /// Interrupt lines that were given out.
     pub lines: RefCell<BTreeMap<u8, InterruptClient>>,
     /// PCI functions that were given out, by bus address.
-    pub functions: RefCell<BTreeMap<u32, (Rc<Function>, PciFunctionClient)>>,
+    pub functions: RefCell<BTreeMap<u32, GivenFunction>>,
 }
 
 /// Everything that the first process has to do with.
@@ -178,10 +178,31 @@ impl System {
     async fn boot(self: Rc<Self>) -> Result<(), Error> {
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
+        // Each with what this machine lacks for it, where it does.
+        let (mut needed, mut drivers, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
         for service in &first {
-            spawn(self.clone().supervise(service.clone()));
+            let absent = match self.device_of(&service.entry) {
+                Device::Absent(words) => Some(words),
+                Device::Present => {
+                    drivers.push(service.clone());
+                    None
+                }
+                _ => {
+                    needed.push(service.clone());
+                    None
+                }
+            };
+            lacking.extend(absent.iter().map(|words| format!("for `{}` {words}", service.name())));
+            spawn(self.clone().begin(service.clone(), absent));
         }
-        if let Err(error) = self.wait_for_medium(&first).await {
+        let medium = match !drivers.is_empty() || lacking.is_empty() {
+            true => self.wait_for_medium(&needed, &drivers).await,
+            false => {
+                let lacking = lacking.join(", ");
+                Err(Error::new(format!("there is no drive that this system has a driver for: {lacking}")))
+            }
+        };
+        if let Err(error) = medium {
             for service in &first {
                 self.give_up(service).await;
             }
@@ -190,22 +211,35 @@ impl System {
         }
         for service in others {
             let wanted = &service.entry.when;
-            let present = wanted.is_empty() || self.medium.stat(wanted).await.is_ok();
-            spawn(self.clone().begin(service, present));
+            let absent = match self.device_of(&service.entry) {
+                Device::Absent(words) => Some(words),
+                _ if wanted.is_empty() || self.medium.stat(wanted).await.is_ok() => None,
+                _ => Some(format!("the medium has no /{wanted}")),
+            };
+            spawn(self.clone().begin(service, absent));
         }
         Ok(())
     }
 
-    /// Waits until the boot medium answers, or one of the services that it takes has failed.
-    async fn wait_for_medium(&self, needed: &[Rc<Service>]) -> Result<(), Error> {
+    /// Waits until the boot medium answers, or one of the services that it takes has failed, or all drivers have: one whose
+    /// device is not the medium's may.
+    async fn wait_for_medium(&self, needed: &[Rc<Service>], drivers: &[Rc<Service>]) -> Result<(), Error> {
         // The whole list, so that a damaged record ends the boot with one sentence and not with one for each program.
         let answer = async { self.medium.list("bin").await };
+        let failed = |service: Rc<Service>| async move {
+            service.changed.until(|| service.state() == ServiceState::Failed).await;
+            format!("service `{}` has failed: {} (what it said is above)", service.name(), service.last_exit())
+        };
+        let all = async {
+            match join_all(drivers.iter().cloned().map(failed)).await.into_iter().next() {
+                Some(words) => words,
+                None => core::future::pending().await,
+            }
+        };
         let failure = async {
-            let failed = needed.iter().map(|service| async move {
-                service.changed.until(|| service.state() == ServiceState::Failed).await;
-                format!("service `{}` has failed: {} (what it said is above)", service.name(), service.last_exit())
-            });
-            first_of(failed.collect()).await
+            match select(first_of(needed.iter().cloned().map(failed).collect()), all).await {
+                Either::First(words) | Either::Second(words) => words,
+            }
         };
         match select(answer, failure).await {
             Either::First(Ok(_)) => Ok(()),

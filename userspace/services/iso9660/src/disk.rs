@@ -10,9 +10,8 @@ use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{MemoryObjectClient, ResourceAccountClient};
 use capos_schema::storage::BlockDeviceClient;
+use capos_turns::Turns;
 use core::cell::RefCell;
-
-use crate::turns::Turns;
 
 /// Bytes of the bounce buffer.
 const BOUNCE: usize = 64 * 1024;

@@ -5,16 +5,14 @@
 
 extern crate alloc;
 
+mod boot_medium;
 mod disk;
 mod server;
-mod turns;
 
 use alloc::rc::Rc;
-use capos_iso9660::Volume;
-use capos_rt::{Context, Env, Error, ServeOptions, log};
+use capos_rt::{Env, Error, ServeOptions, log};
 use capos_schema::kernel::{PagerService, ResourceAccountClient};
-use capos_schema::storage::{BlockDeviceClient, DirectoryService};
-use disk::Disk;
+use capos_schema::storage::DirectoryService;
 use server::{DirectoryObject, FilePager, Medium};
 
 /// Calls are small; several files are paged in at the same time.
@@ -22,9 +20,7 @@ const OPTIONS: ServeOptions = ServeOptions { buffers: 8, message_bytes: 16 << 10
 
 async fn run(env: Env) -> Result<(), Error> {
     let account = env.cap::<ResourceAccountClient>("account")?;
-    let disk = Disk::new(env.cap::<BlockDeviceClient>("device")?, &account).await?;
-    let sectors = disk.sectors();
-    let volume = Volume::mount(disk, sectors).await.context("the boot medium holds no volume that can be read")?;
+    let volume = boot_medium::find(&env, &account).await?;
     log::info!("volume `{}`, {} sectors", volume.label(), volume.sectors());
     let medium = Medium::new(volume, account, env.server().clone());
     let found = medium.clone();

@@ -1,15 +1,24 @@
 //! Entries made by hand, so that a measurement holds the kernel's work and no client's.
 
 use alloc::boxed::Box;
+use alloc::format;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Entry, RawEntry};
-use capos_rt::raw;
+use capos_rt::{Error, raw};
 
 /// Bytes of a message and of its answer.
 pub const MESSAGE: u32 = 64;
 /// The interface of the endpoint that answers.
 pub const INTERFACE: u64 = 0x6265_6e63_6800_0001;
+/// Where in a page of [`page`] the results of a call go, and how many bytes there may be.
+pub const RESULTS: u64 = 2048;
+const RESULT_BYTES: u32 = 1024;
+/// Where in a page of [`page`] the capabilities are that a call sends and receives.
+pub const CAPS: u64 = 3072;
+/// Where in a page of [`page`] the capability is that came with a call.
+pub const RECEIVED: u64 = 4000;
 
 /// A page of memory that entries name.
 #[repr(C, align(4096))]
@@ -23,7 +32,7 @@ pub fn page() -> u64 {
 /// Writes a word of such a page.
 pub fn write(address: u64, value: u64) {
     let place = core::ptr::with_exposed_provenance_mut::<u64>(usize::try_from(address).unwrap_or(0));
-    // SAFETY: callers pass addresses inside pages of [`page`], 8-byte aligned.
+    // SAFETY: callers pass addresses inside pages of [`page`] or of a mapping that they hold, 8-byte aligned.
     unsafe { place.write_volatile(value) }
 }
 
@@ -34,7 +43,8 @@ pub fn read(address: u64) -> u64 {
     unsafe { place.read_volatile() }
 }
 
-fn encode(tag: u64, operation: Operation) -> RawEntry {
+/// The bytes of an entry with this tag.
+pub fn encode(tag: u64, operation: Operation) -> RawEntry {
     Entry { user_data: tag | raw::TAG, operation }.encode()
 }
 
@@ -43,24 +53,41 @@ pub fn nothing() -> RawEntry {
     encode(1, Operation::Nop)
 }
 
-/// A CALL with `params` bytes at the start of `memory` and results in its second half.
-pub fn call(cap: u64, interface: u64, method: u16, params: u32, memory: u64) -> RawEntry {
-    let results = Buffer { address: memory + 2048, length: 1024 };
+/// A CALL with `params` bytes at the start of `memory`, results and capabilities where the constants here say.
+pub fn call(cap: u64, (interface, method): (u64, u16), params: u32, memory: u64, caps: (u8, u8)) -> RawEntry {
+    let results = Buffer { address: memory + RESULTS, length: RESULT_BYTES };
     let params = Buffer { address: memory, length: params };
-    encode(1, Operation::Call { cap, interface, method, params, results, caps: CapArray::default() })
+    let (sent, accepted) = caps;
+    let caps = CapArray { address: if caps == (0, 0) { 0 } else { memory + CAPS }, sent, accepted };
+    encode(1, Operation::Call { cap, interface, method, params, results, caps })
 }
 
 /// A RECV into `memory`, with room for one capability at its end.
-pub fn receive(endpoint: u64, memory: u64) -> RawEntry {
+pub fn receive(tag: u64, endpoint: u64, memory: u64) -> RawEntry {
     let buffer = Buffer { address: memory, length: 1024 };
-    let caps = CapArray { address: memory + 4000, sent: 0, accepted: 1 };
-    encode(2, Operation::Recv { endpoint, buffer, caps })
+    let caps = CapArray { address: memory + RECEIVED, sent: 0, accepted: 1 };
+    encode(tag, Operation::Recv { endpoint, buffer, caps })
 }
 
 /// A RETURN of `length` bytes.
 pub fn answer(reply: u64, memory: u64, length: u32) -> RawEntry {
     let results = Buffer { address: if length == 0 { 0 } else { memory }, length };
     encode(3, Operation::Return { reply, exception: 0, results, caps: CapArray::default() })
+}
+
+/// RELEASE.
+pub fn release(cap: u64) -> RawEntry {
+    encode(4, Operation::Release { cap })
+}
+
+/// NOTIFY with one bit.
+pub fn notify(notification: u64) -> RawEntry {
+    encode(5, Operation::Notify { notification, bits: 1 })
+}
+
+/// WAIT for a notification.
+pub fn wait(notification: u64) -> RawEntry {
+    encode(6, Operation::Wait { cap: notification })
 }
 
 /// Queues an entry.
@@ -70,11 +97,27 @@ pub fn push(entry: &RawEntry) {
     unsafe { raw::push(entry) };
 }
 
-/// Reads all completions away; the last one's status.
+/// Reads all completions away; the first status that is not 0, or 0.
 pub fn drain() -> i32 {
     let mut status = 0;
     while let Some(completion) = raw::pop() {
-        status = completion.status;
+        if status == 0 {
+            status = completion.status;
+        }
     }
     status
+}
+
+/// Has all these operations done, and waits for the last one's end.
+///
+/// # Errors
+/// One of them failed.
+pub fn run(what: &str, entries: &[RawEntry]) -> Result<(), Error> {
+    entries.iter().for_each(push);
+    let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    raw::enter(count, count, NO_DEADLINE);
+    match drain() {
+        0 => Ok(()),
+        status => Err(Error::new(format!("{what}: status {status}"))),
+    }
 }

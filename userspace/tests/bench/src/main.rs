@@ -1,12 +1,24 @@
 //! Measures the kernel: the first process of an image of its own, on a machine whose time-stamp
-//! counter counts instructions. Each figure is a line `bench NAME VALUE UNIT: HOW` in the log.
+//! counter counts instructions. Each figure is a line `bench NAME VALUE UNIT: HOW` in the log; a name with
+//! `@AXIS=POINT` is a point of a curve.
+//!
+//! On a machine of several processors it measures instead what they do at once.
 //!
 //! With an argument it is the other side of one of its own measurements.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
+mod calls;
+mod curves;
 mod entries;
+mod map;
+mod paging;
 mod partner;
+mod recorded;
+mod series;
+mod spawn;
+mod switch;
+mod throughput;
 mod touch;
 
 use alloc::rc::Rc;
@@ -14,173 +26,132 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use capos_abi::RawEntry;
-use capos_abi::syscall::NO_DEADLINE;
-use capos_measure::{Samples, count, overhead};
+use capos_measure::overhead;
 use capos_process::{Granted, Image, Launch};
 use capos_rt::memory::{self, Access, PAGE};
-use capos_rt::{Context, Env, Error, log, raw};
-use capos_schema::cap::{AsCap, Client};
-use capos_schema::hello::GreeterClient;
+use capos_rt::{Context, Env, Error, log};
+use capos_schema::cap::AsCap;
 use capos_schema::kernel::{
-    EndpointClient, IoPortsClient, Limits, MemoryObjectClient, NotificationClient, ObjectClient, PagerClient,
-    ResourceAccountClient,
+    EndpointClient, IoPortsClient, Limits, MachineClient, MemoryObjectClient, NotificationClient, ObjectClient,
+    ProcessClient, ResourceAccountClient,
 };
 
-use touch::touch;
+use series::Series;
+use spawn::Spawner;
+use switch::Side;
 
 const EXIT_PORT: u16 = 0xf4;
-/// How often each thing is measured.
+/// How often each thing is measured, and what takes longer.
 const ROUNDS: usize = 1001;
-/// Pages of the memory that is paged in.
-const PAGES: u64 = 2048;
-/// Resident pages that the kernel maps at one fault, at most.
-const AROUND: u64 = 16;
+const FEW_ROUNDS: usize = 101;
+/// Entries of one ENTER.
+const BATCHES: [u32; 3] = [1, 8, 32];
 
+/// What all measurements work with.
 struct Bench {
     env: Env,
     account: ResourceAccountClient,
     image: Image,
+    /// What calls send.
+    given: NotificationClient,
 }
 
-/// A figure is measured from here on: `capos profile` waits for it.
-fn begin(name: &str) {
-    log::info!("measures {name}.");
+/// The other side of a measurement.
+struct Partner {
+    client: ObjectClient,
+    process: ProcessClient,
 }
 
-fn tell(name: &str, samples: Samples, per: u64, how: &str) {
-    let (value, words) = samples.median(per);
-    log::info!("bench {name} {value} instructions: {how}; {words}");
+impl Partner {
+    /// Ends it, so that the next measurement finds as many processes as this one.
+    async fn end(self) -> Result<(), Error> {
+        self.process.kill("it was measured").await?;
+        drop(self.process.wait().await?);
+        // What it held goes back before the next measurement.
+        drop(self.client);
+        capos_rt::yield_now().await;
+        entries::drain();
+        Ok(())
+    }
 }
 
 impl Bench {
     /// Starts the other side and gives a capability to call it.
-    async fn partner(&self, part: &str, badge: u64, interface: u64) -> Result<ObjectClient, Error> {
+    async fn partner(&self, part: &str, badge: u64, interface: u64) -> Result<Partner, Error> {
         let endpoint: EndpointClient = self.account.create_endpoint().await?;
         let client = endpoint.mint(badge, interface).await?;
+        let process = self.launch(part, vec![Granted::new("serve", &endpoint)]).await?;
+        Ok(Partner { client, process })
+    }
+
+    async fn launch(&self, part: &str, grants: Vec<Granted>) -> Result<ProcessClient, Error> {
         let launch = Launch {
             name: part,
             image: &self.image,
             arguments: vec![part.to_string()],
             environment: Vec::new(),
-            grants: vec![Granted::new("serve", &endpoint)],
-            limits: Limits { frames: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, priority: 0 },
+            grants,
+            limits: Limits { frames: 2048, capabilities: 2048, threads: 1, processes: 0, objects: 64, priority: 0 },
             account: &self.account,
         };
-        // It runs until the machine ends.
-        core::mem::forget(launch.start().await?);
-        Ok(client)
+        Ok(launch.start().await?.process)
     }
 
-    /// The cost of ENTER with one entry that is answered at once.
-    fn entry(&self, name: &str, entry: &RawEntry, how: &str) -> Result<(), Error> {
-        begin(name);
-        let overhead = overhead();
-        let mut samples = Samples::with_room(ROUNDS);
-        for _ in 0..ROUNDS {
-            entries::push(entry);
-            let from = count();
-            raw::enter(1, 1, NO_DEADLINE);
-            samples.add(from, count(), overhead);
-            let status = entries::drain();
-            if status != 0 {
-                return Err(Error::new(alloc::format!("measuring {name}: status {status}")));
-            }
-        }
-        tell(name, samples, 1, how);
+    /// From one process to another that is ready.
+    async fn switches(&self, series: &Series) -> Result<(), Error> {
+        let notification = async || self.account.create_notification().await;
+        let (own, other): (NotificationClient, NotificationClient) = (notification().await?, notification().await?);
+        let page: MemoryObjectClient = self.account.create_memory(PAGE).await?;
+        let grants = vec![Granted::new("own", &other), Granted::new("other", &own), Granted::new("page", &page)];
+        let process = self.launch("switch", grants).await?;
+        let side = Side::new(own, other, &page)?;
+        let (name, overhead) = ("thread_switch", overhead());
+        let mut samples = series.begin(name);
+        (0..series.rounds).for_each(|_| side.turn(&mut samples, overhead));
+        let how = "from an ENTER that waits, without an entry, to the next instruction of another process that is ready: \
+                   system call, switch of thread, address space and vector registers, return of its own ENTER";
+        series.tell(name, samples, 1, how);
+        process.kill("it was measured").await?;
+        drop(process.wait().await?);
         Ok(())
     }
 
-    async fn calls(&self) -> Result<(), Error> {
-        let memory = entries::page();
-        self.entry("null_entry", &entries::nothing(), "one NOP, from ENTER to its return")?;
-        let notification: NotificationClient = self.account.create_notification().await?;
-        let poll = entries::call(notification.as_cap().id(), NotificationClient::INTERFACE_ID, 0, 8, memory);
-        self.entry("null_call", &poll, "Notification.poll of a kernel object, from ENTER to its return")?;
-        let echo = self.partner("echo", 0, entries::INTERFACE).await?;
-        for at in 0..8 {
-            entries::write(memory + at * 8, at);
+    /// A process of 64 KiB, up to its first instruction.
+    async fn spawns(&self, series: &Series, spawner: &Spawner) -> Result<(), Error> {
+        let name = "spawn_64k";
+        let mut samples = series.begin(name);
+        for _ in 0..series.rounds {
+            samples.add(0, spawner.spawn().await?, 0);
         }
-        let call = entries::call(echo.as_cap().id(), entries::INTERFACE, 0, entries::MESSAGE, memory);
-        let how = "64 bytes to another process and 64 back, from ENTER to its return, both sides by hand";
-        self.entry("call_reply_64", &call, how)
-    }
-
-    /// The same through generated code and the executor, on both sides.
-    async fn typed_calls(&self) -> Result<(), Error> {
-        // Ordinal 0, client 1. Root, list pointer and 48 bytes of text are 64 bytes.
-        let greeter: GreeterClient = self.partner("greeter", 1 << 16, GreeterClient::INTERFACE_ID).await?.cast();
-        let name = "x".repeat(47);
-        begin("call_reply_64_typed");
-        let overhead = overhead();
-        let mut samples = Samples::with_room(ROUNDS);
-        for _ in 0..ROUNDS {
-            let from = count();
-            let answer = greeter.greet(&name).await?;
-            samples.add(from, count(), overhead);
-            drop(answer);
-        }
-        let how = "the same with generated client and server and their executors";
-        tell("call_reply_64_typed", samples, 1, how);
+        let how = "a process with 64 KiB of program and data, copied from where its file lies, rings and one thread, from \
+                   the first call to the first instruction of the process, by hand";
+        series.tell(name, samples, 1, how);
         Ok(())
     }
 
-    async fn pages(&self, part: &str) -> Result<MemoryObjectClient, Error> {
-        let pager: PagerClient = self.partner(part, 1, PagerClient::INTERFACE_ID).await?.cast();
-        Ok(self.account.create_paged_memory(PAGES * PAGE, &pager).await?)
-    }
-
-    /// Touches every page of memory that is not in yet; the cost of a page.
-    fn cold(&self, name: &str, memory: &MemoryObjectClient, how: &str) -> Result<(), Error> {
-        let mapping = memory::map(memory, 0, PAGES * PAGE, Access::Read)?;
-        begin(name);
-        let overhead = overhead();
-        // One sample is a window's worth of pages: its first touch brings in the rest.
-        let (pages, windows) = (32, PAGES / 32);
-        let mut samples = Samples::with_room(usize::try_from(windows).unwrap_or(0));
-        for window in 0..windows {
-            let start = mapping.address() + window * pages * PAGE;
-            let from = count();
-            for page in 0..pages {
-                touch(start + page * PAGE);
-            }
-            samples.add(from, count(), overhead);
-        }
-        tell(name, samples, pages, how);
+    /// How far it was to this program's first instruction.
+    async fn start(&self) -> Result<(), Error> {
+        let machine: MachineClient = self.env.cap("machine")?;
+        let told = machine.statistics().await?;
+        let value = told.init_start_tsc.saturating_sub(told.kernel_entry_tsc);
+        let how =
+            "from the kernel's first instruction to that of the first process, which is here the measuring program";
+        log::info!("bench kernel_to_first {value} instructions: {how}");
         Ok(())
     }
 
-    /// Touches pages that are in, but not mapped yet.
-    fn cached(&self, memory: &MemoryObjectClient) -> Result<(), Error> {
-        let overhead = overhead();
-        for (name, step, how) in [
-            ("fault_cached", AROUND, "first touch of a page in the page cache, which maps it and the 15 after it"),
-            ("fault_cached_per_page", 1, "the same, per page mapped"),
-        ] {
-            let mapping = memory::map(memory, 0, PAGES * PAGE, Access::Read)?;
-            begin(name);
-            let mut samples = Samples::with_room(usize::try_from(PAGES / AROUND).unwrap_or(0));
-            for fault in 0..PAGES / AROUND {
-                let address = mapping.address() + fault * AROUND * PAGE;
-                let from = count();
-                touch(address);
-                samples.add(from, count(), overhead);
-            }
-            tell(name, samples, AROUND / step, how);
-        }
-        Ok(())
-    }
-
-    async fn paging(&self) -> Result<(), Error> {
-        let empty = self.pages("empty-pager").await?;
-        self.cold(
-            "page_in_4k_kernel",
-            &empty,
-            "cold page-in per 4 KiB, 32 at a time, from a pager that writes nothing",
-        )?;
-        let full = self.pages("pager").await?;
-        self.cold("page_in_4k_memory", &full, "the same from a pager that maps its window and writes every byte")?;
-        self.cached(&full)
+    async fn figures(&self, spawner: &Spawner) -> Result<(), Error> {
+        let series = Series::new(ROUNDS);
+        self.null(&series).await?;
+        self.ring_operation(&series)?;
+        self.call_reply(&series).await?;
+        self.call_reply_cap(&series).await?;
+        self.switches(&series).await?;
+        self.typed_calls(&series).await?;
+        self.paging(&series).await?;
+        let series = Series::new(FEW_ROUNDS);
+        map::measure(self, &series).await?;
+        self.spawns(&series, spawner).await
     }
 }
 
@@ -194,11 +165,18 @@ fn image(env: &Env) -> Result<Image, Error> {
 }
 
 async fn measure_all(env: &Env) -> Result<(), Error> {
-    let bench = Bench { env: env.clone(), account: env.cap("account")?, image: image(env)? };
-    bench.calls().await?;
-    bench.typed_calls().await?;
-    bench.paging().await?;
-    drop(bench.env);
+    let account: ResourceAccountClient = env.cap("account")?;
+    let given = account.create_notification().await?;
+    let spawner = Spawner::new(env, given.as_cap()).await?;
+    let bench = Bench { env: env.clone(), account, image: image(env)?, given };
+    if capos_rt::processors() > 1 {
+        bench.throughput().await?;
+    } else {
+        bench.start().await?;
+        bench.figures(&spawner).await?;
+        bench.curves(&spawner).await?;
+    }
+    log::info!("all is measured");
     Ok(())
 }
 

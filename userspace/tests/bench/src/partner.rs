@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use capos_abi::syscall::NO_DEADLINE;
 use capos_rt::memory::{self, Access, PAGE};
@@ -11,7 +12,12 @@ use capos_schema::cap::{AsCap, CallContext, CallError};
 use capos_schema::hello::{GreeterServer, GreeterService};
 use capos_schema::kernel::{EndpointClient, MemoryObjectClient};
 
-use crate::entries::{self, MESSAGE};
+use crate::entries::{self, MESSAGE, RECEIVED};
+use crate::switch::Side;
+use crate::throughput;
+
+/// The tag of the first RECV of several.
+const FIRST_CALL: u64 = 100;
 
 struct Echo;
 
@@ -21,19 +27,57 @@ impl GreeterServer for Echo {
     }
 }
 
+/// What becomes of a capability that came with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Received {
+    /// There is none.
+    None,
+    Kept,
+    Released,
+}
+
 /// Answers calls with as many bytes as they brought, one system call for each.
-fn echo(env: &Env) -> Result<(), Error> {
+fn echo(env: &Env, received: Received) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
     let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());
-    entries::push(&entries::receive(endpoint, memory));
+    entries::push(&entries::receive(2, endpoint, memory));
     let mut queued = 1;
     loop {
         // The answer's own completion may lie there; the next call's is waited for.
         raw::enter(queued, queued, NO_DEADLINE);
         entries::drain();
         entries::push(&entries::answer(entries::read(memory + 16), memory + 40, MESSAGE));
-        entries::push(&entries::receive(endpoint, memory));
         queued = 2;
+        if received == Received::Released {
+            entries::push(&entries::release(entries::read(memory + RECEIVED)));
+            queued = 3;
+        }
+        entries::push(&entries::receive(2, endpoint, memory));
+    }
+}
+
+/// The same for calls that come together: all that have come are answered by one system call.
+fn echo_batch(env: &Env, batch: u64) -> Result<(), Error> {
+    let endpoint: EndpointClient = env.cap("serve")?;
+    let endpoint = endpoint.as_cap().id();
+    let memory: Vec<u64> = (0..batch).map(|_| entries::page()).collect();
+    for (tag, memory) in (0..).zip(&memory) {
+        entries::push(&entries::receive(FIRST_CALL + tag, endpoint, *memory));
+    }
+    let (mut queued, mut minimum) = (u32::try_from(batch).unwrap_or(0), 1);
+    loop {
+        raw::enter(queued, minimum, NO_DEADLINE);
+        (queued, minimum) = (0, 1);
+        while let Some(completion) = raw::pop() {
+            let tag = completion.user_data & !raw::TAG;
+            let call = usize::try_from(tag.wrapping_sub(FIRST_CALL)).unwrap_or(usize::MAX);
+            if let Some(memory) = memory.get(call) {
+                entries::push(&entries::answer(entries::read(memory + 16), memory + 40, MESSAGE));
+                entries::push(&entries::receive(tag, endpoint, *memory));
+                // The answer's completion comes at once.
+                (queued, minimum) = (queued + 2, minimum + 1);
+            }
+        }
     }
 }
 
@@ -42,11 +86,11 @@ fn supply(env: &Env, touched: bool) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
     let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());
     loop {
-        entries::push(&entries::receive(endpoint, memory));
+        entries::push(&entries::receive(2, endpoint, memory));
         raw::enter(1, 1, NO_DEADLINE);
         entries::drain();
         let (reply, bytes) = (entries::read(memory + 16), entries::read(memory + 56));
-        let window: MemoryObjectClient = capos_rt::adopt(entries::read(memory + 4000));
+        let window: MemoryObjectClient = capos_rt::adopt(entries::read(memory + RECEIVED));
         if touched {
             let mapping = memory::map(&window, 0, bytes, Access::ReadWrite)?;
             let page = [0xa5; PAGE as usize];
@@ -63,13 +107,21 @@ fn supply(env: &Env, touched: bool) -> Result<(), Error> {
 /// Plays one part for ever.
 pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
     match part {
-        "echo" => echo(env),
+        "echo" => echo(env, Received::None),
+        "echo-keep" => echo(env, Received::Kept),
+        "echo-release" => echo(env, Received::Released),
+        "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),
+        "call" => throughput::call(env),
+        "compute" => throughput::work(),
         "greeter" => {
             env.serve(0, Rc::new(GreeterService(Rc::new(Echo))));
             env.run().await
         }
         "pager" => supply(env, true),
         "empty-pager" => supply(env, false),
-        _ => Err(Error::new(format!("there is no part `{part}`"))),
+        _ => match part.strip_prefix("echo-").and_then(|batch| batch.parse().ok()) {
+            Some(batch) => echo_batch(env, batch),
+            None => Err(Error::new(format!("there is no part `{part}`"))),
+        },
     }
 }

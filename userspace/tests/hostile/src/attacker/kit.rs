@@ -193,16 +193,16 @@ pub fn patched(mut entry: RawEntry, at: usize, value: u64) -> RawEntry {
 
 /// Queues entries and has the kernel take them, without waiting. Says how many it took.
 pub fn submit(entries: &[RawEntry]) -> u64 {
-    let mut queued = 0;
-    for entry in entries {
-        // SAFETY: attacks name their own leaked pages, or memory that is not theirs: what the
-        // kernel then does is what is tested, and it must not write anywhere that Rust code of
-        // this process relies on.
-        if unsafe { raw::push(entry) } {
-            queued += 1;
-        }
-    }
-    raw::enter(queued, 0, 0)
+    let queued = entries.iter().filter(|entry| queue(entry)).count();
+    raw::enter(u32::try_from(queued).unwrap_or(u32::MAX), 0, 0)
+}
+
+/// Queues an entry; false where there is no place for it.
+pub fn queue(entry: &RawEntry) -> bool {
+    // SAFETY: attacks name their own leaked pages, or memory that is not theirs: what the
+    // kernel then does is what is tested, and it must not write anywhere that Rust code of
+    // this process relies on.
+    unsafe { raw::push(entry) }
 }
 
 /// All completions that lie unread.

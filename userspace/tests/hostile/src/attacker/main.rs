@@ -14,6 +14,7 @@ mod fields;
 mod kit;
 mod memory;
 mod noise;
+mod operations;
 mod pager;
 mod pointers;
 mod privilege;
@@ -80,6 +81,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "revoke-all" => capabilities::revoke_all(kit).await,
         "random-entries" => random::entries(kit, seed()?).await,
         "random-rings" => random::rings(kit, seed()?).await,
+        "random-operations" => operations::run(kit, seed()?).await,
         "random-kernel-words" => random::kernel_words(kit, seed()?).await,
         "receive-into-rings" => random::receive_into(kit).await,
         "corrupt-tail" => random::tail(kit, seed()?).await,
@@ -91,6 +93,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "ended-threads" => threads::ended(kit).await,
         "stale-translation" => threads::stale_translation(kit).await,
         "busy-elsewhere" => threads::busy_elsewhere(kit).await,
+        "revoke-elsewhere" => threads::revoke_elsewhere(kit).await,
         "changing-entries" => threads::changing_entries(kit).await,
         "answer-twice" => calls::answer_twice(kit).await,
         "drop-reply" => calls::drop_reply(kit).await,

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use capos_abi::Entry;
 use capos_abi::Status;
-use capos_abi::entry::Operation;
+use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::syscall::NO_DEADLINE;
 use capos_ring::{Ring, exit_thread};
 use capos_rt::memory::PAGE;
-use capos_rt::{Context, Error, raw};
-use capos_schema::kernel::{AddressSpaceAccess, ProcessClient, ThreadClient};
+use capos_rt::{Context, Error, log, raw};
+use capos_schema::kernel::{AddressSpaceAccess, CapabilityTableClient, ProcessClient, ThreadClient};
 
 use crate::kit::{self, Kit};
 use crate::random;
@@ -24,6 +24,15 @@ const STACK: usize = 16 << 10;
 const WAITS: u32 = 1024;
 /// Entries that keep the kernel busy for longer than a thread's turn.
 const NOPS: u32 = 2048;
+
+/// The word's value that ends [`Part::Revoke`].
+const OVER: u32 = u32::MAX;
+/// Where its words lie behind that: what it may revoke through, what it revokes, how many went, its messages.
+const TABLE: u64 = 16;
+const REVOKED: u64 = 24;
+const WENT: u64 = 32;
+const PARAMS: u64 = 64;
+const RESULTS: u64 = 128;
 
 /// What a started thread does.
 #[derive(Clone, Copy)]
@@ -43,6 +52,8 @@ enum Part {
     Count,
     /// Keeps the kernel busy for long until the word changes.
     Busy,
+    /// Revokes what it is told to, each time the word changes, until it is [`OVER`].
+    Revoke,
     /// Writes over the submission entries of the first thread for as long as it is let.
     Scribble,
 }
@@ -88,6 +99,9 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
         }
         exit_thread(0);
     }
+    if part == Part::Revoke as u64 {
+        revoke_when_told(&ring, word);
+    }
     if part == Part::Scribble as u64 {
         counter(word).store(1, Ordering::Release);
         random::scribble();
@@ -117,6 +131,97 @@ extern "C" fn work(part: u64, word: u64, rings: u64) -> ! {
         }
     }
     exit_thread(woken.cast_signed())
+}
+
+/// See [`Part::Revoke`].
+fn revoke_when_told(ring: &Ring, word: u64) -> ! {
+    const REVOKE: u16 = 3;
+    let mut done = 0;
+    loop {
+        let round = counter(word).load(Ordering::Acquire);
+        if round == OVER {
+            exit_thread(0);
+        }
+        if round == done {
+            core::hint::spin_loop();
+            continue;
+        }
+        done = round;
+        // A struct of one word: the capability.
+        kit::write(word + PARAMS, 1 << 32);
+        kit::write(word + PARAMS + 8, kit::read(word + REVOKED));
+        let (params, results) = (word + PARAMS, word + RESULTS);
+        let call = Operation::Call {
+            cap: kit::read(word + TABLE),
+            interface: CapabilityTableClient::INTERFACE_ID,
+            method: REVOKE,
+            params: Buffer { address: params, length: 16 },
+            results: Buffer { address: results, length: 64 },
+            caps: CapArray::default(),
+        };
+        // SAFETY: the messages lie in the word's page, which is leaked and to which no reference exists.
+        if !unsafe { ring.push(&Entry { user_data: 1, operation: call }) } {
+            exit_thread(-2);
+        }
+        ring.enter(1, NO_DEADLINE);
+        let answered = ring.pop().is_some_and(|completion| completion.status == 0);
+        kit::write(word + WENT, if answered { kit::read(word + RESULTS + 8) } else { 0 });
+        counter(word + 8).store(round, Ordering::Release);
+    }
+}
+
+/// Revokes the root of a chain of capabilities on one processor, and its middle on another, while calls are in flight
+/// through them and more are derived. Each goes once, and nothing of them is left.
+pub async fn revoke_elsewhere(kit: &Kit) -> Result<(), Error> {
+    const CHAIN: u32 = 16;
+    const ROUNDS: u32 = 300;
+    let mut crew = Crew::new(kit)?;
+    let word = crew.word;
+    kit::write(word + TABLE, kit::id(&kit.table));
+    let other = crew.start(0, Part::Revoke).await?;
+    let mut first = 0;
+    for round in 1..=ROUNDS {
+        let root = kit.table.derive(kit::id(&kit.client), u32::MAX).await.context("deriving the root")?;
+        let mut chain = Vec::new();
+        let mut last = root;
+        for _ in 0..CHAIN {
+            last = kit.table.derive(last, u32::MAX).await.context("deriving a chain")?;
+            chain.push(last);
+        }
+        let mut answers = kit::Answers::new();
+        let calls: Vec<(u64, u64)> = (100..).zip(chain.iter().copied().step_by(4)).collect();
+        for (tag, cap) in &calls {
+            let none = (Buffer::default(), Buffer::default(), CapArray::default());
+            answers.send(&[kit::call(*tag, *cap, kit::INTERFACE, 0, none.0, none.1, none.2)]);
+        }
+        kit::write(word + REVOKED, root);
+        counter(word).store(round, Ordering::Release);
+        // So that now this one is earlier, now the other.
+        for _ in 0..round % 64 * 16 {
+            core::hint::spin_loop();
+        }
+        let middle = chain.get((round % CHAIN) as usize).copied().unwrap_or(root);
+        let own = kit.table.revoke(middle).await;
+        let more = kit.table.derive(middle, u32::MAX).await;
+        while counter(word + 8).load(Ordering::Acquire) != round {
+            core::hint::spin_loop();
+        }
+        first += u32::from(own.is_ok());
+        let went = u64::from(own.unwrap_or(0)) + (kit::read(word + WENT) & u64::from(u32::MAX));
+        let made = u64::from(CHAIN) + u64::from(more.is_ok());
+        kit::ensure(went == made, || format!("{went} of {made} capabilities were revoked in round {round}"))?;
+        for (tag, _) in &calls {
+            answers.expect(*tag, Status::Cancelled).context("a call through what was revoked")?;
+        }
+        for cap in chain.into_iter().chain(more) {
+            kit::expect(&kit::release(5, cap), Status::StaleCapability).context("what was revoked")?;
+        }
+        kit::expect(&kit::release(5, root), Status::Ok).context("the root")?;
+    }
+    counter(word).store(OVER, Ordering::Release);
+    kit::ensure(crew.code(&other).await? == 0, || "the other thread was lost".into())?;
+    log::info!("the middle was revoked before the root in {first} of {ROUNDS} rounds");
+    kit.still_served()
 }
 
 struct Crew<'a> {

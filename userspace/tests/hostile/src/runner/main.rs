@@ -25,9 +25,9 @@ use capos_rt::{Clock, Context, Env, Error, log};
 use capos_schema::cap::{AsCap, CallError, Client};
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::{
-    DebugLogClient, DmaDomainClient, EndpointClient, EntropyClient, ExitInfo, ExitInfoCause, IoPortsClient, Limits,
-    MachineClient, MachineStatistics, MemoryObjectClient, MmioClient, PagerClient, ResourceAccountClient, TimerClient,
-    Usage,
+    DebugLogClient, DmaDomainClient, EndpointClient, EntropyClient, ExitInfo, ExitInfoCause, InterruptControllerClient,
+    IoPortsClient, Limits, MachineClient, MachineStatistics, MemoryObjectClient, MmioClient, PagerClient,
+    ResourceAccountClient, TimerClient, Usage,
 };
 
 use neighbour::Neighbour;
@@ -41,6 +41,10 @@ const FAILED: u32 = 0x11;
 const LIMIT: u64 = 60_000_000_000;
 /// How long one that goes on for ever is let run.
 const WHILE: u64 = 60_000_000;
+/// Readers of the log that the kernel keeps room for once there were as many.
+const LOG_READERS: usize = 8;
+/// How long memory may stay that devices can reach, in nanoseconds.
+const LINGER: u64 = 5_000_000_000;
 /// Pages of the weights.
 const WEIGHTS: u64 = 64;
 /// Bytes by which the runner's own heap is grown at the start, so that it does not grow later.
@@ -56,6 +60,7 @@ struct Runner {
     dma: DmaDomainClient,
     entropy: EntropyClient,
     mmio: MmioClient,
+    interrupts: InterruptControllerClient,
     bare: Image,
     on_std: Image,
     file_server: Image,
@@ -188,10 +193,26 @@ impl Runner {
 
     async fn measure(&self) -> Result<Measure, String> {
         // A call first: what was dropped is released before its answer.
-        capos_rt::yield_now().await;
-        self.sing(1).await?;
+        self.sing_after_releases().await?;
+        self.fill_log_readers().await;
+        self.sing_after_releases().await?;
         let account = self.account.usage().await.map_err(words)?;
         Ok(Measure::of(&self.machine.statistics().await.map_err(words)?, &account.usage))
+    }
+
+    async fn sing_after_releases(&self) -> Result<(), String> {
+        capos_rt::yield_now().await;
+        self.sing(1).await
+    }
+
+    /// Brings the kernel's list of those who read the log to one size: it keeps the room of a few, and gives back that of many.
+    async fn fill_log_readers(&self) {
+        let mut readers = Vec::new();
+        for _ in 0..LOG_READERS {
+            let mut reader = Box::pin(self.log.read(u64::MAX));
+            drop(capos_rt::timeout(1, &mut reader).await);
+            readers.push(reader);
+        }
     }
 
     /// The canary must answer, whatever goes on beside it.
@@ -250,7 +271,10 @@ impl Runner {
             pager = Some((started, expect));
             grants.push(Granted::new("weights", &weights));
         }
-        if plan.attack == "devices" {
+        if plan.attack == "random-operations" {
+            grants.push(Granted::new("interrupts", &self.interrupts));
+        }
+        if plan.attack == "devices" || plan.lingers() {
             // Four ports that do nothing, and what a driver holds.
             let ports = self.ports.narrow(0x80, 4).await.map_err(words)?;
             grants.push(Granted::new("ports", &ports));
@@ -287,7 +311,14 @@ impl Runner {
     async fn run(&self, plan: &Plan) -> Result<(), String> {
         let before = self.measure().await?;
         let result = self.attack(plan).await;
-        let after = self.measure().await?;
+        let mut after = self.measure().await?;
+        if plan.lingers() {
+            // What a device may still write to is kept for a second after its driver has died.
+            let until = self.clock.now().saturating_add(LINGER);
+            while before != after && self.clock.now() < until {
+                after = self.measure().await?;
+            }
+        }
         result.and(before.compare(after))
     }
 }
@@ -318,6 +349,7 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
         dma: env.cap("dma")?,
         entropy: env.cap("entropy")?,
         mmio: env.cap("mmio")?,
+        interrupts: env.cap("interrupts")?,
         clock: Clock::new(timer.clone()),
         account,
         log,
@@ -335,12 +367,13 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
     // It sings to the end.
     core::mem::forget(started);
     runner.sing(1).await.map_err(Error::new)?;
-    // Whatever is made once and kept is made now.
+    // Whatever is made once and kept is made now: the kernel's list of interrupts too.
+    drop(runner.interrupts.message().await?);
     for _ in 0..2 {
-        for plan in PLANS
-            .iter()
-            .filter(|plan| plan.attack.ends_with("nothing") || plan.pager.is_some_and(|pager| pager.0 == "honest"))
-        {
+        for plan in PLANS.iter().filter(|plan| {
+            plan.attack.ends_with("nothing")
+                || (plan.attack == "read-weights" && plan.pager.is_some_and(|pager| pager.0 == "honest"))
+        }) {
             drop(runner.run(plan).await);
         }
     }
@@ -348,13 +381,14 @@ async fn prepare(env: &Env) -> Result<Runner, Error> {
 }
 
 /// The attacks to run: all, or by words of the kernel's command line. `only=PART` runs those whose
-/// name contains it; `fuzz=N` runs the random ones with the seeds from 1 to N in place of the list.
+/// name contains it; `fuzz=N` runs the random ones with N seeds in place of the list, from `seed=`, in hexadecimal, or 1 on.
 fn chosen(command_line: &str) -> Vec<Plan> {
     let word = |key: &str| command_line.split_whitespace().find_map(|word| word.strip_prefix(key));
     let only = word("only=").unwrap_or("");
-    let rounds: u32 = word("fuzz=").and_then(|rounds| rounds.parse().ok()).unwrap_or(0);
+    let rounds: u64 = word("fuzz=").and_then(|rounds| rounds.parse().ok()).unwrap_or(0);
+    let first = word("seed=").and_then(|seed| u64::from_str_radix(seed, 16).ok()).unwrap_or(1);
     let mut plans = Vec::new();
-    for seed in 1..=rounds {
+    for seed in first..first.saturating_add(rounds) {
         // Needed to the end, and there are few.
         let argument: &'static str = Box::leak(format!("{seed:x}").into_boxed_str());
         plans.extend(plan::RANDOM.iter().map(|random| Plan { argument, ..*random }));

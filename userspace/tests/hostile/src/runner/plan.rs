@@ -30,6 +30,8 @@ pub enum Size {
     Everything,
     /// What the manifest gives a file server.
     Server,
+    /// Many processes and objects: random operations lose some of them.
+    Many,
 }
 
 impl Size {
@@ -40,6 +42,9 @@ impl Size {
             Self::Ordinary => ordinary,
             Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },
             Self::Everything => Limits { frames, ..ordinary },
+            Self::Many => {
+                Limits { frames: 16_384, capabilities: 512, threads: 256, processes: 64, objects: 1024, priority: 1 }
+            }
             Self::Server => Limits { frames: 4096, capabilities: 1024, ..ordinary },
         }
     }
@@ -69,6 +74,14 @@ pub struct Plan {
     pub size: Size,
     /// A process beside it that supplies the pages of `weights`: its way, and how it must end.
     pub pager: Option<(&'static str, Expect)>,
+}
+
+impl Plan {
+    /// Whether it is one of the random operations that may pin memory for devices, which stays a while after their
+    /// end: every fifth of them, since it is waited for.
+    pub fn lingers(&self) -> bool {
+        self.attack == "random-operations" && self.argument.ends_with(['0', '5', 'a', 'f'])
+    }
 }
 
 use Attacker::{Bare, Std};
@@ -104,12 +117,18 @@ const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way
 /// What a touch of a page says when its pager failed.
 const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
 
+/// 50,000 random operations on everything that a process can hold, beside an honest pager.
+const fn operations(seed: &'static str) -> Plan {
+    Plan { size: Size::Many, ..paged("random-operations", seed, Returns, "honest", Runs) }
+}
+
 /// The attacks whose argument is a seed.
 pub const RANDOM: &[Plan] = &[
     plan("random-entries", "", ReturnsOrDies),
     plan("random-rings", "", ReturnsOrDies),
     plan("random-kernel-words", "", Returns),
     plan("random-mappings", "", Returns),
+    operations(""),
 ];
 
 /// Every attack, in the order in which they run.
@@ -134,6 +153,27 @@ pub const PLANS: &[Plan] = &[
     plan("random-kernel-words", "1", Returns),
     plan("random-kernel-words", "2", Returns),
     plan("receive-into-rings", "", Returns),
+    // A million operations.
+    operations("1"),
+    operations("2"),
+    operations("3"),
+    operations("4"),
+    operations("5"),
+    operations("6"),
+    operations("7"),
+    operations("8"),
+    operations("9"),
+    operations("a"),
+    operations("b"),
+    operations("c"),
+    operations("d"),
+    operations("e"),
+    operations("f"),
+    operations("10"),
+    operations("11"),
+    operations("12"),
+    operations("13"),
+    operations("14"),
     // Threads.
     plan("word-waiters", "", Returns),
     plan("thread-storm", "", Returns),
@@ -142,6 +182,7 @@ pub const PLANS: &[Plan] = &[
     plan("ended-threads", "", Returns),
     plan("stale-translation", "", Dies(&["where nothing is mapped", "`counter`"])),
     plan("busy-elsewhere", "", Returns),
+    plan("revoke-elsewhere", "", Returns),
     plan("changing-entries", "", ReturnsOrDies),
     plan("exit-scope", "2", Dies(&["EXIT with scope 0x2"])),
     plan("exit-scope", "ffffffffffffffff", Dies(&["EXIT with scope 0xffffffffffffffff"])),

@@ -1,4 +1,8 @@
 //! One at a time.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -7,13 +11,14 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
 /// Lets one at a time through.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Turns {
     taken: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// Being the one, until dropped.
+#[derive(Debug)]
 pub struct Turn(Rc<Turns>);
 
 impl Turns {

@@ -1,0 +1,71 @@
+//! What holds of the page cache's bookkeeping: `docs/properties.md` lists it.
+#![allow(clippy::expect_used)] // Helpers of tests count as tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capos_paging::{Clock, PageState, Pages};
+use proptest::prelude::*;
+
+proptest! {
+    /// Against a map by page.
+    #[test]
+    fn pages_are_what_was_said_of_each_last(
+        count in 0_u64..40,
+        operations in prop::collection::vec((0_u8..3, 0_u64..48, 0_u64..8), 0..100),
+    ) {
+        let mut pages = Pages::new(count);
+        let mut model = BTreeMap::new();
+        for (number, (operation, page, length)) in operations.into_iter().enumerate() {
+            match operation {
+                0 => {
+                    pages.begin(page, length, number);
+                    model.extend((page..page + length).filter(|at| *at < count).map(|at| (at, PageState::Loading(number))));
+                }
+                1 => {
+                    pages.complete(page, number);
+                    model.extend((page < count).then_some((page, PageState::Resident(number))));
+                }
+                _ => prop_assert_eq!(pages.remove(page), model.remove(&page)),
+            }
+            let resident = |page: &u64| matches!(model.get(page), Some(PageState::Resident(_)));
+            prop_assert_eq!(pages.resident() as usize, model.keys().filter(|page| resident(page)).count());
+            let next = (page..count).find(resident);
+            prop_assert_eq!(pages.next_resident(page).map(|(page, _)| page), next);
+            let run = (page..count).take(length as usize).take_while(|at| !model.contains_key(at)).count();
+            prop_assert_eq!(pages.run_of_absent(page, length) as usize, run);
+            for at in 0..50 {
+                prop_assert_eq!(pages.get(at), model.get(&at).copied());
+            }
+        }
+    }
+
+    /// What goes is in the clock and was not used since the hand last passed, as long as there is such a one.
+    #[test]
+    fn a_used_entry_goes_only_where_all_are_used(
+        operations in prop::collection::vec((0_u8..4, any::<u16>()), 0..200),
+    ) {
+        let mut clock = Clock::new();
+        let mut slots = BTreeMap::new();
+        let mut used = BTreeSet::new();
+        for (key, (operation, number)) in operations.into_iter().enumerate() {
+            let some = slots.keys().copied().nth(usize::from(number) % slots.len().max(1));
+            match (operation, some) {
+                (0, _) | (_, None) => drop(slots.insert(key, clock.insert(key))),
+                (1, Some(some)) => drop(used.insert(some)),
+                (2, Some(some)) => {
+                    used.remove(&some);
+                    prop_assert_eq!(slots.remove(&some).and_then(|slot| clock.remove(slot)), Some(some));
+                }
+                _ => {
+                    let before = used.clone();
+                    let (slot, victim) = clock.victim(|key| used.remove(key)).expect("there is one");
+                    prop_assert_eq!(slots.remove(&victim), Some(slot));
+                    prop_assert!(!before.contains(&victim) || before.len() == slots.len() + 1, "{} was used", victim);
+                    prop_assert_eq!(clock.remove(slot), Some(victim));
+                    used.remove(&victim);
+                }
+            }
+            prop_assert_eq!(clock.len(), slots.len());
+        }
+    }
+}

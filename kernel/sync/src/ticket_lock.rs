@@ -1,0 +1,37 @@
+//! A lock that serves in the order of arrival.
+
+use crate::primitives::{AtomicU32, Ordering, const_unless_loom};
+
+/// The lock. It keeps no value: who has taken it has whatever it stands for.
+#[derive(Debug)]
+pub struct TicketLock {
+    /// The ticket that is drawn next.
+    next: AtomicU32,
+    /// The ticket whose turn it is.
+    served: AtomicU32,
+}
+
+impl TicketLock {
+    const_unless_loom! {
+        /// A free lock whose first ticket has this number; numbers wrap at 2³².
+        #[must_use]
+        pub const fn new(first: u32) -> Self {
+            Self { next: AtomicU32::new(first), served: AtomicU32::new(first) }
+        }
+    }
+
+    /// Waits until it is this one's turn, doing `meanwhile` again and again.
+    #[inline]
+    pub fn take(&self, mut meanwhile: impl FnMut()) {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        while self.served.load(Ordering::Acquire) != ticket {
+            meanwhile();
+        }
+    }
+
+    /// Lets the next one in. The caller must have taken the lock.
+    #[inline]
+    pub fn give(&self) {
+        self.served.store(self.served.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}

@@ -1,0 +1,158 @@
+//! Locks, waits and rings in every order of their threads' steps: `make loom`. Without `--cfg loom` the same tests run on
+//! threads of the host, where orders come about by chance.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::arithmetic_side_effects)] // Helpers of tests count as tests.
+
+mod model;
+mod rings;
+
+use capos_sync::{Flag, Futex, Knocks, Step, TicketLock, WordLock};
+use model::{Arc, Counter, Kernel, Queue, explore, thread};
+
+/// As many threads as numbers take the lock, each once.
+fn take_by<const THREADS: u32>(preemptions: usize) {
+    explore(preemptions, || {
+        // The tickets wrap.
+        let shared = Arc::new((TicketLock::new(u32::MAX), Counter::new()));
+        let work = |shared: Arc<(TicketLock, Counter)>| {
+            move || {
+                let (lock, counter) = &*shared;
+                lock.take(thread::yield_now);
+                counter.count();
+                lock.give();
+            }
+        };
+        let others: Vec<_> = (1..THREADS).map(|_| thread::spawn(work(Arc::clone(&shared)))).collect();
+        work(Arc::clone(&shared))();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(shared.1.get(), THREADS);
+    });
+}
+
+#[test]
+fn the_kernels_lock_lets_one_in_at_a_time() {
+    take_by::<2>(5);
+    // Two that wait in turns could be followed for ever.
+    take_by::<3>(1);
+}
+
+fn lock_thrice(preemptions: usize, kernel: fn() -> Kernel) {
+    explore(preemptions, move || {
+        let shared = Arc::new((WordLock::new(), Counter::new(), kernel()));
+        let work = |shared: Arc<(WordLock, Counter, Kernel)>| {
+            move || {
+                let (lock, counter, kernel) = &*shared;
+                lock.lock(kernel);
+                counter.count();
+                lock.unlock(kernel);
+            }
+        };
+        let others = [0, 1].map(|_| thread::spawn(work(Arc::clone(&shared))));
+        work(Arc::clone(&shared))();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(shared.1.get(), 3);
+        assert!(shared.0.try_lock() && !shared.0.try_lock());
+    });
+}
+
+#[test]
+fn the_c_librarys_lock_lets_one_in_at_a_time_and_wakes_who_sleeps() {
+    lock_thrice(3, Kernel::new);
+}
+
+/// Comparing the word and beginning to wait have to be one step: otherwise a wake between the two is missed, and loom
+/// finds threads that sleep for ever.
+#[test]
+#[cfg(loom)]
+#[should_panic(expected = "deadlock")]
+fn a_kernel_that_compares_before_it_queues_misses_a_wake() {
+    lock_thrice(2, Kernel::of_two_steps);
+}
+
+#[test]
+fn who_waits_for_a_step_sees_what_was_done_before_it() {
+    explore(3, || {
+        let shared = Arc::new((Step::new(), Counter::new(), Kernel::new()));
+        let work = |shared: Arc<(Step, Counter, Kernel)>| {
+            move || {
+                let (step, counter, kernel) = &*shared;
+                step.wait(kernel);
+                assert!(step.is_done());
+                assert_eq!(counter.get(), 1);
+            }
+        };
+        let others = [0, 1].map(|_| thread::spawn(work(Arc::clone(&shared))));
+        shared.1.count();
+        shared.0.take(&shared.2);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+/// A task that is woken while it is queued already, or while it is polled.
+#[test]
+fn a_task_sees_what_was_done_before_it_was_woken_also_in_vain() {
+    explore(8, || {
+        let shared = Arc::new((Flag::new(true), Queue::new([1].into()), Counter::new()));
+        let waker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (queued, queue, done) = &*shared;
+                done.count();
+                if queued.raise() {
+                    queue.lock().unwrap().push_back(1);
+                }
+            })
+        };
+        let (queued, queue, done) = &*shared;
+        let poll = || {
+            let next = queue.lock().unwrap().pop_front();
+            next.map(|_| {
+                queued.lower();
+                done.get()
+            })
+        };
+        let mut seen = poll();
+        waker.join().unwrap();
+        while let Some(found) = poll() {
+            seen = Some(found);
+        }
+        assert_eq!(seen, Some(1), "the task sleeps, and what it waits for has happened");
+    });
+}
+
+/// The executor's loop, which sleeps where there is nothing to do: [`Flag`] and [`Knocks`] as it uses them.
+#[test]
+fn an_executor_that_sleeps_hears_every_knock() {
+    explore(6, || {
+        struct Shared {
+            woken: Flag,
+            knocks: Knocks,
+            done: Counter,
+            kernel: Kernel,
+        }
+        let shared = Arc::new(Shared {
+            woken: Flag::new(true),
+            knocks: Knocks::new(),
+            done: Counter::new(),
+            kernel: Kernel::new(),
+        });
+        let waker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.done.count();
+                shared.woken.raise();
+                shared.knocks.knock(|word| shared.kernel.wake(word, 1));
+            })
+        };
+        loop {
+            if shared.woken.lower() && shared.done.get() == 1 {
+                break;
+            }
+            // It listens before it looks whether it may sleep.
+            let heard = shared.knocks.heard();
+            if !shared.woken.is_raised() {
+                shared.kernel.wait(shared.knocks.word(), heard);
+            }
+        }
+        waker.join().unwrap();
+    });
+}

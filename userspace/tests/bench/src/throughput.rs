@@ -1,0 +1,128 @@
+//! What several processors do at once: processes that have nothing to do with each other, one, two and four of them, each
+//! with the same work. Time is what it takes until the last is done, by the machine's clock; nothing here counts
+//! instructions.
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use capos_abi::syscall::NO_DEADLINE;
+use capos_measure::compute;
+use capos_process::Granted;
+use capos_rt::{Env, Error, log, raw};
+use capos_schema::cap::AsCap;
+use capos_schema::kernel::{ExitInfoCause, ObjectClient, ProcessClient};
+
+use crate::entries::{self, RESULTS};
+use crate::{Bench, Partner, calls};
+
+/// How many work at once.
+const AT_ONCE: [u64; 3] = [1, 2, 4];
+/// Steps of arithmetic of each that computes.
+const STEPS: u64 = 200_000_000;
+/// Calls of each that calls another process.
+const CALLS: i32 = 2_000;
+
+/// The part of a process that computes: its exit code says what came out.
+pub fn work() -> ! {
+    capos_rt::exit(code(compute(STEPS)))
+}
+
+/// What an exit code holds of a result.
+fn code(result: u64) -> i32 {
+    i32::try_from(result >> 33).unwrap_or(0)
+}
+
+/// The part of a process that calls another: its exit code says how many answers were right.
+pub fn call(env: &Env) -> Result<(), Error> {
+    let target: ObjectClient = env.cap("target")?;
+    let memory = calls::message();
+    let call = entries::call(target.as_cap().id(), (entries::INTERFACE, 0), entries::MESSAGE, memory, (0, 0));
+    let mut right = 0;
+    for round in 0..CALLS {
+        entries::write(memory, u64::from(round.cast_unsigned()));
+        entries::push(&call);
+        raw::enter(1, 1, NO_DEADLINE);
+        let same = |word: u64| entries::read(memory + 8 * word) == entries::read(memory + RESULTS + 8 * word);
+        if entries::drain() == 0 && (0..8).all(same) {
+            right += 1;
+        }
+    }
+    capos_rt::exit(right)
+}
+
+impl Bench {
+    /// Waits for processes, and judges what each came to.
+    async fn judged(&self, processes: Vec<ProcessClient>, expected: i32) -> Result<(), Error> {
+        for process in processes {
+            let exit = process.wait().await?;
+            if exit.cause != ExitInfoCause::Exited || exit.code != expected {
+                return Err(Error::new(format!(
+                    "a process came to {} in place of {expected}: {}",
+                    exit.code, exit.report
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells how much more is done at once, in hundredths of what one does alone.
+    fn tell_throughput(&self, name: &str, at_once: u64, (alone, together): (u64, u64), how: &str) {
+        let percent = alone.saturating_mul(at_once).saturating_mul(100) / together.max(1);
+        log::info!("bench {name}@at_once={at_once} {percent} percent: {how}; {together} ns, one alone {alone} ns");
+    }
+
+    /// Processes that compute.
+    async fn computing(&self) -> Result<(), Error> {
+        let expected = code(compute(STEPS));
+        let mut alone = 0;
+        for at_once in AT_ONCE {
+            let from = capos_rt::now()?;
+            let mut processes = Vec::new();
+            for _ in 0..at_once {
+                processes.push(self.launch("compute", Vec::new()).await?);
+            }
+            self.judged(processes, expected).await?;
+            let together = capos_rt::now()?.saturating_sub(from);
+            if at_once == 1 {
+                alone = together;
+            }
+            let how = "work done by so many processes at once that compute, of what one does alone";
+            self.tell_throughput("compute_throughput", at_once, (alone, together), how);
+        }
+        Ok(())
+    }
+
+    /// Pairs of processes of which one calls the other.
+    async fn calling(&self) -> Result<(), Error> {
+        let mut alone = 0;
+        for at_once in AT_ONCE {
+            let mut servers: Vec<Partner> = Vec::new();
+            for _ in 0..at_once {
+                servers.push(self.partner("echo", 0, entries::INTERFACE).await?);
+            }
+            let from = capos_rt::now()?;
+            let mut processes = Vec::new();
+            for server in &servers {
+                processes.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
+            }
+            self.judged(processes, CALLS).await?;
+            let together = capos_rt::now()?.saturating_sub(from);
+            if at_once == 1 {
+                alone = together;
+            }
+            let how = "calls of 64 bytes made by so many pairs of processes at once, of what one pair makes alone";
+            self.tell_throughput("call_throughput", at_once, (alone, together), how);
+            for server in servers {
+                server.end().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Both kinds of work.
+    pub async fn throughput(&self) -> Result<(), Error> {
+        self.computing().await?;
+        self.calling().await
+    }
+}

@@ -64,8 +64,15 @@ impl Checks {
     }
 
     /// Everything that is wrong with a finished run of the scenario in `folder` that left its files in `out`, each in a
-    /// sentence. `guest` is what the guest itself said about its audit log; without it there was no export.
-    pub fn failures(&self, folder: &Path, out: &Path, guest: Option<&serde_json::Value>) -> Result<Vec<String>> {
+    /// sentence. `guest` is what the guest itself said about its audit log; without it there was no export. `tail` is
+    /// where the terminal's bytes end.
+    pub fn failures(
+        &self,
+        folder: &Path,
+        out: &Path,
+        guest: Option<&serde_json::Value>,
+        tail: checks_screen::Tail,
+    ) -> Result<Vec<String>> {
         let mut failures = Vec::new();
         let raw = read(out, "terminal.raw")?;
         let files =
@@ -74,7 +81,7 @@ impl Checks {
             texts.check(name, &read(out, name)?, &mut failures);
         }
         self.raw.check("terminal.raw", &raw, &mut failures);
-        checks_screen::check(&raw, &mut failures);
+        checks_screen::check(&raw, tail, &mut failures);
         let Some(guest) = guest else {
             if self.audit.asks() || self.home.asks() {
                 failures.push("there is no export that audit.jsonl and home/ could be checked in".to_owned());

@@ -25,8 +25,17 @@ const OWN: [&str; 18] = [
 /// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 
+/// Where the terminal's bytes end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tail {
+    /// Where the machine ended by itself.
+    Whole,
+    /// Wherever they were when the machine was stopped, which can be within one of the terminal service's sequences.
+    Cut,
+}
+
 /// Notes each control sequence and control character in the terminal's bytes that is none of the terminal service's own.
-pub fn check(raw: &[u8], failures: &mut Vec<String>) {
+pub fn check(raw: &[u8], tail: Tail, failures: &mut Vec<String>) {
     let Some(start) = raw.windows(START.len()).position(|part| part == START) else { return };
     let text = String::from_utf8_lossy(raw.get(start..).unwrap_or_default());
     let mut letters = text.chars();
@@ -36,7 +45,8 @@ pub fn check(raw: &[u8], failures: &mut Vec<String>) {
             '\u{1b}' => {
                 let rest = letters.as_str();
                 let sequence = sequence(rest);
-                if !is_own(sequence) {
+                let unfinished = tail == Tail::Cut && sequence.len() == rest.len() && begins_own(sequence);
+                if !is_own(sequence) && !unfinished {
                     failures.push(format!("the control sequence ESC {sequence:?} reached the screen"));
                 }
                 letters = rest.get(sequence.len()..).unwrap_or_default().chars();
@@ -67,14 +77,40 @@ fn is_own(sequence: &str) -> bool {
     })
 }
 
+/// Whether an own sequence begins so.
+fn begins_own(start: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit());
+    OWN.iter().any(|own| match own.split_once('#') {
+        None => own.starts_with(start),
+        Some((before, _)) => before.starts_with(start) || start.strip_prefix(before).is_some_and(digits),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Vec<String> {
+    fn found_at(text: &str, tail: Tail) -> Vec<String> {
         let mut failures = Vec::new();
-        check(text.as_bytes(), &mut failures);
+        check(text.as_bytes(), tail, &mut failures);
         failures
+    }
+
+    fn found(text: &str) -> Vec<String> {
+        found_at(text, Tail::Whole)
+    }
+
+    #[test]
+    fn what_is_cut_may_end_within_an_own_sequence_and_no_other() {
+        for start in ["", "[", "[?", "[?200", "[1", "[12", "[1;", "[1;3", "[999;9"] {
+            let text = format!("\u{1b}[?2004hx\u{1b}{start}");
+            assert!(found_at(&text, Tail::Cut).is_empty(), "{start:?}");
+            assert!(!found(&text).is_empty(), "{start:?}");
+        }
+        for bad in ["[?1", "[>", "]", "[1;x", "[2;", "c", "[xA", "[5n"] {
+            assert!(!found_at(&format!("\u{1b}[?2004hx\u{1b}{bad}"), Tail::Cut).is_empty(), "{bad:?}");
+        }
+        assert!(!found_at("\u{1b}[?2004h\u{1b}[\u{1b}[0m", Tail::Cut).is_empty());
     }
 
     #[test]

@@ -435,7 +435,7 @@ impl Case {
             Damage::Beside => {
                 machine.medium = Medium::Cdrom;
                 let beside = out.join("beside.iso");
-                // The package's last byte is different, and nothing else.
+                // The package's last byte is different, and nothing else: not even its date, which is the parts'.
                 let package = out.join("beside.tar");
                 let mut bytes = std::fs::read(parts.recipe().boot_package)?;
                 *bytes.last_mut().context("the package is empty")? ^= 1;

@@ -41,12 +41,6 @@ impl Date {
         let [year, month, day, hour, minute, second] = self.parts();
         format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}00")
     }
-
-    /// As GRUB names a disc that carries it.
-    pub fn grub_uuid(&self) -> String {
-        let [year, month, day, hour, minute, second] = self.parts();
-        format!("{year:04}-{month:02}-{day:02}-{hour:02}-{minute:02}-{second:02}-00")
-    }
 }
 
 #[cfg(test)]
@@ -55,7 +49,7 @@ mod tests {
 
     #[test]
     fn known_moments() {
-        assert_eq!(Date::from_unix(0).grub_uuid(), "1970-01-01-00-00-00-00");
+        assert_eq!(Date::from_unix(0).xorriso(), "1970010100000000");
         assert_eq!(Date::from_unix(1_709_251_199).xorriso(), "2024022923595900");
         assert_eq!(Date::from_unix(1_709_251_200).xorriso(), "2024030100000000");
         assert_eq!(Date::from_unix(4_107_542_399).xorriso(), "2100022823595900");

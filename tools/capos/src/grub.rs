@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
 
 use crate::fat;
 use crate::tool;
@@ -15,7 +16,7 @@ const COMMON: [&str; 16] = [
     "part_msdos",
     "part_gpt",
     "search",
-    "search_fs_uuid",
+    "search_fs_file",
     "normal",
     "configfile",
     "multiboot2",
@@ -29,19 +30,29 @@ const COMMON: [&str; 16] = [
     "terminal",
 ];
 
+/// What GRUB starts, and its configuration, in the image's folder `boot`.
+const STARTED: [&str; 4] = ["loader", "kernel", "boot.tar", "grub/grub.cfg"];
+
+/// Bytes of the digest in the name of the file that an image is known by.
+const MARK_BYTES: usize = 16;
+
 /// Where the boot programs lie on the image.
 const BIOS_IMAGE: &str = "boot/grub/bios.img";
 const UEFI_IMAGE: &str = "boot/grub/uefi.img";
 
 /// Writes the boot programs and the configuration below `root`, the top folder of the image, and gives the options
-/// that make xorriso boot them. `uuid` is how GRUB calls the image's modification date.
-pub fn prepare(root: &Path, uuid: &str, command_line: &str) -> Result<Vec<OsString>> {
+/// that make xorriso boot them. The boot programs start what is on this image and on no other: they look for a file
+/// whose name is the digest of what they start. (A disc's date would not tell it from one made in the same second.)
+pub fn prepare(root: &Path, command_line: &str) -> Result<Vec<OsString>> {
     let library = library()?;
     let folder = root.join("boot/grub");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("grub.cfg"), configuration(command_line)?)?;
+    let mark = format!("{}.id", digest(&root.join("boot"))?);
+    std::fs::write(folder.join(&mark), b"")?;
     let early = folder.join("early.cfg");
-    std::fs::write(&early, format!("search --no-floppy --set=root --fs-uuid {uuid}\nset prefix=($root)/boot/grub\n"))?;
+    let search = format!("search --no-floppy --set=root --file /boot/grub/{mark}\nset prefix=($root)/boot/grub\n");
+    std::fs::write(&early, search)?;
 
     let core = make(&library, "i386-pc", &early, &folder, &["biosdisk", "vbe", "vga"])?;
     let mut bios = std::fs::read(library.join("i386-pc/cdboot.img")).context("reading GRUB's cdboot.img")?;
@@ -70,6 +81,19 @@ pub fn prepare(root: &Path, uuid: &str, command_line: &str) -> Result<Vec<OsStri
     .to_vec();
     options.push(library.join("i386-pc/boot_hybrid.img").into());
     Ok(options)
+}
+
+/// What tells an image from others: the digest of all that GRUB reads from its folder `boot`, in hexadecimal digits.
+fn digest(boot: &Path) -> Result<String> {
+    let mut hasher = Sha256::new();
+    for name in STARTED {
+        let path = boot.join(name);
+        let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        hasher.update((content.len() as u64).to_le_bytes());
+        hasher.update(content);
+    }
+    let digest = hasher.finalize();
+    Ok(digest.iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The folder of GRUB's modules, complete for both firmwares.

@@ -53,6 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         trees: &args.tree,
         command_line: &args.command_line,
         limine: args.limine.as_deref(),
+        date: build_date()?,
         out: &args.out,
     })?;
     Ok(ExitCode::SUCCESS)
@@ -72,6 +73,8 @@ pub struct Recipe<'a> {
     pub command_line: &'a str,
     /// The Limine release, where Limine boots.
     pub limine: Option<&'a Path>,
+    /// The date that the image carries.
+    pub date: Date,
     /// The image to write.
     pub out: &'a Path,
 }
@@ -107,13 +110,13 @@ fn build_in(recipe: &Recipe, scratch: &Path) -> Result<()> {
     };
     copy(recipe.kernel, "kernel")?;
     copy(recipe.boot_package, "boot.tar")?;
-    let date = build_date()?;
+    let date = recipe.date;
     let release = recipe.limine.map(Release::open).transpose()?;
     let boot_options = match (&release, recipe.loader) {
         (Some(release), _) => release.prepare(&root, recipe.command_line)?,
         (None, Some(loader)) => {
             copy(loader, "loader")?;
-            grub::prepare(&root, &date.grub_uuid(), recipe.command_line)?
+            grub::prepare(&root, recipe.command_line)?
         }
         (None, None) => anyhow::bail!("an image needs the loader or a Limine release"),
     };
@@ -143,8 +146,9 @@ fn graft(place: &str, folder: &Path) -> Result<OsString> {
     Ok(format!("/{}={}", escape(place), escape(text)).into())
 }
 
-/// The date the image carries: `SOURCE_DATE_EPOCH` where it is set, so that the same input gives the same bytes.
-fn build_date() -> Result<Date> {
+/// The date that an image made now carries: `SOURCE_DATE_EPOCH` where it is set, so that the same input gives the same
+/// bytes.
+pub fn build_date() -> Result<Date> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is `{text}`, not a number of seconds"))?,
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs(),

@@ -15,6 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::Checks;
+use crate::checks_screen;
 use crate::expect::{Miss, Terminal};
 use crate::extra_models::ExtraModel;
 use crate::monitor::Monitor;
@@ -182,13 +183,18 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     };
     let mut taken = 0;
     let played = play(scenario, machine, &mut terminal, monitor.as_mut(), &mut taken, deadline);
+    let mut tail = checks_screen::Tail::Whole;
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
-        Some(Stop::Quit) => None,
+        Some(Stop::Quit) => {
+            tail = checks_screen::Tail::Cut;
+            None
+        }
         Some(Stop::Failed(reason)) => Some(explain(reason, &mut running)?),
     };
+    // The machine is gone with it, and so the line closes behind the last of what it said.
     drop(running);
-    terminal.drain(Instant::now());
+    terminal.drain(deadline);
     let seconds = started.elapsed().as_secs_f64();
     std::fs::write(out.join("transcript.txt"), terminal.text())?;
     std::fs::write(out.join("terminal.raw"), terminal.raw())?;
@@ -204,7 +210,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let reason = match reason {
         Some(reason) => Some(reason),
         None => {
-            let failures = scenario.checks.failures(&scenario.folder, out, export.result.as_ref())?;
+            let failures = scenario.checks.failures(&scenario.folder, out, export.result.as_ref(), tail)?;
             (!failures.is_empty()).then(|| failures.join("\n"))
         }
     };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::date::Date;
 use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
@@ -47,6 +48,8 @@ pub struct Parts {
     stage: PathBuf,
     test_stage: Option<PathBuf>,
     keys: PathBuf,
+    /// The date that images carry.
+    date: Date,
 }
 
 /// What an image can differ in.
@@ -108,7 +111,8 @@ impl System {
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user, &std)?) } else { None };
         let boot_package = self.boot_package(&user)?;
         let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
-        Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys })
+        let date = image::build_date()?;
+        Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys, date })
     }
 
     /// A program without its debugging information, which stays beside the original.
@@ -244,6 +248,7 @@ impl Parts {
             trees: &[],
             command_line: "",
             limine: None,
+            date: self.date,
             out: Path::new(""),
         }
     }

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -153,6 +155,48 @@ struct Run {
     damaged: Option<&'static Case>,
 }
 
+/// A run that has ended.
+struct Executed {
+    run: Run,
+    /// Where its files are.
+    out: PathBuf,
+    report: Result<Report>,
+    took: Duration,
+}
+
+/// Executes the runs and takes what each came to. Machines with one processor run beside each other, as many as the host
+/// has processors, first those that may take longest; then each of the others has the host to itself.
+fn in_lanes(
+    runs: Vec<Run>,
+    execute: &(impl Fn(Run) -> Executed + Sync),
+    mut take: impl FnMut(Executed) -> Result<()>,
+) -> Result<()> {
+    let (mut beside, alone): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.scenario.settings.cpus == 1);
+    // The last is taken first.
+    beside.reverse();
+    beside.sort_by_key(|run| run.scenario.settings.limit_seconds);
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(beside.len());
+    let waiting = Mutex::new(beside);
+    std::thread::scope(|scope| {
+        let (sender, ended) = channel();
+        for _ in 0..lanes {
+            let (sender, waiting) = (sender.clone(), &waiting);
+            scope.spawn(move || {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    // Nobody takes any more where taking has failed.
+                    if next.is_none_or(|run| sender.send(execute(run)).is_err()) {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        ended.iter().try_for_each(&mut take)
+    })?;
+    alone.into_iter().map(execute).try_for_each(take)
+}
+
 /// All tests that run in QEMU.
 fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
     let mut runs = Vec::new();
@@ -167,22 +211,26 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     let parts = system.build(true)?;
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
-    for run in runs.into_iter().filter(|run| limine.is_none() || !run.scenario.settings.grub_only) {
+    runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
+    let execute = |run: Run| {
         let out = system.target().join("test").join(run.name.replace('/', "-"));
         let began = Instant::now();
         let report = match run.damaged {
             Some(case) => case.execute(&parts, &run.scenario, &accelerator, &out),
             None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
         };
+        Executed { run, out, report, took: began.elapsed() }
+    };
+    in_lanes(runs, &execute, |Executed { run, out, report, took }| {
         match report {
             Ok(report) => judge(system, &run, &report, &out, tally)?,
             Err(error) => tally.fail(&run.name, &format!("{error:#}")),
         }
-        let took = began.elapsed();
         if took > WORTH_TELLING {
             println!("        {} took {} s", run.name, took.as_secs());
         }
-    }
+        Ok(())
+    })?;
     match upstream::execute(system, &parts, &all, &upstream, &accelerator, false) {
         Ok(results) => upstream_tests(results, tally),
         Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
@@ -334,6 +382,41 @@ fn media(scenario: &Scenario) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn runs(kinds: &[(u32, u64)]) -> Vec<Run> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/scenarios/boot");
+        let run = |&(cpus, limit): &(u32, u64)| {
+            let mut scenario = Scenario::open(&folder).unwrap();
+            scenario.settings.cpus = cpus;
+            scenario.settings.limit_seconds = limit;
+            Run { name: format!("{cpus}/{limit}"), scenario, damaged: None }
+        };
+        kinds.iter().map(run).collect()
+    }
+
+    #[test]
+    fn machines_with_several_processors_have_the_host_to_themselves() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let running = AtomicUsize::new(0);
+        let execute = |run: Run| {
+            let beside = running.fetch_add(1, Ordering::SeqCst);
+            let report = if run.scenario.settings.cpus > 1 && beside > 0 { "not alone" } else { "ended" };
+            running.fetch_sub(1, Ordering::SeqCst);
+            Executed { run, out: PathBuf::new(), report: Err(anyhow::anyhow!(report)), took: Duration::ZERO }
+        };
+        let mut names = Vec::new();
+        in_lanes(runs(&[(2, 5), (1, 60), (1, 90), (4, 9), (1, 60)]), &execute, |executed| {
+            assert_eq!(executed.report.err().unwrap().to_string(), "ended");
+            names.push(executed.run.name);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(names.split_off(3), ["2/5", "4/9"]);
+        names.sort_unstable();
+        assert_eq!(names, ["1/60", "1/60", "1/90"]);
+        let failed = in_lanes(runs(&[(1, 60), (1, 60)]), &execute, |_| anyhow::bail!("full"));
+        assert_eq!(failed.unwrap_err().to_string(), "full");
+    }
 
     #[test]
     fn lines_of_cargo_test_are_counted() {

@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::mem::ManuallyDrop;
 
 use capnp::{Word, any_pointer, word};
 use capos_abi::{CapId, ExceptionKind, Rights, Status};
@@ -160,31 +161,34 @@ const ONE_WORD: u64 = 1 << 32;
 const NUMBER: usize = 16;
 
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
-/// False where it has to go the long way: nothing has happened then.
-pub fn call_for_number(thread: &Arc<Thread>, tag: u64, cap: CapId, call: &Call, capability: &Capability) -> bool {
+/// `None` where it has to go the long way: nothing has happened then.
+#[inline]
+pub fn call_for_number(
+    thread: &Arc<Thread>,
+    (tag, cap): (u64, CapId),
+    call: &Call,
+    capability: &Capability,
+) -> Option<Outcome> {
     if call.params.length != 8
-        || call.caps.sent > 0
         || (call.results.length as usize) < NUMBER
         || call.interface != capability.object.interface()
-        || !capability.rights.contains(Rights::CALL)
     {
-        return false;
+        return None;
     }
-    let space = &thread.process.space;
-    if !space.read_long(call.params.address).is_some_and(|word| EMPTY.contains(&word)) {
-        return false;
-    }
-    let mut invocation = Invocation::new(thread, (capability.rights, capability.node), (tag, cap), *call, &[]);
-    let outcome = match dispatch_number(&capability.object, &mut invocation, call.method) {
-        None => return false,
-        Some(Ok(number)) if space.write_short(call.results.address, &[ONE_WORD, number]) => {
-            Outcome { length: NUMBER as u32, ..Outcome::default() }
+    let process = &thread.process;
+    let answer = |message: u64| {
+        if !EMPTY.contains(&message) {
+            return None;
         }
-        Some(Ok(_)) => Status::BadAddress.into(),
-        Some(Err(exception)) => except(&thread.process, call, &exception),
+        // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
+        let invocation = Invocation::new(thread, (capability.rights, capability.node), (tag, cap), *call, &[]);
+        let mut invocation = ManuallyDrop::new(invocation);
+        Some(dispatch_number(&capability.object, &mut invocation, call.method)?.map(|number| [ONE_WORD, number]))
     };
-    thread.post(tag, outcome);
-    true
+    match process.space.exchange(call.params.address, call.results.address, answer)? {
+        Ok(()) => Some(Outcome { length: NUMBER as u32, ..Outcome::default() }),
+        Err(exception) => Some(except(process, call, &exception)),
+    }
 }
 
 /// CALL.

@@ -32,11 +32,12 @@ pub struct Ring {
     pages: Vec<*mut u8>,
     /// The first of them, which holds nothing but indices.
     header: *mut u8,
+    /// Which of them holds the first entry, and which the first completion.
+    entries_page: usize,
+    completions_page: usize,
     layout: RingLayout,
     submissions: Consumer,
     completions: Producer,
-    /// Offset of the first completion.
-    first_completion: usize,
 }
 
 impl Ring {
@@ -50,9 +51,12 @@ impl Ring {
             (0..count).map(|page| memory.stable_frame(page).map(|frame| frame.pointer())).collect();
         let pages = pages.ok_or(Status::InvalidArgument)?;
         let header = pages.first().copied().ok_or(Status::InvalidArgument)?;
+        let page_of = |offset: usize| offset / PAGE as usize;
+        let (entries_page, completions_page) =
+            (page_of(layout.submission_offset(0)), page_of(layout.completions_offset()));
         let (submissions, completions) = (Consumer::new(0), Producer::new(0));
-        let first_completion = layout.completions_offset();
-        let ring = Self { _memory: memory, pages, header, layout, submissions, completions, first_completion };
+        let ring =
+            Self { _memory: memory, pages, header, entries_page, completions_page, layout, submissions, completions };
         ring.publish(ring::SUBMISSION_ENTRIES, layout.submission_entries());
         ring.publish(ring::COMPLETION_ENTRIES, layout.completion_entries());
         Ok(ring)
@@ -63,11 +67,12 @@ impl Ring {
         self.layout.completion_entries()
     }
 
-    /// Where an offset of the region lies. Offsets come from [`RingLayout`] and lie in `pages`; the
-    /// first page, which holds nothing but indices, stands in for any other.
-    fn pointer(&self, offset: usize) -> *mut u8 {
-        let page = self.pages.get(offset / PAGE as usize).copied().unwrap_or(self.header);
-        page.wrapping_add(offset % PAGE as usize)
+    /// Where the slot lies that begins `at` bytes behind the first one, which begins page `first`. Both come from
+    /// [`RingLayout`] and lie in `pages`; the first page, which holds nothing but indices, stands in for any other.
+    #[inline]
+    fn slot(&self, first: usize, at: usize) -> *mut u8 {
+        let page = self.pages.get(first.wrapping_add(at / PAGE as usize)).copied().unwrap_or(self.header);
+        page.wrapping_add(at % PAGE as usize)
     }
 
     /// An index in the header of a ring's region.
@@ -102,8 +107,9 @@ impl Ring {
     /// A copy of the next entry, which is judged and used instead of the shared one.
     #[inline]
     pub fn entry(&self) -> RawEntry {
-        let from =
-            self.pointer(self.layout.submission_offset(self.submissions.index())).cast::<[u64; ENTRY_SIZE / 8]>();
+        let mask = self.layout.submission_entries().wrapping_sub(1);
+        let at = (self.submissions.index() & mask) as usize * ENTRY_SIZE;
+        let from = self.slot(self.entries_page, at).cast::<[u64; ENTRY_SIZE / 8]>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.
         let words = unsafe { from.read_volatile() };
         // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
@@ -116,6 +122,7 @@ impl Ring {
     }
 
     /// Appends a completion. The caller has made sure that there is room.
+    #[inline]
     pub fn post(&mut self, completion: &Completion) {
         let Completion { user_data, status, length, value, caps, kind } = *completion;
         // As [`Completion::encode`] has it, eight bytes at a time.
@@ -125,11 +132,13 @@ impl Ring {
             value,
             u64::from(caps) | u64::from(kind as u8) << 8,
         ];
-        let place = (self.completions.index() & self.layout.completion_entries().wrapping_sub(1)) as usize;
-        let offset = self.first_completion.wrapping_add(place * COMPLETION_SIZE);
-        let to = self.pointer(offset).cast::<[u64; COMPLETION_SIZE / 8]>();
-        // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
-        unsafe { to.write_volatile(words) };
+        let mask = self.layout.completion_entries().wrapping_sub(1);
+        let at = (self.completions.index() & mask) as usize * COMPLETION_SIZE;
+        let to = self.slot(self.completions_page, at);
+        for (at, word) in words.into_iter().enumerate() {
+            // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
+            unsafe { to.cast::<u64>().wrapping_add(at).write_volatile(word) };
+        }
         self.completions.publish(Self::index(&self.header, ring::COMPLETION_TAIL));
     }
 }

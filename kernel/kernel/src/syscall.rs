@@ -35,9 +35,10 @@ pub fn handle(thread: &Arc<Thread>) {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
-        number::ENTER => {
-            enter(thread, first as u32, second as u32, third);
-        }
+        number::ENTER => match (first as u32, second as u32) {
+            (0, minimum) => finish(thread, 0, minimum, third),
+            (entries, minimum) => enter(thread, entries, minimum, third),
+        },
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
             let code = (first as u32).cast_signed();
@@ -64,27 +65,35 @@ pub fn handle(thread: &Arc<Thread>) {
 const SHORT: u32 = 32;
 
 /// Takes entries the short way as long as they can go it, and waits.
-#[inline]
+#[inline(never)]
 fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) {
     let mut raw = [0; ENTRY_SIZE];
-    let mut taken = 0;
+    let (mut taken, mut answered) = (0, 0);
     let mut more = true;
-    while more && taken < entries {
-        let waiting = match thread.take_entry(&mut raw) {
-            Ok(Some(others)) => {
-                more = others;
-                if taken < SHORT && fast_path::entry(thread, &raw) {
-                    taken += 1;
-                    continue;
-                }
-                Some(raw)
+    let short = entries.min(SHORT);
+    while more && taken < short {
+        match thread.take_entry(&mut raw) {
+            Ok(Some(others)) => more = others,
+            Ok(None) => {
+                more = false;
+                break;
             }
-            Ok(None) => break,
             Err(corrupt) => return thread.die_of(corrupt),
+        }
+        let Some(completions) = fast_path::entry(thread, &raw) else {
+            let (left, waiting) = (entries - taken, Some(raw));
+            return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting });
         };
-        return run(thread, Enter { left: entries - taken, taken: u64::from(taken), minimum, deadline, waiting });
+        taken += 1;
+        answered += completions;
     }
-    finish(thread, u64::from(taken), minimum, deadline);
+    if more && taken < entries {
+        let left = entries - taken;
+        return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None });
+    }
+    // What was answered just now has not been read, as far as its own thread goes.
+    let wanted = if answered < minimum { minimum } else { 0 };
+    finish(thread, u64::from(taken), wanted, deadline);
 }
 
 /// Says how many entries were taken, and waits where that is asked for.
@@ -110,6 +119,7 @@ pub fn resume(thread: &Arc<Thread>) {
     }
 }
 
+#[inline(never)]
 fn run(thread: &Arc<Thread>, mut enter: Enter) {
     let mut raw = [0; ENTRY_SIZE];
     let mut turn = None;
@@ -133,7 +143,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
                 Ok(None) => break,
                 Err(corrupt) => return thread.die_of(corrupt),
             }
-            if fast_path::entry(thread, &raw) {
+            if fast_path::entry(thread, &raw).is_some() {
                 enter.left -= 1;
                 enter.taken += 1;
                 continue;

@@ -122,36 +122,34 @@ impl AddressSpace {
         .unwrap_or(Err(Unreachable::Forbidden))
     }
 
-    /// Reads an 8-byte aligned word of user memory. `None` where it is not readable, or not resident.
+    /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
+    /// happened, where both do not lie aligned in a page each that is resident, where the space is locked, or where
+    /// `answer` says so.
     #[inline]
-    pub fn read_long(&self, address: u64) -> Option<u64> {
-        if !address.is_multiple_of(8) {
+    pub fn exchange<const COUNT: usize, E>(
+        &self,
+        from: u64,
+        to: u64,
+        answer: impl FnOnce(u64) -> Option<Result<[u64; COUNT], E>>,
+    ) -> Option<Result<(), E>> {
+        if (from | to) % 8 != 0 || (PAGE - to % PAGE) < 8 * COUNT as u64 {
             return None;
         }
-        self.with_table(|table, _| {
-            let place = table.reach(address, false)?.cast::<u64>();
+        self.try_with_table(|table| {
+            let read = table.reach(from, false)?.cast::<u64>();
+            let written = table.reach(to, true)?.cast::<u64>();
             // SAFETY: an aligned word in a user frame, which the space's lock keeps mapped.
-            Some(unsafe { place.read_volatile() })
-        })
-        .flatten()
-    }
-
-    /// Writes words into user memory, straight where they lie aligned in one page. False where not all can be written.
-    #[inline]
-    pub fn write_short<const COUNT: usize>(&self, address: u64, words: &[u64; COUNT]) -> bool {
-        if !address.is_multiple_of(8) || (PAGE - address % PAGE) < 8 * COUNT as u64 {
-            return self.write(address, words.map(u64::to_le_bytes).as_flattened()).is_ok();
-        }
-        self.with_table(|table, _| {
-            let place = table.reach(address, true)?.cast::<u64>();
+            let words = match answer(unsafe { read.read_volatile() })? {
+                Ok(words) => words,
+                Err(error) => return Some(Err(error)),
+            };
             for (at, word) in words.iter().enumerate() {
                 // SAFETY: the words lie in one page, a RAM frame that the space's lock keeps mapped.
-                unsafe { place.wrapping_add(at).write_volatile(*word) };
+                unsafe { written.wrapping_add(at).write_volatile(*word) };
             }
-            Some(())
+            Some(Ok(()))
         })
         .flatten()
-        .is_some()
     }
 
     /// Copies kernel bytes into user memory.

@@ -305,7 +305,7 @@ impl Thread {
     ///
     /// # Errors
     /// An index is corrupt.
-    #[inline]
+    #[inline(always)]
     pub fn take_entry(&self, into: &mut RawEntry) -> Result<Option<bool>, Corrupt> {
         let mut inner = self.inner.lock();
         let Some(Body { ring, operations, .. }) = &mut inner.body else { return Ok(None) };
@@ -313,7 +313,8 @@ impl Thread {
         if pending == 0 {
             return Ok(None);
         }
-        let reserved = operations.len().saturating_add(ring.unread()?);
+        // Neither is more than a ring is long.
+        let reserved = operations.len().wrapping_add(ring.unread()?);
         if reserved >= ring.completion_entries() {
             return Ok(None);
         }
@@ -323,6 +324,7 @@ impl Thread {
     }
 
     /// Answers an entry at once.
+    #[inline]
     pub fn post(&self, user_data: u64, outcome: impl Into<Outcome>) {
         let completion = outcome.into().completion(user_data);
         if let Some(body) = &mut self.inner.lock().body {

@@ -106,8 +106,14 @@ fn pages(bytes: u64) -> Result<u64> {
     bytes.checked_next_multiple_of(PAGE).ok_or(Errno(libc::EINVAL))
 }
 
+/// Makes a thread. Those that nobody joins, and that have nothing left to do but to end, are none that it is refused for.
 fn create(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*const Thread> {
     reap();
+    create_now(stack_bytes, routine, argument)
+        .or_else(|error| if reap_ending() { create_now(stack_bytes, routine, argument) } else { Err(error) })
+}
+
+fn create_now(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Result<*const Thread> {
     let process: ProcessClient = cap("process").ok_or(Errno(libc::EAGAIN))?;
     let own = unwind::thread_local();
     let area = ThreadArea::new(own.bytes, own.align).ok_or(Errno(libc::ENOMEM))?;
@@ -200,23 +206,34 @@ unsafe fn bury(thread: *const Thread) -> *mut c_void {
     thread.result.load(Ordering::Acquire)
 }
 
-/// Buries those of the threads that nobody joins that have ended. One of which the kernel does not say so is left:
-/// it may also have no memory for the answer.
+/// Buries those of the threads that nobody joins that have ended.
 pub fn reap() {
+    bury_left(|thread| wait(client(thread).info()).is_ok_and(|info| !info.alive));
+}
+
+/// The same, and waits for those that are about to end. Whether there was any.
+fn reap_ending() -> bool {
+    bury_left(|thread| wait(client(thread).wait()).is_ok())
+}
+
+/// Buries those of the threads that nobody joins that have done all but end, and of which the kernel says that they have
+/// ended. One of which it does not is left: it may also have no memory for the answer. Whether any was buried.
+fn bury_left(has_ended: impl Fn(&Thread) -> bool) -> bool {
     let left = core::mem::take(&mut LEFT.lock().0);
-    let mut alive = Vec::new();
+    let (mut alive, mut any) = (Vec::new(), false);
     for thread in left {
         // SAFETY: nobody else has it: it was taken out of the list.
-        let ended = unsafe { thread.as_ref() }
-            .is_some_and(|thread| thread.ended.is_done() && wait(client(thread).info()).is_ok_and(|info| !info.alive));
+        let ended = unsafe { thread.as_ref() }.is_some_and(|thread| thread.ended.is_done() && has_ended(thread));
         if ended {
             // SAFETY: it has ended.
             unsafe { bury(thread) };
+            any = true;
         } else {
             alive.push(thread);
         }
     }
     LEFT.lock().0.append(&mut alive);
+    any
 }
 
 /// # Safety

@@ -69,6 +69,8 @@ impl Default for Level {
 #[derive(Default)]
 pub struct RunQueue {
     levels: [Level; LEVELS],
+    /// A bit for each level where somebody waits.
+    occupied: u8,
     length: usize,
 }
 
@@ -78,11 +80,19 @@ fn index(priority: i8) -> usize {
 
 impl RunQueue {
     fn level(&mut self, priority: i8) -> &mut Level {
+        let index = index(priority);
+        self.occupied |= 1 << index;
         let [lowest, rest @ ..] = &mut self.levels;
-        match index(priority) {
+        match index {
             0 => lowest,
             level => rest.get_mut(level - 1).unwrap_or(lowest),
         }
+    }
+
+    /// Notes at which levels somebody waits, after threads were taken out.
+    fn settle(&mut self) {
+        let bits = self.levels.iter().enumerate().map(|(at, level)| u8::from(!level.threads.is_empty()) << at);
+        self.occupied = bits.fold(0, |all, bit| all | bit);
     }
 
     /// How many wait.
@@ -110,11 +120,10 @@ impl RunQueue {
     }
 
     /// The highest priority of those that wait.
+    #[inline]
     pub fn highest(&self) -> Option<i8> {
-        if self.length == 0 {
-            return None;
-        }
-        (LOWEST..=HIGHEST).zip(&self.levels).rev().find(|(_, level)| !level.threads.is_empty()).map(|(found, _)| found)
+        let level = self.occupied.checked_ilog2()?;
+        i8::try_from(level).ok().map(|level| LOWEST.wrapping_add(level))
     }
 
     /// Whether nobody waits with this priority or a higher one.
@@ -138,10 +147,28 @@ impl RunQueue {
 
     /// The thread whose turn it is on a processor, and what is left of its slice where it was interrupted.
     pub fn pop(&mut self, processor: u32) -> Option<(Arc<Thread>, Option<u64>)> {
+        let top = self.occupied.checked_ilog2()?;
+        let level = self.levels.get_mut(top as usize)?;
+        // Most threads may run everywhere.
+        if level.threads.front().is_some_and(|first| first.handle.may_run_on(processor)) {
+            let next = (level.threads.pop_front()?, level.front_slice.take());
+            if level.threads.is_empty() {
+                self.occupied &= !(1 << top);
+            }
+            self.set_length(self.length.saturating_sub(1));
+            return Some(next);
+        }
+        self.pop_from_behind(processor)
+    }
+
+    /// The same, where the first of all may not run there.
+    #[cold]
+    fn pop_from_behind(&mut self, processor: u32) -> Option<(Arc<Thread>, Option<u64>)> {
         let level = self.level(self.highest_for(processor)?);
         let place = level.threads.iter().position(|thread| thread.handle.may_run_on(processor))?;
         let thread = level.threads.remove(place)?;
         let slice = if place == 0 { level.front_slice.take() } else { None };
+        self.settle();
         self.set_length(self.length.saturating_sub(1));
         Some((thread, slice))
     }
@@ -154,6 +181,7 @@ impl RunQueue {
                     level.front_slice = None;
                 }
                 let found = level.threads.remove(place);
+                self.settle();
                 self.set_length(self.length.saturating_sub(1));
                 return found;
             }
@@ -187,6 +215,7 @@ impl RunQueue {
                 }
             }
         }
+        self.settle();
         self.set_length(self.levels.iter().map(|level| level.threads.len()).sum());
     }
 

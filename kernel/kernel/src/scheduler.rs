@@ -152,12 +152,12 @@ impl CpuState {
     /// The first thread of this processor's queue, or of another's where that is more urgent.
     fn pop(&mut self) -> Option<(Arc<Thread>, Option<u64>)> {
         let processor = percpu::current().index;
-        let own = self.queue.highest_for(processor);
-        let highest = |other: &&PerCpu| other.scheduler.lock().queue.highest_for(processor);
-        if run_queue::waiting() > self.queue.len()
-            && let Some(other) = processors::others().max_by_key(highest).filter(|other| highest(other) > own)
-        {
-            return other.scheduler.lock().queue.pop(processor);
+        if run_queue::waiting() > self.queue.len() {
+            let own = self.queue.highest_for(processor);
+            let highest = |other: &&PerCpu| other.scheduler.lock().queue.highest_for(processor);
+            if let Some(other) = processors::others().max_by_key(highest).filter(|other| highest(other) > own) {
+                return other.scheduler.lock().queue.pop(processor);
+            }
         }
         self.queue.pop(processor)
     }

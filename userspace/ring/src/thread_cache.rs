@@ -99,11 +99,21 @@ const fn batch(number: usize) -> usize {
     }
 }
 
+/// How many blocks of each size are kept at most.
+const MOST: [usize; SIZES] = {
+    let (mut most, mut number) = ([0; SIZES], 0);
+    while number < SIZES {
+        most[number] = 2 * batch(number);
+        number += 1;
+    }
+    most
+};
+
 /// What all lists of a thread hold together at most, in bytes.
 const fn most_kept() -> usize {
     let (mut number, mut bytes) = (0, 0);
     while number < SIZES {
-        bytes += 2 * batch(number) * size_bytes(number);
+        bytes += MOST[number] * size_bytes(number);
         number += 1;
     }
     bytes
@@ -139,6 +149,14 @@ impl ThreadCache {
     #[must_use]
     pub fn keeps(layout: Layout) -> bool {
         Self::size_for(layout).is_some()
+    }
+
+    /// The layout of the blocks that serve a layout which [is kept](ThreadCache::keeps): with it they come from the source,
+    /// and go back to it.
+    #[inline]
+    #[must_use]
+    pub fn block_layout(layout: Layout) -> Option<Layout> {
+        Self::size_for(layout).and_then(Self::layout)
     }
 
     /// Whether a block of one layout serves as one of the other.
@@ -178,10 +196,9 @@ impl ThreadCache {
     /// It was allocated with this layout, by this thread or another one from the same source, and nobody uses it any more.
     #[inline]
     pub unsafe fn release(&self, source: &impl BlockSource, block: NonNull<u8>, layout: Layout) {
-        let Some((number, list)) = Self::size_for(layout).and_then(|number| Some((number, self.0.get(number)?))) else {
-            return;
-        };
-        if list.length.get() >= 2 * batch(number) {
+        let size = Self::size_for(layout).and_then(|number| Some((number, self.0.get(number)?, MOST.get(number)?)));
+        let Some((number, list, most)) = size else { return };
+        if list.length.get() >= *most {
             Self::empty(source, number, list, batch(number));
         }
         // SAFETY: the caller's.

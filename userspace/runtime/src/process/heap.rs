@@ -1,12 +1,25 @@
-//! The program's allocator.
+//! The program's allocator: the process's one heap, and before it a stock of small blocks that the first thread has, which is
+//! where a program's code runs. Other threads ask the heap.
 
-use capos_ring::Heap;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::NonNull;
+
+use capos_ring::{Heap, ThreadCache};
 use spin::Mutex;
 
+use super::entry::is_first_thread;
 use crate::runtime;
 
+struct Memory {
+    heap: Heap<Mutex<()>>,
+    first: ThreadCache,
+}
+
+// SAFETY: only the first thread gets to its stock. Each other has a stack of its own, see `place`.
+unsafe impl Sync for Memory {}
+
 #[global_allocator]
-static HEAP: Heap<Mutex<()>> = Heap::new();
+static MEMORY: Memory = Memory { heap: Heap::new(), first: ThreadCache::new() };
 
 /// The first thread's ring. The others have none that the runtime knows of, and get what memory is there.
 fn here() -> u64 {
@@ -17,5 +30,82 @@ fn here() -> u64 {
 pub(super) fn use_kernel_memory(account: u64, space: u64) {
     // SAFETY: the ring is the runtime's, which belongs to the first thread. Addresses of mappings are taken from the
     // runtime's table, which leaves out the heap's.
-    unsafe { HEAP.use_kernel_memory(account, space, here) };
+    unsafe { MEMORY.heap.use_kernel_memory(account, space, here) };
+}
+
+impl Memory {
+    /// The stock, for the thread that has it.
+    #[inline]
+    fn stock(&self) -> Option<&ThreadCache> {
+        is_first_thread().then_some(&self.first)
+    }
+
+    /// A block that comes from no stock.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`].
+    unsafe fn alloc_unkept(&self, layout: Layout) -> *mut u8 {
+        let layout = ThreadCache::block_layout(layout).unwrap_or(layout);
+        // SAFETY: a layout that is not empty, since the caller's is not.
+        let found = unsafe { self.heap.alloc(layout) };
+        if let (true, Some(stock)) = (found.is_null(), self.stock()) {
+            // What lies in stock may be what is lacking.
+            stock.give_back(&self.heap);
+            // SAFETY: as above.
+            return unsafe { self.heap.alloc(layout) };
+        }
+        found
+    }
+}
+
+// SAFETY: blocks of a layout that a stock keeps come from the heap rounded up to one of its sizes and go back to it as such,
+// whichever thread has them; all others are the heap's own.
+unsafe impl GlobalAlloc for Memory {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if ThreadCache::keeps(layout)
+            && let Some(stock) = self.stock()
+        {
+            return stock.allocate(&self.heap, layout).map_or(core::ptr::null_mut(), NonNull::as_ptr);
+        }
+        // SAFETY: the caller's layout.
+        unsafe { self.alloc_unkept(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        let Some(block) = NonNull::new(pointer) else { return };
+        // SAFETY: the caller's allocation, which came from the heap with the layout that it goes back with.
+        unsafe {
+            match self.stock() {
+                Some(stock) if ThreadCache::keeps(layout) => stock.release(&self.heap, block, layout),
+                _ => self.heap.dealloc(pointer, ThreadCache::block_layout(layout).unwrap_or(layout)),
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return core::ptr::null_mut() };
+        if ThreadCache::same_size(layout, wanted) {
+            return pointer;
+        }
+        // SAFETY: the caller's allocation; both blocks have the bytes that are copied.
+        unsafe {
+            if !ThreadCache::keeps(layout) && !ThreadCache::keeps(wanted) {
+                let moved = self.heap.realloc(pointer, layout, size);
+                if let (true, Some(stock)) = (moved.is_null(), self.stock()) {
+                    // It is untouched where it could not be moved.
+                    stock.give_back(&self.heap);
+                    return self.heap.realloc(pointer, layout, size);
+                }
+                return moved;
+            }
+            let moved = self.alloc(wanted);
+            if !moved.is_null() {
+                core::ptr::copy_nonoverlapping(pointer, moved, layout.size().min(size));
+                self.dealloc(pointer, layout);
+            }
+            moved
+        }
+    }
 }

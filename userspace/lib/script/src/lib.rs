@@ -18,6 +18,7 @@ mod parse;
 mod player;
 mod request;
 mod response;
+mod schema;
 mod tokens;
 mod turn;
 
@@ -27,5 +28,6 @@ pub use parse::ScriptError;
 pub use player::Player;
 pub use request::{MessageView, RequestView, Role, ToolView};
 pub use response::{Collected, CollectedCall, Response};
+pub use schema::Schema;
 pub use tokens::count_tokens;
 pub use turn::{Arguments, Handle, Id, NONCE_ID, Script, Selection, Step, Turn};

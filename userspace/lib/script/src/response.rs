@@ -1,14 +1,19 @@
 //! One response being played: an iterator of events.
 
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::event::{CallDelta, Event, Finish, Usage};
+use crate::event::{CallDelta, ErrorKind, Event, Finish, Usage};
 use crate::request::RequestView;
+use crate::schema::Schema;
 use crate::tokens::{ArgumentGate, Budget, TextGate, Verdict, count_tokens};
 use crate::turn::{Arguments, Step, Turn};
+
+/// Bytes of an answer that is compared with a schema at its end.
+const COMPARED_BYTES: usize = 1 << 20;
 
 /// The answer to one request, made event by event: a script may ask for gigabytes and the memory stays bounded.
 /// Exactly one last event ([`Event::is_last`]) is returned, and `None` after it.
@@ -21,6 +26,8 @@ pub struct Response {
     budget: Budget,
     text: TextGate,
     arguments: ArgumentGate,
+    /// What the answer is compared with where it ends by itself.
+    form: Option<Form>,
     step: usize,
     /// Progress within the step: repetitions done, or bytes said.
     done: u64,
@@ -29,6 +36,29 @@ pub struct Response {
     finished: bool,
     /// It said that it hangs, and has not been cancelled.
     silent: bool,
+}
+
+/// The schema that an answer has to keep to, and the answer so far.
+#[derive(Debug)]
+struct Form {
+    schema: Schema,
+    said: String,
+    /// Why it cannot be compared.
+    lost: Option<&'static str>,
+}
+
+impl Form {
+    fn push(&mut self, text: &str) {
+        if self.said.len().saturating_add(text.len()) > COMPARED_BYTES {
+            self.lost = Some("it is longer than 1 MiB");
+        } else {
+            self.said.push_str(text);
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.lost.map_or_else(|| self.schema.check(&self.said), |why| Err(String::from(why)))
+    }
 }
 
 /// What a step says that depends on the request.
@@ -53,15 +83,23 @@ impl Response {
     #[must_use]
     pub fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
-        let stops: &[&str] = if turn.obey { &request.stop_sequences } else { &[] };
+        let schema = (turn.obey && !request.response_schema.is_empty()).then(|| Schema::parse(request.response_schema));
+        // A schema says where an answer ends: a sequence inside would leave half of it.
+        let stops: &[&str] = if turn.obey && schema.is_none() { &request.stop_sequences } else { &[] };
         let resolved = turn.steps.iter().map(|step| Resolved::of(step, request)).collect();
         let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();
-        Self {
+        let (form, refused) = match schema {
+            Some(Ok(schema)) => (Some(Form { schema, said: String::new(), lost: None }), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let mut response = Self {
             resolved,
             prompt_tokens: turn.prompt_tokens.unwrap_or(prompt),
             budget: Budget::new(limit),
             text: TextGate::new(stops),
             arguments: ArgumentGate::default(),
+            form,
             step: 0,
             done: 0,
             called: false,
@@ -69,7 +107,11 @@ impl Response {
             finished: false,
             silent: false,
             turn,
+        };
+        if let Some(message) = refused {
+            Self::last(&mut response, Event::Error { kind: ErrorKind::InvalidArgument, message });
         }
+        response
     }
 
     /// Line of the script that is played; 0 when no line answers.
@@ -98,6 +140,22 @@ impl Response {
         collected
     }
 
+    /// Ends an answer that came to its own end. One that has to keep to a schema, and calls nothing, does or is none.
+    fn come_to_an_end(&mut self) {
+        let natural = if self.called { Finish::ToolCalls } else { Finish::Stop };
+        let reason = self.turn.finish.unwrap_or(natural);
+        let whole = matches!(reason, Finish::Stop | Finish::ToolCalls) && !self.called;
+        match self.form.as_ref().filter(|_| whole).map_or(Ok(()), Form::check) {
+            Ok(()) => self.end(reason, true),
+            Err(why) => {
+                let line = self.turn.line;
+                let message =
+                    format!("line {line} of model.jsonl answers with what does not keep to the response schema: {why}");
+                self.last(Event::Error { kind: ErrorKind::Failed, message });
+            }
+        }
+    }
+
     fn end(&mut self, reason: Finish, claims: bool) {
         let counted = self.budget.used();
         let completion_tokens = self.turn.completion_tokens.filter(|_| claims).unwrap_or(counted);
@@ -124,6 +182,9 @@ impl Response {
 
     fn said(&mut self, said: String, verdict: Verdict) {
         if !said.is_empty() {
+            if let Some(form) = &mut self.form {
+                form.push(&said);
+            }
             self.pending.push_back(Event::Text(said));
         }
         match verdict {
@@ -151,8 +212,7 @@ impl Response {
         let turn = Arc::clone(&self.turn);
         let Some(step) = turn.steps.get(self.step) else {
             if self.flush_text() {
-                let natural = if self.called { Finish::ToolCalls } else { Finish::Stop };
-                self.end(turn.finish.unwrap_or(natural), true);
+                self.come_to_an_end();
             }
             return;
         };
@@ -176,11 +236,22 @@ impl Response {
         if !self.flush_text() {
             return;
         }
+        let of_the_worker = matches!(step, Step::Weights { .. } | Step::Capabilities | Step::Reach);
+        if let Some(form) = self.form.as_mut().filter(|_| of_the_worker) {
+            form.lost = Some("it says what only the worker knows");
+        }
         match step {
             Step::Text { .. } | Step::Words(_) => {}
             Step::TextBytes(bytes) => {
                 self.next_step();
                 if self.budget.take() {
+                    if let Some(form) = &mut self.form {
+                        // Characters may be cut between two of these, and are not put together again.
+                        match core::str::from_utf8(bytes) {
+                            Ok(text) => form.push(text),
+                            Err(_) => form.lost = Some("it is no text"),
+                        }
+                    }
                     self.pending.push_back(Event::TextBytes(bytes.clone()));
                 } else {
                     self.end(Finish::Length, false);

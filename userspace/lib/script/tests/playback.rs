@@ -511,7 +511,7 @@ fn b07_temperature_response_schema_and_nonce_can_be_told_apart() {
     let script = r#"
         {"script":{"select":"stateless"}}
         {"match":{"temperature":0.1},"text":"cold"}
-        {"match":{"responseSchema":["\"type\"","warm"]},"text":"formed"}
+        {"match":{"responseSchema":["\"type\"","warm"]},"text":"{\"warm\":\"formed\"}"}
         {"match":{"nonce":["00ff"]},"calls":[{"id":"$nonce","name":"readFile"},{"id":"nonce","name":"readFile"}]}
         {"text":"none of them"}"#;
     let mut player = player(script);
@@ -523,12 +523,55 @@ fn b07_temperature_response_schema_and_nonce_can_be_told_apart() {
     assert_eq!(text(&said(|_| {})), "none of them");
     assert_eq!(text(&said(|request| request.temperature = 0.1)), "cold");
     assert_eq!(text(&said(|request| request.temperature = 0.2)), "none of them");
-    assert_eq!(text(&said(|request| request.response_schema = r#"{"type":"object","required":["warm"]}"#)), "formed");
-    assert_eq!(text(&said(|request| request.response_schema = "warm")), "none of them", "both have to be in it");
+    let formed = said(|request| request.response_schema = r#"{"type":"object","required":["warm"]}"#);
+    assert_eq!(text(&formed), r#"{"warm":"formed"}"#);
+    let other = said(|request| request.response_schema = r#"{"title":"warm"}"#);
+    assert_eq!(text(&other), "none of them", "both have to be in it");
     assert_eq!(text(&said(|request| request.nonce = &[0x0f, 0xf0])), "none of them");
     let echoed = said(|request| request.nonce = &[0x00, 0xff, 0x12]);
     let ids: Vec<&str> = echoed.calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids, ["nonce-00ff12", "nonce"], "only `$nonce` stands for it");
     let error = Script::parse(br#"{"match":{"temperature":"warm"}}"#).unwrap_err();
     assert!(error.what.contains("\"temperature\" is a number"), "{error}");
+}
+
+/// B18: an answer that ends by itself keeps to the schema, or is an error in words.
+#[test]
+fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
+    let with = |line: &str, change: fn(&mut RequestView<'static>)| {
+        let mut request = request(&[user("a")]);
+        request.response_schema = r#"{"type":"object","properties":{"warm":{"type":"boolean"}},"required":["warm"]}"#;
+        change(&mut request);
+        player(line).respond(&request).collect_all()
+    };
+    let whole = |line: &str| with(line, |_| {});
+    let refused = |line: &str| match whole(line).end {
+        Some(Event::Error { kind: ErrorKind::Failed, message }) => message,
+        other => panic!("{line} ended with {other:?}"),
+    };
+    // However it is put together, and no stop sequence cuts it.
+    for line in [
+        r#"{"text":"{\"warm\": true}"}"#,
+        r#"{"events":["{\"warm\"", {"delayMs": 1}, {"textBytes":"3a"}, {"words":" false }"}]}"#,
+    ] {
+        assert_eq!(ended(&whole(line)).0, Finish::Stop, "{line}");
+        assert_eq!(ended(&with(line, |request| request.stop_sequences = vec!["warm"])).0, Finish::Stop, "{line}");
+    }
+    let why = refused("\n{\"text\":\"{\\\"warm\\\":1}\"}");
+    let words = "line 2 of model.jsonl answers with what does not keep to the response schema: at /warm: number is not";
+    assert!(why.starts_with(words), "{why}");
+    assert!(refused(r#"{"text":"It is warm."}"#).contains("it is no JSON"));
+    assert!(refused(r#"{"text":"{}","finish":"toolCalls"}"#).contains("\"warm\" is missing"));
+    assert!(refused(r#"{"events":[{"textBytes":"ff"}]}"#).contains("it is no text"));
+    assert!(refused(r#"{"events":[{"capabilities":true}]}"#).contains("only the worker knows"));
+    assert!(refused(r#"{"events":[{"text":"          ","times":200000}]}"#).contains("1 MiB"));
+    // What calls a tool is no answer yet, and what was cut or cancelled is told as that.
+    assert_eq!(ended(&whole(r#"{"text":"I look.","calls":[{"name":"readFile"}]}"#)).0, Finish::ToolCalls);
+    assert_eq!(ended(&with(r#"{"text":"It is"}"#, |request| request.max_tokens = 1)).0, Finish::Length);
+    assert_eq!(ended(&whole(r#"{"text":"It is","finish":"contentFilter"}"#)).0, Finish::ContentFilter);
+    // A hostile worker says what it likes.
+    assert_eq!(ended(&whole(r#"{"text":"It is warm.","obey":false}"#)).0, Finish::Stop);
+    let wrong = with(r#"{"text":"1"}"#, |request| request.response_schema = r#"{"pattern":"1"}"#);
+    let Some(Event::Error { kind: ErrorKind::InvalidArgument, message }) = wrong.end else { panic!("{wrong:?}") };
+    assert!(message.contains("\"pattern\"") && wrong.text.is_empty(), "{message}");
 }

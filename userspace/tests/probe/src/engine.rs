@@ -118,6 +118,62 @@ async fn reading_can_be_cancelled(model: &LanguageModelClient, report: &Report) 
     Ok(())
 }
 
+/// Tokens of an answer that is cancelled long before its end.
+const LONG: u32 = 2048;
+
+/// C11, B02: an answer that is cancelled while the model writes ends behind what was said, others are served meanwhile, and
+/// what goes on beside it is not touched.
+async fn writing_can_be_cancelled(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
+    let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
+    let alone = model.complete(&other).await?.message.content;
+    let stream = model.stream(&InferenceRequest { max_tokens: LONG, ..question() }).await?;
+    let beside = model.stream(&other).await?;
+    let mut said = String::new();
+    while said.split(' ').count() < 4 {
+        match stream.next().await?.chunk {
+            StreamChunk::TextDelta(text) => said.push_str(&text),
+            StreamChunk::Progress(_) => {}
+            chunk => return Err(Error::new(format!("behind {said:?} came {chunk:?}"))),
+        }
+    }
+    let ((rest, other), cancelled) =
+        capos_rt::join(capos_rt::join(whole(&stream), whole(&beside)), stream.cancel()).await;
+    cancelled?;
+    let (end, other) = (rest?.end, other?);
+    let good = end.as_ref().is_some_and(|end| {
+        end.reason == FinishReason::Cancelled && (1..LONG / 2).contains(&end.usage.completion_tokens)
+    });
+    ensure(good, format!("cancelled behind {said:?} it ended as {end:?}"))?;
+    ensure(stream.next().await.is_err(), "a cancelled stream went on")?;
+    let whole = other.end.as_ref().is_some_and(|end| end.reason == FinishReason::Length) && other.text == alone;
+    ensure(whole, format!("beside an answer that was cancelled it said {:?} in place of {alone:?}", other.text))?;
+    report.line("an answer can be cancelled while the model writes");
+    Ok(())
+}
+
+/// B07: chance follows the request's temperature and nonce, and nothing else.
+async fn chance_follows_the_request(model: &LanguageModelClient, said: &str, report: &Report) -> Result<(), Error> {
+    let with = |temperature: f32, nonce: &[u8]| InferenceRequest { temperature, nonce: nonce.to_vec(), ..question() };
+    let answer = async |request: InferenceRequest| Ok::<_, Error>(model.complete(&request).await?.message.content);
+    for nonce in [&[][..], &[7], &[8; 16]] {
+        let likeliest = answer(with(0.0, nonce)).await?;
+        ensure(likeliest == said, format!("with temperature 0 and {nonce:?} it said {likeliest:?}"))?;
+    }
+    let drawn = answer(with(1.0, &[7])).await?;
+    ensure(drawn != said, "temperature makes no difference")?;
+    ensure(answer(with(1.0, &[7])).await? == drawn, "the same nonce makes another answer")?;
+    let others = [answer(with(1.0, &[8])).await?, answer(with(1.0, &[8; 16])).await?];
+    ensure(!others.contains(&drawn) && others.first() != others.last(), "other nonces make the same answer")?;
+    // Where it is cold, what is likeliest is nearly certain; where it is hot, everything is as likely.
+    let cold = answer(with(0.000_1, &[7])).await?;
+    ensure(cold == said, format!("with a temperature of nearly 0 it said {cold:?}"))?;
+    ensure(answer(with(50.0, &[7])).await? != drawn, "a higher temperature makes no difference")?;
+    let refused = model.complete(&with(-1.0, &[7])).await.err().map(|error| error.to_string()).unwrap_or_default();
+    ensure(refused.contains("temperature"), format!("of a temperature of -1 it says {refused:?}"))?;
+    report.line("chance follows temperature and nonce");
+    Ok(())
+}
+
 /// A04: a second worker costs what it computes with, and not the weights.
 async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Result<(), Error> {
     let status = env.cap::<SystemStatusClient>("status")?;
@@ -167,6 +223,7 @@ pub async fn answers(env: &Env, report: &Report) -> Result<(), Error> {
         let model = catalog.open_language_model(&talking.id).await?;
         ensure(model.info().await? == talking, "the worker says something else of its model than the catalog")?;
         requests_are_heeded(&model, &said, report).await?;
+        chance_follows_the_request(&model, &said, report).await?;
         report.line(&format!("the engine says: {said}"));
     }
     Ok(())
@@ -264,6 +321,9 @@ pub async fn ends(env: &Env, report: &Report) -> Result<(), Error> {
     let catalog = env.cap::<ModelCatalogClient>("catalog")?;
     for numbers in named(env, &["numbers"]).await? {
         reading_can_be_cancelled(&catalog.open_language_model(&numbers.id).await?, report).await?;
+    }
+    for talking in named(env, &["talking"]).await? {
+        writing_can_be_cancelled(&catalog.open_language_model(&talking.id).await?, report).await?;
     }
     for unfit in named(env, &["Tokenizer fixture"]).await? {
         let refused = catalog.open_language_model(&unfit.id).await?.complete(&question()).await;

@@ -124,10 +124,12 @@ async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error>
         ensure(said == expected, format!("at temperature {temperature} it said {said}"))?;
     }
     let schema = r#"{"type":"object","required":["warm"]}"#.to_string();
-    let formed = answer(InferenceRequest { response_schema: schema, ..request("Answer in form.") }).await?.content;
+    let formed =
+        answer(InferenceRequest { response_schema: schema.clone(), ..request("Answer in form.") }).await?.content;
     ensure(formed == r#"{"warm":true}"#, format!("with a response schema it said {formed}"))?;
     let free = answer(request("Answer in form.")).await?.content;
     ensure(free == "Warm.", format!("without a response schema it said {free}"))?;
+    formless_answers_are_errors(model, schema).await?;
     for (nonce, expected, id) in [
         (&[0xab, 0xcd, 0x01][..], "That one.", "nonce-abcd01"),
         (&[0x00, 0xff][..], "Another one.", "nonce-00ff"),
@@ -138,6 +140,21 @@ async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error>
         ensure(said.content == expected && told == id, format!("of {nonce:?} it said {} and {told}", said.content))?;
     }
     Ok(())
+}
+
+/// B18: what does not keep to the response schema is an error in words, streamed or not.
+async fn formless_answers_are_errors(model: &LanguageModelClient, schema: String) -> Result<(), Error> {
+    let formless = InferenceRequest { response_schema: schema, ..request("How warm is it?") };
+    let complete = model.complete(&formless).await.err();
+    let streamed = whole(&model.stream(&formless).await?).await.err();
+    for error in [complete, streamed] {
+        let why = error.map(|error| error.to_string()).unwrap_or_default();
+        let told = why.contains("does not keep to the response schema: it is no JSON");
+        ensure(told, format!("of an answer without form it says {why:?}"))?;
+    }
+    let wrong = InferenceRequest { response_schema: "{".to_string(), ..request("How warm is it?") };
+    let why = model.complete(&wrong).await.err().map(|error| error.to_string()).unwrap_or_default();
+    ensure(why.contains("the response schema is no JSON"), format!("of a schema that is none it says {why:?}"))
 }
 
 /// B02, B13: a stream lives as long as its response, and cancelling ends it.

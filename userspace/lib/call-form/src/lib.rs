@@ -14,7 +14,13 @@ use alloc::vec::Vec;
 
 use names::reads;
 
-/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the tool's line.
+/// Stands before the arguments in [`CallForm::MistralArgs`].
+pub const ARGS: &str = "[ARGS]";
+/// Stands there before what the call is called, which nobody needs.
+pub const CALL_ID: &str = "[CALL_ID]";
+
+/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the name and behind
+/// it an object of the arguments, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others.
@@ -23,6 +29,11 @@ pub enum CallForm {
     Llama3,
     /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`: Mistral.
     Mistral,
+    /// `[TOOL_CALLS]name[ARGS]{…}`, once for each call, with `[CALL_ID]` and a name for the call before `[ARGS]` or without:
+    /// Mistral since 2025, Ministral, Devstral, Magistral.
+    MistralArgs,
+    /// `<function=name>{…}</function>`, once for each call: tools of one's own with Llama 3.1, Functionary.
+    Function,
     /// `<|tool_call|>[{"name": …, "arguments": {…}}, …]<|/tool_call|>`: Phi, Granite.
     Phi,
     /// `<|invoke|>…<|as|>name{…}`, once for each: capOS's built-in model, which calls a tool by saying its line again.
@@ -46,7 +57,11 @@ impl CallForm {
             return (!has("<function=") && !has("<arg_key>")).then_some(Self::Hermes);
         }
         if has("[TOOL_CALLS]") {
-            return (!has("[ARGS]")).then_some(Self::Mistral);
+            return Some(if has(ARGS) { Self::MistralArgs } else { Self::Mistral });
+        }
+        if has("<function=") {
+            // Some have XML inside, too, in place of an object.
+            return (has("</function>") && !has("<parameter=")).then_some(Self::Function);
         }
         if has("<|tool_call|>") {
             return Some(Self::Phi);
@@ -59,7 +74,8 @@ impl CallForm {
         match self {
             Self::Hermes => "<tool_call>",
             Self::Llama3 => "<|python_tag|>",
-            Self::Mistral => "[TOOL_CALLS]",
+            Self::Mistral | Self::MistralArgs => "[TOOL_CALLS]",
+            Self::Function => "<function=",
             Self::Phi => "<|tool_call|>",
             Self::Lines => lines::INVOKE,
         }
@@ -70,7 +86,18 @@ impl CallForm {
         match self {
             Self::Hermes => Some("</tool_call>"),
             Self::Phi => Some("<|/tool_call|>"),
-            Self::Llama3 | Self::Mistral | Self::Lines => None,
+            Self::Function => Some("</function>"),
+            Self::Llama3 | Self::Mistral | Self::MistralArgs | Self::Lines => None,
+        }
+    }
+
+    /// What stands between a tool's name, which follows the mark as it is, and the object of its arguments; none where both
+    /// lie in one object.
+    pub fn separator(self) -> Option<&'static str> {
+        match self {
+            Self::MistralArgs => Some(ARGS),
+            Self::Function => Some(">"),
+            Self::Hermes | Self::Llama3 | Self::Mistral | Self::Phi | Self::Lines => None,
         }
     }
 
@@ -78,6 +105,7 @@ impl CallForm {
     pub fn marks(self) -> Vec<&'static str> {
         match self {
             Self::Lines => lines::MARKS.to_vec(),
+            Self::MistralArgs => Vec::from([self.open(), CALL_ID, ARGS]),
             _ => [self.open()].into_iter().chain(self.close()).collect(),
         }
     }
@@ -96,7 +124,7 @@ impl CallForm {
     pub fn arguments(self) -> &'static str {
         match self {
             Self::Llama3 => "parameters",
-            Self::Hermes | Self::Mistral | Self::Phi | Self::Lines => "arguments",
+            Self::Hermes | Self::Mistral | Self::MistralArgs | Self::Function | Self::Phi | Self::Lines => "arguments",
         }
     }
 }

@@ -24,7 +24,7 @@ mod template;
 
 pub use answer::AnswerReader;
 pub use call_reader::{CallReader, Decision, Delta};
-pub use capos_call_form::CallForm;
+pub use capos_call_form::{CALL_ID, CallForm};
 pub use error::ChatError;
 pub use format::ChatFormat;
 pub use message::{Call, Conversation, Message, Role, Tool};

@@ -1,4 +1,6 @@
-//! Taking an answer apart whose calls are JSON objects.
+//! Taking an answer apart whose calls are JSON objects, or names with such behind them.
+
+use capos_call_form::CALL_ID;
 
 use crate::CallForm;
 use crate::call_reader::Delta;
@@ -7,6 +9,8 @@ use crate::stop::held_back;
 
 /// Bytes of one call. What is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
+/// Bytes of a name that stands outside of an object, and of what the call is called. What is longer is text.
+const NAME_BYTES: usize = 512;
 
 /// Reads an answer piece by piece. Marks must be in what it gets.
 pub struct ObjectReader {
@@ -20,6 +24,8 @@ pub struct ObjectReader {
     calls: u32,
     /// Whether anything but white space was text.
     said: bool,
+    /// Whether a call is the last that there was. White space behind it is none of the answer's.
+    behind_call: bool,
 }
 
 enum Place {
@@ -29,12 +35,16 @@ enum Place {
     Calls,
     /// In an object.
     Object(Scanner),
+    /// Behind a mark that a name follows.
+    Name,
+    /// Behind such a name: the object of its arguments.
+    Arguments(Nesting),
 }
 
 impl ObjectReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
-        Self { form, tools, place: Place::Text, pending: String::new(), calls: 0, said: false }
+        Self { form, tools, place: Place::Text, pending: String::new(), calls: 0, said: false, behind_call: false }
     }
 
     /// Takes more of the answer, and gives what is known of it now.
@@ -69,6 +79,8 @@ impl ObjectReader {
             Place::Text => self.read_text(deltas, at_end),
             Place::Calls => self.read_between(at_end),
             Place::Object(_) => self.read_object(deltas),
+            Place::Name => self.read_name(deltas, at_end),
+            Place::Arguments(_) => self.read_arguments(deltas),
         }
     }
 
@@ -80,11 +92,11 @@ impl ObjectReader {
         };
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
-            // White space between calls is none of the answer's.
-            if self.calls == 0 || !before.trim().is_empty() {
+            if !self.behind_call || !before.trim().is_empty() {
                 self.say(&before, deltas);
             }
-            (self.pending, self.place) = (after, Place::Calls);
+            self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
+            self.pending = after;
             return true;
         }
         let starts = self.pending.trim_start();
@@ -95,11 +107,11 @@ impl ObjectReader {
         let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
         let given = self.pending.len().saturating_sub(kept);
         let white_space = self.pending.get(..given).is_none_or(|text| text.trim().is_empty());
-        if white_space && !at_end && (self.calls > 0 || form.is_bare() && !self.said) {
+        if white_space && !at_end && (self.behind_call || form.is_bare() && !self.said) {
             return false;
         }
         let text: String = self.pending.drain(..given).collect();
-        if !(white_space && self.calls > 0) {
+        if !(white_space && self.behind_call) {
             self.say(&text, deltas);
         }
         false
@@ -107,7 +119,10 @@ impl ObjectReader {
 
     /// Reads what lies between calls. What does not belong there is text.
     fn read_between(&mut self, at_end: bool) -> bool {
-        let rest = self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']);
+        let rest = match self.form.and_then(CallForm::separator) {
+            Some(_) => self.pending.trim_start(),
+            None => self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']),
+        };
         let close = self.form.and_then(CallForm::close);
         if let Some(after) = close.and_then(|close| rest.strip_prefix(close)) {
             (self.pending, self.place) = (after.to_string(), Place::Text);
@@ -118,7 +133,8 @@ impl ObjectReader {
             self.pending = rest.to_string();
             return false;
         }
-        self.place = if rest.starts_with('{') { Place::Object(Scanner::new()) } else { Place::Text };
+        let is_object = rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
+        self.place = if is_object { Place::Object(Scanner::new()) } else { Place::Text };
         self.pending = rest.to_string();
         true
     }
@@ -159,6 +175,62 @@ impl ObjectReader {
         }
         if done {
             self.calls = self.calls.saturating_add(1);
+            self.behind_call = true;
+            self.place = Place::Calls;
+        }
+        done
+    }
+
+    /// Reads a name up to what stands behind it. What is no name is text, with the mark before it.
+    fn read_name(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
+        let form = self.form;
+        let separator = form.and_then(CallForm::separator).unwrap_or_default();
+        let read = self.pending.split_once(separator).map(|(name, after)| (name_of(name), after));
+        if let Some((Some(name), after)) = read {
+            let tool = self.tools.iter().find(|(other, _)| other == name);
+            let handle = tool.map_or(String::new(), |(_, handle)| handle.clone());
+            let name = name.to_string();
+            deltas.push(Delta::Call { index: self.calls, name, handle, arguments: String::new() });
+            (self.pending, self.place) = (after.to_string(), Place::Arguments(Nesting::default()));
+            return true;
+        }
+        if read.is_none() && !at_end && may_be_name(&self.pending, separator) {
+            return false;
+        }
+        self.place = Place::Text;
+        self.say(form.map_or("", CallForm::open), deltas);
+        true
+    }
+
+    /// Reads the object of a call whose name has been read. Where there is none, the call has no arguments.
+    fn read_arguments(&mut self, deltas: &mut Vec<Delta>) -> bool {
+        let Place::Arguments(nesting) = &mut self.place else {
+            return false;
+        };
+        if nesting.depth() == 0 {
+            self.pending = self.pending.trim_start().to_string();
+        }
+        let Some(first) = self.pending.chars().next() else {
+            return false;
+        };
+        let mut read = 0;
+        let mut done = nesting.depth() == 0 && first != '{';
+        for (at, character) in self.pending.char_indices() {
+            if done {
+                break;
+            }
+            nesting.take(character);
+            read = at.saturating_add(character.len_utf8());
+            done = nesting.depth() == 0;
+        }
+        let arguments: String = self.pending.drain(..read).collect();
+        if !arguments.is_empty() {
+            let (name, handle) = (String::new(), String::new());
+            deltas.push(Delta::Call { index: self.calls, name, handle, arguments });
+        }
+        if done {
+            self.calls = self.calls.saturating_add(1);
+            self.behind_call = true;
             self.place = Place::Calls;
         }
         done
@@ -167,9 +239,28 @@ impl ObjectReader {
     fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.said |= !text.trim().is_empty();
+            self.behind_call = false;
             deltas.push(Delta::Text(text.into()));
         }
     }
+}
+
+/// The name in what stands before the arguments; what the call is called may follow it.
+fn name_of(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let (name, _) = text.split_once(CALL_ID).unwrap_or((text, ""));
+    (!name.is_empty() && text.len() <= NAME_BYTES && !text.contains(is_no_part)).then_some(name)
+}
+
+/// Whether a name may still come of this, or what stands behind one.
+fn may_be_name(text: &str, separator: &str) -> bool {
+    let text = text.trim_start();
+    text.len() <= NAME_BYTES.saturating_add(separator.len()) && !text.contains(is_no_part)
+}
+
+/// What no tool has in its name.
+fn is_no_part(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '<' | '>' | '{' | '}' | '"')
 }
 
 /// Reads the JSON object of a call as it comes.

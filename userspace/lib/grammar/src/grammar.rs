@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::line_grammar::{LineGrammar, LineTokens};
 use capos_chat::guard::Guard;
 use capos_chat::lines::Line;
-use capos_chat::{CallForm, ChatError, Tool};
+use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
@@ -71,8 +71,8 @@ impl Grammars {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = LEXER_STATES;
-        let forms = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi];
-        let texts = forms.into_iter().flat_map(|form| [Some(form.open()), form.close()]).flatten();
+        let forms = [CallForm::Hermes, CallForm::Llama3, CallForm::MistralArgs, CallForm::Function, CallForm::Phi];
+        let texts = forms.into_iter().flat_map(CallForm::marks);
         let marks = texts.filter_map(|text| {
             let id = vocabulary.find(text).filter(|id| vocabulary.kind(*id) == Some(TokenKind::Control))?;
             Some((text, format!("<[{id}]>")))
@@ -140,11 +140,27 @@ impl Grammars {
     fn calls(&self, form: CallForm, out: &mut String, tools: &[Tool]) -> Calls {
         let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
         for (tool, name) in tools.iter().zip(&names) {
-            let _ = writeln!(out, "{name}: %json {}", call_schema(form, tool));
+            let _ = match form.separator() {
+                Some(separator) => {
+                    let (called, separator) = (self.mark(&tool.name), self.mark(separator));
+                    // Some models give calls names of their own.
+                    let id = if form == CallForm::MistralArgs { "id? " } else { "" };
+                    writeln!(
+                        out,
+                        "{name}: {called} {id}{separator} {name}_arguments\n{name}_arguments: %json {}",
+                        arguments_schema(tool)
+                    )
+                }
+                None => writeln!(out, "{name}: %json {}", call_schema(form, tool)),
+            };
+        }
+        if form == CallForm::MistralArgs {
+            let _ = writeln!(out, "id: {} /[a-zA-Z0-9]{{9}}/", self.mark(CALL_ID));
         }
         let _ = writeln!(out, "call: {}", names.join(" | "));
         let mark = self.mark(form.open());
         let body = match (form.is_list(), form.close()) {
+            (_, Some(close)) if form.separator().is_some() => format!("call {}", self.mark(close)),
             (true, None) => "\"[\" call (\",\" \" \"? call)* \"]\"".to_string(),
             (true, Some(close)) => format!("\"[\" call (\",\" \" \"? call)* \"]\" {}", self.mark(close)),
             (false, Some(close)) => format!("\"\\n\"? call \"\\n\"? {}", self.mark(close)),
@@ -209,6 +225,15 @@ fn call_schema(form: CallForm, tool: &Tool) -> Value {
     let properties = json!({ "name": { "const": tool.name }, form.arguments(): parameters });
     schema.insert("properties".into(), properties);
     spaced(Value::Object(schema))
+}
+
+/// The schema of the arguments of this tool, where they stand by themselves.
+fn arguments_schema(tool: &Tool) -> Value {
+    let mut schema = tool.parameters.clone();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("type".into(), "object".into());
+    }
+    spaced(schema)
 }
 
 /// A schema whose JSON has no white space but a space behind commas and colons, or none there either.

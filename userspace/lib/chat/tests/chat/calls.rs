@@ -68,6 +68,16 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
             (String::new(), both.clone()),
         ),
         (
+            CallForm::MistralArgs,
+            "I look. [TOOL_CALLS]read[ARGS]{\"path\": \"a}\\\"{\"}[TOOL_CALLS]list_dir[CALL_ID]a1B2c3D4e[ARGS] {}",
+            ("I look. ".into(), both.clone()),
+        ),
+        (
+            CallForm::Function,
+            "<function=read>{\"path\": \"a}\\\"{\"}</function>\n<function=list_dir>\n{}\n</function> Done.",
+            (" Done.".into(), both.clone()),
+        ),
+        (
             CallForm::Llama3,
             "<|python_tag|>{\"type\": \"function\", \"name\": \"read\", \"parameters\": {\"path\": \"a}\\\"{\"}}\
              {\"name\": \"list_dir\", \"parameters\": {}}",
@@ -104,10 +114,13 @@ fn calls_come_as_they_are_written() {
     assert_eq!(reader.calls(), 0);
 }
 
+const FORMS: [CallForm; 6] =
+    [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi, CallForm::MistralArgs, CallForm::Function];
+
 #[test]
 fn text_is_text() {
-    for form in [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi] {
-        for answer in ["", " ", "Hello <tool", "a [TOOL_ b <| c", "The set {1, 2}.", "x\n\n"] {
+    for form in FORMS {
+        for answer in ["", " ", "Hello <tool", "a [TOOL_ b <| c", "The set {1, 2}.", "x\n\n", "1 <func"] {
             assert_eq!(whole(form, answer), (answer.into(), vec![]), "{form:?}");
         }
     }
@@ -133,6 +146,37 @@ fn what_is_no_call_is_not_lost() {
     assert_eq!(said, "{\"name\": \"re");
 }
 
+/// The same of names that stand outside of objects: what is no name is text, and a name is a call as soon as it is known.
+#[test]
+fn names_outside_of_objects_are_calls_or_text() {
+    for (form, answer) in [
+        (CallForm::Function, "Write <function=name of it> here."),
+        (CallForm::Function, "<function=rea"),
+        (CallForm::Function, "<function=>{}"),
+        (CallForm::Function, "<function=\"read\">"),
+        (CallForm::MistralArgs, "[TOOL_CALLS]read[AR"),
+        (CallForm::MistralArgs, "[TOOL_CALLS][{\"name\": \"read\"}]"),
+        (CallForm::MistralArgs, "[TOOL_CALLS][CALL_ID]x[ARGS]{}"),
+    ] {
+        assert_eq!(whole(form, answer), (answer.into(), vec![]), "{form:?}");
+    }
+    let long = format!("<function={}>{{}}</function>", "a".repeat(600));
+    assert_eq!(whole(CallForm::Function, &long), (long.clone(), vec![]));
+    let (_, calls) = whole(CallForm::Function, "<function=fly>{\"to\": 1}</function>");
+    assert_eq!(calls, [("fly".into(), String::new(), "{\"to\": 1}".into())]);
+    let (_, calls) = whole(CallForm::MistralArgs, "[TOOL_CALLS]read[ARGS]{\"path\": \"/e");
+    assert_eq!(calls, [call("read", "{\"path\": \"/e")]);
+    assert_eq!(whole(CallForm::MistralArgs, "[TOOL_CALLS]read[ARGS] no"), ("no".into(), vec![call("read", "")]));
+    let tools = tools();
+    let mut reader = CallReader::new(Some(CallForm::MistralArgs), &tools);
+    assert_eq!(reader.push("[TOOL_CALLS]re"), []);
+    let (name, handle) = ("read".to_string(), tools[1].handle.clone());
+    let named = Delta::Call { index: 0, name, handle, arguments: String::new() };
+    assert_eq!(reader.push("ad[ARGS]"), [named]);
+    let (name, handle) = (String::new(), String::new());
+    assert_eq!(reader.push("{\"pa"), [Delta::Call { index: 0, name, handle, arguments: "{\"pa".into() }]);
+}
+
 #[test]
 fn templates_tell_the_form() {
     let form = |name: &str| CallForm::of(&text(&format!("templates/{name}.jinja")));
@@ -144,6 +188,11 @@ fn templates_tell_the_form() {
     // XML within the mark, and a template that does not tell the model of tools.
     assert_eq!(CallForm::of("{{ tools }}<tool_call>"), Some(CallForm::Hermes));
     assert_eq!(CallForm::of("{{ tools }}<tool_call><function=x>"), None);
+    assert_eq!(CallForm::of("{{ tools }}<function=x></function><parameter=y>"), None);
+    // Names outside of objects, whatever else of the family's is in the template.
+    assert_eq!(form("arguments"), Some(CallForm::MistralArgs));
+    assert_eq!(form("functions"), Some(CallForm::Function));
+    assert_eq!(CallForm::of("{{ tools }}<|python_tag|><function=x>{}</function>"), Some(CallForm::Function));
     assert_eq!(CallForm::of("{{ messages }}<tool_call>"), None);
 }
 
@@ -151,10 +200,10 @@ proptest! {
     /// No answer makes it panic, and the way it is cut makes no difference.
     #[test]
     fn any_answer_is_read(
-        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[|\\]|,|\\\\|ü| |\n){0,30}",
-        at in 0usize..4,
+        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[ARGS\\]|\\[CALL_ID\\]|<function=|</function>|>|\\[|\\]|,|\\\\|ü| |\n){0,30}",
+        at in 0..FORMS.len(),
     ) {
-        let form = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi][at];
+        let form = FORMS[at];
         let characters: Vec<String> = answer.chars().map(String::from).collect();
         let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
         prop_assert_eq!(read(Some(form), &pieces), whole(form, &answer));

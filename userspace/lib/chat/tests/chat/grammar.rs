@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{tokenizer, tools};
 
-const FORMS: [CallForm; 4] = [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi];
+const FORMS: [CallForm; 6] =
+    [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi, CallForm::MistralArgs, CallForm::Function];
 
 fn grammars() -> (Tokenizer, Grammars) {
     let tokenizer = tokenizer();
@@ -40,6 +41,8 @@ fn call(form: CallForm, name: &str, arguments: &str) -> String {
         CallForm::Llama3 => object,
         CallForm::Mistral => format!("[TOOL_CALLS][{object}]"),
         CallForm::Phi => format!("<|tool_call|>[{object}]<|/tool_call|>"),
+        CallForm::MistralArgs => format!("[TOOL_CALLS]{name}[ARGS]{arguments}"),
+        CallForm::Function => format!("<function={name}>{arguments}</function>"),
         CallForm::Lines => panic!("Its calls are no objects."),
     }
 }
@@ -71,6 +74,7 @@ fn calls_name_tools_of_the_turn_and_keep_to_their_schemas() {
             ("read", "{\"path\": \"a\", \"mode\": \"octal\"}"),
             ("read", "{\"path\": \"a\", \"lines\": [1.5]}"),
             ("read", "\"a\""),
+            ("list_dir", "7"),
             ("list_dir", "{\"depth\": 1}"),
         ] {
             assert!(!takes(&call(form, name, arguments)), "{form:?} {name} {arguments}");
@@ -90,6 +94,13 @@ fn text_stays_free() {
     let mut grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
     let twice = format!("First.\n{0}\n{0}", call(CallForm::Hermes, "read", "{\"path\": \"a\"}"));
     assert!(takes(&tokenizer, &mut grammar, &twice));
+    for (form, name) in [(CallForm::MistralArgs, "read[CALL_ID]a1B2c3D4e"), (CallForm::Function, "read")] {
+        let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
+        let (one, other) = (call(form, name, "{\"path\": \"a\"}"), call(form, "list_dir", "{\"path\": \"b\"}"));
+        assert!(takes(&tokenizer, &mut grammar, &format!("First.\n{one}{other}")), "{form:?}");
+        let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
+        assert!(!takes(&tokenizer, &mut grammar, &format!("First.\n{one}{}", call(form, "fly", "{}"))), "{form:?}");
+    }
     // At the beginning all text is allowed, and no mark that is not the model's to make.
     let mut grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
     let allowed = grammar.allowed().unwrap();
@@ -197,7 +208,7 @@ proptest! {
     /// Whatever is picked from what is allowed behind the mark: the call parses, names a tool of the turn with its
     /// handle, and its arguments keep to the schema.
     #[test]
-    fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0usize..4) {
+    fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0..FORMS.len()) {
         let ((tokenizer, grammars), tools, form) = (grammars(), tools(), FORMS[at]);
         let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
         let begin = if form.is_bare() { "{" } else { form.open() };

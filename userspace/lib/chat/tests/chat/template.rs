@@ -46,7 +46,7 @@ fn templates_give_what_their_models_were_trained_with() {
             }
         }
     }
-    assert_eq!(compared, 26);
+    assert_eq!(compared, 36);
 }
 
 /// Where a template refuses instructions, the first person's message carries them.
@@ -143,9 +143,9 @@ proptest! {
     #[test]
     fn nobody_but_the_template_makes_marks(
         texts in prop::collection::vec("(<\\|im_(start|end)\\|>|<\\|endoftext\\|>|<|\\||>|im_end| |\\PC|\u{2bd2}){0,8}", 4),
-        at in 0usize..6,
+        at in 0usize..8,
     ) {
-        let name = ["chatml", "hermes", "header", "instruct", "turns", "bars"][at];
+        let name = ["chatml", "hermes", "header", "instruct", "turns", "bars", "arguments", "functions"][at];
         let (tokenizer, template) = (tokenizer(), template(name));
         let conversation = |texts: &[String]| {
             let mut messages = vec![

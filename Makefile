@@ -5,7 +5,15 @@ CAPOS := target/debug/capos
 # Of the whole workspace, so that what it depends on is compiled with the features that tests need and not once more.
 BUILD := $(CARGO) build --workspace --bin capos
 
-# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso MODEL='one.gguf two.gguf'
+# Of a variable that is given more than once make keeps the last value. Several models are meant, so make's own command line
+# is asked for all of them: make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf two.gguf'.
+MODELS := $(strip $(shell tr '\0' '\n' < /proc/$$PPID/cmdline 2>/dev/null | \
+    awk '/^MODEL:?=/ { n++; sub(/^MODEL:?=/, ""); all = all " " $$0 } END { if (n > 1) print all }'))
+ifneq ($(MODELS),)
+override MODEL := $(MODELS)
+endif
+
+# Taken from the command line: make run ACCEL=tcg, make run-agent SCENARIO=dir OUT=dir, make iso MODEL=one.gguf MODEL=two.gguf
 # Only what is set is passed on: an empty value is not the same as none.
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
@@ -42,8 +50,8 @@ help:
 	@echo 'make clean      remove everything built'
 	@echo
 	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  CPUS=number  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
-	@echo '           MODEL=file.gguf (for run and iso: signed, put on the image, and what sessions begin with in place of the'
-	@echo '            built-in one; or several)'
+	@echo '           MODEL=file.gguf [MODEL=other.gguf ...] (for run and iso: signed, put on the image, and what sessions'
+	@echo '            begin with in place of the built-in one, the first of several)'
 	@echo '           LINUX_KERNEL=file (for benches beside Linux, in place of the one that is downloaded)'
 
 deps:

@@ -59,11 +59,44 @@ fn check(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use capos_gguf::Synthetic;
     use capos_verity::{PURPOSE_MODEL_WEIGHTS, TrustStore};
 
     use crate::weights_verify::verify;
+
+    /// Make by itself keeps the last value of a variable that is given twice.
+    #[test]
+    fn make_takes_each_model_that_is_named() {
+        let named = |models: &[&str]| {
+            let shown = "shown:;@echo \"$$MODEL\"";
+            let mut make = Command::new("make");
+            make.args([
+                "-s",
+                "-C",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../.."),
+                "--no-print-directory",
+                "--eval",
+                shown,
+            ])
+            .args(models.iter().map(|model| format!("MODEL={model}")))
+            .arg("shown")
+            // What a make around this test was told is none of its business.
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL")
+            .env_remove("MODEL");
+            let output = make.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(named(&["a.gguf"]), "a.gguf\n");
+        assert_eq!(named(&["a.gguf", "/b/c.gguf"]), "a.gguf /b/c.gguf\n");
+        assert_eq!(named(&["a.gguf b.gguf"]), "a.gguf b.gguf\n");
+        assert_eq!(named(&["a.gguf b.gguf", "c.gguf"]), "a.gguf b.gguf c.gguf\n");
+        assert_eq!(named(&[]), "\n");
+    }
 
     #[test]
     fn models_are_signed_and_their_order_is_kept() {

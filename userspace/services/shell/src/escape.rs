@@ -1,6 +1,9 @@
 //! Text from a model, as people can trust what they see of it.
 
+use alloc::format;
 use alloc::string::String;
+
+use capos_terminal::quote;
 
 /// The text on one line: letters, digits and printable ASCII as they are; everything that moves the cursor, hides, or
 /// turns the direction of writing as an escape.
@@ -50,9 +53,26 @@ pub fn shorten(text: &str, most: usize) -> String {
     short
 }
 
+/// A text in quotes, at most `most` characters of it, with a mark behind the quotes where that is not all, or where the text
+/// ends with one itself.
+pub fn in_quotes(text: &str, most: usize) -> String {
+    let whole = text.strip_suffix('…').unwrap_or(text);
+    let short: String = whole.chars().take(most).collect();
+    let mark = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{mark}", quote(&short))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_is_marked_behind_the_quotes() {
+        assert_eq!(in_quotes("a \"b\"", 9), "\"a \\\"b\\\"\"");
+        assert_eq!(in_quotes("äbc", 3), "\"äbc\"");
+        assert_eq!(in_quotes("äbc", 2), "\"äb\"…");
+        assert_eq!(in_quotes("äbc…", 9), "\"äbc\"…");
+    }
 
     #[test]
     fn nothing_hides_in_arguments() {

@@ -23,6 +23,7 @@ use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::quote;
 
 use crate::command::{self, Flow};
+use crate::escape::in_quotes;
 use crate::gate::PATIENCE;
 use crate::jobs::Jobs;
 use crate::login::Login;
@@ -175,7 +176,8 @@ impl Runner {
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
             let ModelInfo { display_name, description, .. } = model;
-            (!description.is_empty()).then(|| format!("{} says of itself: {}", quote(display_name), quote(description)))
+            let said = || format!("{} says of itself: {}", quote(display_name), in_quotes(description, usize::MAX));
+            (!description.is_empty()).then(said)
         });
         if let Some(text) = of_itself {
             self.screen.line(Style::Dim, &text).await;

@@ -242,6 +242,29 @@ fn keys_and_values_of_bytes_are_taken_over_as_they_are() {
     assert_eq!(cache(CacheType::Q8_0).1, 16 * 7 * 2 * 2 * 34);
 }
 
+/// A07: a conversation takes the memory of its tokens, an eighth and 256 tokens besides at most, and at its longest nothing
+/// besides.
+#[test]
+fn a07_keys_and_values_take_little_more_memory_than_their_tokens() {
+    let (file, _) = read("llama-f32");
+    let model = Model::open(&file, None).unwrap();
+    for kind in [CacheType::F16, CacheType::Q8_0] {
+        let positions = 8000;
+        let mut cache = Cache::of_type(kind, model.config(), positions);
+        let (token, mut grown, mut before) = (cache.token_bytes(), 0, 0);
+        for length in 1..=positions {
+            // As a generation does it: token by token.
+            cache.reserve(length).unwrap();
+            let tokens = cache.bytes() / token;
+            assert!(tokens >= length && tokens <= length + length / 8 + 256, "{length}: {tokens}");
+            grown += usize::from(tokens > before);
+            before = tokens;
+        }
+        assert_eq!(cache.bytes(), positions * token);
+        assert!(grown < 30, "what it holds was copied {grown} times");
+    }
+}
+
 #[test]
 fn several_sequences_go_on_from_the_same_beginning_each_its_own_way() {
     let (file, expected) = read("llama-q8_0");

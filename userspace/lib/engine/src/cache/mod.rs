@@ -9,8 +9,10 @@ use crate::kernel::Kernels;
 use crate::{EngineError, limits};
 use rows::Rows;
 
-/// Tokens by which the memory of a cache grows.
+/// Tokens by which the memory of a cache grows at least.
 const STEP: usize = 256;
+/// The part of its tokens by which it grows, where that is more: what it holds is copied then, and what is not used is little.
+const PART: usize = 8;
 
 /// How keys and values are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Cache {
     layers: Vec<Layer>,
     positions: usize,
     length: usize,
+    /// Tokens that there is memory for.
+    room: usize,
 }
 
 /// Keys and values of one layer.
@@ -60,7 +64,7 @@ impl Cache {
         };
         let mut layers = Vec::new();
         layers.resize_with(count, layer);
-        Self { layers, positions: positions.clamp(1, limits::CONTEXT), length: 0 }
+        Self { layers, positions: positions.clamp(1, limits::CONTEXT), length: 0, room: 0 }
     }
 
     /// Tokens in it.
@@ -88,7 +92,7 @@ impl Cache {
         for layer in &self.layers {
             layers.push(Layer { keys: layer.keys.copy(length)?, values: layer.values.copy(length)? });
         }
-        Ok(Self { layers, length, ..*self })
+        Ok(Self { layers, length, room: length, ..*self })
     }
 
     /// Bytes of memory that it has taken.
@@ -113,6 +117,7 @@ impl Cache {
             layer.keys.shrink(self.length);
             layer.values.shrink(self.length);
         }
+        self.room = self.length;
     }
 
     /// Makes room for `count` more tokens.
@@ -141,12 +146,22 @@ impl Cache {
     fn room(&mut self, count: usize) -> Result<usize, EngineError> {
         let full = || EngineError::Full { positions: self.positions };
         let end = self.length.checked_add(count).filter(|end| *end <= self.positions).ok_or_else(full)?;
-        let room = end.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
+        if end > self.room {
+            let more = end.saturating_add(end.checked_div(PART).unwrap_or(0));
+            let room = more.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
+            // Where there is no memory for what may come, there may be some for what has.
+            self.grow(room).or_else(|_| self.grow(end))?;
+        }
+        Ok(end)
+    }
+
+    fn grow(&mut self, room: usize) -> Result<(), EngineError> {
         for layer in &mut self.layers {
             layer.keys.grow(room)?;
             layer.values.grow(room)?;
         }
-        Ok(end)
+        self.room = room;
+        Ok(())
     }
 
     /// Keeps keys and values of the token at a position.

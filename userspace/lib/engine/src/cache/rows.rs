@@ -150,7 +150,7 @@ fn none_left() -> EngineError {
 
 fn grow<T: bytemuck::Zeroable + Clone>(all: &mut Vec<T>, wanted: usize) -> Result<(), EngineError> {
     if let Some(more) = wanted.checked_sub(all.len()) {
-        all.try_reserve(more).map_err(|_| none_left())?;
+        all.try_reserve_exact(more).map_err(|_| none_left())?;
         all.resize(wanted, T::zeroed());
     }
     Ok(())

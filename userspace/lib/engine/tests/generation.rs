@@ -242,10 +242,10 @@ fn keys_and_values_of_bytes_are_taken_over_as_they_are() {
     assert_eq!(cache(CacheType::Q8_0).1, 16 * 7 * 2 * 2 * 34);
 }
 
-/// A07: a conversation takes the memory of its tokens, an eighth and 256 tokens besides at most, and at its longest nothing
+/// A conversation takes the memory of its tokens, an eighth and 256 tokens besides at most, and at its longest nothing
 /// besides.
 #[test]
-fn a07_keys_and_values_take_little_more_memory_than_their_tokens() {
+fn keys_and_values_take_little_more_memory_than_their_tokens() {
     let (file, _) = read("llama-f32");
     let model = Model::open(&file, None).unwrap();
     for kind in [CacheType::F16, CacheType::Q8_0] {

@@ -532,7 +532,7 @@ mod tests {
         let of = |description: &str| of_itself(&ModelInfo { description: description.into(), ..ModelInfo::default() });
         assert_eq!(of(""), None);
         assert_eq!(of("Knows \"ferns\"."), Some("    \"Knows \\\"ferns\\\".\"".into()));
-        let long = of(&"üa ".repeat(80)).unwrap_or_default();
+        let long = of(&"üa".repeat(80)).unwrap_or_default();
         assert_eq!(long.chars().count(), 4 + 2 + SAID + 1, "{long}");
         assert!(long.ends_with("\"…"), "{long}");
     }

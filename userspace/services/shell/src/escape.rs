@@ -59,7 +59,7 @@ pub fn in_quotes(text: &str, most: usize) -> String {
     let whole = text.strip_suffix('…').unwrap_or(text);
     let short: String = whole.chars().take(most).collect();
     let mark = if short.len() < text.len() { "…" } else { "" };
-    format!("{}{mark}", quote(&short))
+    format!("{}{mark}", quote(if mark.is_empty() { &short } else { short.trim_end() }))
 }
 
 #[cfg(test)]
@@ -71,6 +71,7 @@ mod tests {
         assert_eq!(in_quotes("a \"b\"", 9), "\"a \\\"b\\\"\"");
         assert_eq!(in_quotes("äbc", 3), "\"äbc\"");
         assert_eq!(in_quotes("äbc", 2), "\"äb\"…");
+        assert_eq!(in_quotes("ä bc", 2), "\"ä\"…");
         assert_eq!(in_quotes("äbc…", 9), "\"äbc\"…");
     }
 

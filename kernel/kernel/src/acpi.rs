@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use capos_machine::acpi::fadt::Fadt;
 use capos_machine::acpi::{self, HEADER, mcfg, root, sleep};
 
-use crate::memory::kernel_space;
+use crate::memory::kernel_space::{self, SpaceError};
 
 /// Tables beyond this size are no tables.
 const LARGEST: usize = 16 << 20;
@@ -39,13 +39,17 @@ pub struct Tables {
 const SLEEP_ENABLE: u16 = 1 << 13;
 
 /// Reads the tables that the root pointer at physical address `pointer` leads to.
-pub fn read(pointer: u64) -> Tables {
+///
+/// # Errors
+/// [`SpaceError::NoMemory`]: what cannot be looked at is not taken for missing.
+pub fn read(pointer: u64) -> Result<Tables, SpaceError> {
     let mut tables = Tables::default();
-    let Some(pointer) = bytes(pointer, root::POINTER).and_then(root::pointer) else { return tables };
-    let Some(list) = table(pointer.address) else { return tables };
-    let Some(entries) = root::entries(list, pointer.wide) else { return tables };
+    let Some(pointer) = bytes(pointer, root::POINTER)?.and_then(root::pointer) else { return Ok(tables) };
+    let Some(list) = table(pointer.address)? else { return Ok(tables) };
+    let Some(entries) = root::entries(list, pointer.wide) else { return Ok(tables) };
     let mut code: Vec<&'static [u8]> = Vec::new();
-    for table in entries.take(MOST_TABLES).filter_map(table) {
+    for address in entries.take(MOST_TABLES) {
+        let Some(table) = table(address)? else { continue };
         match table.first_chunk::<4>() {
             Some(b"APIC") => tables.madt = tables.madt.or(Some(table)),
             Some(b"FACP") => tables.fadt = Fadt::new(table).unwrap_or_default(),
@@ -55,7 +59,7 @@ pub fn read(pointer: u64) -> Tables {
         }
     }
     if tables.fadt.dsdt != 0
-        && let Some(main) = self::table(tables.fadt.dsdt)
+        && let Some(main) = table(tables.fadt.dsdt)?
     {
         code.insert(0, main);
     }
@@ -69,24 +73,26 @@ pub fn read(pointer: u64) -> Tables {
             enable_value: tables.fadt.acpi_enable,
         };
     }
-    tables
+    Ok(tables)
 }
 
 /// The table at a physical address, as long as its header says. Its checksum is judged by who
 /// reads it.
-fn table(physical: u64) -> Option<&'static [u8]> {
-    let length = acpi::length(bytes(physical, HEADER)?)?;
-    (HEADER..=LARGEST).contains(&length).then(|| bytes(physical, length)).flatten()
+fn table(physical: u64) -> Result<Option<&'static [u8]>, SpaceError> {
+    match bytes(physical, HEADER)?.and_then(acpi::length) {
+        Some(length) if (HEADER..=LARGEST).contains(&length) => bytes(physical, length),
+        _ => Ok(None),
+    }
 }
 
 /// Bytes that the firmware left in memory.
-fn bytes(physical: u64, length: usize) -> Option<&'static [u8]> {
+fn bytes(physical: u64, length: usize) -> Result<Option<&'static [u8]>, SpaceError> {
     // Beyond what any x86-64 processor addresses, or wrapping around.
-    if physical == 0 || physical.checked_add(length as u64)? > 1 << 52 {
-        return None;
+    if physical == 0 || physical.checked_add(length as u64).is_none_or(|end| end > 1 << 52) {
+        return Ok(None);
     }
-    let start = kernel_space::map_firmware(physical, length as u64).ok()?;
+    let start = kernel_space::map_firmware(physical, length as u64)?;
     // SAFETY: the range was just mapped, for reading. The firmware does not change its tables
     // after handing the machine over, and nothing of the kernel lies in memory that it keeps.
-    Some(unsafe { core::slice::from_raw_parts(start, length) })
+    Ok(Some(unsafe { core::slice::from_raw_parts(start, length) }))
 }

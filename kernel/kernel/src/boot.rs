@@ -129,6 +129,17 @@ pub fn handover() -> Result<Handover, &'static str> {
     Ok(Handover { hhdm_offset: hhdm.offset(), image: address.physical_base(), rsdp, map: map.entries() })
 }
 
+/// Whether a word is on the kernel's command line, as the loader left it.
+pub fn is_asked_for(wanted: &str) -> bool {
+    let line = command_line().and_then(|line| line.to_str().ok());
+    line.is_some_and(|line| line.split_whitespace().any(|word| word == wanted))
+}
+
+fn command_line() -> Option<&'static CStr> {
+    let from_file = || FILE.get_response().map(|response| response.file().string());
+    COMMAND_LINE.get_response().map(|response| response.cmdline()).or_else(from_file)
+}
+
 impl Handover {
     fn ranges(&self, kinds: &'static [EntryType]) -> impl Iterator<Item = Range> + Clone {
         self.map
@@ -172,8 +183,6 @@ impl Handover {
 
 /// Copies the loader's answers. What only the machine's tables tell is left at its default.
 pub fn copy(handover: &Handover) -> BootInfo {
-    let from_file = FILE.get_response().map(|response| response.file().string());
-    let command_line = COMMAND_LINE.get_response().map(|response| response.cmdline()).or(from_file);
     let boot_loader =
         LOADER.get_response().map_or_else(|| "unknown".to_string(), |l| alloc::format!("{} {}", l.name(), l.version()));
     let firmware = match FIRMWARE.get_response().map(|response| response.firmware_type()) {
@@ -182,7 +191,7 @@ pub fn copy(handover: &Handover) -> BootInfo {
     };
     let modules = MODULES.get_response().map_or(&[][..], |response| response.modules());
     BootInfo {
-        command_line: command_line.map(text).unwrap_or_default(),
+        command_line: command_line().map(text).unwrap_or_default(),
         boot_loader,
         firmware,
         memory_bytes: handover.usable().chain(handover.reclaimable()).map(Range::length).sum(),

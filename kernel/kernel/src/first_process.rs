@@ -116,6 +116,7 @@ pub fn start(boot: BootInfo) {
     if boot.command_line.split_whitespace().any(|word| word == "test=kernel") {
         tests_in_kernel::run(&account);
     }
+    tests_in_kernel::start::run();
     match prepare(boot, account) {
         Ok(thread) => {
             ID.store(thread.process.id, Ordering::Relaxed);

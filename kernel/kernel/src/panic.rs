@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch::serial::{self, Port};
 use crate::arch::{apic, cpu, exit};
-use crate::{percpu, processors};
+use crate::{percpu, processors, tests_in_kernel};
 
 /// Status that the debug-exit device is given.
 const STATUS: u8 = 0x7f;
@@ -62,6 +62,7 @@ fn is_first() -> bool {
 /// Says what happened and where, then ends the machine.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    tests_in_kernel::start::ended(format_args!("{}", info.message()));
     // What is formatted may itself panic: then the first half of the story has to do.
     if is_first() {
         stop_others();
@@ -82,6 +83,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 
 /// Says in one sentence why this machine cannot run the kernel, then stops.
 pub fn refuse(reason: fmt::Arguments<'_>) -> ! {
+    tests_in_kernel::start::ended(reason);
     let _ = writeln!(Direct, "\ncapOS cannot run here: {reason}.");
     exit::debug_exit(STATUS)
 }

@@ -1,10 +1,13 @@
 //! What each processor has for itself, reached through the GS base.
 
+use alloc::boxed::Box;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::arch::context::Context;
 use crate::arch::msr;
+use crate::memory::heap::try_box;
+use crate::scheduler::CpuState;
 
 /// One processor's data. The first fields are used by the entry code in assembly.
 #[repr(C)]
@@ -36,7 +39,7 @@ pub struct PerCpu {
     /// Number of the thread that runs here; 0 where none does.
     pub thread: AtomicU64,
     /// The scheduler's state.
-    pub scheduler: spin::Mutex<crate::scheduler::CpuState>,
+    pub scheduler: spin::Mutex<CpuState>,
 }
 
 /// Offsets that the entry code uses.
@@ -89,7 +92,7 @@ impl PerCpu {
 /// This processor's data.
 pub fn current() -> &'static PerCpu {
     let address: *const PerCpu;
-    // SAFETY: `initialize` set the GS base to a leaked `PerCpu` whose first field is its own
+    // SAFETY: `load` set the GS base to a leaked `PerCpu` whose first field is its own
     // address; entries from user mode swap GS before any Rust code runs.
     unsafe {
         core::arch::asm!("mov {}, gs:[0]", out(reg) address, options(nostack, preserves_flags, readonly));
@@ -97,9 +100,12 @@ pub fn current() -> &'static PerCpu {
     }
 }
 
-/// Makes the data of the processor that runs this. Needs the heap.
-pub fn initialize(index: u32, stack_top: u64) -> &'static PerCpu {
-    let data = alloc::boxed::Box::leak(alloc::boxed::Box::new(PerCpu {
+/// Data of a processor that nobody has used yet.
+pub struct Prepared(Box<[PerCpu; 1]>);
+
+/// Makes the data of a processor; `None` where the heap has no memory for it.
+pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
+    try_box(PerCpu {
         itself: AtomicPtr::new(core::ptr::null_mut()),
         context: AtomicPtr::new(core::ptr::null_mut()),
         stack_top,
@@ -113,11 +119,23 @@ pub fn initialize(index: u32, stack_top: u64) -> &'static PerCpu {
         paused: AtomicBool::new(false),
         running: AtomicI8::new(IDLE),
         thread: AtomicU64::new(0),
-        scheduler: spin::Mutex::new(crate::scheduler::CpuState::default()),
-    }));
-    let address: *mut PerCpu = data;
-    data.itself.store(address, Ordering::Relaxed);
-    msr::write(msr::GS_BASE, address as u64);
+        scheduler: spin::Mutex::new(CpuState::new()?),
+    })
+    .map(Prepared)
+}
+
+impl Prepared {
+    /// They are used from now on, and for good.
+    pub fn keep(self) -> &'static PerCpu {
+        let [data] = Box::leak(self.0);
+        let address: *mut PerCpu = data;
+        data.itself.store(address, Ordering::Relaxed);
+        data
+    }
+}
+
+/// Makes the data those of the processor that runs this.
+pub fn load(data: &'static PerCpu) {
+    msr::write(msr::GS_BASE, core::ptr::from_ref(data) as u64);
     msr::write(msr::KERNEL_GS_BASE, 0);
-    data
 }

@@ -53,16 +53,11 @@ impl Dead {
 }
 
 /// Threads of one priority.
+#[derive(Default)]
 struct Level {
     threads: VecDeque<Arc<Thread>>,
     /// What is left of the slice of the first, where it was interrupted.
     front_slice: Option<u64>,
-}
-
-impl Default for Level {
-    fn default() -> Self {
-        Self { threads: VecDeque::with_capacity(KEPT), front_slice: None }
-    }
 }
 
 /// A processor's queue.
@@ -79,6 +74,12 @@ fn index(priority: i8) -> usize {
 }
 
 impl RunQueue {
+    /// One with the room that there is in any case; `None` where there is no memory for that.
+    pub fn new() -> Option<Self> {
+        let mut queue = Self::default();
+        queue.make_room(KEPT).then_some(queue)
+    }
+
     fn level(&mut self, priority: i8) -> &mut Level {
         let index = index(priority);
         self.occupied |= 1 << index;

@@ -50,6 +50,13 @@ pub struct CpuState {
     covers: u64,
 }
 
+impl CpuState {
+    /// That of a processor that has not run anything; `None` where there is no memory for its queue.
+    pub fn new() -> Option<Self> {
+        Some(Self { queue: RunQueue::new()?, ..Self::default() })
+    }
+}
+
 /// What to do on the way out of the kernel.
 enum Choice {
     Run(*mut Context),

@@ -9,10 +9,10 @@ use capos_machine::range::Range;
 use crate::arch::{apic, calibration, clock, cpu, entry, exit, gdt, idt, io_apic, pic, serial, startup};
 use crate::boot::{self, BootInfo, Handover};
 use crate::memory::frames::Frame;
-use crate::memory::kernel_space::{self, SpaceError};
+use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::memory::{frames, heap, hhdm};
 use crate::panic::refuse;
-use crate::{acpi, entropy, kernel_lock, log, percpu, processors, scheduler, time};
+use crate::{acpi, entropy, kernel_lock, log, percpu, processors, scheduler, tests_in_kernel, time};
 
 /// With less usable memory than this the system does not get to its shell.
 const LEAST_MEMORY: u64 = 96 << 20;
@@ -27,12 +27,13 @@ struct Start {
 
 /// Where the loader jumps to: interrupts off, paging on, on a stack of the loader's.
 #[unsafe(no_mangle)]
-extern "C" fn kernel_entry() -> ! {
+pub extern "C" fn kernel_entry() -> ! {
     let tsc = time::tsc();
     serial::initialize();
     let handover = boot::handover().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
-    cpu::detect().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
     hhdm::set_offset(handover.hhdm_offset);
+    tests_in_kernel::start::begin(&handover);
+    cpu::detect().unwrap_or_else(|reason| refuse(format_args!("{reason}")));
     let usable: u64 = handover.usable().chain(handover.reclaimable()).map(Range::length).sum();
     if usable < LEAST_MEMORY {
         refuse(format_args!("{} MiB of memory are not enough, it needs {} MiB", usable >> 20, LEAST_MEMORY >> 20));
@@ -44,8 +45,7 @@ extern "C" fn kernel_entry() -> ! {
     // SAFETY: the loader's map is active. What is used from here on, the loader's stack and
     // answers among it, lies in the ranges given or in the image.
     let built = unsafe { kernel_space::initialize(handover.image, handover.mapped()) };
-    let stack_top =
-        built.and_then(|()| kernel_space::allocate_stack()).unwrap_or_else(|error| refuse(format_args!("{error}")));
+    let stack_top = built.and_then(|()| Stack::new()).unwrap_or_else(|error| refuse(format_args!("{error}"))).keep();
     let mut start = Start { handover, tsc, stack_top };
     // SAFETY: the new stack is mapped and empty; `start` lives on the old one, which stays until
     // `on_own_stack` has moved it out.
@@ -65,8 +65,13 @@ extern "C" fn kernel_entry() -> ! {
 unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     // SAFETY: the caller's promise.
     let start = unsafe { start.read() };
-    gdt::initialize(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
-    processors::add(percpu::initialize(0, start.stack_top));
+    let segments = gdt::prepare(start.stack_top).unwrap_or_else(|error| refuse(format_args!("{error}")));
+    gdt::load(segments);
+    let data = percpu::prepare(0, start.stack_top);
+    let data = data.unwrap_or_else(|| refuse(format_args!("no memory is left for its first processor's data")));
+    let data = data.keep();
+    percpu::load(data);
+    processors::add(data);
     kernel_lock::take();
     idt::initialize();
     idt::load();
@@ -75,7 +80,8 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
 
     let mut boot = boot::copy(&start.handover);
     log!("capOS kernel {} on {} ({}), {}", env!("CARGO_PKG_VERSION"), boot.boot_loader, boot.firmware, Processor);
-    let tables = start.handover.rsdp.map(acpi::read).unwrap_or_default();
+    let tables = start.handover.rsdp.map_or_else(|| Ok(acpi::Tables::default()), acpi::read);
+    let tables = tables.unwrap_or_else(|error| refuse(format_args!("{error}")));
     let Some(madt) = tables.madt.and_then(Madt::new) else {
         refuse(format_args!("the firmware has no intact table of interrupt controllers (ACPI MADT)"));
     };
@@ -93,7 +99,9 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     }
     let random = entropy::initialize(&seed(&boot, wall));
     let home = startup::home(start.handover.usable());
-    reclaim(&start.handover);
+    if !tests_in_kernel::start::needs_loader() {
+        reclaim(&start.handover);
+    }
     boot.processors = start_processors(&madt, home, processor_limit(&boot), frequencies.apic_counter);
     report(&boot, lines, frequencies, random);
     scheduler::start(boot)

@@ -25,8 +25,8 @@ const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
 const UPSTREAM: &str = "upstream";
 /// The scenario that is run on every kind of machine.
 const BOOT: &str = "boot";
-/// The scenario of the tests inside the kernel.
-const KERNEL: &str = "kernel-tests";
+/// The scenarios of the tests inside the kernel.
+const KERNEL: [&str; 2] = ["kernel-tests", "refusals"];
 /// The scenario that is run on every damaged medium.
 const DAMAGED: &str = "damaged";
 
@@ -262,7 +262,8 @@ fn passed_line(name: &str, count: &Count) -> Option<String> {
 
 /// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
 fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
-    let told = run.name.ends_with(KERNEL) || !run.scenario.settings.boot.is_empty();
+    let in_kernel = KERNEL.iter().any(|name| run.name.strip_prefix("qemu/") == Some(name));
+    let told = in_kernel || !run.scenario.settings.boot.is_empty();
     if told {
         let log = std::fs::read(out.join("serial.log"))?;
         let log = String::from_utf8_lossy(&log);
@@ -271,7 +272,7 @@ fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Ta
                 let verdicts = figures::judge(system.root(), &bench::measured(&log)?)?;
                 verdicts.into_iter().for_each(|verdict| figure(&run.name, verdict, tally));
             }
-        } else if run.name.ends_with(KERNEL) {
+        } else if in_kernel {
             kernel_tests(&log).iter().for_each(|name| tally.pass(&format!("{}/{name}", run.name)));
         } else {
             program_tests(&run.name, &log, tally);

@@ -206,6 +206,7 @@ fn missing(test: &str, row: &str) -> Option<String> {
         ("kernel-tests", part) => ["mod", "machine"].iter().any(|file| {
             text(&format!("kernel/kernel/src/tests_in_kernel/{file}.rs")).contains(&format!("(\"{part}\""))
         }),
+        ("refusals", part) => text("kernel/kernel/src/tests_in_kernel/start.rs").contains(&format!("\"{part}\"")),
         ("hostile", part) => text("userspace/tests/hostile/src/runner/plan.rs").contains(&format!("\"{part}\"")),
         _ => false,
     };

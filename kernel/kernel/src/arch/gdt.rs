@@ -8,7 +8,8 @@ use x86_64::instructions::tables::load_tss;
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
 use x86_64::structures::tss::TaskStateSegment;
 
-use crate::memory::kernel_space::{self, SpaceError};
+use crate::memory::heap::try_box;
+use crate::memory::kernel_space::{SpaceError, Stack};
 
 /// Selectors. `sysretq` fixes the order: user data directly before user code.
 pub const KERNEL_CODE: u16 = 0x08;
@@ -22,26 +23,36 @@ pub const DOUBLE_FAULT_STACK: u8 = 1;
 pub const NMI_STACK: u8 = 2;
 pub const MACHINE_CHECK_STACK: u8 = 3;
 
-/// Sets up this processor's segments. `stack_top` is where entries from user mode start.
+/// A processor's segments.
+pub type Segments = GlobalDescriptorTable<8>;
+
+/// Makes the segments of a processor. `stack_top` is where entries from user mode start.
 ///
 /// # Errors
-/// Where no memory is left for its stacks.
-pub fn initialize(stack_top: u64) -> Result<(), SpaceError> {
-    let mut task = Box::new(TaskStateSegment::new());
+/// Where no memory is left for them or for its stacks.
+pub fn prepare(stack_top: u64) -> Result<&'static Segments, SpaceError> {
+    let [fault, interrupt, check] = [Stack::new()?, Stack::new()?, Stack::new()?];
+    let task = try_box(TaskStateSegment::new()).ok_or(SpaceError::NoMemory)?;
+    let table = try_box(Segments::empty()).ok_or(SpaceError::NoMemory)?;
+    let ([task], [table]) = (Box::leak(task), Box::leak(table));
     // The structure is packed, so its arrays are replaced whole.
     task.privilege_stack_table = [VirtAddr::new(stack_top), VirtAddr::zero(), VirtAddr::zero()];
     let mut stacks = [VirtAddr::zero(); 7];
-    for slot in stacks.iter_mut().take(3) {
-        *slot = VirtAddr::new(kernel_space::allocate_stack()?);
+    for (slot, stack) in stacks.iter_mut().zip([fault, interrupt, check]) {
+        *slot = VirtAddr::new(stack.keep());
     }
     task.interrupt_stack_table = stacks;
-    let mut table = Box::new(GlobalDescriptorTable::<8>::empty());
     table.append(Descriptor::kernel_code_segment());
     table.append(Descriptor::kernel_data_segment());
     table.append(Descriptor::user_data_segment());
     table.append(Descriptor::user_code_segment());
-    table.append(Descriptor::tss_segment(Box::leak(task)));
-    Box::leak(table).load();
+    table.append(Descriptor::tss_segment(task));
+    Ok(table)
+}
+
+/// Sets up this processor's segments.
+pub fn load(table: &'static Segments) {
+    table.load();
     // SAFETY: the selectors name the descriptors appended above in that order; null selectors are
     // right for data segments in long mode. The GS base is set afterwards, by `percpu`.
     unsafe {
@@ -55,5 +66,4 @@ pub fn initialize(stack_top: u64) -> Result<(), SpaceError> {
         // No local table: what the boot loader left there would lie at user addresses.
         core::arch::asm!("lldt {0:x}", in(reg) 0_u16, options(nostack, preserves_flags));
     }
-    Ok(())
 }

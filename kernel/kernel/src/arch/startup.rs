@@ -10,16 +10,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use capos_machine::page_entry::{Flags, PAGE, PageEntry};
 use capos_machine::range::Range;
 
+use super::gdt::Segments;
 use super::{apic, cpu, entry, gdt, idt};
 use crate::memory::frames::Frame;
-use crate::memory::kernel_space;
+use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::percpu::{self, PerCpu};
 use crate::{kernel_lock, log, processors, scheduler, time};
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.
 pub const PAGES: u64 = 4;
 /// The firmware's and the screen's memory begins here.
-const LOW_END: u64 = 0xa_0000;
+pub const LOW_END: u64 = 0xa_0000;
 
 /// How long a processor may take from its reset to the start command, and from there to its first word, nanoseconds.
 const RESET: u64 = 10_000_000;
@@ -97,7 +98,8 @@ static STATE: AtomicU32 = AtomicU32::new(AWAITED);
 /// How often the first processor has asked for the time, and how often it was told.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static TOLD: AtomicU32 = AtomicU32::new(0);
-static DATA_OF_READY: AtomicPtr<PerCpu> = AtomicPtr::new(core::ptr::null_mut());
+/// The segments of the processor that is started next.
+static SEGMENTS_OF_NEXT: AtomicPtr<Segments> = AtomicPtr::new(core::ptr::null_mut());
 /// What it was told, by the other one's clock.
 static TOLD_TIME: AtomicU64 = AtomicU64::new(0);
 /// Ticks per second of the APICs' counters.
@@ -131,6 +133,12 @@ pub fn start(identifiers: &[u32], home: Frame, counter_hertz: u64) {
             log!("warning: the processor with APIC identifier {identifier} is not used: {reason}");
         }
     }
+}
+
+/// Resets all other processors: they run nothing any more, until they are started again.
+pub fn reset_others() {
+    processors::others().for_each(|other| apic::reset(other.apic_id.load(Ordering::Relaxed)));
+    pause(RESET);
 }
 
 fn pause(nanoseconds: u64) {
@@ -183,12 +191,24 @@ fn prepare(home: Frame) {
     write(home, FAR, 8 << 32 | (base + long));
 }
 
+/// Segments and data of the next processor.
+fn prepare_one() -> Result<(&'static Segments, &'static PerCpu), SpaceError> {
+    let stack = Stack::new()?;
+    let top = stack.top();
+    let data = percpu::prepare(processors::count() as u32, top).ok_or(SpaceError::NoMemory)?;
+    let segments = gdt::prepare(top)?;
+    stack.keep();
+    Ok((segments, data.keep()))
+}
+
 fn start_one(identifier: u32, home: Frame) -> Result<(), &'static str> {
-    let stack = kernel_space::allocate_stack().map_err(|_| "no memory is left for its stack")?;
+    // All that it needs is there before it runs: it finds memory for itself nowhere.
+    let (segments, data) = prepare_one().map_err(|_| "no memory is left for its stacks and data")?;
+    SEGMENTS_OF_NEXT.store(core::ptr::from_ref(segments).cast_mut(), Ordering::Relaxed);
     write(home, DATA, home.offset(1).address());
-    write(home, DATA + 8, stack);
+    write(home, DATA + 8, data.stack_top());
     write(home, DATA + 16, begin as *const () as u64);
-    write(home, DATA + 24, stack);
+    write(home, DATA + 24, core::ptr::from_ref(data) as u64);
     STATE.store(AWAITED, Ordering::Release);
     let page = u8::try_from(home.address() / PAGE).map_err(|_| "it begins too high")?;
     let before = time::now();
@@ -208,10 +228,7 @@ fn start_one(identifier: u32, home: Frame) -> Result<(), &'static str> {
     if !clocks_agree() {
         return Err("its clock differs from that of the first");
     }
-    // SAFETY: the processor made it for good, and said so before it was ready.
-    let data = unsafe { DATA_OF_READY.load(Ordering::Acquire).as_ref() };
-    let added = data.is_some_and(processors::add);
-    if !added {
+    if !processors::add(data) {
         return Err("there is no place for it");
     }
     STATE.store(ACCEPTED, Ordering::Release);
@@ -235,18 +252,19 @@ fn clocks_agree() -> bool {
     })
 }
 
-/// A further processor's first Rust code, on its own stack, whose top is given.
-extern "C" fn begin(stack: u64) -> ! {
+/// A further processor's first Rust code, on its own stack, with its data.
+extern "C" fn begin(data: &'static PerCpu) -> ! {
     // SAFETY: code and stack lie in the kernel half, which is the same there.
     unsafe { kernel_space::load_root(kernel_space::root()) };
     cpu::join();
-    let ready = gdt::initialize(stack).is_ok();
-    let data = percpu::initialize(processors::count() as u32, stack);
+    // SAFETY: made for good, and noted before this processor was started.
+    let segments = unsafe { SEGMENTS_OF_NEXT.load(Ordering::Acquire).as_ref() };
+    segments.into_iter().for_each(gdt::load);
+    percpu::load(data);
     data.set_root(kernel_space::root().address());
     idt::load();
     entry::initialize();
-    let ready = ready && apic::initialize(0).is_ok() && apic::initialize_timer(COUNTER_HERTZ.load(Ordering::Relaxed));
-    DATA_OF_READY.store(core::ptr::from_ref(data).cast_mut(), Ordering::Release);
+    let ready = apic::initialize(0).is_ok() && apic::initialize_timer(COUNTER_HERTZ.load(Ordering::Relaxed));
     let ready = ready && STATE.compare_exchange(AWAITED, READY, Ordering::AcqRel, Ordering::Acquire).is_ok();
     if !ready {
         super::exit::halt();

@@ -5,8 +5,11 @@
 //! blocks are all free goes back to the pool at once: a process that dies gives its memory back to
 //! the byte. Pieces of up to one frame may come from the [`super::reserve`].
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use capos_machine::page_entry::PAGE;
 use spin::Mutex;
@@ -47,6 +50,8 @@ struct Heap {
     used: usize,
     /// Frames that the heap holds.
     frames: usize,
+    /// The most frames that it has held since [`mark`].
+    most: usize,
     /// Frames in a row that the processor with this number has secured, and how many are left.
     secured: Option<(u32, Frame, usize)>,
 }
@@ -59,7 +64,39 @@ pub struct KernelHeap(Mutex<Heap>);
 
 #[global_allocator]
 static HEAP: KernelHeap =
-    KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0, secured: None }));
+    KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0, most: 0, secured: None }));
+
+/// Alignments above this are looked at more closely: above a frame's, or all of them while a test wants requests refused.
+static PLAIN: AtomicUsize = AtomicUsize::new(FRAME);
+/// Requests that are granted before one is refused; [`usize::MAX`] where none is.
+static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// For tests: grants so many more requests, and refuses the one behind them.
+pub fn refuse_after(requests: usize) {
+    GRANTED.store(requests, Ordering::Relaxed);
+    PLAIN.store(0, Ordering::Relaxed);
+}
+
+/// Refuses nothing any more. Whether one has been refused since [`refuse_after`].
+pub fn refuse_none() -> bool {
+    PLAIN.store(FRAME, Ordering::Relaxed);
+    GRANTED.swap(usize::MAX, Ordering::Relaxed) == usize::MAX
+}
+
+/// Whether a request is more than the heap can serve, or the one that a test wants refused.
+#[cold]
+fn refuses(layout: &Layout) -> bool {
+    if layout.align() > FRAME {
+        return true;
+    }
+    let granted = GRANTED.load(Ordering::Relaxed);
+    if granted == usize::MAX {
+        return false;
+    }
+    // Behind the last one granted comes "none", which is the largest number.
+    GRANTED.store(granted.wrapping_sub(1), Ordering::Relaxed);
+    granted == 0
+}
 
 /// Bytes in use, as callers asked for them.
 pub fn used() -> usize {
@@ -69,6 +106,17 @@ pub fn used() -> usize {
 /// Frames that the heap holds now.
 pub fn frames() -> usize {
     HEAP.0.lock().frames
+}
+
+/// For tests: from now on the most frames that the heap holds are noted, see [`most_since_mark`].
+pub fn mark() {
+    let mut heap = HEAP.0.lock();
+    heap.most = heap.frames;
+}
+
+/// The most frames that the heap has held since [`mark`].
+pub fn most_since_mark() -> usize {
+    HEAP.0.lock().most
 }
 
 /// As long as this is there, its processor's next allocations of more than a frame find what was secured.
@@ -93,6 +141,14 @@ impl Drop for Secured {
             (0..left).for_each(|n| frames::free(first.offset(n)));
         }
     }
+}
+
+/// A value in the heap, or `None` where that has no memory.
+pub fn try_box<T>(value: T) -> Option<Box<[T; 1]>> {
+    let mut one = Vec::new();
+    one.try_reserve_exact(1).ok()?;
+    one.push(value);
+    one.into_boxed_slice().try_into().ok()
 }
 
 /// Per size in steps of 16 bytes, the smallest class that holds it.
@@ -127,7 +183,7 @@ fn class(layout: &Layout) -> Option<usize> {
 // allocation. `class` depends on the layout alone, so freeing takes the way of allocating.
 unsafe impl GlobalAlloc for KernelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > FRAME {
+        if layout.align() > PLAIN.load(Ordering::Relaxed) && refuses(&layout) {
             return null_mut();
         }
         let mut heap = self.0.lock();
@@ -137,7 +193,7 @@ unsafe impl GlobalAlloc for KernelHeap {
                 let count = layout.size().div_ceil(FRAME);
                 match heap.take_frames(count) {
                     Some(first) => {
-                        heap.frames += count;
+                        heap.hold(count);
                         first.pointer()
                     }
                     None => null_mut(),
@@ -185,13 +241,19 @@ impl Heap {
         })
     }
 
+    /// So many frames more are its own.
+    fn hold(&mut self, count: usize) {
+        self.frames += count;
+        self.most = self.most.max(self.frames);
+    }
+
     /// A block of `class`, or null.
     fn take(&mut self, class: usize) -> *mut u8 {
         let Some(size) = CLASSES.get(class).copied() else { return null_mut() };
         let mut page = self.head(class);
         if page.is_null() {
             let Some(frame) = frames::allocate_for_heap() else { return null_mut() };
-            self.frames += 1;
+            self.hold(1);
             page = frame.pointer().cast();
             // SAFETY: the frame is the heap's alone, aligned and larger than the header.
             unsafe {

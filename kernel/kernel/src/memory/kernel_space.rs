@@ -154,20 +154,56 @@ pub fn map_firmware(physical: u64, length: u64) -> Result<*const u8, SpaceError>
     map_around(physical, length, Flags::NO_EXECUTE).map(|p| p.cast_const())
 }
 
-/// A new kernel stack; gives its top, aligned to 16. The page below it is not mapped.
-///
-/// # Errors
-/// [`SpaceError::NoMemory`].
-pub fn allocate_stack() -> Result<u64, SpaceError> {
-    let number = STACK_COUNT.fetch_add(1, Ordering::Relaxed);
-    let top = STACKS + (number + 1) * STACK_SPACING;
-    let mut address = top - STACK_SIZE;
-    while address < top {
-        let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
-        map(address, frame.address(), PAGE, Flags::WRITE | Flags::NO_EXECUTE)?;
-        address += PAGE;
+/// A kernel stack that nobody has used yet. Its memory is given back where nobody keeps it.
+#[derive(Debug)]
+pub struct Stack {
+    number: u64,
+}
+
+impl Stack {
+    /// A new one. The page below it is not mapped.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoMemory`].
+    pub fn new() -> Result<Self, SpaceError> {
+        let stack = Self { number: STACK_COUNT.fetch_add(1, Ordering::Relaxed) };
+        for address in stack.pages() {
+            let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
+            let mapped = map(address, frame.address(), PAGE, Flags::WRITE | Flags::NO_EXECUTE);
+            mapped.inspect_err(|_| frames::free(frame))?;
+        }
+        Ok(stack)
     }
-    Ok(top)
+
+    /// Its top, aligned to 16.
+    pub fn top(&self) -> u64 {
+        STACKS + (self.number + 1) * STACK_SPACING
+    }
+
+    fn pages(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.top() - STACK_SIZE..self.top()).step_by(PAGE as usize)
+    }
+
+    /// It is used from now on, and for good; gives its top, aligned to 16.
+    pub fn keep(self) -> u64 {
+        let top = self.top();
+        core::mem::forget(self);
+        top
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        for address in self.pages() {
+            let frame = unmap(address);
+            // Nobody has touched it, so no other processor has a translation.
+            flush(address);
+            frame.into_iter().for_each(frames::free);
+        }
+        // Processors are prepared one after another: the next stack lies in the same place, whose tables stay.
+        let count = self.number + 1;
+        let _ = STACK_COUNT.compare_exchange(count, self.number, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// Whether an address lies in the unmapped room below a kernel stack.
@@ -226,6 +262,20 @@ fn map_one(address: u64, physical: u64, size: u64, flags: Flags) -> Result<u64, 
     let large = if level > 1 { Flags::LARGE } else { Flags::empty() };
     entry.store(PageEntry::new(physical, flags | large).0, Ordering::Release);
     Ok(size)
+}
+
+/// Takes a page of 4 KiB out of the map, where one is there; the caller makes the processors forget it.
+fn unmap(address: u64) -> Option<Frame> {
+    let mut current = table(root().address());
+    for level in [4, 3, 2] {
+        let value = PageEntry(slot(current, address, level).load(Ordering::Relaxed));
+        if !value.is_present() || (level < 4 && value.has(Flags::LARGE)) {
+            return None;
+        }
+        current = table(value.physical());
+    }
+    let value = PageEntry(slot(current, address, 1).swap(0, Ordering::Relaxed));
+    value.is_present().then(|| Frame::from_address(value.physical()))
 }
 
 /// The table that the entry for `address` on `level` points to, made where it is missing.

@@ -20,7 +20,7 @@ use crate::object::process::Process;
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
 /// is larger, such as messages. One operation runs at a time, since the kernel is not preempted and one processor at a
 /// time works in it.
-const OPERATION: usize = 64;
+pub const OPERATION: usize = 64;
 /// What cannot be refused may take: the ends of all processes (1024, each with a report in a block of at most 800
 /// bytes and 64 bytes for how it ended) and of all threads (4096, each with 64 bytes for how it ended, or 110 for
 /// the deadline of its wait) need 391 frames.

@@ -235,8 +235,14 @@ impl Hog {
     /// Takes every frame but those that are kept for the heap, and all that is free in the heap's frames.
     pub fn new() -> Self {
         let mut hog = Self { frames: Vec::with_capacity(frames::total()), blocks: Vec::with_capacity(FREE_BLOCKS) };
+        hog.refill();
+        hog
+    }
+
+    /// Takes all that has come to be free.
+    pub fn refill(&mut self) {
         while let Some(frame) = frames::allocate_dirty() {
-            hog.frames.push(frame);
+            self.frames.push(frame);
         }
         for size in (16..4096).rev().step_by(16) {
             loop {
@@ -246,12 +252,16 @@ impl Hog {
                 if block.try_reserve_exact(size).is_err() || frames::free_count() < free {
                     break;
                 }
-                assert!(hog.blocks.len() < FREE_BLOCKS);
-                hog.blocks.push(block);
+                assert!(self.blocks.len() < FREE_BLOCKS);
+                self.blocks.push(block);
             }
         }
         assert_eq!(frames::free_count(), reserve::kept());
-        hog
+    }
+
+    /// Lets go of so many frames.
+    pub fn spare(&mut self, count: usize) {
+        self.frames.drain(..count).for_each(frames::free);
     }
 
     /// Lets go of as many frames as the reserve lacks.

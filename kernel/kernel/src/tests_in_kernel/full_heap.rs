@@ -13,8 +13,7 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, Hog, SCRATCH, buffer, memory, settle, status};
 use super::calls::{self, call, header, receive};
-use crate::memory::frames;
-use crate::memory::reserve;
+use crate::memory::{frames, heap, reserve};
 use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
@@ -159,11 +158,12 @@ pub fn one_operation_fits_the_reserve(account: &Arc<Account>) {
     let refusals = [status(Status::OutOfMemory), ExceptionKind::Overloaded as i32];
     for (name, operation) in &wishes.0 {
         hog.fill_reserve();
-        let free = frames::free_count();
+        let held = heap::frames();
+        heap::mark();
         let done = outcome(&mut actor, *operation);
         assert!(done.is_none_or(|done| done == 0 || refusals.contains(&done)), "{name} ends with {done:?}");
-        let taken = free.saturating_sub(frames::free_count());
-        assert!(taken <= 16, "{name} takes {taken} frames");
+        let (most, kept) = (heap::most_since_mark().saturating_sub(held), heap::frames().saturating_sub(held));
+        assert!(most <= reserve::OPERATION && kept <= 16, "{name} takes {most} frames and keeps {kept}");
         if ["createMemory", "createProcess", "allocate"].contains(name) {
             assert!(done.is_some_and(|done| done != 0), "{name} needs frames that are not the heap's");
         }

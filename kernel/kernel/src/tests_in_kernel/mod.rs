@@ -11,7 +11,9 @@ mod full_heap;
 mod machine;
 mod processes;
 mod refusals;
+mod restart;
 mod revocation;
+pub mod start;
 mod threads;
 mod words;
 
@@ -22,12 +24,12 @@ use crate::log;
 use crate::object::account::Account;
 
 /// Status for the debug-exit device where all passed: the emulator ends with 33.
-const PASSED: u8 = 0x10;
+pub const PASSED: u8 = 0x10;
 
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 59] = [
+const OBJECTS: [(&str, Test); 60] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("calls-are-refused", calls::calls_are_refused),
@@ -53,6 +55,7 @@ const OBJECTS: [(&str, Test); 59] = [
     ("tickets-are-never-given-out-twice", exhaustion::tickets_are_never_given_out_twice),
     ("the-start-says-what-it-lacks", refusals::the_start_says_what_it_lacks),
     ("refused-frames-are-answers", refusals::refused_frames_are_answers),
+    ("memory-may-end-anywhere", refusals::memory_may_end_anywhere),
     ("chains-of-accounts-end", accounts::chains_of_accounts_end),
     ("chains-of-accounts-retire", accounts::chains_of_accounts_retire),
     ("retired-accounts-are-passed-by", accounts::retired_accounts_are_passed_by),

@@ -4,13 +4,15 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use capos_abi::entry::{CapArray, Operation};
 use capos_abi::{CapId, ExceptionKind, Status, TransferMode};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, buffer, settle, status};
 use super::calls::{self, call, header, receive};
 use crate::memory::{frames, heap};
 use crate::object::account::Account;
@@ -75,27 +77,86 @@ pub fn refused_frames_are_answers(account: &Arc<Account>) {
     refuse_each("a session", account, |begin| session(account, begin).is_some());
 }
 
-/// One step of it: whether it was done, and the first capability that it gave.
-fn step((code, caps): (i32, alloc::vec::Vec<CapId>)) -> Option<CapId> {
-    let lacks = [status(Status::OutOfMemory), ExceptionKind::Overloaded as i32];
-    assert!(code == 0 || lacks.contains(&code), "a step ends with {code}");
-    (code == 0).then(|| caps.first().copied().unwrap_or(CapId(0)))
+/// Memory ends for good behind one frame more each time, whether a process or the kernel's heap takes it, and with no free
+/// block left in the heap: each step is done or answered, and what gives back is done.
+pub fn memory_may_end_anywhere(account: &Arc<Account>) {
+    /// More than what the session has before memory ends.
+    const BEFORE: usize = 1024;
+    assert!(session(account, &|| ()).is_some());
+    let before = held(account);
+    let hog = RefCell::new(Hog::new());
+    for left in 0.. {
+        assert!(left < BEFORE, "a session needs {BEFORE} frames");
+        hog.borrow_mut().spare(BEFORE);
+        let done = session(account, &|| {
+            let mut hog = hog.borrow_mut();
+            hog.refill();
+            hog.spare(left);
+        });
+        let now = held(account);
+        assert_eq!((now.2, now.3), (before.2, before.3), "a session, where memory ended behind {left} frames");
+        if done.is_some() {
+            assert!(left > 0, "a session needs no memory");
+            log!("a session: memory ended behind each of {left} frames");
+            break;
+        }
+    }
+    drop(hog);
+    assert_eq!(held(account), before);
 }
 
-/// The steps. A step whose frame was refused is the last.
+/// Whether a status says that there was no memory for what was asked; any other must be success.
+fn lacks(code: i32) -> bool {
+    let lacks = [status(Status::OutOfMemory), status(Status::Overloaded), ExceptionKind::Overloaded as i32];
+    assert!(code == 0 || lacks.contains(&code), "a step ends with {code}");
+    code != 0
+}
+
+/// One step of a session: whether it was done, and the first capability that it gave.
+fn step((code, caps): (i32, Vec<CapId>)) -> Option<CapId> {
+    (!lacks(code)).then(|| caps.first().copied().unwrap_or(CapId(0)))
+}
+
+/// A session, from `begin` on: objects, a process, a call with a capability, revocation, death. The step that finds no
+/// memory is the last but for what gives back, which is never refused.
 fn session(account: &Arc<Account>, begin: &dyn Fn()) -> Option<()> {
     let mut pair = calls::pair(account);
     let mut actor = Actor::new(account, "maker");
     let own = actor.give(Object::Account(Arc::clone(&actor.process.account)));
+    let table = actor.give(Object::Table(Arc::clone(&actor.process)));
     begin();
+    let mut made = Vec::new();
+    let done = make(&mut actor, own, &mut made).and_then(|()| exchange(&mut pair));
+    if let Some(child) = made.get(3) {
+        let (code, _) = actor.call_kernel(*child, interface::PROCESS, 5, &[], |params| {
+            params.init_as::<schema::process::kill_params::Builder<'_>>().set_reason("the session is over");
+        });
+        assert_eq!(code, 0, "a process is killed where there is no memory");
+    }
+    // What was made from another goes first: it goes with that otherwise.
+    for cap in made.into_iter().rev() {
+        let (code, _) = actor.call_kernel(table, interface::CAPABILITY_TABLE, 3, &[], |params| {
+            params.init_as::<schema::capability_table::revoke_params::Builder<'_>>().set_id(cap.0);
+        });
+        assert_eq!(code, 0, "a capability is revoked where there is no memory");
+        assert_eq!(actor.once(Operation::Release { cap: cap.0 }).status, 0);
+    }
+    done
+}
+
+/// Objects, and a process with memory, a capability and a thread: what was made goes into the list.
+fn make(actor: &mut Actor, own: CapId, made: &mut Vec<CapId>) -> Option<()> {
     let accounts = interface::RESOURCE_ACCOUNT;
     let memory = step(actor.call_kernel(own, accounts, 0, &[], |params| {
         params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(0x3000);
     }))?;
+    made.push(memory);
     let endpoint = step(actor.call_kernel(own, accounts, 2, &[], |_| {}))?;
+    made.push(endpoint);
     let client = step(actor.call_kernel(endpoint, interface::ENDPOINT, 0, &[], |params| {
         params.init_as::<schema::endpoint::mint_params::Builder<'_>>().set_interface(calls::INTERFACE);
     }))?;
+    made.push(client);
     let child = step(actor.call_kernel(own, accounts, 4, &[], |params| {
         let mut params: schema::resource_account::create_process_params::Builder<'_> = params.init_as();
         params.set_name("child");
@@ -105,7 +166,9 @@ fn session(account: &Arc<Account>, begin: &dyn Fn()) -> Option<()> {
         limits.set_threads(2);
         limits.set_objects(4);
     }))?;
+    made.push(child);
     let space = step(actor.call_kernel(child, interface::PROCESS, 0, &[], |_| {}))?;
+    made.push(space);
     step(actor.call_kernel(space, interface::ADDRESS_SPACE, 0, &[memory], |params| {
         let mut params: schema::address_space::map_params::Builder<'_> = params.init_as();
         params.set_address(0x4000_0000);
@@ -122,13 +185,25 @@ fn session(account: &Arc<Account>, begin: &dyn Fn()) -> Option<()> {
         params.set_submission_entries(64);
         params.set_completion_entries(128);
     }))?;
-    // A call that brings a capability, and its answer. None of that needs a frame that can be refused.
+    Some(())
+}
+
+/// A call that brings a capability, and its answer.
+fn exchange(pair: &mut calls::Pair) -> Option<()> {
     let given = pair.client.give(Object::Timer);
     pair.client.send_caps(SCRATCH + 0x200, &[given], TransferMode::Move);
     let Operation::Call { cap, interface: kind, method, params, results, .. } = call(pair.cap) else { return None };
     let caps = CapArray { address: SCRATCH + 0x200, sent: 1, accepted: 2 };
-    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
-    assert!(pair.client.run(2, Operation::Call { cap, interface: kind, method, params, results, caps }).is_empty());
+    if let Some(refused) = pair.server.run(1, receive(pair.endpoint)).first() {
+        assert!(lacks(refused.status), "a receiver does not wait");
+        return None;
+    }
+    let sent = pair.client.run(2, Operation::Call { cap, interface: kind, method, params, results, caps });
+    if let Some(refused) = sent.first() {
+        assert!(lacks(refused.status), "a call is answered by nobody");
+        assert!(pair.client.process.get(given).is_ok(), "what was to be moved is still there");
+        return None;
+    }
     assert_eq!(pair.server.completions().first().map(|done| done.status), Some(0));
     let reply = header(&pair.server).reply;
     let answer = Operation::Return { reply, exception: 0, results: buffer(0x300, 8), caps: CapArray::default() };

@@ -9,7 +9,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use capos_machine::page_entry::PAGE;
 use spin::Mutex;
@@ -46,6 +45,11 @@ struct Block {
 struct Heap {
     /// Per class, the pages that have a free block.
     partial: [*mut Page; CLASSES.len()],
+    /// What `partial` is otherwise, while requests are counted: as no page is on a list there, each request comes to where
+    /// it is counted, and no other way is longer.
+    hidden: [*mut Page; CLASSES.len()],
+    /// Requests that are granted before one is refused, while they are counted; [`usize::MAX`] behind that one.
+    granted: Option<usize>,
     /// Bytes that callers asked for and have not given back.
     used: usize,
     /// Frames that the heap holds.
@@ -63,39 +67,29 @@ unsafe impl Send for Heap {}
 pub struct KernelHeap(Mutex<Heap>);
 
 #[global_allocator]
-static HEAP: KernelHeap =
-    KernelHeap(Mutex::new(Heap { partial: [null_mut(); CLASSES.len()], used: 0, frames: 0, most: 0, secured: None }));
-
-/// Alignments above this are looked at more closely: above a frame's, or all of them while a test wants requests refused.
-static PLAIN: AtomicUsize = AtomicUsize::new(FRAME);
-/// Requests that are granted before one is refused; [`usize::MAX`] where none is.
-static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HEAP: KernelHeap = KernelHeap(Mutex::new(Heap {
+    partial: [null_mut(); CLASSES.len()],
+    hidden: [null_mut(); CLASSES.len()],
+    granted: None,
+    used: 0,
+    frames: 0,
+    most: 0,
+    secured: None,
+}));
 
 /// For tests: grants so many more requests, and refuses the one behind them.
 pub fn refuse_after(requests: usize) {
-    GRANTED.store(requests, Ordering::Relaxed);
-    PLAIN.store(0, Ordering::Relaxed);
+    let mut heap = HEAP.0.lock();
+    heap.granted = Some(requests);
+    heap.hidden = core::mem::replace(&mut heap.partial, [null_mut(); CLASSES.len()]);
 }
 
 /// Refuses nothing any more. Whether one has been refused since [`refuse_after`].
 pub fn refuse_none() -> bool {
-    PLAIN.store(FRAME, Ordering::Relaxed);
-    GRANTED.swap(usize::MAX, Ordering::Relaxed) == usize::MAX
-}
-
-/// Whether a request is more than the heap can serve, or the one that a test wants refused.
-#[cold]
-fn refuses(layout: &Layout) -> bool {
-    if layout.align() > FRAME {
-        return true;
-    }
-    let granted = GRANTED.load(Ordering::Relaxed);
-    if granted == usize::MAX {
-        return false;
-    }
-    // Behind the last one granted comes "none", which is the largest number.
-    GRANTED.store(granted.wrapping_sub(1), Ordering::Relaxed);
-    granted == 0
+    let mut heap = HEAP.0.lock();
+    let Some(granted) = heap.granted.take() else { return false };
+    heap.partial = core::mem::replace(&mut heap.hidden, [null_mut(); CLASSES.len()]);
+    granted == usize::MAX
 }
 
 /// Bytes in use, as callers asked for them.
@@ -183,7 +177,7 @@ fn class(layout: &Layout) -> Option<usize> {
 // allocation. `class` depends on the layout alone, so freeing takes the way of allocating.
 unsafe impl GlobalAlloc for KernelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > PLAIN.load(Ordering::Relaxed) && refuses(&layout) {
+        if layout.align() > FRAME {
             return null_mut();
         }
         let mut heap = self.0.lock();
@@ -226,6 +220,9 @@ unsafe impl GlobalAlloc for KernelHeap {
 impl Heap {
     /// The first of `count` frames in a row.
     fn take_frames(&mut self, count: usize) -> Option<Frame> {
+        if self.refuses() {
+            return None;
+        }
         if count == 1 {
             return frames::allocate_for_heap();
         }
@@ -250,17 +247,12 @@ impl Heap {
     /// A block of `class`, or null.
     fn take(&mut self, class: usize) -> *mut u8 {
         let Some(size) = CLASSES.get(class).copied() else { return null_mut() };
-        let mut page = self.head(class);
+        let mut page = self.partial.get(class).copied().unwrap_or(null_mut());
         if page.is_null() {
-            let Some(frame) = frames::allocate_for_heap() else { return null_mut() };
-            self.hold(1);
-            page = frame.pointer().cast();
-            // SAFETY: the frame is the heap's alone, aligned and larger than the header.
-            unsafe {
-                page.write(Page { next: null_mut(), previous: null_mut(), free: null_mut(), used: 0, fresh: HEADER })
-            };
-            // SAFETY: the page is new, so it is on no list.
-            unsafe { self.link(class, page) };
+            page = self.another_page(class);
+        }
+        if page.is_null() {
+            return null_mut();
         }
         // SAFETY: `page` is a page of this class on the list, so its header is valid and it has a
         // free block: one on the free list, or one behind `fresh`, which lies inside the frame.
@@ -280,6 +272,31 @@ impl Heap {
             }
             block
         }
+    }
+
+    /// A page with a free block of `class` where its list shows none, or null.
+    #[cold]
+    #[inline(never)]
+    fn another_page(&mut self, class: usize) -> *mut Page {
+        if self.granted.is_some() {
+            if self.refuses() {
+                return null_mut();
+            }
+            let hidden = self.head(class);
+            if !hidden.is_null() {
+                return hidden;
+            }
+        }
+        let Some(frame) = frames::allocate_for_heap() else { return null_mut() };
+        self.hold(1);
+        let page: *mut Page = frame.pointer().cast();
+        // SAFETY: the frame is the heap's alone, aligned and larger than the header.
+        unsafe {
+            page.write(Page { next: null_mut(), previous: null_mut(), free: null_mut(), used: 0, fresh: HEADER })
+        };
+        // SAFETY: the page is new, so it is on no list.
+        unsafe { self.link(class, page) };
+        page
     }
 
     /// Takes a block of `class` back.
@@ -306,12 +323,25 @@ impl Heap {
         }
     }
 
+    /// Whether a request is the one that a test wants refused.
+    fn refuses(&mut self) -> bool {
+        let Some(granted) = &mut self.granted else { return false };
+        let refused = *granted == 0;
+        if *granted != usize::MAX {
+            // Behind the last one granted comes "none", which is the largest number.
+            *granted = granted.wrapping_sub(1);
+        }
+        refused
+    }
+
     fn head(&self, class: usize) -> *mut Page {
-        self.partial.get(class).copied().unwrap_or(null_mut())
+        let lists = if self.granted.is_none() { &self.partial } else { &self.hidden };
+        lists.get(class).copied().unwrap_or(null_mut())
     }
 
     fn set_head(&mut self, class: usize, page: *mut Page) {
-        if let Some(slot) = self.partial.get_mut(class) {
+        let lists = if self.granted.is_none() { &mut self.partial } else { &mut self.hidden };
+        if let Some(slot) = lists.get_mut(class) {
             *slot = page;
         }
     }

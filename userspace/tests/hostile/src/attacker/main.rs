@@ -44,6 +44,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
     // What needs nothing comes first, so that an attack is as plain as it can be.
     match name {
         "canary" => return canary::sing(env).await,
+        "call-with-few-frames" => return canary::ask(env).await,
         "nothing" => return Ok(()),
         "read" | "write" | "jump" => return memory::access(name, hexadecimal(argument)?),
         "instruction" => return privilege::instruction(argument),

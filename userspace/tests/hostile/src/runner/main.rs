@@ -8,6 +8,7 @@
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
+mod few_frames;
 mod neighbour;
 mod plan;
 
@@ -31,7 +32,7 @@ use capos_schema::kernel::{
 };
 
 use neighbour::Neighbour;
-use plan::{Attacker, Expect, PLANS, Plan, Size};
+use plan::{Attacker, Expect, FEW_FRAMES, PLANS, Plan, Size};
 
 /// The debug-exit device.
 const EXIT_PORT: u16 = 0xf4;
@@ -310,7 +311,7 @@ impl Runner {
 
     async fn run(&self, plan: &Plan) -> Result<(), String> {
         let before = self.measure().await?;
-        let result = self.attack(plan).await;
+        let result = if plan.attack == FEW_FRAMES { few_frames::run(self).await } else { self.attack(plan).await };
         let mut after = self.measure().await?;
         if plan.lingers() {
             // What a device may still write to is kept for a second after its driver has died.

@@ -122,6 +122,9 @@ const fn operations(seed: &'static str) -> Plan {
     Plan { size: Size::Many, ..paged("random-operations", seed, Returns, "honest", Runs) }
 }
 
+/// The attack that is started again and again, with one frame more each time.
+pub const FEW_FRAMES: &str = "call-with-few-frames";
+
 /// The attacks whose argument is a seed.
 pub const RANDOM: &[Plan] = &[
     plan("random-entries", "", ReturnsOrDies),
@@ -219,6 +222,7 @@ pub const PLANS: &[Plan] = &[
     plan("wait-on-replies", "", Returns),
     plan("wait-on-many-replies", "", Returns),
     // Exhaustion.
+    plan(FEW_FRAMES, "", Returns),
     plan("exhaust-frames", "", Returns),
     plan("exhaust-page-tables", "", Returns),
     plan("exhaust-capabilities", "", Returns),

@@ -1,0 +1,71 @@
+//! A process that calls another, started again and again with an account of one frame more each time: it does not come into
+//! being, or says what it lacks, until it has as much as it needs.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
+use capos_process::Granted;
+use capos_rt::log;
+use capos_schema::kernel::{ExitInfoCause, Limits};
+
+use crate::Runner;
+use crate::plan::{FEW_FRAMES, Size};
+use crate::words;
+
+/// Frames that such a process does not need.
+const MANY: u64 = 1000;
+/// What the kernel, the runtime and the language's library say where an account can pay for nothing more.
+const LACKS: [&str; 4] = ["the account's limit does not cover", "out of memory", "no memory", "memory allocation of"];
+/// Bytes of the log that are read at once, at most.
+const PART: usize = 16 << 10;
+
+fn tells_of_lack(said: &str) -> bool {
+    LACKS.iter().any(|lacks| said.contains(lacks))
+}
+
+/// Whether the process has written a line that tells of the lack, behind a position of the log, which goes on.
+async fn has_told(runner: &Runner, position: &mut u64) -> Result<bool, String> {
+    loop {
+        let read = runner.log.read(*position).await.map_err(words)?;
+        *position = read.next;
+        let text = String::from_utf8_lossy(&read.data);
+        if text.lines().any(|line| line.starts_with(FEW_FRAMES) && tells_of_lack(line)) {
+            return Ok(true);
+        }
+        if read.data.len() < PART {
+            return Ok(false);
+        }
+    }
+}
+
+/// Starts it with each number of frames, from none on, until it ends well.
+pub async fn run(runner: &Runner) -> Result<(), String> {
+    let (mut refused, mut ended, mut position) = (0, 0, 0);
+    for frames in 0..MANY {
+        let limits = Limits { frames, ..Size::Ordinary.limits(0) };
+        let grants = vec![Granted::new("canary", &runner.canary)];
+        let started = match runner.launch(&runner.bare, FEW_FRAMES, &[FEW_FRAMES], grants, limits).await {
+            Ok(started) => started,
+            Err(why) if tells_of_lack(&why) => {
+                refused += 1;
+                continue;
+            }
+            Err(why) => return Err(format!("with {frames} frames it is not started: {why}")),
+        };
+        let exit = started.process.wait().await.map_err(words)?;
+        runner.sing(1).await?;
+        match exit.cause {
+            ExitInfoCause::Exited if exit.code == 0 => {
+                log::info!("with fewer than {frames} frames: {refused} were not started, {ended} ended");
+                return if refused > 0 && ended > 0 { Ok(()) } else { Err("it lacked nothing".into()) };
+            }
+            ExitInfoCause::Fault if tells_of_lack(&exit.report) => ended += 1,
+            ExitInfoCause::Exited if has_told(runner, &mut position).await? => ended += 1,
+            ExitInfoCause::Exited | ExitInfoCause::Fault | ExitInfoCause::Killed => {
+                return Err(format!("with {frames} frames it ended with code {}: {:?}", exit.code, exit.report));
+            }
+        }
+    }
+    Err(format!("{MANY} frames are not enough"))
+}

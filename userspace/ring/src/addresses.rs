@@ -6,6 +6,18 @@ use capos_abi::bootstrap::{FIRST_THREAD_AREA, MAP_START};
 
 /// A page, in bytes.
 pub const PAGE: u64 = 4096;
+/// A large page. Ranges that can hold one begin where one can.
+pub const LARGE_PAGE: u64 = 2 << 20;
+
+/// Gaps that are looked at for a range that has to begin at a multiple of [`LARGE_PAGE`] before one is taken that is long
+/// enough wherever it begins.
+const LOOKED_AT: usize = 8;
+
+/// Where a range begins in a gap: behind a page that stays unused.
+fn start_in(gap: u64, length: u64) -> Option<u64> {
+    let start = gap.checked_add(PAGE)?;
+    if length < LARGE_PAGE { Some(start) } else { start.checked_next_multiple_of(LARGE_PAGE) }
+}
 
 /// The process's addresses for mappings: every range has an unused page on both sides.
 ///
@@ -34,19 +46,14 @@ impl Addresses {
     }
 
     /// Takes a range of this length, in whole pages: from the smallest gap that holds it, else behind all that is taken.
+    /// One of [`LARGE_PAGE`] or more begins at a multiple of that, so that the kernel can show it in large pages.
     pub fn take(&mut self, length: u64) -> Option<u64> {
         let needed = length.checked_add(2 * PAGE).filter(|_| length > 0)?;
-        let found = self.by_length.range((needed, 0)..).next().copied();
-        let (gap, end) = match found {
-            Some((bytes, gap)) => (gap, gap.checked_add(bytes)?),
-            None => {
-                let gap = self.rest;
-                gap.checked_add(needed).filter(|end| *end <= FIRST_THREAD_AREA)?;
-                (gap, FIRST_THREAD_AREA)
-            }
-        };
-        let start = gap.checked_add(PAGE)?;
+        let found = self.gap_for(length, needed);
+        let (gap, end) = found.unwrap_or((self.rest, FIRST_THREAD_AREA));
+        let start = start_in(gap, length)?;
         let after = start.checked_add(length)?;
+        after.checked_add(PAGE).filter(|last| *last <= end)?;
         if found.is_some() {
             self.remove(gap);
             self.insert(after, end);
@@ -55,6 +62,18 @@ impl Addresses {
         }
         self.insert(gap, start);
         Some(start)
+    }
+
+    /// A gap that holds a range, with an unused page on both sides, and where it ends.
+    fn gap_for(&self, length: u64, needed: u64) -> Option<(u64, u64)> {
+        let fits = |&(bytes, gap): &(u64, u64)| {
+            let end = gap.checked_add(bytes)?;
+            let last = start_in(gap, length)?.checked_add(length)?.checked_add(PAGE)?;
+            (last <= end).then_some((gap, end))
+        };
+        let slack = if length < LARGE_PAGE { 0 } else { LARGE_PAGE.saturating_sub(PAGE) };
+        let tight = self.by_length.range((needed, 0)..).take(LOOKED_AT).find_map(fits);
+        tight.or_else(|| self.by_length.range((needed.checked_add(slack)?, 0)..).next().and_then(fits))
     }
 
     /// Gives a range back, or a part of one, or several with what lies between them.
@@ -145,6 +164,29 @@ mod tests {
         }
         assert!(addresses.gaps.is_empty() && addresses.by_length.is_empty());
         assert_eq!(addresses.rest, MAP_START);
+    }
+
+    #[test]
+    fn large_ranges_begin_where_large_pages_can() {
+        let mut addresses = Addresses::new();
+        let a = addresses.take(LARGE_PAGE + PAGE).unwrap();
+        let b = addresses.take(3 * LARGE_PAGE).unwrap();
+        assert_eq!((a % LARGE_PAGE, b % LARGE_PAGE), (0, 0));
+        assert!(b > a + LARGE_PAGE + PAGE, "a page between them is not used");
+        // What lies before and between them is used by small ranges.
+        assert!(addresses.take(PAGE).unwrap() < b);
+        addresses.give(a, LARGE_PAGE + PAGE);
+        assert_eq!(addresses.take(LARGE_PAGE), Some(a), "a gap that holds it just so");
+        addresses.give(a, LARGE_PAGE);
+        // Gaps that are long enough but lie wrong do not hide one that lies right.
+        let many: Vec<u64> = (0..20).map(|_| addresses.take(LARGE_PAGE + 3 * PAGE).unwrap()).collect();
+        let end = addresses.take(4 * LARGE_PAGE).unwrap();
+        for start in &many {
+            addresses.give(start + PAGE, LARGE_PAGE + 2 * PAGE);
+        }
+        addresses.give(b, 3 * LARGE_PAGE);
+        let again = addresses.take(LARGE_PAGE).unwrap();
+        assert!(again.is_multiple_of(LARGE_PAGE) && again < end, "{again:#x}");
     }
 
     #[test]

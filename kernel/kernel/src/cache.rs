@@ -1,14 +1,20 @@
 //! The page cache: frames that hold pages of paged memory, shared by all who map them, and given
 //! up when memory runs short.
 //!
-//! Locks are taken in this order: the clock, an object's pages, its mappings, an address space.
+//! Pages that a mapping could show as one large page come into a block of frames in a row, as long as memory is
+//! plentiful: its frames are held until the pages are asked for. They are the first to go when it is not.
+//!
+//! Locks are taken in this order: the clock, an object's pages, its mappings, an address space; [`HOLDERS`] last.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use capos_abi::Status;
 
 use capos_captable::NodeId;
-use capos_paging::{Clock, PAGE, PageState, Pages, Slot};
+use capos_paging::{BLOCK_PAGES, Block, Clock, PAGE, PageState, Pages, Slot};
 use spin::Mutex;
 
 use crate::memory::frames::{self, Frame};
@@ -19,6 +25,9 @@ use crate::pager::PageIn;
 
 /// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
 pub const RESERVE: usize = reserve::FRAMES + 512;
+
+/// Frames that are free besides where a block is kept for pages to come.
+const PLENTY: usize = RESERVE + 4 * frames::BLOCK;
 
 /// Objects looked at for one page that is to go. The page after the last of them goes, used or not.
 const LOOKED_AT: usize = 32;
@@ -31,6 +40,11 @@ struct Page {
 }
 
 static CLOCK: Mutex<Clock<Page>> = Mutex::new(Clock::new());
+
+/// Objects for whose pages frames are held, by number.
+static HOLDERS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+/// Frames that are held for pages to come.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Faults on a page that was in the cache.
 pub static HITS: AtomicU64 = AtomicU64::new(0);
@@ -55,10 +69,17 @@ pub struct PagedContent {
     pub state: Mutex<PagedState>,
 }
 
+/// The first of the pages that lie in a block with a page.
+fn first_in_block(page: u64) -> u64 {
+    page & !(BLOCK_PAGES - 1)
+}
+
 /// The changing part of it.
 #[derive(Debug)]
 pub struct PagedState {
     pub pages: Pages<u64, Resident>,
+    /// Blocks that pages come into, with their first frames, by the first of [`BLOCK_PAGES`] pages.
+    blocks: BTreeMap<u64, (Frame, Block)>,
     /// Requests by their first page.
     pub requests: BTreeMap<u64, Arc<PageIn>>,
     /// First page and length of the last request for several pages that failed: its pages are asked
@@ -66,6 +87,55 @@ pub struct PagedState {
     pub failed: Option<(u64, u64)>,
     /// The capability to its pager was revoked: no page comes in any more.
     pub abandoned: bool,
+}
+
+impl PagedState {
+    /// The first frame of the block that holds [`BLOCK_PAGES`] pages from `first` on, where all of them are in, in their
+    /// places.
+    pub fn whole_block(&self, first: u64) -> Option<Frame> {
+        self.blocks.get(&first).filter(|(_, block)| block.is_whole()).map(|(frame, _)| *frame)
+    }
+
+    /// Keeps a block for the pages from `first` on, where none of them is in or on its way and memory is plentiful.
+    fn keep_block(&mut self, object: u64, first: u64) {
+        if !self.blocks.contains_key(&first)
+            && frames::free_count() >= PLENTY
+            && self.pages.run_of_absent(first, BLOCK_PAGES) == BLOCK_PAGES
+            && let Some(frame) = frames::allocate_block_dirty()
+        {
+            self.blocks.insert(first, (frame, Block::new()));
+            HELD.fetch_add(frames::BLOCK, Ordering::Relaxed);
+            HOLDERS.lock().insert(object);
+        }
+    }
+
+    /// The block of a page, where the page is in its place there.
+    fn block_of(&mut self, page: u64, frame: Frame) -> Option<&mut Block> {
+        let (first, block) = self.blocks.get_mut(&first_in_block(page))?;
+        (first.offset((page % BLOCK_PAGES) as usize) == frame).then_some(block)
+    }
+
+    /// Notes that a page that was in is not any more.
+    fn remove(&mut self, page: u64, resident: Resident) {
+        self.pages.remove(page);
+        if let Some(block) = self.block_of(page, resident.frame) {
+            block.empty();
+            if block.is_empty() && block.held() == 0 {
+                self.blocks.remove(&first_in_block(page));
+            }
+        }
+    }
+
+    /// Frees the frames that are held for pages to come.
+    fn let_go(&mut self) {
+        self.blocks.retain(|_, (first, block)| {
+            for page in block.give_up() {
+                frames::free(first.offset(page as usize));
+                HELD.fetch_sub(1, Ordering::Relaxed);
+            }
+            !block.is_empty()
+        });
+    }
 }
 
 impl PagedContent {
@@ -76,6 +146,7 @@ impl PagedContent {
             node: Mutex::new(None),
             state: Mutex::new(PagedState {
                 pages: Pages::new(pages),
+                blocks: BTreeMap::new(),
                 requests: BTreeMap::new(),
                 failed: None,
                 abandoned: false,
@@ -109,34 +180,100 @@ pub fn take_back(count: u64) {
     CLOCK.lock().take_back(count as usize);
 }
 
-/// How many frames the cache holds.
+/// How many frames the cache holds, for pages that are in and for pages to come.
 pub fn frames_held() -> usize {
-    CLOCK.lock().len()
+    CLOCK.lock().len() + HELD.load(Ordering::Relaxed)
 }
 
-/// Puts a page that a pager has supplied into the cache.
-pub fn insert(memory: &MemoryObject, page: u64, frame: Frame) {
-    let Some(content) = memory.paged_content() else { return frames::free(frame) };
-    let mut clock = CLOCK.lock();
-    let slot = clock.insert(Page { object: memory.id, page });
-    content.state.lock().pages.complete(page, Resident { frame, slot });
+/// Zeroed frames for pages from `first` on, which are to come in: those of blocks that are kept for them, and any
+/// others. `large` are the pages, by the first of each [`BLOCK_PAGES`], that a block should be kept for.
+///
+/// # Errors
+/// No memory.
+pub fn frames_for(
+    memory: &MemoryObject,
+    (first, count): (u64, u64),
+    large: impl Iterator<Item = u64>,
+) -> Result<Vec<Frame>, Status> {
+    let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
+    let mut taken = Vec::new();
+    taken.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
+    let mut state = content.state.lock();
+    large.for_each(|first| state.keep_block(memory.id, first));
+    let (mut page, end) = (first, first.saturating_add(count));
+    while page < end {
+        let stop = end.min(first_in_block(page) + BLOCK_PAGES);
+        let mut block = state.blocks.get_mut(&first_in_block(page));
+        for page in page..stop {
+            let held = block.as_mut().and_then(|(frame, block)| {
+                block.take(page).then(|| {
+                    let held = frame.offset((page % BLOCK_PAGES) as usize);
+                    frames::zero(held);
+                    HELD.fetch_sub(1, Ordering::Relaxed);
+                    held
+                })
+            });
+            let Some(frame) = held.or_else(frames::allocate) else {
+                taken.into_iter().for_each(frames::free);
+                return Err(Status::OutOfMemory);
+            };
+            taken.push(frame);
+        }
+        page = stop;
+    }
+    Ok(taken)
 }
 
-/// Gives back what is in of an object that is no more.
-pub fn forget(content: &PagedContent) {
+/// Frees the frames that are held for pages to come of one object. False where none are.
+fn let_one_go() -> bool {
+    let next = HOLDERS.lock().pop_first();
+    let Some(object) = next else { return false };
+    if let Some(content) = MemoryObject::find_paged(object).as_deref().and_then(MemoryObject::paged_content) {
+        content.state.lock().let_go();
+    }
+    true
+}
+
+/// Frees all frames that are held for pages to come. Whether there were any. No lock may be held.
+pub fn let_go() -> bool {
+    let some = HELD.load(Ordering::Relaxed) > 0;
+    while let_one_go() {}
+    some
+}
+
+/// Puts pages that a pager has supplied into the cache, from `first` on.
+pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
+    let Some(content) = memory.paged_content() else { return frames.into_iter().for_each(frames::free) };
     let mut clock = CLOCK.lock();
-    let state = content.state.lock();
+    let mut state = content.state.lock();
+    let is_plain = state.blocks.is_empty();
+    for (page, frame) in (first..).zip(frames) {
+        let slot = clock.insert(Page { object: memory.id, page });
+        state.pages.complete(page, Resident { frame, slot });
+        if !is_plain && let Some(block) = state.block_of(page, frame) {
+            block.fill();
+        }
+    }
+}
+
+/// Gives back what is in of an object that is no more, and what is held for it.
+pub fn forget(object: u64, content: &PagedContent) {
+    let mut clock = CLOCK.lock();
+    let mut state = content.state.lock();
+    state.let_go();
+    HOLDERS.lock().remove(&object);
     for (_, resident) in state.pages.iter_resident() {
         clock.remove(resident.slot);
         frames::free(resident.frame);
     }
 }
 
-/// Makes `count` frames free beyond the reserve, as far as giving pages up helps. Whether `count`
+/// Makes `count` frames free beyond the reserve, as far as giving up what is held for pages to come, and then pages, helps.
+/// Whether `count`
 /// frames are free now, and what is kept for the heap.
 pub fn make_room(count: usize) -> bool {
     while frames::free_count() < count.saturating_add(RESERVE) {
-        if !evict_one() {
+        if !let_one_go() && !evict_one() {
             break;
         }
     }
@@ -193,7 +330,7 @@ fn drop_page(object: &MemoryObject, page: u64) -> bool {
     let Some(content) = object.paged_content() else { return false };
     let mut state = content.state.lock();
     let Some(PageState::Resident(resident)) = state.pages.get(page) else { return false };
-    state.pages.remove(page);
+    state.remove(page, resident);
     object.for_each_mapping(|mapping| {
         if let Some(space) = mapping.space.upgrade() {
             space.drop_paged(mapping, page * PAGE);
@@ -209,7 +346,10 @@ pub fn evict_object(object: &MemoryObject) -> u64 {
     let (mut count, mut from) = (0, 0);
     loop {
         let next = content.state.lock().pages.next_resident(from);
-        let Some((page, resident)) = next else { return count };
+        let Some((page, resident)) = next else {
+            content.state.lock().let_go();
+            return count;
+        };
         from = page + 1;
         let removed = CLOCK.lock().remove(resident.slot);
         if removed.is_some() && drop_page(object, page) {

@@ -146,9 +146,7 @@ impl PageIn {
     pub fn finish(&self) {
         self.window.settle();
         let Some(waiters) = self.end() else { return };
-        for (page, frame) in (self.first..).zip(self.window.take_frames()) {
-            cache::insert(&self.memory, page, frame);
-        }
+        cache::insert(&self.memory, self.first, self.window.take_frames());
         self.forget_request(false);
         for waiter in waiters {
             scheduler::wake(&waiter);
@@ -186,7 +184,7 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
     match state.pages.get(page) {
         Some(PageState::Resident(_)) => {
             cache::HITS.fetch_add(1, Ordering::Relaxed);
-            let result = map_around(mapping, &state.pages, page);
+            let result = map_around(mapping, &state, page);
             drop(state);
             if let Err(status) = result {
                 let report = report::no_page_table(thread, memory.id, offset, status);
@@ -211,7 +209,7 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
             let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
             drop(state);
             cache::MISSES.fetch_add(1, Ordering::Relaxed);
-            if let Err(status) = start(thread, memory, page, count.max(1)) {
+            if let Err(status) = start(thread, mapping, memory, page, count.max(1)) {
                 let report = report::page_in_failed(thread, memory.id, offset, status.words());
                 thread.process.doom(End { cause: Cause::Fault, code: 0, report });
             }
@@ -232,24 +230,36 @@ pub fn lose(memory: &Arc<MemoryObject>) {
     }
 }
 
-/// Maps a resident page and those after it that are resident too.
-fn map_around(
-    mapping: &Arc<Mapping>,
-    pages: &capos_paging::Pages<u64, cache::Resident>,
-    page: u64,
-) -> Result<(), Status> {
+/// Maps a resident page: as a part of a large page, where all of that is in and the mapping can show it, else with those
+/// after it that are resident too.
+fn map_around(mapping: &Arc<Mapping>, state: &cache::PagedState, page: u64) -> Result<(), Status> {
     let Some(space) = mapping.space.upgrade() else { return Ok(()) };
-    space.enter_paged(mapping, page * PAGE, pages.run_of_resident(page, AROUND).map(|resident| resident.frame))
+    if let Some(first) = mapping.large_around(page * PAGE)
+        && let Some(frame) = state.whole_block(first / PAGE)
+        && space.enter_large(mapping, first, frame)?
+    {
+        return Ok(());
+    }
+    space.enter_paged(mapping, page * PAGE, state.pages.run_of_resident(page, AROUND).map(|resident| resident.frame))
 }
 
-fn start(thread: &Arc<Thread>, memory: &Arc<MemoryObject>, first: u64, wanted: u64) -> Result<(), Status> {
+fn start(
+    thread: &Arc<Thread>,
+    mapping: &Mapping,
+    memory: &Arc<MemoryObject>,
+    first: u64,
+    wanted: u64,
+) -> Result<(), Status> {
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
     let count = if cache::make_room(wanted as usize * 2) { wanted } else { 1 };
     if !reserve::is_whole() {
         return Err(Status::OutOfMemory);
     }
-    let window = MemoryObject::window(count)?;
+    // The request may go on into the next block.
+    let ends = [first, first + count - 1].into_iter().filter(|_| count > 1);
+    let large = ends.filter_map(|page| mapping.large_around(page * PAGE)).map(|offset| offset / PAGE);
+    let window = MemoryObject::window(cache::frames_for(memory, (first, count), large)?);
     let node = derivation::add(None, Holder::Kernel)?;
     let params = sync::results(|builder| {
         let mut params: kernel_capnp::pager::page_in_params::Builder<'_> = builder.init_as();

@@ -56,12 +56,9 @@ type IsPaged<'a> = &'a dyn Fn(u64) -> bool;
 
 /// Where a user byte lies, if it may be read, or written.
 fn translate(table: &PageTable, is_paged: IsPaged<'_>, address: u64, write: bool) -> Result<u64, Unreachable> {
-    match table.lookup(address) {
-        Some((physical, access)) if !access.device && (access.write || !write) => Ok(physical),
-        Some(_) => Err(Unreachable::Forbidden),
-        None if !write && is_paged(address) => Err(Unreachable::Absent(address)),
-        None => Err(Unreachable::Forbidden),
-    }
+    table.find(address, write).map_err(|mapped| {
+        if !mapped && !write && is_paged(address) { Unreachable::Absent(address) } else { Unreachable::Forbidden }
+    })
 }
 
 fn pointer(physical: u64) -> *mut u8 {

@@ -6,6 +6,10 @@
 
 /// Frames per word of the bitmap.
 const WORD: usize = 64;
+/// Frames of a block, which begins at a multiple of that: a large page.
+pub const BLOCK: usize = 512;
+/// Words of a block.
+const BLOCK_WORDS: usize = BLOCK / WORD;
 
 /// Which of `frames` frames are free.
 #[derive(Debug)]
@@ -123,6 +127,31 @@ impl<'a> Bitmap<'a> {
         None
     }
 
+    /// Takes the highest block that is free; gives its first frame.
+    pub fn take_block(&mut self) -> Option<usize> {
+        let (blocks, _) = self.words.as_chunks_mut::<BLOCK_WORDS>();
+        let (at, block) = blocks.iter_mut().enumerate().rev().find(|(_, block)| **block == [u64::MAX; BLOCK_WORDS])?;
+        *block = [0; BLOCK_WORDS];
+        self.free = self.free.saturating_sub(BLOCK);
+        at.checked_mul(BLOCK)
+    }
+
+    /// Makes a block free, by its first frame. False, and no change, where that is none, or a frame of it is free already.
+    pub fn release_block(&mut self, first: usize) -> bool {
+        let word = first / WORD;
+        let end = word.saturating_add(BLOCK_WORDS);
+        if !first.is_multiple_of(BLOCK) || first.saturating_add(BLOCK) > self.frames {
+            return false;
+        }
+        let Some(block) = self.words.get_mut(word..end).filter(|block| block.iter().all(|word| *word == 0)) else {
+            return false;
+        };
+        block.fill(u64::MAX);
+        self.free = self.free.saturating_add(BLOCK);
+        self.hint = self.hint.min(word);
+        true
+    }
+
     /// Marks a run, known to be free, as taken.
     fn claim(&mut self, first: usize, count: usize) {
         for index in first..first.saturating_add(count) {
@@ -193,6 +222,21 @@ mod tests {
         }
         assert!(seen.iter().all(|s| *s));
         assert_eq!(map.free_count(), 0);
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_whole() {
+        let mut words = [0; 26];
+        let mut map = Bitmap::new(&mut words, 1600);
+        map.release_range(1, 1600);
+        assert_eq!(map.take_block(), Some(1024));
+        assert_eq!(map.take_block(), Some(512));
+        assert_eq!(map.take_block(), None, "one frame of the first is taken, the last is not whole");
+        assert_eq!(map.free_count(), 511 + 64);
+        assert!(!map.release_block(513) && !map.release_block(1536) && !map.release_block(0));
+        assert!(map.release_block(512));
+        assert!(!map.release_block(512));
+        assert_eq!((map.take(), map.free_count()), (Some(1), 511 + 64 + 511));
     }
 
     #[test]

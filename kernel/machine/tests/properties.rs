@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capos_machine::bitmap::{Bitmap, words_for};
+use capos_machine::bitmap::{BLOCK, Bitmap, words_for};
 use capos_machine::page_entry::{
     ADDRESS_MASK, Flags, HUGE_PAGE, LARGE_PAGE, PAGE, PageEntry, USER_END, index, is_canonical, step,
 };
@@ -151,5 +151,39 @@ proptest! {
             prop_assert_eq!(bitmap.free_count(), model.len());
             prop_assert_eq!(bitmap.is_free(at), model.contains(&at));
         }
+    }
+
+    #[test]
+    fn blocks_come_out_whole_and_aligned(
+        frames in 1_usize..2200,
+        operations in prop::collection::vec((0_u8..5, any::<u16>()), 0..40),
+    ) {
+        let mut words = vec![0; words_for(frames)];
+        let mut bitmap = Bitmap::new(&mut words, frames);
+        bitmap.release_range(0, frames);
+        let mut model: BTreeSet<usize> = (0..frames).collect();
+        for (operation, number) in operations {
+            let at = usize::from(number) % (frames + BLOCK);
+            match operation {
+                0 => prop_assert_eq!(bitmap.release(at), at < frames && model.insert(at)),
+                1 => prop_assert_eq!(bitmap.take(), model.pop_first()),
+                2 => {
+                    let whole = |first: &usize| (*first..first + BLOCK).all(|frame| model.contains(&frame));
+                    let highest = (0..frames / BLOCK).rev().map(|block| block * BLOCK).find(whole);
+                    prop_assert_eq!(bitmap.take_block(), highest);
+                    model.retain(|frame| highest.is_none_or(|first| !(first..first + BLOCK).contains(frame)));
+                }
+                _ => {
+                    // Most often where one begins.
+                    let first = if operation == 3 { at } else { at / BLOCK * BLOCK };
+                    let block = first..first + BLOCK;
+                    let taken = first % BLOCK == 0 && block.end <= frames && block.clone().all(|one| !model.contains(&one));
+                    prop_assert_eq!(bitmap.release_block(first), taken);
+                    model.extend(block.filter(|_| taken));
+                }
+            }
+            prop_assert_eq!(bitmap.free_count(), model.len());
+        }
+        prop_assert!((0..frames + 8).all(|frame| bitmap.is_free(frame) == model.contains(&frame)));
     }
 }

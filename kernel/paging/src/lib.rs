@@ -6,16 +6,20 @@
 
 extern crate alloc;
 
+mod block;
 mod clock;
 mod pages;
 mod regions;
 
+pub use block::{BLOCK_PAGES, Block};
 pub use clock::{Clock, Slot};
 pub use pages::{PageState, Pages};
 pub use regions::{Keyed, RangeError, Region, Regions};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
+/// Bytes of a large page.
+pub const LARGE_PAGE: u64 = 2 << 20;
 
 /// How many pages hold so many bytes.
 #[must_use]

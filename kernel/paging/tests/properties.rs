@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capos_paging::{Clock, PageState, Pages};
+use capos_paging::{Block, Clock, PageState, Pages};
 use proptest::prelude::*;
 
 proptest! {
@@ -36,6 +36,36 @@ proptest! {
             for at in 0..50 {
                 prop_assert_eq!(pages.get(at), model.get(&at).copied());
             }
+        }
+    }
+
+    /// Against sets of frames: held, in use and given up.
+    #[test]
+    fn each_frame_of_a_block_has_one_use(operations in prop::collection::vec((0_u8..8, 0_u64..1024), 0..600)) {
+        let mut block = Block::new();
+        let mut held: BTreeSet<u64> = (0..512).collect();
+        let mut filled = 0;
+        for (operation, page) in operations {
+            match operation {
+                0..6 => {
+                    let taken = block.take(page);
+                    prop_assert_eq!(taken, held.remove(&(page % 512)));
+                    if taken {
+                        block.fill();
+                        filled += 1;
+                    }
+                }
+                6 if filled > 0 => {
+                    block.empty();
+                    filled -= 1;
+                }
+                7 if page == 0 => {
+                    prop_assert_eq!(block.give_up().collect::<BTreeSet<u64>>(), core::mem::take(&mut held));
+                }
+                _ => {}
+            }
+            prop_assert_eq!(block.held(), held.len() as u64);
+            prop_assert_eq!((block.is_empty(), block.is_whole()), (filled == 0, filled == 512));
         }
     }
 

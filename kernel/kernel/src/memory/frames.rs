@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+pub use capos_machine::bitmap::BLOCK;
 use capos_machine::bitmap::{self, Bitmap};
 use capos_machine::page_entry::PAGE;
 use capos_machine::range::Range;
@@ -90,6 +91,16 @@ impl Pool {
         Some(Frame(index as u64))
     }
 
+    /// The first frame of a block, where `kept` frames stay free.
+    fn take_block(&mut self, kept: usize) -> Option<Frame> {
+        if self.bitmap.free_count() < BLOCK.saturating_add(kept) {
+            return None;
+        }
+        let index = self.bitmap.take_block()?;
+        self.note_free();
+        Some(Frame(index as u64))
+    }
+
     fn note_free(&self) {
         FREE.store(self.bitmap.free_count(), Ordering::Relaxed);
     }
@@ -130,6 +141,31 @@ pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
         return None;
     }
     POOL.lock().as_mut()?.take(count, reserve::kept())
+}
+
+/// [`BLOCK`] zeroed frames in a row, of which a large page can be made; gives the first. Who gets none takes single frames:
+/// this is never one of the requests that a test wants refused.
+pub fn allocate_block() -> Option<Frame> {
+    let first = allocate_block_dirty()?;
+    for n in 0..BLOCK {
+        zero(first.offset(n));
+    }
+    Some(first)
+}
+
+/// As [`allocate_block`], with whatever was in the frames before.
+pub fn allocate_block_dirty() -> Option<Frame> {
+    POOL.lock().as_mut()?.take_block(reserve::kept())
+}
+
+/// Gives a whole block back, by its first frame.
+pub fn free_block(first: Frame) {
+    let freed = POOL.lock().as_mut().is_some_and(|pool| {
+        let freed = pool.bitmap.release_block(first.0 as usize);
+        pool.note_free();
+        freed
+    });
+    assert!(freed, "a frame of the block at {:#x} was freed twice, or is no RAM", first.address());
 }
 
 /// Gives a frame back. It must have come from here and nobody may use it any more.

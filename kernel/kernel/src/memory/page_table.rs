@@ -1,14 +1,15 @@
 //! The user half of one address space.
 //!
-//! Four levels of 4 KiB tables; user memory is mapped in 4 KiB pages only. The kernel half of the
-//! top table is a copy of the kernel's own, which is complete before the first process exists and
-//! never changes at that level.
+//! Four levels of 4 KiB tables. User memory is mapped in pages of 4 KiB, and of 2 MiB where address and frames are aligned
+//! for it. A large page that must go in part becomes 512 small ones; the table for them was put aside when it was mapped, so
+//! this takes no memory and cannot fail. The kernel half of the top table is a copy of the kernel's own, which is complete
+//! before the first process exists and never changes at that level.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use capos_machine::page_entry::{Flags, PAGE, PageEntry, USER_END, index};
+use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, index};
 
-use super::frames::Frame;
+use super::frames::{self, Frame};
 use super::{hhdm, kernel_space};
 use crate::{percpu, processors};
 
@@ -34,8 +35,10 @@ pub enum MapError {
     BadAddress,
 }
 
-/// Bytes that one lowest-level table maps.
-const LEAF_SPAN: u64 = PAGE << 9;
+/// What entries of tables have: rights are those of the page.
+const TABLE: Flags = Flags::PRESENT.union(Flags::WRITE).union(Flags::USER);
+/// What the processor notes in an entry.
+const USED: Flags = Flags::ACCESSED.union(Flags::DIRTY);
 
 /// One table of any level: 512 entries. Atomic, since the processor sets bits in them.
 type Table = [AtomicU64; 512];
@@ -55,12 +58,33 @@ pub(super) fn slot(table: &'static Table, address: u64, level: u32) -> &'static 
     table.get(index(address, level)).unwrap_or(first)
 }
 
+/// Where the way down ends for an address.
+enum Lowest {
+    /// At a table of small pages.
+    Table(&'static Table),
+    /// At the entry of a large page.
+    Large(&'static AtomicU64),
+    /// At an entry that is absent; so many bytes it stands for.
+    Absent(u64),
+}
+
+/// The small page at an address that is a part of a large one.
+fn part_of(large: PageEntry, address: u64) -> PageEntry {
+    PageEntry((large.0 & !Flags::LARGE.bits()) | (address & (LARGE_PAGE - PAGE)))
+}
+
 /// The tables of one address space.
 #[derive(Debug)]
 pub struct PageTable {
     root: Frame,
-    /// How many frames the tables take, the top one included.
+    /// How many frames the tables take, the top one and the spare ones included.
     tables: usize,
+    /// How many large pages are mapped.
+    large: usize,
+    /// Tables for the small pages that large ones may have to become: the first, which names the next in its first entry,
+    /// and how many. Never fewer than large pages.
+    spare: Option<Frame>,
+    spares: usize,
 }
 
 impl PageTable {
@@ -73,7 +97,7 @@ impl PageTable {
             entry.store(shared.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         kernel_space::seal();
-        Some(Self { root, tables: 1 })
+        Some(Self { root, tables: 1, large: 0, spare: None, spares: 0 })
     }
 
     /// Maps the 4 KiB at `physical` at `address`; takes zeroed frames for missing tables.
@@ -111,30 +135,127 @@ impl PageTable {
         address: u64,
         frames: &mut dyn FnMut() -> Option<Frame>,
     ) -> Result<&'static Table, MapError> {
-        let mut current = table(self.root.address());
-        for level in [4, 3, 2] {
-            let entry = slot(current, address, level);
-            let mut value = PageEntry(entry.load(Ordering::Relaxed));
-            if !value.is_present() {
-                let frame = frames().ok_or(MapError::NoFrame)?;
-                self.tables += 1;
-                value = PageEntry::new(frame.address(), Flags::PRESENT | Flags::WRITE | Flags::USER);
-                entry.store(value.0, Ordering::Release);
-            }
-            current = table(value.physical());
+        let entry = self.make_upper_tables(address, frames)?;
+        if PageEntry(entry.load(Ordering::Relaxed)).has(Flags::LARGE) {
+            return Err(MapError::Occupied);
         }
-        Ok(current)
+        self.table_below(entry, frames)
+    }
+
+    /// The entry on level 2 for an address, whose tables are made where they are not there.
+    #[inline]
+    fn make_upper_tables(
+        &mut self,
+        address: u64,
+        frames: &mut dyn FnMut() -> Option<Frame>,
+    ) -> Result<&'static AtomicU64, MapError> {
+        let mut current = table(self.root.address());
+        for level in [4, 3] {
+            current = self.table_below(slot(current, address, level), frames)?;
+        }
+        Ok(slot(current, address, 2))
+    }
+
+    /// The table that an entry leads to, made where it is not there.
+    #[inline]
+    fn table_below(
+        &mut self,
+        entry: &AtomicU64,
+        frames: &mut dyn FnMut() -> Option<Frame>,
+    ) -> Result<&'static Table, MapError> {
+        let mut value = PageEntry(entry.load(Ordering::Relaxed));
+        if !value.is_present() {
+            let frame = self.new_table(frames).ok_or(MapError::NoFrame)?;
+            value = PageEntry::new(frame.address(), TABLE);
+            entry.store(value.0, Ordering::Release);
+        }
+        Ok(table(value.physical()))
+    }
+
+    /// A zeroed frame for a table: a spare one that no large page needs, or a new one.
+    #[cold]
+    #[inline(never)]
+    fn new_table(&mut self, frames: &mut dyn FnMut() -> Option<Frame>) -> Option<Frame> {
+        if self.spares > self.large
+            && let Some(frame) = self.take_spare()
+        {
+            frames::zero(frame);
+            return Some(frame);
+        }
+        let frame = frames()?;
+        self.tables += 1;
+        Some(frame)
+    }
+
+    /// Puts a table aside.
+    fn keep_spare(&mut self, frame: Frame) {
+        let [next, ..] = table(frame.address());
+        next.store(self.spare.map_or(0, Frame::address), Ordering::Relaxed);
+        self.spare = Some(frame);
+        self.spares += 1;
+    }
+
+    /// A table that was put aside, with whatever is in it.
+    fn take_spare(&mut self) -> Option<Frame> {
+        let frame = self.spare?;
+        let [next, ..] = table(frame.address());
+        let next = next.load(Ordering::Relaxed);
+        self.spare = (next != 0).then(|| Frame::from_address(next));
+        self.spares -= 1;
+        Some(frame)
+    }
+
+    /// Maps 2 MiB as one page, where nothing is mapped there but parts of it. False where something else is, which stays.
+    fn put_large(
+        &mut self,
+        address: u64,
+        page: PageEntry,
+        frames: &mut dyn FnMut() -> Option<Frame>,
+    ) -> Result<bool, MapError> {
+        let entry = self.make_upper_tables(address, frames)?;
+        let old = PageEntry(entry.load(Ordering::Relaxed));
+        if old.is_present() {
+            if old.has(Flags::LARGE) || !holds_parts_of(table(old.physical()), page) {
+                return Ok(false);
+            }
+            // No processor ever finds pages of both sizes, nor a table that is used for something else by then.
+            entry.store(0, Ordering::Release);
+            self.forget(address);
+            self.keep_spare(Frame::from_address(old.physical()));
+        } else if self.spares == self.large {
+            let frame = frames().ok_or(MapError::NoFrame)?;
+            self.tables += 1;
+            self.keep_spare(frame);
+        }
+        entry.store(page.0, Ordering::Release);
+        self.large += 1;
+        Ok(true)
+    }
+
+    /// Makes 512 small pages of the large one that an entry maps. Takes no memory.
+    fn split(&mut self, address: u64, entry: &AtomicU64) -> &'static Table {
+        let spare = self.take_spare();
+        assert!(spare.is_some(), "a large page without a table put aside");
+        let frame = spare.unwrap_or(self.root);
+        let large = PageEntry(entry.swap(0, Ordering::AcqRel));
+        self.forget(address);
+        let leaves = table(frame.address());
+        for (leaf, at) in leaves.iter().zip((0..LARGE_PAGE).step_by(PAGE as usize)) {
+            leaf.store(part_of(large, at).0, Ordering::Relaxed);
+        }
+        entry.store(PageEntry::new(frame.address(), TABLE).0, Ordering::Release);
+        self.large -= 1;
+        leaves
     }
 
     /// Removes a page; gives the physical address that was mapped.
     pub fn unmap(&mut self, address: u64) -> Option<u64> {
-        let entry = self.leaf(address)?;
+        let entry = self.small(address)?;
         let old = PageEntry(entry.swap(0, Ordering::AcqRel));
         if !old.is_present() {
             return None;
         }
-        self.flush(address);
-        processors::forget(self.root, address, PAGE);
+        self.forget(address);
         Some(old.physical())
     }
 
@@ -145,10 +266,19 @@ impl PageTable {
         let mut at = start;
         let mut any = false;
         while at < end {
-            match self.tables_of(at) {
-                Err(absent) => at = (at | (absent - 1)) + 1,
-                Ok(leaves) => {
-                    let stop = end.min((at | (LEAF_SPAN - 1)) + 1);
+            match self.lowest(at) {
+                Lowest::Absent(bytes) => at = (at | (bytes - 1)) + 1,
+                Lowest::Large(entry) if at.is_multiple_of(LARGE_PAGE) && end - at >= LARGE_PAGE => {
+                    entry.store(0, Ordering::Release);
+                    self.large -= 1;
+                    self.flush(at);
+                    any = true;
+                    at += LARGE_PAGE;
+                }
+                // What is then there is a table.
+                Lowest::Large(entry) => drop(self.split(at, entry)),
+                Lowest::Table(leaves) => {
+                    let stop = end.min((at | (LARGE_PAGE - 1)) + 1);
                     while at < stop {
                         let old = PageEntry(slot(leaves, at, 1).swap(0, Ordering::AcqRel));
                         if old.is_present() {
@@ -165,22 +295,37 @@ impl PageTable {
         }
     }
 
-    /// The lowest table for an address; where one is missing, how many bytes the absent entry stands for.
-    fn tables_of(&self, address: u64) -> Result<&'static Table, u64> {
+    /// Where the way down to an address ends.
+    #[inline]
+    fn lowest(&self, address: u64) -> Lowest {
         let mut current = table(self.root.address());
-        for level in [4, 3, 2] {
+        for level in [4, 3] {
             let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
             if !value.is_present() {
-                return Err(PAGE << (9 * (level - 1)));
+                return Lowest::Absent(PAGE << (9 * (level - 1)));
             }
             current = table(value.physical());
         }
-        Ok(current)
+        let entry = slot(current, address, 2);
+        let value = PageEntry(entry.load(Ordering::Acquire));
+        if value.0 & (Flags::PRESENT | Flags::LARGE).bits() == Flags::PRESENT.bits() {
+            Lowest::Table(table(value.physical()))
+        } else if value.is_present() {
+            Lowest::Large(entry)
+        } else {
+            Lowest::Absent(LARGE_PAGE)
+        }
+    }
+
+    /// Whether anything is mapped at an address.
+    #[inline]
+    pub fn is_mapped(&self, address: u64) -> bool {
+        self.entry(address).is_some_and(PageEntry::is_present)
     }
 
     /// Where the byte at `address` lies and what the page allows; `None` where nothing is mapped.
     pub fn lookup(&self, address: u64) -> Option<(u64, Access)> {
-        let entry = PageEntry(self.leaf(address)?.load(Ordering::Acquire));
+        let entry = self.entry(address)?;
         if !entry.is_present() || !entry.has(Flags::USER) {
             return None;
         }
@@ -196,18 +341,34 @@ impl PageTable {
     /// Where the byte at `address` lies in the direct map, if its page is mapped memory that may be read, or written.
     #[inline]
     pub fn reach(&self, address: u64, write: bool) -> Option<*mut u8> {
-        let entry = PageEntry(self.leaf(address)?.load(Ordering::Acquire));
-        let mut needed = Flags::PRESENT | Flags::USER;
-        needed.set(Flags::WRITE, write);
-        let judged = needed | Flags::DEVICE;
-        (entry.0 & judged.bits() == needed.bits())
-            .then(|| hhdm::pointer::<u8>(entry.physical()).wrapping_add((address % PAGE) as usize))
+        let entry = self.entry(address)?;
+        allows(entry, write).then(|| hhdm::pointer::<u8>(entry.physical()).wrapping_add((address % PAGE) as usize))
+    }
+
+    /// The physical address of the byte at `address`, if its page is mapped memory that may be read, or written.
+    ///
+    /// # Errors
+    /// It is not; whether something is mapped there.
+    #[inline]
+    pub fn find(&self, address: u64, write: bool) -> Result<u64, bool> {
+        match self.entry(address) {
+            Some(entry) if allows(entry, write) => Ok(entry.physical() + address % PAGE),
+            Some(entry) => Err(entry.is_present()),
+            None => Err(false),
+        }
     }
 
     /// Whether the page was used since the last call; clears the mark. Another processor that has its translation
     /// may use the page without marking it again: the page seems unused then, and goes earlier.
+    ///
+    /// A large page has one mark. One that was used becomes small pages, all of which were: from then on each has its own.
     pub fn take_accessed(&mut self, address: u64) -> bool {
-        let Some(entry) = self.leaf(address) else { return false };
+        if let Lowest::Large(entry) = self.lowest(address)
+            && !PageEntry(entry.load(Ordering::Acquire)).has(Flags::ACCESSED)
+        {
+            return false;
+        }
+        let Some(entry) = self.small(address) else { return false };
         let old = PageEntry(entry.fetch_and(!Flags::ACCESSED.bits(), Ordering::AcqRel));
         let accessed = old.is_present() && old.has(Flags::ACCESSED);
         if accessed {
@@ -217,11 +378,14 @@ impl PageTable {
     }
 
     /// Gives all table frames to `free`. The mapped frames are the caller's business.
-    pub fn destroy(self, free: &mut dyn FnMut(Frame)) {
+    pub fn destroy(mut self, free: &mut dyn FnMut(Frame)) {
         if self.is_active() {
             kernel_space::activate();
         }
         processors::leave(self.root);
+        while let Some(spare) = self.take_spare() {
+            free(spare);
+        }
         destroy_level(self.root.address(), 4, free);
     }
 
@@ -244,12 +408,54 @@ impl PageTable {
         kernel_space::loaded_root() == self.root
     }
 
-    /// The lowest-level entry for an address of the user half, where its tables exist.
-    fn leaf(&self, address: u64) -> Option<&'static AtomicU64> {
+    /// How many large pages are mapped.
+    pub fn large_pages(&self) -> usize {
+        self.large
+    }
+
+    /// The entry of the small page at an address of the user half, where there are tables: of a large page, the part.
+    #[inline]
+    fn entry(&self, address: u64) -> Option<PageEntry> {
         if address >= USER_END {
             return None;
         }
-        self.tables_of(address).ok().map(|leaves| slot(leaves, address, 1))
+        let mut current = table(self.root.address());
+        for level in [4, 3] {
+            let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
+            if !value.is_present() {
+                return None;
+            }
+            current = table(value.physical());
+        }
+        let value = PageEntry(slot(current, address, 2).load(Ordering::Acquire));
+        // What is absent is zero, so what is large is there.
+        if value.has(Flags::LARGE) {
+            return Some(part_of(value, address));
+        }
+        if !value.is_present() {
+            return None;
+        }
+        Some(PageEntry(slot(table(value.physical()), address, 1).load(Ordering::Acquire)))
+    }
+
+    /// The place of that entry. A large page becomes small ones.
+    fn small(&mut self, address: u64) -> Option<&'static AtomicU64> {
+        if address >= USER_END {
+            return None;
+        }
+        let leaves = match self.lowest(address) {
+            Lowest::Table(leaves) => leaves,
+            Lowest::Large(entry) => self.split(address, entry),
+            Lowest::Absent(_) => return None,
+        };
+        Some(slot(leaves, address, 1))
+    }
+
+    /// Makes every processor forget the translation of an address, of whatever size its page was, and the tables that led
+    /// to it.
+    fn forget(&self, address: u64) {
+        self.flush(address);
+        processors::forget(self.root, address & !(PAGE - 1), PAGE);
     }
 
     fn flush(&self, address: u64) {
@@ -271,6 +477,22 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Maps the 2 MiB at `physical` behind the page before as one page, where nothing is mapped there but parts of it.
+    /// False where something else is, which stays.
+    ///
+    /// # Errors
+    /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
+    pub fn put_large(&mut self, physical: u64) -> Result<bool, MapError> {
+        let address = self.address;
+        // The last page of the user half stays free, see `put`.
+        if !(address | physical).is_multiple_of(LARGE_PAGE) || address >= USER_END - LARGE_PAGE {
+            return Err(MapError::BadAddress);
+        }
+        self.address = address + LARGE_PAGE;
+        self.leaves = None;
+        self.table.put_large(address, PageEntry::new(physical, self.flags | Flags::LARGE), self.frames)
+    }
+
     /// Maps the 4 KiB at `physical` behind the page before. False where something is mapped there, which stays.
     ///
     /// # Errors
@@ -279,7 +501,7 @@ impl Run<'_> {
     pub fn put(&mut self, physical: u64) -> Result<bool, MapError> {
         let address = self.address;
         let leaves = match self.leaves {
-            Some(leaves) if !address.is_multiple_of(LEAF_SPAN) => leaves,
+            Some(leaves) if !address.is_multiple_of(LARGE_PAGE) => leaves,
             _ => self.next_table()?,
         };
         // The last page of the user half stays free: a system call in its last bytes would leave
@@ -308,6 +530,22 @@ impl Run<'_> {
     }
 }
 
+/// Whether an entry is that of a user's page of memory that may be read, or written.
+#[inline]
+fn allows(entry: PageEntry, write: bool) -> bool {
+    let mut needed = Flags::PRESENT | Flags::USER;
+    needed.set(Flags::WRITE, write);
+    entry.0 & (needed | Flags::DEVICE).bits() == needed.bits()
+}
+
+/// Whether every page that a table maps is the part of a large page that lies there.
+fn holds_parts_of(leaves: &Table, large: PageEntry) -> bool {
+    leaves.iter().zip((0..LARGE_PAGE).step_by(PAGE as usize)).all(|(leaf, at)| {
+        let entry = PageEntry(leaf.load(Ordering::Relaxed));
+        !entry.is_present() || entry.0 & !USED.bits() == part_of(large, at).0
+    })
+}
+
 /// Frees a table and those below it; of the top level only the user half.
 fn destroy_level(physical: u64, level: u32, free: &mut dyn FnMut(Frame)) {
     if level > 1 {
@@ -315,9 +553,17 @@ fn destroy_level(physical: u64, level: u32, free: &mut dyn FnMut(Frame)) {
         for entry in table(physical).iter().take(entries) {
             let value = PageEntry(entry.load(Ordering::Relaxed));
             if value.is_present() {
-                destroy_level(value.physical(), level - 1, free);
+                destroy_below(value, level, free);
             }
         }
     }
     free(Frame::from_address(physical));
+}
+
+/// Frees what an entry of a table leads to, where that is a table.
+#[inline(never)]
+fn destroy_below(value: PageEntry, level: u32, free: &mut dyn FnMut(Frame)) {
+    if !value.has(Flags::LARGE) {
+        destroy_level(value.physical(), level - 1, free);
+    }
 }

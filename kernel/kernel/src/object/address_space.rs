@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_abi::Status;
 use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_captable::NodeId;
-use capos_paging::{Keyed, PAGE, RangeError, Region, Regions};
+use capos_paging::{Keyed, LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
 use super::account::{Account, Resource};
@@ -60,6 +60,15 @@ impl Backing {
         Ok(())
     }
 
+    /// Physical address of a large page that is there for good.
+    fn block(&self, offset: u64) -> Option<u64> {
+        match self {
+            Self::Memory(memory) => memory.stable_block(offset / PAGE).map(Frame::address),
+            // A large page would have one kind of memory in all its parts, which the ranges of a device need not.
+            Self::Mmio(_) | Self::Dma(_) => None,
+        }
+    }
+
     fn is_paged(&self) -> bool {
         matches!(self, Self::Memory(memory) if memory.paged_content().is_some())
     }
@@ -83,6 +92,19 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    /// Whether large pages of the object would be shown where large pages can begin.
+    fn is_aligned(&self) -> bool {
+        self.length >= LARGE_PAGE && (self.start ^ self.offset).is_multiple_of(LARGE_PAGE)
+    }
+
+    /// The offset of the large page of the object around `offset`, where it would be shown as a whole, and where one can
+    /// begin.
+    pub fn large_around(&self, offset: u64) -> Option<u64> {
+        let first = offset & !(LARGE_PAGE - 1);
+        let is_shown = || first >= self.offset && first - self.offset <= self.length - LARGE_PAGE;
+        (self.is_aligned() && is_shown()).then_some(first)
+    }
+
     /// Where the page of the object that begins at `offset` would be shown.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let distance = offset.checked_sub(self.offset)?;
@@ -260,10 +282,18 @@ impl AddressSpace {
         let pages = mapping.length / PAGE;
         let mut shown = 0;
         self.enter(inner, mapping.start, mapping.access, |run| {
-            mapping.backing.each_page(mapping.offset, pages, |physical| {
-                shown += 1;
-                run.put(physical).map(|_| ())
-            })
+            let end = mapping.offset + mapping.length;
+            let mut at = mapping.offset;
+            while mapping.is_aligned() && at < end {
+                let next = (at | (LARGE_PAGE - 1)) + 1;
+                match mapping.backing.block(at).filter(|_| next <= end) {
+                    Some(physical) if run.put_large(physical)? => shown += LARGE_PAGE / PAGE,
+                    _ => shown += show(run, &mapping.backing, at, next.min(end))?,
+                }
+                at = next.min(end);
+            }
+            shown += show(run, &mapping.backing, at, end)?;
+            Ok(())
         })?;
         if shown == pages { Ok(()) } else { Err(MapFailure::OutsideObject) }
     }
@@ -377,10 +407,7 @@ impl AddressSpace {
         if !allowed {
             return Fault::Forbidden(mapping, offset);
         }
-        match inner.table.lookup(address) {
-            Some(_) => Fault::Spurious,
-            None => Fault::Missing(mapping, offset),
-        }
+        if inner.table.is_mapped(address) { Fault::Spurious } else { Fault::Missing(mapping, offset) }
     }
 
     /// Enters pages of paged memory, the first at `offset` of the object, as far as the mapping still shows them.
@@ -404,6 +431,29 @@ impl AddressSpace {
         self.enter(inner, address, mapping.access, |run| {
             frames.take(count as usize).try_for_each(|frame| run.put(frame.address()).map(|_| ()))
         })
+    }
+
+    /// Enters 2 MiB of paged memory as one page, that at `offset` of the object. False where the mapping does not show all of
+    /// it any more.
+    ///
+    /// # Errors
+    /// Quota or memory for page tables.
+    pub fn enter_large(&self, mapping: &Arc<Mapping>, offset: u64, first: Frame) -> Result<bool, Status> {
+        let Some(address) = mapping.address_of(offset) else { return Ok(false) };
+        let mut guard = self.inner.lock();
+        let Some(inner) = guard.as_mut() else { return Ok(false) };
+        let is_shown = |region: &Region<Arc<Mapping>>| {
+            Arc::ptr_eq(&region.content, mapping) && region.end().saturating_sub(address) >= LARGE_PAGE
+        };
+        if !inner.regions.find(address).is_some_and(is_shown) {
+            return Ok(false);
+        }
+        let mut entered = false;
+        self.enter(inner, address, mapping.access, |run| {
+            entered = run.put_large(first.address())?;
+            Ok(())
+        })?;
+        Ok(entered)
     }
 
     /// Removes one page of paged memory that a mapping shows.
@@ -486,6 +536,17 @@ fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) ->
         }
     }
     frame
+}
+
+/// Enters the pages of an object between two offsets that are there for good; how many there were up to the first that was
+/// not.
+fn show(run: &mut Run<'_>, backing: &Backing, from: u64, to: u64) -> Result<u64, MapError> {
+    let mut shown = 0;
+    backing.each_page(from, (to - from) / PAGE, |physical| {
+        shown += 1;
+        run.put(physical).map(|_| ())
+    })?;
+    Ok(shown)
 }
 
 fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use capos_abi::Status;
 use capos_captable::NodeId;
-use capos_paging::{PAGE, pages_for};
+use capos_paging::{BLOCK_PAGES, PAGE, pages_for};
 use spin::Mutex;
 
 use super::account::{Account, Charge, Resource};
@@ -41,12 +41,56 @@ pub struct MemoryObject {
 
 #[derive(Debug)]
 enum Content {
-    /// Its own frames, given back on drop. Empty after [`MemoryObject::take_frames`].
-    Anonymous(Mutex<Vec<Frame>>),
+    /// Its own frames. None are left after [`MemoryObject::take_frames`].
+    Anonymous(Mutex<Owned>),
     /// Frames in a row that are never given back.
     Fixed(Frame),
     /// Frames of the page cache.
     Paged(PagedContent),
+}
+
+/// Frames of one object, given back on drop.
+#[derive(Debug, Default)]
+struct Owned {
+    frames: Vec<Frame>,
+    /// Of how many times [`frames::BLOCK`] pages, from the first on, the frames are a block.
+    blocks: usize,
+}
+
+impl Owned {
+    /// Frames that are no blocks.
+    fn single(frames: Vec<Frame>) -> Self {
+        Self { frames, blocks: 0 }
+    }
+
+    /// Zeroed frames; blocks of them as long as there are such. What the page cache holds gives way where there are
+    /// none.
+    fn take(pages: u64) -> Result<Self, Status> {
+        let count = usize::try_from(pages).map_err(|_| Status::OutOfMemory)?;
+        if !cache::make_room(count) {
+            return Err(Status::OutOfMemory);
+        }
+        let mut taken = Self::default();
+        taken.frames.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
+        while count - taken.frames.len() >= frames::BLOCK
+            && let Some(first) = frames::allocate_block()
+        {
+            taken.frames.extend((0..frames::BLOCK).map(|n| first.offset(n)));
+            taken.blocks += 1;
+        }
+        while taken.frames.len() < count {
+            taken.frames.push(frames::allocate().ok_or(Status::OutOfMemory)?);
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let single = self.blocks * frames::BLOCK;
+        self.frames.iter().take(single).step_by(frames::BLOCK).copied().for_each(frames::free_block);
+        self.frames.iter().skip(single).copied().for_each(frames::free);
+    }
 }
 
 impl MemoryObject {
@@ -70,17 +114,14 @@ impl MemoryObject {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
-        let frames = take_frames(pages)?;
-        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
+        let owned = Owned::take(pages)?;
+        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(owned)), Some(charge), Some(object)))
     }
 
-    /// Zeroed memory that no account pays for: the window of a page-in.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn window(pages: u64) -> Result<Arc<Self>, Status> {
-        let frames = take_frames(pages)?;
-        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), None, None))
+    /// Memory of these frames that no account pays for: the window of a page-in.
+    pub fn window(frames: Vec<Frame>) -> Arc<Self> {
+        let bytes = frames.len() as u64 * PAGE;
+        Self::new(bytes, Content::Anonymous(Mutex::new(Owned::single(frames))), None, None)
     }
 
     /// Memory that was there before the kernel: whole frames from `first` on.
@@ -97,14 +138,19 @@ impl MemoryObject {
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
         let count = usize::try_from(pages).map_err(|_| Status::InvalidArgument)?;
-        let first = frames::allocate_contiguous(count).ok_or(Status::OutOfMemory)?;
+        let first = frames::allocate_contiguous(count).or_else(|| {
+            // Frames that the cache holds for pages to come may break up what is free.
+            if cache::let_go() { frames::allocate_contiguous(count) } else { None }
+        });
+        let first = first.ok_or(Status::OutOfMemory)?;
         let mut frames = Vec::new();
         if frames.try_reserve_exact(count).is_err() {
             (0..count).for_each(|n| frames::free(first.offset(n)));
             return Err(Status::OutOfMemory);
         }
         frames.extend((0..count).map(|n| first.offset(n)));
-        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(frames)), Some(charge), Some(object)))
+        let owned = Mutex::new(Owned::single(frames));
+        Ok(Self::new(pages * PAGE, Content::Anonymous(owned), Some(charge), Some(object)))
     }
 
     /// Memory whose pages `pager` supplies, until the capability `named_by` is revoked.
@@ -158,7 +204,7 @@ impl MemoryObject {
         }
         let index = usize::try_from(page).ok()?;
         match &self.content {
-            Content::Anonymous(frames) => frames.lock().get(index).copied(),
+            Content::Anonymous(owned) => owned.lock().frames.get(index).copied(),
             Content::Fixed(first) => Some(first.offset(index)),
             Content::Paged(_) => None,
         }
@@ -178,10 +224,22 @@ impl MemoryObject {
         let left = (self.bytes / PAGE).saturating_sub(first);
         let (Ok(start), Ok(count)) = (usize::try_from(first), usize::try_from(count.min(left))) else { return Ok(()) };
         match &self.content {
-            Content::Anonymous(frames) => frames.lock().iter().skip(start).take(count).copied().try_for_each(visit),
+            Content::Anonymous(owned) => {
+                owned.lock().frames.iter().skip(start).take(count).copied().try_for_each(visit)
+            }
             Content::Fixed(first) => (start..start + count).try_for_each(|page| visit(first.offset(page))),
             Content::Paged(_) => Ok(()),
         }
+    }
+
+    /// The first frame of the block that pages from `page` on lie in for as long as the object lives, where they do and
+    /// `page` is its first.
+    pub fn stable_block(&self, page: u64) -> Option<Frame> {
+        let Content::Anonymous(owned) = &self.content else { return None };
+        let owned = owned.lock();
+        let index = usize::try_from(page).ok()?;
+        let is_first = page.is_multiple_of(BLOCK_PAGES) && index / frames::BLOCK < owned.blocks;
+        owned.frames.get(index).copied().filter(|_| is_first)
     }
 
     /// The frame of a page, where it is resident now.
@@ -195,7 +253,7 @@ impl MemoryObject {
     /// How many pages are resident.
     pub fn resident_pages(&self) -> u64 {
         match &self.content {
-            Content::Anonymous(frames) => frames.lock().len() as u64,
+            Content::Anonymous(owned) => owned.lock().frames.len() as u64,
             Content::Fixed(_) => self.bytes / PAGE,
             Content::Paged(content) => content.resident_count(),
         }
@@ -214,7 +272,11 @@ impl MemoryObject {
     /// Takes the frames away from an anonymous object that nobody shows any more.
     pub fn take_frames(&self) -> Vec<Frame> {
         match &self.content {
-            Content::Anonymous(frames) => core::mem::take(&mut *frames.lock()),
+            Content::Anonymous(owned) => {
+                let mut owned = owned.lock();
+                owned.blocks = 0;
+                core::mem::take(&mut owned.frames)
+            }
             _ => Vec::new(),
         }
     }
@@ -250,40 +312,12 @@ impl MemoryObject {
 
 impl Drop for MemoryObject {
     fn drop(&mut self) {
-        match &self.content {
-            Content::Anonymous(owned) => {
-                for frame in owned.lock().drain(..) {
-                    frames::free(frame);
-                }
+        if let Content::Paged(content) = &self.content {
+            PAGED.lock().remove(&self.id);
+            if let Some(node) = content.node.lock().take() {
+                derivation::forget(node);
             }
-            Content::Fixed(_) => {}
-            Content::Paged(content) => {
-                PAGED.lock().remove(&self.id);
-                if let Some(node) = content.node.lock().take() {
-                    derivation::forget(node);
-                }
-                cache::forget(content);
-            }
+            cache::forget(self.id, content);
         }
     }
-}
-
-/// Zeroed frames; what the page cache holds gives way where there are none.
-fn take_frames(pages: u64) -> Result<Vec<Frame>, Status> {
-    let count = usize::try_from(pages).map_err(|_| Status::OutOfMemory)?;
-    if !cache::make_room(count) {
-        return Err(Status::OutOfMemory);
-    }
-    let mut taken = Vec::new();
-    taken.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
-    for _ in 0..count {
-        match frames::allocate() {
-            Some(frame) => taken.push(frame),
-            None => {
-                taken.into_iter().for_each(frames::free);
-                return Err(Status::OutOfMemory);
-            }
-        }
-    }
-    Ok(taken)
 }

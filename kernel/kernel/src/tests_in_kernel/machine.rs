@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use capos_machine::page_entry::{Flags, PageEntry};
+use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry};
 
 use crate::arch::context::Fpu;
 use crate::arch::{cpu, interrupts, io_apic, msr};
@@ -14,11 +14,12 @@ use crate::memory::{heap, kernel_space};
 use crate::{entropy, log, time};
 
 /// The tests by name.
-pub const TESTS: [(&str, fn()); 12] = [
+pub const TESTS: [(&str, fn()); 13] = [
     ("frames", frames_come_and_go),
     ("frame-runs", runs_are_contiguous_and_zeroed),
     ("heap", heap_returns_every_byte),
     ("page-table", page_table_maps_and_returns_its_frames),
+    ("large-pages", large_pages_split_and_grow_together),
     ("protections", protections_are_on),
     ("kernel-half", nothing_of_the_kernel_is_writable_and_executable),
     ("clock", clock_advances),
@@ -135,6 +136,78 @@ fn page_table_maps_and_returns_its_frames() {
     assert_eq!(table.lookup(low), None);
     table.destroy(&mut frames::free);
     frames::free(page);
+    assert_eq!(frames::free_count(), before);
+}
+
+/// Reads a byte of user memory of the address space in use, as a program would, so that the processor notes it.
+fn use_page(address: u64) {
+    // SAFETY: the test has mapped the page; the flag that lets the kernel reach it is cleared again.
+    unsafe {
+        core::arch::asm!("stac", "mov {0:l}, [{0}]", "clac", inout(reg) address => _, options(nostack, readonly));
+    }
+}
+
+fn large_pages_split_and_grow_together() {
+    let before = frames::free_count();
+    let mut table = PageTable::new(&mut frames::allocate).unwrap();
+    let block = frames::allocate_block().unwrap();
+    let at = 0x4000_0000;
+    let physical = |page: u64| block.address() + page * PAGE;
+    let whole = |table: &PageTable, access: Access, but: &[u64]| {
+        (0..512).all(|page| {
+            let found = table.lookup(at + page * PAGE + 7);
+            found == (!but.contains(&page)).then_some((physical(page) + 7, access))
+        })
+    };
+    let put = |table: &mut PageTable, address, to, access, frames: &mut dyn FnMut() -> Option<Frame>| {
+        table.run(address, access, frames).put_large(to)
+    };
+    let none: &mut dyn FnMut() -> Option<Frame> = &mut || None;
+    for (address, to) in [(at + PAGE, physical(0)), (at, physical(1)), (0x7fff_ffe0_0000, physical(0))] {
+        assert_eq!(put(&mut table, address, to, READ_WRITE, &mut frames::allocate), Err(MapError::BadAddress));
+    }
+    assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Err(MapError::NoFrame));
+    assert_eq!(put(&mut table, at, physical(0), READ_WRITE, &mut frames::allocate), Ok(true));
+    // The top, two below it, and the one that is put aside.
+    assert_eq!((table.table_frames(), table.large_pages()), (4, 1));
+    assert!(whole(&table, READ_WRITE, &[]));
+    assert_eq!(table.lookup(at + LARGE_PAGE), None);
+    assert!(table.reach(at + 5 * PAGE + 9, true).is_some_and(|byte| byte == block.offset(5).pointer().wrapping_add(9)));
+    assert_eq!(table.map(at + PAGE, physical(1), READ_WRITE, none), Err(MapError::Occupied));
+    assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(false));
+    // A mark for all of it becomes a mark for each part.
+    table.activate();
+    assert!(!table.take_accessed(at + 3 * PAGE));
+    assert_eq!(table.large_pages(), 1, "what nobody used stays in one piece");
+    use_page(at + 9 * PAGE);
+    assert!(table.take_accessed(at + 3 * PAGE) && !table.take_accessed(at + 3 * PAGE));
+    assert_eq!((table.table_frames(), table.large_pages()), (4, 0));
+    assert!(whole(&table, READ_WRITE, &[]) && table.take_accessed(at + 4 * PAGE));
+    use_page(at + 3 * PAGE);
+    assert!(table.take_accessed(at + 3 * PAGE));
+    // Grown together again, in the table's stead, from parts and what lacks between them.
+    assert_eq!(table.unmap(at + 8 * PAGE), Some(physical(8)));
+    assert!(whole(&table, READ_WRITE, &[8]));
+    assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Ok(false), "other rights");
+    assert_eq!(put(&mut table, at, physical(0) + LARGE_PAGE, READ_WRITE, none), Ok(false), "other memory");
+    assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(true));
+    assert_eq!((table.table_frames(), table.large_pages()), (4, 1));
+    use_page(at + 8 * PAGE);
+    // A part goes from its middle, then the rest and what lies around it.
+    table.unmap_range(at + 100 * PAGE, 2 * PAGE);
+    assert!(whole(&table, READ_WRITE, &[100, 101]));
+    table.unmap_range(at - PAGE, LARGE_PAGE + 2 * PAGE);
+    assert!((0..512).all(|page| table.lookup(at + page * PAGE).is_none()));
+    // In one piece; what was put aside serves for the next table.
+    assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Ok(true));
+    table.unmap_range(0, 0x7fff_ffff_f000);
+    assert_eq!((table.lookup(at), table.large_pages()), (None, 0));
+    assert_eq!(table.map(at + LARGE_PAGE, physical(1), READ_EXECUTE, none), Ok(()));
+    assert_eq!(table.lookup(at + LARGE_PAGE + PAGE), None, "a table that was put aside comes back zeroed");
+    assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Err(MapError::NoFrame));
+    assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, &mut frames::allocate), Ok(true));
+    table.destroy(&mut frames::free);
+    frames::free_block(block);
     assert_eq!(frames::free_count(), before);
 }
 

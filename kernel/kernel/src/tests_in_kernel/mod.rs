@@ -8,6 +8,7 @@ mod bench;
 mod calls;
 mod exhaustion;
 mod full_heap;
+mod large_pages;
 mod machine;
 mod processes;
 mod refusals;
@@ -29,7 +30,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 60] = [
+const OBJECTS: [(&str, Test); 64] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("calls-are-refused", calls::calls_are_refused),
@@ -67,6 +68,10 @@ const OBJECTS: [(&str, Test); 60] = [
     ("deaths-give-everything-back", processes::deaths_give_everything_back),
     ("accounts-limit", processes::accounts_limit),
     ("mappings-obey", processes::mappings_obey),
+    ("large-pages-are-shown", large_pages::large_pages_are_shown),
+    ("large-pages-need-blocks", large_pages::large_pages_need_blocks),
+    ("cached-pages-become-large", large_pages::cached_pages_become_large),
+    ("held-frames-go-first", large_pages::held_frames_go_first),
     ("long-chains-are-listed", revocation::long_chains_are_listed),
     ("large-rings-end", revocation::large_rings_end),
     ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),

@@ -210,16 +210,18 @@ pub fn mappings_obey(account: &Arc<Account>) {
 }
 
 /// A server that answers page requests, and a process that touches what it pages.
-struct Paging {
+pub struct Paging {
     pager: Actor,
-    user: Actor,
+    pub user: Actor,
     endpoint: CapId,
-    memory: Arc<MemoryObject>,
+    pub memory: Arc<MemoryObject>,
 }
 
-const PAGED_AT: u64 = 0x100_0000;
+/// Where the user's mapping begins: where a large page can.
+pub const PAGED_AT: u64 = 0x100_0000;
 
-fn paging(account: &Arc<Account>, pages: u64) -> Paging {
+/// Paged memory that a process shows whole, and its pager.
+pub fn paging(account: &Arc<Account>, pages: u64) -> Paging {
     paging_through(account, pages, None)
 }
 
@@ -238,7 +240,7 @@ fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeId>) 
 
 impl Paging {
     /// The user touches a page.
-    fn touch(&self, page: u64) {
+    pub fn touch(&self, page: u64) {
         self.user.thread.change(State::Blocked, State::Running);
         self.user.thread.change(State::Ready, State::Running);
         fault::page_fault(&self.user.thread, PAGED_AT + page * 4096, false, false);
@@ -246,7 +248,7 @@ impl Paging {
     }
 
     /// The pager takes one request: reply, offset, length, window.
-    fn take(&mut self) -> (u64, u64, u64, CapId) {
+    pub fn take(&mut self) -> (u64, u64, u64, CapId) {
         let caps = CapArray { address: SCRATCH + 0x200, sent: 0, accepted: 1 };
         let received = self.pager.once(Operation::Recv { endpoint: self.endpoint.0, buffer: buffer(0, 256), caps });
         assert_eq!((received.status, received.caps), (0, 1));
@@ -259,21 +261,22 @@ impl Paging {
     }
 
     /// The pager fills the window: each page starts with its number.
-    fn fill(&mut self, offset: u64, bytes: u64, window: CapId) {
+    pub fn fill(&mut self, offset: u64, bytes: u64, window: CapId) {
         let Object::Memory(memory) = self.pager.process.get(window).unwrap().object else { return };
         for page in 0..bytes / 4096 {
             assert!(crate::user_memory::fill(&memory, page * 4096, &(offset / 4096 + page).to_le_bytes()));
         }
     }
 
-    fn answer(&mut self, reply: u64, exception: u8) {
+    pub fn answer(&mut self, reply: u64, exception: u8) {
         let results = if exception == 0 { Buffer::default() } else { buffer(0x300, 8) };
         let returned = Operation::Return { reply, exception, results, caps: CapArray::default() };
         assert_eq!(self.pager.once(returned).status, 0);
         settle();
     }
 
-    fn number_at(&self, page: u64) -> Option<u64> {
+    /// What the user reads at the start of a page.
+    pub fn number_at(&self, page: u64) -> Option<u64> {
         let mut raw = [0; 8];
         self.user.process.space.read(PAGED_AT + page * 4096, &mut raw).ok().map(|()| u64::from_le_bytes(raw))
     }

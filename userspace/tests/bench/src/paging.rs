@@ -18,6 +18,8 @@ const FEW_PAGES: u64 = 512;
 const AROUND: u64 = 16;
 /// Pages of a window: its first touch brings in the rest.
 const WINDOW: u64 = 32;
+/// Pages of 4 KiB in one of 2 MiB.
+const LARGE: u64 = 512;
 
 impl Bench {
     async fn pages(&self, part: &str, pages: u64) -> Result<(MemoryObjectClient, Partner), Error> {
@@ -43,23 +45,43 @@ impl Bench {
         Ok(())
     }
 
-    /// Touches pages that are in, but not mapped yet.
+    /// Touches pages that are in, but not mapped yet, where no large page can be mapped: addresses and offsets in the
+    /// memory differ by less than one.
     fn cached(&self, series: &Series, memory: &MemoryObjectClient, pages: u64) -> Result<(), Error> {
         let overhead = overhead();
         for (name, step, how) in [
             ("fault_cached", AROUND, "first touch of a page in the page cache, which maps it and the 15 after it"),
             ("fault_cached_per_page", 1, "the same, per page mapped"),
         ] {
-            let mapping = memory::map(memory, 0, pages * PAGE, Access::Read)?;
+            let mapping = memory::map(memory, AROUND * PAGE, (pages - AROUND) * PAGE, Access::Read)?;
             let mut samples = series.begin(name);
-            for fault in 0..pages / AROUND {
-                let address = mapping.address() + fault * AROUND * PAGE;
+            for fault in 1..pages / AROUND {
+                let address = mapping.address() + (fault - 1) * AROUND * PAGE;
                 let from = count();
                 touch(address);
                 samples.add(from, count(), overhead);
             }
             series.tell(name, samples, AROUND / step, how);
         }
+        Ok(())
+    }
+
+    /// Touches large pages that are in, but not mapped yet.
+    fn cached_large(series: &Series, memory: &MemoryObjectClient) -> Result<(), Error> {
+        let (name, overhead) = ("fault_cached_2m", overhead());
+        let mapping = memory::map(memory, 0, PAGES * PAGE, Access::Read)?;
+        let mut samples = series.begin(name);
+        for large in 0..PAGES / LARGE {
+            let from = count();
+            touch(mapping.address() + large * LARGE * PAGE);
+            samples.add(from, count(), overhead);
+        }
+        series.tell(
+            name,
+            samples,
+            1,
+            "first touch of 2 MiB that lie in a row in the page cache, which maps them as one page",
+        );
         Ok(())
     }
 
@@ -77,6 +99,7 @@ impl Bench {
         let how = "the same from a pager that maps its window and writes every byte";
         self.cold(series, "page_in_4k_memory", &full, how)?;
         self.cached(series, &full, PAGES)?;
+        Self::cached_large(series, &full)?;
         partner.end().await
     }
 

@@ -11,6 +11,9 @@ struct Limits {
   processes @3 :UInt32;     # Processes.
   objects @4 :UInt32;       # Other kernel objects, ended threads that are still designated among them.
   priority @5 :Int8;        # The highest priority of its threads: see Thread.setPriority. Never above the parent's.
+  cpuNanoseconds @6 :UInt64;
+  # CPU time that its threads may use from when this is set, in all. 0: no limit of its own; it uses its parent's, where
+  # that has one.
 }
 
 struct Usage {
@@ -20,7 +23,7 @@ struct Usage {
   threads @2 :UInt32;
   processes @3 :UInt32;
   objects @4 :UInt32;
-  cpuNanoseconds @5 :UInt64;  # Processor time used, nanoseconds.
+  cpuNanoseconds @5 :UInt64;  # CPU time that its own threads have used, and those of children that are gone.
 }
 
 struct NamedCapability {
@@ -70,8 +73,14 @@ interface ResourceAccount {
   carve @5 (limits :Limits) -> (account :ResourceAccount);
   # A child account. It is an object of this one's, beside its limits.
 
-  usage @6 () -> (usage :Usage, limits :Limits);
-  # What is held now, and what may be held. Nothing, once the account has retired.
+  usage @6 () -> (usage :Usage, limits :Limits, cpuLeft :UInt64);
+  # What is held now, and what may be held. Nothing, once the account has retired. `cpuLeft` is the CPU time that it may
+  # still use, of its own or of its parent's; all bits set where nothing limits it.
+
+  cut @7 (limits :Limits) -> (limits :Limits);
+  # Lowers the account's limits to these at most, and gives what they are then. None goes below what is in use; the parent
+  # has the difference at once. A limit of CPU time counts from now on, and is set where there was none. The priority
+  # stays. Needs the manage right.
 }
 
 struct ExitInfo {
@@ -80,6 +89,7 @@ struct ExitInfo {
     exited @0;   # By EXIT; `code` is its code.
     killed @1;   # By a holder of its capability.
     fault @2;    # By what it did; `report` says what.
+    cpuTime @3;  # By the limit of its account's CPU time, all of which was used.
   }
   cause @0 :Cause;
   code @1 :Int32;
@@ -314,6 +324,7 @@ struct MachineStatistics {
   initStartTsc @11 :UInt64;      # The same at the first instruction of the first process.
   idleNanoseconds @12 :UInt64;   # Time that the processors had nothing to do.
   heapFrames @13 :UInt64;        # Frames that the kernel heap holds. They are not free.
+  timerInterrupts @14 :List(UInt64);  # Interrupts of each processor's timer.
 }
 
 interface Machine {

@@ -141,6 +141,7 @@ struct ProgramInfo {
   name @0 :Text;
   description @1 :Text;
   needs @2 :List(ProgramNeed);
+  limits @3 :Kernel.Limits;   # What it may use.
 }
 
 struct ProgramNeed {

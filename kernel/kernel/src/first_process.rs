@@ -151,7 +151,7 @@ pub fn ended(end: &End) -> ! {
             "the first process has ended with code {}, and nothing runs without it; what it said is above",
             end.code
         )),
-        Cause::Killed | Cause::Fault => {
+        Cause::Killed | Cause::Fault | Cause::CpuTime => {
             stop(format_args!("the first process has died, and nothing runs without it: {}", end.report))
         }
     }

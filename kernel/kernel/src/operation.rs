@@ -219,7 +219,7 @@ impl Operations {
     }
 
     /// Frees the place of an operation through a capability: its tickets mean nothing any more.
-    #[inline]
+    #[inline(always)]
     fn vacate(&mut self, index: u32, cap: CapId) -> Option<()> {
         let free = self.free;
         let place = self.places.get_mut(index as usize)?;

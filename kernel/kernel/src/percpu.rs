@@ -38,6 +38,8 @@ pub struct PerCpu {
     pub running: AtomicI8,
     /// Number of the thread that runs here; 0 where none does.
     pub thread: AtomicU64,
+    /// Interrupts of its timer.
+    pub timer_interrupts: AtomicU64,
     /// The scheduler's state.
     pub scheduler: spin::Mutex<CpuState>,
 }
@@ -119,6 +121,7 @@ pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
         paused: AtomicBool::new(false),
         running: AtomicI8::new(IDLE),
         thread: AtomicU64::new(0),
+        timer_interrupts: AtomicU64::new(0),
         scheduler: spin::Mutex::new(CpuState::new()?),
     })
     .map(Prepared)

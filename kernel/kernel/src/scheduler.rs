@@ -22,6 +22,9 @@ use crate::{deadline, fault, first_process, kernel_lock, log, processors, syscal
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
+/// The shortest time after which a limit of CPU time is looked at again, in nanoseconds: so much more than its limit can an
+/// account use on each processor.
+const SHORTEST: u64 = 50_000;
 
 /// Switches from one thread to another since the start.
 pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
@@ -48,6 +51,8 @@ pub struct CpuState {
     armed: u64,
     /// The deadline for which the timer is set here and nowhere else; 0 where it is not for one.
     covers: u64,
+    /// When the current thread's account may have no CPU time left, where that is limited.
+    limit_end: u64,
 }
 
 impl CpuState {
@@ -196,6 +201,7 @@ impl CpuState {
     fn set_timer(&mut self) {
         let alone = self.current.as_ref().is_none_or(|current| self.queue.is_free_for(current.priority()));
         let slice = if alone { u64::MAX } else { self.slice_end };
+        let slice = if self.is_limited() { slice.min(self.limit_end) } else { slice };
         let due = if deadline::cover() {
             self.covers = deadline::earliest();
             self.covers
@@ -246,16 +252,95 @@ impl CpuState {
     }
 
     /// Accounts for the time until now.
+    #[inline(always)]
     fn settle_time(&mut self, now: u64) {
         if let Some(current) = &self.current {
             let ran = now.saturating_sub(self.since);
             current.handle.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
-            current.process.account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+            let account = &current.process.account;
+            account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
+            if account.is_cpu_limited() {
+                account.spend(ran);
+            }
             self.since = now;
-        }
-        if let Some(since) = &mut self.idle_since {
+        } else if let Some(since) = &mut self.idle_since {
             IDLE.fetch_add(now.saturating_sub(*since), Ordering::Relaxed);
             *since = now;
+        }
+    }
+
+    /// Whether the current thread's CPU time is limited.
+    fn is_limited(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.process.account.is_cpu_limited())
+    }
+
+    /// Whether a thread whose CPU time is limited has any left. Notes when to look again: before those who use of the
+    /// same limit can have used it up, however many processors they run on.
+    fn has_time(&mut self, thread: &Thread, now: u64) -> bool {
+        for processor in processors::others() {
+            let mut other = processor.scheduler.lock();
+            if other.is_limited() {
+                other.settle_time(now);
+            }
+        }
+        let left = thread.process.account.cpu_left().unwrap_or(u64::MAX);
+        let share = left.checked_div(processors::count() as u64).unwrap_or(left).max(SHORTEST).min(left);
+        self.limit_end = now.saturating_add(share);
+        left > 0
+    }
+
+    /// Whether a thread whose CPU time is limited may run; the timer is set for the end of that. Where it has none left it
+    /// never runs again, and the timer brings this processor back into the kernel at once, which ends its process.
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, thread: &Thread, now: u64) -> bool {
+        let may = self.has_time(thread, now);
+        let due = if may {
+            self.limit_end
+        } else {
+            thread.change(State::Running, State::Blocked);
+            process::end_spent();
+            note_idle();
+            now
+        };
+        if self.armed == 0 || due < self.armed {
+            self.armed = due;
+            time::arm(due);
+        }
+        may
+    }
+
+    /// Looks again at what CPU time the current thread has, where it is limited.
+    #[inline(never)]
+    fn look_at_limit(&mut self, now: u64) {
+        if let Some(current) = self.current.as_ref().filter(|_| self.is_limited()).cloned() {
+            self.settle_time(now);
+            if !self.has_time(&current, now) {
+                process::end_spent();
+            }
+            self.set_timer();
+        }
+    }
+
+    /// Nothing runs here: the timer is set for a deadline or not at all, whatever it was set for before.
+    #[cold]
+    #[inline(never)]
+    fn rest_timer(&mut self, now: u64) {
+        note_idle();
+        if self.covers != 0 && deadline::earliest() > self.covers {
+            // It was taken back.
+            deadline::uncover(core::mem::take(&mut self.covers));
+        }
+        if deadline::cover() {
+            self.covers = deadline::earliest();
+        }
+        // One that is due comes.
+        if self.armed != self.covers && (self.armed == 0 || self.armed > now) {
+            self.armed = self.covers;
+            match self.covers {
+                0 => time::disarm(),
+                covers => time::arm(covers),
+            }
         }
     }
 
@@ -279,11 +364,12 @@ impl CpuState {
         self.had_current = left.is_some();
         let cpu = percpu::current();
         let Some(next) = self.next(now) else {
-            cpu.running.store(percpu::IDLE, Ordering::Relaxed);
-            cpu.thread.store(0, Ordering::Relaxed);
-            self.arm();
+            self.rest_timer(now);
             return (Choice::Idle, left);
         };
+        if next.process.account.is_cpu_limited() && !self.admit(&next, now) {
+            return (Choice::Idle, left);
+        }
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
         cpu.running.store(next.priority(), Ordering::Relaxed);
@@ -317,6 +403,20 @@ impl CpuState {
         self.queue.take_dead(&mut dead);
         dead
     }
+}
+
+/// The thread whose turn it is among those that wait, taken out of the queue: for tests.
+#[inline(never)]
+pub fn take_waiting() -> Option<Arc<Thread>> {
+    let cpu = percpu::current();
+    cpu.scheduler.lock().queue.pop(cpu.index).map(|(thread, _)| thread)
+}
+
+/// No thread runs on this processor.
+fn note_idle() {
+    let cpu = percpu::current();
+    cpu.running.store(percpu::IDLE, Ordering::Relaxed);
+    cpu.thread.store(0, Ordering::Relaxed);
 }
 
 /// Lets go of dead threads.
@@ -391,6 +491,12 @@ fn end_idle() {
     }
 }
 
+/// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
+pub fn limits_changed() {
+    percpu::current().scheduler.lock().look_at_limit(time::now());
+    processors::others().for_each(processors::call);
+}
+
 /// Runs the first process.
 pub fn start(boot: crate::boot::BootInfo) -> ! {
     first_process::start(boot);
@@ -403,9 +509,27 @@ pub fn settle_times() {
     processors::all().for_each(|processor| processor.scheduler.lock().settle_time(now));
 }
 
-/// A thread's priority is another now.
-pub fn rank(thread: &Thread) {
-    let Some(number) = thread.processor() else { return };
+/// Gives a thread another priority, from now on: one that waits in a queue waits behind those that have it already.
+#[inline(never)]
+pub fn rank(thread: &Arc<Thread>, priority: i8) {
+    if thread.priority() == priority {
+        return;
+    }
+    thread.handle.set_priority(priority);
+    let Some(number) = thread.processor() else {
+        for processor in processors::all() {
+            let mut cpu = processor.scheduler.lock();
+            if let Some(thread) = cpu.queue.remove(thread) {
+                cpu.queue.push(thread);
+                // This one looks when it leaves the kernel.
+                if processor.index != percpu::current().index {
+                    processors::call(processor);
+                }
+                return;
+            }
+        }
+        return;
+    };
     if let Some(processor) = processors::all().find(|processor| processor.index == number) {
         processor.running.store(thread.priority(), Ordering::Relaxed);
         if number != percpu::current().index {
@@ -438,6 +562,7 @@ pub fn join() -> ! {
 /// Another processor has something for this one.
 pub fn on_call() -> ! {
     end_idle();
+    percpu::current().scheduler.lock().look_at_limit(time::now());
     leave()
 }
 
@@ -468,6 +593,7 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 /// The timer that [`CpuState::arm`] set has come.
 pub fn on_timer() -> ! {
     end_idle();
+    percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
     {
         let mut cpu = percpu::current().scheduler.lock();
         cpu.armed = 0;
@@ -477,6 +603,7 @@ pub fn on_timer() -> ! {
     {
         let mut cpu = percpu::current().scheduler.lock();
         let now = time::now();
+        cpu.look_at_limit(now);
         let priority = cpu.current.as_ref().map(|current| current.priority());
         let waiting = priority.is_some_and(|priority| !cpu.queue.is_free_for(priority));
         if now >= cpu.slice_end && (waiting || cpu.handoff.is_some()) {

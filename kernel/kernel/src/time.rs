@@ -34,6 +34,11 @@ pub fn arm(deadline: u64) {
     }
 }
 
+/// Takes back what was armed on this processor.
+pub fn disarm() {
+    apic::disarm();
+}
+
 /// Milliseconds since 1970-01-01T00:00:00Z by the machine's clock; since the start where it has none.
 pub fn wall_clock_ms() -> u64 {
     WALL_START.load(Ordering::Relaxed) + now() / 1_000_000

@@ -198,6 +198,14 @@ pub fn initialize_timer(counter_hertz: u64) -> bool {
     true
 }
 
+/// Stops the timer.
+pub fn disarm() {
+    match COUNTER.get() {
+        Some(_) => write(INITIAL_COUNT, 0),
+        None => msr::write(msr::TSC_DEADLINE, 0),
+    }
+}
+
 /// Raises the timer's vector when the time-stamp counter reaches `deadline`, which is
 /// `nanoseconds` away.
 pub fn arm(deadline: u64, nanoseconds: u64) {

@@ -10,6 +10,17 @@ use super::cpu;
 pub struct Fpu {
     area: NonNull<u8>,
     layout: Layout,
+    /// The sets of registers that are in it.
+    mask: u64,
+    method: Method,
+}
+
+/// How the registers are stored. Each area knows it, so that a switch of threads looks at nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Method {
+    Optimized,
+    Whole,
+    Old,
 }
 
 // SAFETY: the area belongs to this value alone and is plain memory.
@@ -25,7 +36,8 @@ impl Fpu {
     /// The state of a thread that has not used it: all registers zero, exceptions masked. `None`
     /// where the kernel heap is exhausted.
     pub fn new() -> Option<Self> {
-        let size = cpu::features().save_area.max(512);
+        let features = cpu::features();
+        let size = features.save_area.max(512);
         let layout = Layout::from_size_align(size, 64).ok()?;
         // SAFETY: the layout has a size above zero.
         let area = NonNull::new(unsafe { alloc_zeroed(layout) })?;
@@ -34,35 +46,40 @@ impl Fpu {
             area.cast::<u16>().write(CONTROL);
             area.add(24).cast::<u32>().write(MXCSR);
         }
-        Some(Self { area, layout })
+        let method = match (features.xsaveopt, features.xsave) {
+            (true, _) => Method::Optimized,
+            (_, true) => Method::Whole,
+            _ => Method::Old,
+        };
+        Some(Self { area, layout, mask: features.state_mask, method })
     }
 
     /// Stores the processor's registers here.
     pub fn save(&mut self) {
-        let features = cpu::features();
-        let (low, high) = (features.state_mask as u32, (features.state_mask >> 32) as u32);
+        let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
         // SAFETY: the area is aligned to 64 bytes and as large as CPUID says for the enabled
         // state; the instructions used are those that CPUID announced.
         unsafe {
-            match (features.xsaveopt, features.xsave) {
-                (true, _) => {
+            match self.method {
+                Method::Optimized => {
                     core::arch::asm!("xsaveopt64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags))
                 }
-                (_, true) => {
+                Method::Whole => {
                     core::arch::asm!("xsave64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags))
                 }
-                _ => core::arch::asm!("fxsave64 [{}]", in(reg) self.area.as_ptr(), options(nostack, preserves_flags)),
+                Method::Old => {
+                    core::arch::asm!("fxsave64 [{}]", in(reg) self.area.as_ptr(), options(nostack, preserves_flags))
+                }
             }
         }
     }
 
     /// Loads the registers from here.
     pub fn restore(&self) {
-        let features = cpu::features();
-        let (low, high) = (features.state_mask as u32, (features.state_mask >> 32) as u32);
+        let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
         // SAFETY: the area was made by `new` and written by `save` only, so it is well formed.
         unsafe {
-            if features.xsave {
+            if self.method != Method::Old {
                 core::arch::asm!("xrstor64 [{}]", in(reg) self.area.as_ptr(), in("eax") low, in("edx") high, options(nostack, preserves_flags, readonly));
             } else {
                 core::arch::asm!("fxrstor64 [{}]", in(reg) self.area.as_ptr(), options(nostack, preserves_flags, readonly));

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use capos_abi::Status;
 use spin::Mutex;
 
+use super::cpu_time::CpuTime;
 use crate::run_queue;
 
 /// What is counted.
@@ -64,7 +65,7 @@ pub struct Account {
     parent: Mutex<Option<Arc<Account>>>,
     /// How many accounts lay above it when it was carved. Nearer to the root it is less.
     depth: u32,
-    limits: Amounts,
+    limits: [AtomicU64; RESOURCES],
     /// Objects that the parent has paid for beside the limits: itself, where nothing else bounds how many
     /// accounts there are.
     own: u64,
@@ -75,8 +76,10 @@ pub struct Account {
     holders: AtomicU32,
     /// The highest priority that its threads may have.
     priority: i8,
-    /// Processor time used by this account's threads, nanoseconds.
+    /// CPU time used by this account's threads, nanoseconds.
     pub cpu_nanoseconds: AtomicU64,
+    /// How much of it there may be.
+    pub(super) cpu: CpuTime,
 }
 
 impl Account {
@@ -86,16 +89,18 @@ impl Account {
     }
 
     fn with(parent: Option<Arc<Account>>, limits: Amounts, own: u64, priority: i8) -> Arc<Self> {
+        let limited = parent.as_ref().is_some_and(|parent| parent.cpu_limiter().is_some());
         Arc::new(Self {
             depth: parent.as_ref().map_or(0, |parent| parent.depth.saturating_add(1)),
             parent: Mutex::new(parent),
-            limits,
+            limits: limits.map(AtomicU64::new),
             own,
             used: Default::default(),
             retired: AtomicBool::new(false),
             holders: AtomicU32::new(0),
             priority,
             cpu_nanoseconds: AtomicU64::new(0),
+            cpu: CpuTime::new(limited),
         })
     }
 
@@ -135,9 +140,9 @@ impl Account {
         Ok(Self::with(Some(Arc::clone(self)), limits, own, priority))
     }
 
-    fn counter(&self, resource: Resource) -> (&AtomicU64, u64) {
+    fn counter(&self, resource: Resource) -> (&AtomicU64, &AtomicU64) {
         let [frames, capabilities, threads, processes, objects] = &self.used;
-        let [f, c, t, p, o] = self.limits;
+        let [f, c, t, p, o] = &self.limits;
         match resource {
             Resource::Frames => (frames, f),
             Resource::Capabilities => (capabilities, c),
@@ -153,6 +158,7 @@ impl Account {
     /// [`Status::QuotaExceeded`]; nothing is taken then. An account that has retired has nothing left.
     pub fn charge(&self, resource: Resource, amount: u64) -> Result<(), Status> {
         let (counter, limit) = self.counter(resource);
+        let limit = limit.load(Ordering::Relaxed);
         counter
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(amount).filter(|sum| *sum <= limit)
@@ -184,11 +190,34 @@ impl Account {
     }
 
     /// The nearest account above that has not retired. Those between are passed by from then on, so that a
-    /// long chain of them is gone through once.
+    /// long chain of them is gone through once; but not where one of them may have the limit of CPU time that holds here.
     fn heir(&self) -> Option<Arc<Account>> {
         let heir = self.nearest()?;
-        self.pass_by(&heir);
+        if self.above()?.cpu_limiter().is_none() {
+            self.pass_by(&heir);
+        }
         Some(heir)
+    }
+
+    /// The account that it was carved from, or one further up where that has retired.
+    pub(super) fn above(&self) -> Option<Arc<Account>> {
+        self.parent.lock().clone()
+    }
+
+    /// Lowers the limits to these at most. None goes below what is in use; the parent has the difference.
+    pub fn cut(&self, wanted: Amounts) {
+        let Some(parent) = self.above() else { return };
+        for (resource, wanted) in ALL.into_iter().zip(wanted) {
+            let (counter, limit) = self.counter(resource);
+            let needed = counter.load(Ordering::Relaxed).max(wanted);
+            let less = limit.load(Ordering::Relaxed).saturating_sub(needed);
+            // What is taken out cannot be charged meanwhile. An account that has retired has nothing left to take.
+            if less > 0 && self.charge(resource, less).is_ok() {
+                limit.fetch_sub(less, Ordering::Relaxed);
+                self.refund(resource, less);
+                parent.refund(resource, less);
+            }
+        }
     }
 
     /// The way up.
@@ -235,7 +264,8 @@ impl Account {
 
     /// Gives back what is not in use, and becomes one with the parent.
     pub fn retire(&self) {
-        for (resource, limit) in ALL.into_iter().zip(self.limits) {
+        for (resource, limit) in ALL.into_iter().zip(&self.limits) {
+            let limit = limit.load(Ordering::Relaxed);
             let used = self.counter(resource).0.fetch_or(RETIRED, Ordering::Relaxed);
             if used & RETIRED == 0 {
                 self.pass_on(resource, limit.saturating_sub(used));
@@ -279,13 +309,23 @@ impl Account {
 
     /// What may be held: nothing, once it has retired.
     pub fn limits(&self) -> Amounts {
-        if self.retired.load(Ordering::Acquire) { [0; RESOURCES] } else { self.limits }
+        if self.has_retired() {
+            [0; RESOURCES]
+        } else {
+            self.limits.each_ref().map(|limit| limit.load(Ordering::Relaxed))
+        }
     }
 
-    /// What the parent gets back at the end, and the processor time that is its own from then on.
+    /// Whether it pays for nothing any more.
+    pub fn has_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// What the parent gets back at the end, and the CPU time that is its own from then on.
     fn rest(&mut self) -> (Option<Arc<Account>>, Amounts, u64) {
-        let limits = if *self.retired.get_mut() { [0; RESOURCES] } else { self.limits };
-        (self.parent.get_mut().take(), cost(limits, self.own), *self.cpu_nanoseconds.get_mut())
+        // While the parent is there, and with it all those above.
+        self.cpu.give_back();
+        (self.parent.get_mut().take(), cost(self.limits(), self.own), *self.cpu_nanoseconds.get_mut())
     }
 }
 

@@ -17,6 +17,7 @@ use super::memory::MemoryObject;
 use super::notification::Notification;
 use super::process::Process;
 use crate::kernel_call::{Invocation, refused};
+use crate::scheduler;
 
 /// The longest name of a process, in bytes.
 const MAX_NAME: usize = 64;
@@ -41,6 +42,28 @@ fn name(text: capnp::text::Reader<'_>) -> Result<String, Exception> {
         return Err(Exception::invalid_argument("a process's name has 1 to 64 bytes and no control characters"));
     }
     Ok(String::from(text))
+}
+
+/// Gives a new account the limit of CPU time that is wanted, if any.
+fn limit_cpu(account: &Arc<Account>, wanted: limits::Reader<'_>) -> Result<(), Exception> {
+    match wanted.get_cpu_nanoseconds() {
+        0 => Ok(()),
+        time => {
+            scheduler::settle_times();
+            account.limit_cpu(time).map_err(refused)
+        }
+    }
+}
+
+fn write_limits(account: &Account, mut limits: limits::Builder<'_>) {
+    let [frames, capabilities, threads, processes, objects] = account.limits();
+    limits.set_frames(frames);
+    limits.set_capabilities(small(capabilities));
+    limits.set_threads(small(threads));
+    limits.set_processes(small(processes));
+    limits.set_objects(small(objects));
+    limits.set_priority(account.priority());
+    limits.set_cpu_nanoseconds(account.cpu_limit().unwrap_or(0));
 }
 
 fn not_carved(why: CarveError) -> Exception {
@@ -121,6 +144,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let charge = self.hold(Resource::Processes, 1).map_err(refused)?;
         let limits = params.get_limits()?;
         let account = self.carve(amounts(limits), limits.get_priority()).map_err(not_carved)?;
+        limit_cpu(&account, limits)?;
         let process = Process::new(name, account, Some(charge)).map_err(refused)?;
         cx.give(Object::Process(process), Rights::ALL, None);
         results.set_process(capability());
@@ -135,6 +159,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
     ) -> Answer {
         let limits = params.get_limits()?;
         let account = self.carve_object(amounts(limits), limits.get_priority()).map_err(not_carved)?;
+        limit_cpu(&account, limits)?;
         cx.give(Object::Account(account), Rights::ALL, None);
         results.set_account(capability());
         Ok(Completion::Done)
@@ -146,7 +171,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         _params: m::usage_params::Reader<'_>,
         mut results: m::usage_results::Builder<'_>,
     ) -> Answer {
-        crate::scheduler::settle_times();
+        scheduler::settle_times();
         let [frames, capabilities, threads, processes, objects] = Account::usage(self);
         let mut usage = results.reborrow().init_usage();
         usage.set_frames(frames);
@@ -155,14 +180,31 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         usage.set_processes(small(processes));
         usage.set_objects(small(objects));
         usage.set_cpu_nanoseconds(self.cpu_nanoseconds.load(core::sync::atomic::Ordering::Relaxed));
-        let [frames, capabilities, threads, processes, objects] = self.limits();
-        let mut limits = results.init_limits();
-        limits.set_frames(frames);
-        limits.set_capabilities(small(capabilities));
-        limits.set_threads(small(threads));
-        limits.set_processes(small(processes));
-        limits.set_objects(small(objects));
-        limits.set_priority(self.priority());
+        results.set_cpu_left(self.cpu_left().unwrap_or(u64::MAX));
+        write_limits(self, results.init_limits());
+        Ok(Completion::Done)
+    }
+
+    fn cut(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::cut_params::Reader<'_>,
+        results: m::cut_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::MANAGE)?;
+        if self.has_retired() {
+            return Err(Exception::failed("the account has retired: what it had is its parent's"));
+        }
+        let wanted = params.get_limits()?;
+        Account::cut(self, amounts(wanted));
+        let time = wanted.get_cpu_nanoseconds();
+        if time != 0 {
+            // What threads have run for until now is not of what they may use from now on.
+            scheduler::settle_times();
+            self.cut_cpu(time).map_err(refused)?;
+            scheduler::limits_changed();
+        }
+        write_limits(self, results.init_limits());
         Ok(Completion::Done)
     }
 }

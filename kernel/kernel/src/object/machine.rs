@@ -12,7 +12,7 @@ use super::{process, thread};
 use crate::boot::BootInfo;
 use crate::kernel_call::Invocation;
 use crate::memory::{frames, heap};
-use crate::{cache, scheduler, time};
+use crate::{cache, processors, scheduler, time};
 
 static BOOT: Once<BootInfo> = Once::new();
 /// Time-stamp counter when the first process was entered.
@@ -75,6 +75,11 @@ impl MachineKernel<Invocation<'_>> for Machine {
         statistics.set_kernel_entry_tsc(time::start_tsc());
         statistics.set_init_start_tsc(INIT_START.load(Ordering::Relaxed));
         statistics.set_idle_nanoseconds(scheduler::IDLE.load(Ordering::Relaxed));
+        let processors = u32::try_from(processors::count()).unwrap_or(0);
+        let mut interrupts = statistics.init_timer_interrupts(processors);
+        for (number, processor) in (0..processors).zip(processors::all()) {
+            interrupts.set(number, processor.timer_interrupts.load(Ordering::Relaxed));
+        }
         Ok(Completion::Done)
     }
 

@@ -5,6 +5,7 @@ mod account_calls;
 pub mod address_space;
 mod address_space_calls;
 pub mod capability;
+pub mod cpu_time;
 pub mod dma;
 pub mod ending;
 pub mod endpoint;

@@ -39,6 +39,8 @@ static ALL: Mutex<Pool<Entry>> = Mutex::new(Pool::new());
 static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
 /// Whether there are any, so that looking takes no lock.
 static ANY_DOOMED: AtomicBool = AtomicBool::new(false);
+/// Some account's CPU time is used up, and those who used of it have not been told to end.
+static ANY_SPENT: AtomicBool = AtomicBool::new(false);
 
 /// Threads of a process for which there is room once there was.
 const FEW: usize = 4;
@@ -54,6 +56,8 @@ pub enum Cause {
     Exited,
     Killed,
     Fault,
+    /// All CPU time that it may use was used.
+    CpuTime,
 }
 
 /// How a process ended.
@@ -431,6 +435,7 @@ impl Process {
         self.space.destroy();
         // Who learns of the end finds that given back which ends with it.
         self.account.retire();
+        self.account.close_cpu();
         ALIVE.fetch_sub(1, Ordering::Relaxed);
         self.ending.tell();
     }
@@ -465,6 +470,7 @@ impl Drop for Process {
         if !self.ending.has_come() {
             ALIVE.fetch_sub(1, Ordering::Relaxed);
             self.account.retire();
+            self.account.close_cpu();
         }
         let entry = {
             let mut all = ALL.lock();
@@ -484,6 +490,48 @@ pub fn discard(capability: Capability) {
     capability.object.leave_slot();
 }
 
+/// Some account's CPU time is used up: those who used of it end by the next [`bury`].
+pub fn end_spent() {
+    ANY_SPENT.store(true, Ordering::Relaxed);
+    ANY_DOOMED.store(true, Ordering::Release);
+}
+
+/// The threads of all processes whose accounts are below one count against a limit from now on.
+pub fn count_cpu_time_below(account: &Account) {
+    let all = ALL.lock();
+    let mut from = 0;
+    while let Some((index, entry)) = all.at_or_after(from) {
+        from = index + 1;
+        if entry.account.is_below(account) {
+            entry.account.count_cpu_time();
+        }
+    }
+}
+
+/// Every process that has no CPU time left must end.
+fn doom_spent() {
+    let mut from = 0;
+    loop {
+        let spent = {
+            let all = ALL.lock();
+            loop {
+                let Some((index, entry)) = all.at_or_after(from) else { return };
+                from = index + 1;
+                if entry.account.is_cpu_limited()
+                    && let Some(end) = entry.account.cpu_end()
+                {
+                    break entry.process.upgrade().map(|process| (process, end));
+                }
+            }
+        };
+        if let Some((process, end)) = spent
+            && !process.ending.has_come()
+        {
+            process.doom(end);
+        }
+    }
+}
+
 /// Ends the processes that must end. No lock may be held.
 #[inline]
 pub fn bury() {
@@ -496,6 +544,9 @@ pub fn bury() {
 #[inline(never)]
 fn bury_all() {
     ANY_DOOMED.store(false, Ordering::Relaxed);
+    if ANY_SPENT.swap(false, Ordering::Relaxed) {
+        doom_spent();
+    }
     let mut any = false;
     loop {
         let doomed = DOOMED.lock().pop();

@@ -25,6 +25,7 @@ pub fn write_exit(end: &End, mut exit: exit_info::Builder<'_>) {
         Cause::Exited => exit_info::Cause::Exited,
         Cause::Killed => exit_info::Cause::Killed,
         Cause::Fault => exit_info::Cause::Fault,
+        Cause::CpuTime => exit_info::Cause::CpuTime,
     });
     exit.set_code(end.code);
     exit.set_report(end.report.as_str());

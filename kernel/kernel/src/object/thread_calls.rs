@@ -105,8 +105,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         if priority > thread.process.account.priority() {
             return Err(Exception::failed("the limits of its process do not allow this priority"));
         }
-        ThreadHandle::set_priority(self, priority);
-        scheduler::rank(&thread);
+        scheduler::rank(&thread, priority);
         Ok(Completion::Done)
     }
 

@@ -65,7 +65,7 @@ impl ThreadHandle {
         self.priority.load(Ordering::Relaxed)
     }
 
-    /// Says which threads it goes before, from the next time on that it must wait for a processor.
+    /// Says which threads it goes before; [`crate::scheduler::rank`] then moves it.
     pub fn set_priority(&self, priority: i8) {
         self.priority.store(priority, Ordering::Relaxed);
     }

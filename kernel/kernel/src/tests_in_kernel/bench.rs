@@ -14,7 +14,7 @@ use capos_schema::sync;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
-use crate::object::account::Account;
+use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::memory::MemoryObject;
@@ -59,6 +59,14 @@ impl Actor {
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
         Self::begin(process, RING, true, RingLayout::new(submission, completion).unwrap())
+    }
+
+    /// A process that `account` has a charge for, as one that is made by a call.
+    pub fn orphan(account: &Arc<Account>, name: &str) -> Self {
+        let charge = account.hold(Resource::Processes, 1).unwrap();
+        let process =
+            Process::new(String::from(name), account.carve([64, 8, 1, 0, 8], 0).unwrap(), Some(charge)).unwrap();
+        Self::begin(process, RING, true, RingLayout::new(8, 16).unwrap())
     }
 
     /// One more thread of the process, with rings of its own; it ends before the process does.

@@ -6,6 +6,7 @@
 mod accounts;
 mod bench;
 mod calls;
+mod cpu_time;
 mod exhaustion;
 mod full_heap;
 mod large_pages;
@@ -62,6 +63,11 @@ const OBJECTS: [(&str, Test); 64] = [
     ("retired-accounts-are-passed-by", accounts::retired_accounts_are_passed_by),
     ("a-late-shortening-makes-no-circle", accounts::a_late_shortening_makes_no_circle),
     ("objects-outlast-their-accounts", accounts::objects_outlast_their_accounts),
+    ("cpu-time-is-carved", cpu_time::cpu_time_is_carved),
+    ("cpu-time-ends-with-its-limit", cpu_time::cpu_time_ends_with_its_limit),
+    ("accounts-are-cut", cpu_time::accounts_are_cut),
+    ("priorities-hold-at-once", cpu_time::priorities_hold_at_once),
+    ("orphans-go-on", cpu_time::orphans_go_on),
     ("corrupt-rings-kill", processes::corrupt_rings_kill),
     ("callers-are-told", processes::callers_are_told),
     ("any-bytes-are-survived", processes::any_bytes_are_survived),

@@ -14,6 +14,9 @@ use crate::property;
 use crate::source::{DEVICE, DIRECTORY, HARDWARE, INIT, KERNEL, RIGHTS};
 use crate::text::{self, Document, Process};
 
+/// The largest limit of CPU time, in seconds: ten years.
+const MOST_CPU_SECONDS: u64 = 315_360_000;
+
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
 
@@ -183,6 +186,12 @@ impl Checker<'_> {
         if limits.threads == 0 || limits.capabilities < 16 {
             return Err(self.error(format!("{here}.limits"), "a process needs a thread and 16 capabilities at least"));
         }
+        if limits.cpu_seconds.is_some_and(|seconds| !(1..=MOST_CPU_SECONDS).contains(&seconds)) {
+            return Err(self.error(
+                format!("{here}.limits.cpu_seconds"),
+                format!("CPU time is limited to 1 to {MOST_CPU_SECONDS} s, or not at all where this is left out"),
+            ));
+        }
         Ok(Limits {
             frames: limits.memory_kib.div_ceil(4),
             capabilities: limits.capabilities,
@@ -190,6 +199,7 @@ impl Checker<'_> {
             processes: limits.processes,
             objects: limits.objects,
             priority: 0,
+            cpu_nanoseconds: limits.cpu_seconds.unwrap_or(0).saturating_mul(1_000_000_000),
         })
     }
 

@@ -57,6 +57,9 @@ fn process(out: &mut String, kind: &str, process: &Service) {
         count(limits.processes, "process"),
         count(limits.objects, "object")
     );
+    if limits.cpu_nanoseconds != 0 {
+        let _ = writeln!(out, "  may use {} s of CPU time in all", limits.cpu_nanoseconds / 1_000_000_000);
+    }
     if kind == "service" {
         let _ = writeln!(out, "  restarts: {} in {} s", process.max_restarts, process.per_seconds);
     }

@@ -180,11 +180,13 @@ pub struct Limits {
     pub processes: u32,
     /// Other kernel objects.
     pub objects: u32,
+    /// CPU time that it may use in all, in seconds; no limit where it is left out.
+    pub cpu_seconds: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_kib: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64 }
+        Self { memory_kib: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, cpu_seconds: None }
     }
 }
 

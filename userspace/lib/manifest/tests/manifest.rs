@@ -82,10 +82,24 @@ fn refusals_name_place_and_reason() {
         ("\"home\"", "\"err\"", "or is given it by whoever runs it"),
         ("name = \"shell\"", "nam = \"shell\"", "line 9, column 1: unknown field `nam`"),
         ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { threads = 0 }", "needs a thread"),
+        (
+            "program = \"/bin/log\"",
+            "program = \"/bin/log\"\nlimits = { cpu_seconds = 0 }",
+            "limits.cpu_seconds: CPU time is",
+        ),
     ] {
         let error = refused(&with(old, new));
         assert!(error.contains(wanted), "{new}: {error}");
     }
+}
+
+#[test]
+fn cpu_time_is_limited_where_the_manifest_says_so() {
+    let limited = with("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { cpu_seconds = 30 }");
+    let manifest = read("m.toml", &limited).unwrap();
+    let limits: Vec<u64> = manifest.services.iter().map(|service| service.limits.cpu_nanoseconds).collect();
+    assert_eq!(limits.iter().filter(|limit| **limit == 30_000_000_000).count(), 1, "{limits:?}");
+    assert_eq!(limits.iter().filter(|limit| **limit == 0).count(), limits.len() - 1, "{limits:?}");
 }
 
 #[test]

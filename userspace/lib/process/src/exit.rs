@@ -12,7 +12,7 @@ pub fn describe_exit(exit: &ExitInfo) -> String {
         ExitInfoCause::Exited if exit.code == 0 => "it ended by itself".into(),
         ExitInfoCause::Exited if exit.code == 101 => "it panicked; the log says where".into(),
         ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
-        ExitInfoCause::Killed | ExitInfoCause::Fault => exit.report.clone(),
+        ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => exit.report.clone(),
     }
 }
 

@@ -249,6 +249,7 @@ impl LauncherServer for ProgramLauncher {
             name: entry.name.clone(),
             description: entry.description.clone(),
             needs: entry.grants.iter().map(need).collect(),
+            limits: entry.limits.clone(),
         };
         Ok(self.system.programs.iter().map(info).collect())
     }

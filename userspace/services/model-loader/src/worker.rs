@@ -28,7 +28,15 @@ const WINDOW: u64 = 60_000_000_000;
 /// Threads of a worker at most. It has one for each processor that the kernel runs.
 const MOST_THREADS: u32 = 16;
 /// What a worker may use: 64 MiB beside the shared weights.
-const LIMITS: Limits = Limits { frames: 16_384, capabilities: 512, threads: 1, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits = Limits {
+    frames: 16_384,
+    capabilities: 512,
+    threads: 1,
+    processes: 0,
+    objects: 64,
+    priority: 0,
+    cpu_nanoseconds: 0,
+};
 /// Frames for each further thread: its stack, its rings, and what of its work it keeps.
 const FRAMES_PER_THREAD: u64 = 1_024;
 /// Objects for each further thread.

@@ -459,12 +459,13 @@ async fn status(session: &Session) -> Done {
             "programs hold nothing".to_string()
         } else {
             format!(
-                "programs: {} running, which hold {} KiB, {}, {}, {}",
+                "programs: {} running, which hold {} KiB, {}, {}, {}, and have used {} ms of CPU time",
                 programs.running,
                 held.frames.saturating_mul(4),
                 count(held.capabilities, "capability"),
                 count(held.threads, "thread"),
-                count(held.objects, "object")
+                count(held.objects, "object"),
+                held.cpu_nanoseconds / 1_000_000
             )
         };
         screen.line(Style::Plain, &text).await;

@@ -58,6 +58,8 @@ pub struct Plan {
     pub given: Vec<Given>,
     /// What the launcher gives to whoever runs the program.
     pub own: Vec<String>,
+    /// CPU time that it may use in all, in seconds.
+    pub cpu_seconds: Option<u64>,
 }
 
 /// What a program is to be given of what the session holds, without the grants that were put away.
@@ -66,7 +68,8 @@ pub struct Plan {
 /// It asks for what the session does not hold, or the line names what is not there.
 pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage: &Stage) -> Result<Plan, String> {
     let name = &program.name;
-    let mut plan = Plan::default();
+    let cpu_seconds = Some(program.limits.cpu_nanoseconds / 1_000_000_000).filter(|limit| *limit > 0);
+    let mut plan = Plan { cpu_seconds, ..Plan::default() };
     if let Some(unknown) = stage.without.iter().find(|wanted| !program.needs.iter().any(|need| need.name == **wanted)) {
         let needs: Vec<&str> = program.needs.iter().map(|need| need.name.as_str()).collect();
         let needs = if needs.is_empty() { "nothing".to_string() } else { needs.join(", ") };
@@ -157,6 +160,7 @@ impl Plan {
         parts.push(format!("input from {input}"));
         parts.push(format!("output to {output}"));
         parts.extend(self.own.iter().cloned());
+        parts.extend(self.cpu_seconds.map(|limit| format!("{limit} s of CPU time at most")));
         format!("{name} is given: {} — nothing else", parts.join("; "))
     }
 
@@ -191,7 +195,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::command_line::parse;
-    use capos_schema::kernel::TimerClient;
+    use capos_schema::kernel::{Limits, TimerClient};
     use capos_schema::system::{LauncherClient, ProgramNeed};
 
     const DIRECTORY: u64 = DirectoryClient::INTERFACE_ID;
@@ -200,8 +204,13 @@ mod tests {
         ProgramNeed { name: name.into(), interface, from: from.into(), read_only: false, own }
     }
 
+    fn program(needs: &[ProgramNeed]) -> ProgramInfo {
+        let limits = Limits::default();
+        ProgramInfo { name: "kv".into(), description: String::new(), needs: needs.to_vec(), limits }
+    }
+
     fn planned(needs: &[ProgramNeed], line: &str, read_only: bool) -> Result<Plan, String> {
-        let program = ProgramInfo { name: "kv".into(), description: String::new(), needs: needs.to_vec() };
+        let program = program(needs);
         let held = [
             Held { name: "home", interface: DIRECTORY, from: "ramfs.Directory", read_only },
             Held { name: "launcher", interface: LauncherClient::INTERFACE_ID, from: "init.Launcher", read_only: false },
@@ -236,6 +245,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_agreed_to_names_the_limit_of_cpu_time() {
+        let limits = Limits { cpu_nanoseconds: 30_000_000_000, ..Limits::default() };
+        let program = ProgramInfo { limits, ..program(&[]) };
+        let plan = plan(&program, &[], &[], &parse("kv").unwrap().stages[0]).unwrap();
+        assert!(plan.words("kv", "nowhere", "wc").contains("; 30 s of CPU time at most — nothing else"));
+    }
+
+    #[test]
     fn a_directory_of_the_session_is_given_by_the_line() {
         assert!(words(&[], "--with notes=/home/a/b:ro kv").contains("home/a/b (read) as /notes;"));
         assert!(words(&[], "--with all=/home kv").contains("home (read, write) as /all;"));
@@ -258,7 +275,7 @@ mod tests {
             "kv asks for medium (iso9660.Directory), which this session does not hold; --without medium runs it without"
         );
         assert!(planned(&needs, "--without medium kv", false).is_ok());
-        let program = ProgramInfo { name: "kv".into(), description: String::new(), needs: needs.to_vec() };
+        let program = program(&needs);
         let why = plan(&program, &[], &["medium".into()], &parse("kv").unwrap().stages[0]).unwrap_err();
         assert!(why.ends_with("without; put away: medium, and /cap take NAME takes one back"), "{why}");
         assert!(planned(&[], "--with l=/launcher kv", false).unwrap_err().contains("no directory /launcher"));

@@ -59,7 +59,7 @@ impl End {
         match exit.cause {
             ExitInfoCause::Exited if exit.code == 0 => Self::Well,
             ExitInfoCause::Exited => Self::Code(exit.code),
-            ExitInfoCause::Killed | ExitInfoCause::Fault => Self::Died(exit.report.clone()),
+            ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => Self::Died(exit.report.clone()),
         }
     }
 

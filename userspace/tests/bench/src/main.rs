@@ -2,7 +2,8 @@
 //! counter counts instructions. Each figure is a line `bench NAME VALUE UNIT: HOW` in the log; a name with
 //! `@AXIS=POINT` is a point of a curve.
 //!
-//! On a machine of several processors it measures instead what they do at once.
+//! On a machine of several processors it measures instead what they do at once; with `tests=timer` on the kernel's command
+//! line it tests when they are interrupted.
 //!
 //! With an argument it is the other side of one of its own measurements.
 #![cfg_attr(capos_guest, no_std, no_main)]
@@ -19,6 +20,7 @@ mod series;
 mod spawn;
 mod switch;
 mod throughput;
+mod timer;
 mod touch;
 
 use alloc::rc::Rc;
@@ -91,7 +93,15 @@ impl Bench {
             arguments: vec![part.to_string()],
             environment: Vec::new(),
             grants,
-            limits: Limits { frames: 2048, capabilities: 2048, threads: 1, processes: 0, objects: 64, priority: 0 },
+            limits: Limits {
+                frames: 2048,
+                capabilities: 2048,
+                threads: 1,
+                processes: 0,
+                objects: 64,
+                priority: 0,
+                cpu_nanoseconds: 0,
+            },
             account: &self.account,
         };
         Ok(launch.start().await?.process)
@@ -169,6 +179,10 @@ async fn measure_all(env: &Env) -> Result<(), Error> {
     let given = account.create_notification().await?;
     let spawner = Spawner::new(env, given.as_cap()).await?;
     let bench = Bench { env: env.clone(), account, image: image(env)?, given };
+    let machine: MachineClient = env.cap("machine")?;
+    if machine.info().await?.command_line.contains("tests=timer") {
+        return timer::test(&bench, env).await;
+    }
     if capos_rt::processors() > 1 {
         bench.throughput().await?;
     } else {

@@ -14,7 +14,7 @@ use capos_schema::kernel::{EndpointClient, MemoryObjectClient};
 
 use crate::entries::{self, MESSAGE, RECEIVED};
 use crate::switch::Side;
-use crate::throughput;
+use crate::{throughput, timer};
 
 /// The tag of the first RECV of several.
 const FIRST_CALL: u64 = 100;
@@ -113,6 +113,7 @@ pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
         "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),
         "call" => throughput::call(env),
         "compute" => throughput::work(),
+        "spin" => timer::spin(),
         "greeter" => {
             env.serve(0, Rc::new(GreeterService(Rc::new(Echo))));
             env.run().await

@@ -21,7 +21,8 @@ const HALF: u64 = BYTES / 2;
 /// Entries of its rings.
 const RINGS: (u32, u32) = (8, 16);
 /// What it may have.
-const LIMITS: Limits = Limits { frames: 128, capabilities: 8, threads: 1, processes: 0, objects: 8, priority: 0 };
+const LIMITS: Limits =
+    Limits { frames: 128, capabilities: 8, threads: 1, processes: 0, objects: 8, priority: 0, cpu_nanoseconds: 0 };
 
 /// A program that ends with the low half of the time-stamp counter, as it was at its first instruction, as its code.
 const STAMP: [u8; 13] = [

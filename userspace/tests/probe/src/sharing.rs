@@ -63,7 +63,15 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
         grant("status", status.as_cap(), SystemStatusClient::INTERFACE_ID, Rights::CALL),
         grant("out", out.as_cap(), StandardClient::INTERFACE_ID, Rights::CALL),
     ]);
-    let limits = Limits { frames: 2048, capabilities: 64, threads: 1, processes: 0, objects: 16, priority: 0 };
+    let limits = Limits {
+        frames: 2048,
+        capabilities: 64,
+        threads: 1,
+        processes: 0,
+        objects: 16,
+        priority: 0,
+        cpu_nanoseconds: 0,
+    };
     let arguments = ["sharer".into(), format!("{}", file.bytes), format!("{sum}")];
     let spawner = env.cap::<ProcessSpawnerClient>("spawner")?;
     let process = spawner.spawn("sharer", "/bin/probe", &arguments, &grants, &limits).await?;

@@ -27,7 +27,8 @@ const BATCH: u32 = 512;
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 /// What a worker may hold.
-const LIMITS: Limits = Limits { frames: 8192, capabilities: 128, threads: 2, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits =
+    Limits { frames: 8192, capabilities: 128, threads: 2, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 
 /// What workers of a model are started with.
 pub struct Forge {

@@ -91,7 +91,7 @@ async fn read_plan(medium: &DirectoryClient) -> Result<Vec<Suite>, Error> {
 fn words(exit: &ExitInfo) -> String {
     match exit.cause {
         ExitInfoCause::Exited => format!("exited with code {}", exit.code),
-        ExitInfoCause::Killed | ExitInfoCause::Fault => exit.report.clone(),
+        ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => exit.report.clone(),
     }
 }
 
@@ -128,6 +128,7 @@ impl Runner {
             processes: 0,
             objects: 1024,
             priority: 0,
+            cpu_nanoseconds: 0,
         };
         let process: ProcessClient =
             self.spawner.spawn(&suite.name, &suite.program, arguments, &grants, &limits).await?;

@@ -22,7 +22,8 @@ const BARE: &str = "bin/hello-bare";
 const STD: &str = "bin/hello-std";
 /// How often each is started out of the page cache.
 const ROUNDS: usize = 15;
-const LIMITS: Limits = Limits { frames: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, priority: 0 };
+const LIMITS: Limits =
+    Limits { frames: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
 
 /// Notes when the first line comes.
 struct FirstLine {

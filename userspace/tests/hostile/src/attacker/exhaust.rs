@@ -4,15 +4,19 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_abi::Status;
 use capos_abi::entry::Operation;
+use capos_abi::{Rights, Status};
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Error, raw};
 use capos_schema::cap::{AsCap, CallError};
-use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, ProcessClient, Usage};
+use capos_schema::kernel::{
+    AddressSpaceAccess, ExitInfoCause, Limits, MemoryObjectClient, ProcessClient, ResourceAccountClient, Usage,
+};
 
 use crate::kit::{self, Answers, Kit};
 
+/// CPU time that the runner lets those have who are to use it up.
+const LITTLE_TIME: u64 = 30_000_000;
 /// No attack gets this many of anything.
 const TOO_MANY: usize = 1_000_000;
 
@@ -106,7 +110,8 @@ pub async fn objects(kit: &Kit) -> Result<(), Error> {
 
 /// Accounts and processes, and processes without room for their capability in the answer.
 pub async fn processes(kit: &Kit) -> Result<(), Error> {
-    let small = Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1, priority: 0 };
+    let small =
+        Limits { frames: 8, capabilities: 4, threads: 1, processes: 0, objects: 1, priority: 0, cpu_nanoseconds: 0 };
     let got = until_refused("processes", || kit.account.create_process("many", &small)).await?;
     drop(got);
     settle(kit).await?;
@@ -121,6 +126,7 @@ pub async fn processes(kit: &Kit) -> Result<(), Error> {
         processes: u32::MAX,
         objects: u32::MAX,
         priority: 0,
+        cpu_nanoseconds: 0,
     };
     kit::ensure(kit.account.carve(&most).await.is_err(), || "more was carved than there is".into())?;
     for name in ["", "a\nb", "\u{1b}[2J", &"x".repeat(65)] {
@@ -163,7 +169,15 @@ fn no_room_for_the_answer(kit: &Kit, limits: &Limits) -> Result<(), Error> {
 
 /// A page of code that loops for ever, mapped in a process.
 async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
-    let limits = Limits { frames: 256, capabilities: 16, threads: 8, processes: 0, objects: 24, priority: 0 };
+    let limits = Limits {
+        frames: 256,
+        capabilities: 16,
+        threads: 8,
+        processes: 0,
+        objects: 24,
+        priority: 0,
+        cpu_nanoseconds: 0,
+    };
     let process = kit.account.create_process("looper", &limits).await.context("a process")?;
     let code: MemoryObjectClient = memory::create(PAGE)?;
     // jmp to itself.
@@ -176,6 +190,76 @@ async fn idle_process(kit: &Kit) -> Result<ProcessClient, Error> {
 async fn loop_thread(process: &ProcessClient, number: u64) -> Result<(), CallError> {
     let ring = 0x5000_0000_0000 + number * 0x10_0000;
     process.create_thread(0x40_0000, 0, 0, 0, ring, 2, 2, 0).await.map(drop)
+}
+
+/// Has another process use CPU time for ever, and waits: of its own time, or of so much that it gives the other.
+pub async fn child_spends(kit: &Kit, time: u64) -> Result<(), Error> {
+    let process = idle_process(kit).await?;
+    if time != 0 {
+        let limits = process.account().await?.usage().await?.limits;
+        let limits = process.account().await?.cut(&Limits { cpu_nanoseconds: time, ..limits }).await?;
+        kit::ensure(limits.cpu_nanoseconds == time, || format!("the child may use {limits:?}"))?;
+        let left = kit.account.usage().await?.cpu_left;
+        kit::ensure(left <= LITTLE_TIME - time, || format!("{left} ns are left, and {time} were given away"))?;
+        // More than there is.
+        let limits = Limits { cpu_nanoseconds: left + 1, ..limits };
+        kit::ensure(kit.account.carve(&limits).await.is_err(), || "time that there is not was given away".into())?;
+    }
+    for number in 1..4 {
+        loop_thread(&process, number).await?;
+    }
+    let exit = process.wait().await?;
+    let spent = process.account().await?.usage().await?.usage.cpu_nanoseconds;
+    kit::ensure(exit.cause == ExitInfoCause::CpuTime && spent >= time, || {
+        format!("it ended by {:?} with {spent} ns used: {}", exit.cause, exit.report)
+    })?;
+    kit.still_served()?;
+    // What is left is used here.
+    crate::noise::spin()
+}
+
+/// Cuts an account: what it may hold shrinks to what it holds, and its parent has the rest; its threads end when they have
+/// used what time it is left.
+pub async fn cut_account(kit: &Kit) -> Result<(), Error> {
+    // The first time this process's own heap may grow.
+    cut_one(kit).await?;
+    settle(kit).await?;
+    let before = kit.account.usage().await?.usage;
+    cut_one(kit).await?;
+    settle(kit).await?;
+    let end = kit.account.usage().await?.usage;
+    kit::ensure((end.frames, end.objects) == (before.frames, before.objects), || format!("{before:?} became {end:?}"))?;
+    kit.still_served()
+}
+
+async fn cut_one(kit: &Kit) -> Result<(), Error> {
+    let process = idle_process(kit).await?;
+    let account = process.account().await?;
+    let (own, held) = (kit.account.usage().await?.usage, account.usage().await?);
+    kit::ensure(held.cpu_left == u64::MAX && held.limits.cpu_nanoseconds == 0, || format!("{held:?}"))?;
+    let few =
+        Limits { frames: 64, capabilities: 0, threads: 1, processes: 0, objects: 4, priority: 0, cpu_nanoseconds: 0 };
+    let cut = account.cut(&few).await?;
+    kit::ensure((cut.frames, cut.threads, cut.objects) == (64, 1, 4), || format!("it was cut to {cut:?}"))?;
+    let after = kit.account.usage().await?.usage;
+    let back = (own.frames - after.frames, own.threads - after.threads, own.objects - after.objects);
+    kit::ensure(back == (192, 7, 20), || format!("{back:?} came back"))?;
+    // A limit is never raised.
+    let again = account.cut(&Limits { frames: 1 << 40, threads: 99, objects: 99, ..few.clone() }).await?;
+    kit::ensure(again.frames == cut.frames && again.threads == 1, || format!("it was raised to {again:?}"))?;
+    let rights = Rights::READ.union(Rights::CALL);
+    let weak: ResourceAccountClient = capos_rt::adopt(kit.table.derive(kit::id(&account), rights.0).await?);
+    kit::ensure(weak.cut(&few).await.is_err(), || "who may not manage it cuts it".into())?;
+    loop_thread(&process, 1).await?;
+    kit::ensure(loop_thread(&process, 2).await.is_err(), || "a thread was made beyond the limit".into())?;
+    // It runs already, on another processor perhaps, without a limit.
+    account.cut(&Limits { cpu_nanoseconds: 5_000_000, ..few.clone() }).await?;
+    let exit = process.wait().await?;
+    kit::ensure(exit.cause == ExitInfoCause::CpuTime && exit.report.contains("its limit of CPU time"), || {
+        format!("it ended by {:?}: {}", exit.cause, exit.report)
+    })?;
+    kit::ensure(account.cut(&few).await.is_err(), || "an account that has retired was cut".into())?;
+    Ok(())
 }
 
 /// Threads that all loop for ever.
@@ -249,6 +333,7 @@ pub async fn account_chain(kit: &Kit) -> Result<(), Error> {
             processes: 0,
             objects: objects.saturating_sub(1),
             priority: 0,
+            cpu_nanoseconds: 0,
         };
         match last.carve(&limits).await {
             Ok(account) => last = account,
@@ -313,7 +398,8 @@ async fn keep_objects(kit: &Kit) -> Result<(), Error> {
     let before = held().await?;
     let process = idle_process(kit).await?;
     let account = process.account().await?;
-    let limits = Limits { frames: 2, capabilities: 1, threads: 1, processes: 0, objects: 2, priority: 0 };
+    let limits =
+        Limits { frames: 2, capabilities: 1, threads: 1, processes: 0, objects: 2, priority: 0, cpu_nanoseconds: 0 };
     let (named, given) = (account.carve(&limits).await?, account.carve(&limits).await?);
     let endpoint = account.create_endpoint().await?;
     let notification = named.create_notification().await?;

@@ -33,6 +33,19 @@ fn hexadecimal(text: &str) -> Result<u64, Error> {
     u64::from_str_radix(text, 16).context("a hexadecimal argument")
 }
 
+/// Uses CPU time for ever, in one of several ways.
+async fn spend(kit: &Kit, way: &str) -> Result<(), Error> {
+    match way {
+        "enter" => noise::enter(),
+        "nops" => noise::no_operations(),
+        "calls" => noise::call_itself(kit),
+        "signals" => noise::notify(kit),
+        "child" => exhaust::child_spends(kit, 0).await,
+        "limited-child" => exhaust::child_spends(kit, 10_000_000).await,
+        _ => noise::spin(),
+    }
+}
+
 /// Arguments that take more memory than a process begins with: all of them are there.
 fn huge_arguments(env: &Env) -> Result<(), Error> {
     let many = env.arguments().iter().skip(2).enumerate();
@@ -138,6 +151,8 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "processor-states" => privilege::states(kit),
         "log" => noise::log(kit).await,
         "sleep" => noise::sleep(kit).await,
+        "spend-time" => spend(kit, argument).await,
+        "cut-account" => exhaust::cut_account(kit).await,
         "storm-of-nops" => noise::no_operations(),
         "storm-of-calls" => noise::call_itself(kit),
         "storm-of-signals" => noise::notify(kit),

@@ -144,6 +144,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
         ExitInfoCause::Killed => format!("it was ended: {}", exit.report),
         ExitInfoCause::Fault => format!("it died: {}", exit.report),
+        ExitInfoCause::CpuTime => format!("its CPU time ran out: {}", exit.report),
     };
     let good = match (expect, exit.cause) {
         (Expect::Returns | Expect::ReturnsOrDies, ExitInfoCause::Exited) => exit.code == 0,
@@ -152,6 +153,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         (Expect::Dies(words), ExitInfoCause::Fault) => words.iter().all(|words| exit.report.contains(words)),
         (Expect::Exits(code), ExitInfoCause::Exited) => exit.code == code,
         (Expect::Runs, ExitInfoCause::Killed) => true,
+        (Expect::RunsOut, ExitInfoCause::CpuTime) => exit.report.contains("CPU time"),
         _ => false,
     };
     let wanted = match expect {
@@ -161,6 +163,7 @@ fn judge(exit: &ExitInfo, expect: Expect) -> Result<(), String> {
         Expect::Anyhow => "it should have ended by itself or died with a report".to_string(),
         Expect::Exits(code) => format!("it should have ended with code {code}"),
         Expect::Runs => "it should have run on".to_string(),
+        Expect::RunsOut => "it should have used up its CPU time".to_string(),
     };
     if good { Ok(()) } else { Err(format!("{found}; {wanted}")) }
 }
@@ -255,6 +258,15 @@ impl Runner {
         }
     }
 
+    /// What has used up its CPU time has had all of it.
+    async fn spent(&self, started: &Started) -> Result<(), String> {
+        let found = started.account.usage().await.map_err(words)?;
+        if found.usage.cpu_nanoseconds < plan::LITTLE_TIME || found.cpu_left != 0 {
+            return Err(format!("it was ended with {} ns used, {} left", found.usage.cpu_nanoseconds, found.cpu_left));
+        }
+        Ok(())
+    }
+
     /// Runs one attack, and its pager beside it.
     async fn attack(&self, plan: &Plan) -> Result<(), String> {
         let mut grants = Vec::new();
@@ -297,6 +309,9 @@ impl Runner {
         let started = self.launch(image, plan.attack, &arguments, grants, plan.size.limits(frames)).await?;
         let sung = self.sing(5).await;
         let mut result = self.end(&started, plan.expect).await;
+        if plan.expect == Expect::RunsOut {
+            result = result.and(self.spent(&started).await);
+        }
         drop(started);
         if let Some(neighbour) = neighbour {
             let unharmed = neighbour.leave(self).await;

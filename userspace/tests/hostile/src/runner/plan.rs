@@ -3,7 +3,7 @@
 use capos_schema::kernel::Limits;
 
 /// How a process must end.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// By itself, with code 0: it found the kernel to withstand.
     Returns,
@@ -17,6 +17,8 @@ pub enum Expect {
     Exits(i32),
     /// Not at all, until it is ended from outside.
     Runs,
+    /// By the limit of its CPU time, all of which it has used.
+    RunsOut,
 }
 
 /// How much the attacker's account may hold.
@@ -32,19 +34,39 @@ pub enum Size {
     Server,
     /// Many processes and objects: random operations lose some of them.
     Many,
+    /// [`LITTLE_TIME`].
+    LittleTime,
 }
+
+/// CPU time of those who are to use it up, in nanoseconds.
+pub const LITTLE_TIME: u64 = 30_000_000;
 
 impl Size {
     /// The account's limits, where this many frames are left.
     pub fn limits(self, frames: u64) -> Limits {
-        let ordinary = Limits { frames: 2048, capabilities: 256, threads: 64, processes: 8, objects: 128, priority: 0 };
+        let ordinary = Limits {
+            frames: 2048,
+            capabilities: 256,
+            threads: 64,
+            processes: 8,
+            objects: 128,
+            priority: 0,
+            cpu_nanoseconds: 0,
+        };
         match self {
             Self::Ordinary => ordinary,
             Self::ManyCapabilities => Limits { frames: 16_384, capabilities: 30_000, ..ordinary },
             Self::Everything => Limits { frames, ..ordinary },
-            Self::Many => {
-                Limits { frames: 16_384, capabilities: 512, threads: 256, processes: 64, objects: 1024, priority: 1 }
-            }
+            Self::Many => Limits {
+                frames: 16_384,
+                capabilities: 512,
+                threads: 256,
+                processes: 64,
+                objects: 1024,
+                priority: 1,
+                cpu_nanoseconds: 0,
+            },
+            Self::LittleTime => Limits { cpu_nanoseconds: LITTLE_TIME, ..ordinary },
             Self::Server => Limits { frames: 4096, capabilities: 1024, ..ordinary },
         }
     }
@@ -85,7 +107,7 @@ impl Plan {
 }
 
 use Attacker::{Bare, Std};
-use Expect::{Anyhow, Dies, Exits, Returns, ReturnsOrDies, Runs};
+use Expect::{Anyhow, Dies, Exits, Returns, ReturnsOrDies, Runs, RunsOut};
 
 const fn plan(attack: &'static str, argument: &'static str, expect: Expect) -> Plan {
     Plan { attacker: Bare, attack, argument, expect, size: Size::Ordinary, pager: None }
@@ -124,6 +146,11 @@ const fn operations(seed: &'static str) -> Plan {
 
 /// The attack that is started again and again, with one frame more each time.
 pub const FEW_FRAMES: &str = "call-with-few-frames";
+
+/// Does something for ever, with little CPU time for it.
+const fn spending(way: &'static str) -> Plan {
+    Plan { size: Size::LittleTime, ..plan("spend-time", way, RunsOut) }
+}
 
 /// The attacks whose argument is a seed.
 pub const RANDOM: &[Plan] = &[
@@ -357,6 +384,14 @@ pub const PLANS: &[Plan] = &[
     plan("storm-of-calls", "", Runs),
     plan("storm-of-signals", "", Runs),
     plan("sleep", "", Returns),
+    spending("spin"),
+    spending("enter"),
+    spending("nops"),
+    spending("calls"),
+    spending("signals"),
+    spending("child"),
+    spending("limited-child"),
+    plan("cut-account", "", Returns),
     plan("huge-arguments", "", Returns),
     plan("log", "", Returns),
     // Pagers.

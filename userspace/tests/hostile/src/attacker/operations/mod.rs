@@ -20,6 +20,7 @@ use capos_rt::{Context, Error, log, raw};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{
     AddressSpaceAccess, AddressSpaceClient, EndpointClient, MemoryObjectClient, NotificationClient, ProcessClient,
+    ResourceAccountClient,
 };
 
 use crate::kit::{self, Kit, Random};
@@ -164,7 +165,12 @@ impl<'a> World<'a> {
         self.held.clear();
         for one in &self.own {
             if ![ProcessClient::INTERFACE_ID, AddressSpaceClient::INTERFACE_ID].contains(&one.interface) {
-                let id = self.kit.table.derive(one.id, u32::MAX).await.context("a copy of what it has")?;
+                // With the right to cut its own account it would leave itself no time.
+                let rights = match one.interface {
+                    ResourceAccountClient::INTERFACE_ID => Rights(!Rights::MANAGE.0),
+                    _ => Rights(u32::MAX),
+                };
+                let id = self.kit.table.derive(one.id, rights.0).await.context("a copy of what it has")?;
                 self.held.push(Held { id, interface: one.interface });
             }
         }

@@ -49,7 +49,8 @@ pub async fn make(kit: &Kit, held: &mut Vec<Held>) -> Result<Safe, Error> {
     let paged = kit.account.create_paged_memory(8 * PAGE, &pager).await.context("paged memory")?;
     held.extend([keep(endpoint), keep(pager), keep(paged)]);
     held.push(keep(kit.account.create_notification().await.context("a notification")?));
-    let child = Limits { frames: 32, capabilities: 8, threads: 1, processes: 1, objects: 8, priority: 0 };
+    let child =
+        Limits { frames: 32, capabilities: 8, threads: 1, processes: 1, objects: 8, priority: 0, cpu_nanoseconds: 0 };
     held.push(keep(kit.account.carve(&child).await.context("an account")?));
     let code = memory::create(PAGE)?;
     {
@@ -73,7 +74,8 @@ pub async fn make(kit: &Kit, held: &mut Vec<Held>) -> Result<Safe, Error> {
 
 /// A process with code, a thread that waits, and nothing else.
 async fn victim(kit: &Kit, code: &MemoryObjectClient, held: &mut Vec<Held>) -> Result<(), Error> {
-    let limits = Limits { frames: 96, capabilities: 32, threads: 4, processes: 2, objects: 16, priority: 0 };
+    let limits =
+        Limits { frames: 96, capabilities: 32, threads: 4, processes: 2, objects: 16, priority: 0, cpu_nanoseconds: 0 };
     let process = kit.account.create_process("victim", &limits).await.context("a victim")?;
     let space = process.address_space().await.context("its space")?;
     let access = AddressSpaceAccess { read: true, write: false, execute: true };

@@ -1,0 +1,174 @@
+//! When processors are interrupted by their timers, and when limits of CPU time end who uses it: tests, on a machine of two
+//! processors that counts instructions, one a nanosecond.
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use capos_process::{Launch, Started};
+use capos_rt::{Env, Error, log, raw};
+use capos_schema::kernel::{ExitInfoCause, Limits, MachineClient};
+
+use crate::Bench;
+
+/// Deadlines that are waited for, and how far each is away.
+const DEADLINES: u64 = 10;
+const FAR: u64 = 20_000_000;
+/// For how long a test computes.
+const WHILE: u64 = 200_000_000;
+/// Steps of arithmetic between two looks at the counter.
+const STEPS: u64 = 1000;
+/// A turn of a thread while others wait.
+const SLICE: u64 = 10_000_000;
+/// What a process may use, and by how much more it may have used when it ends, on each processor that it runs on.
+const LIMIT: u64 = 50_000_000;
+const OVER: u64 = 100_000;
+
+/// What else it may have.
+const LIMITS: Limits =
+    Limits { frames: 2048, capabilities: 64, threads: 1, processes: 0, objects: 64, priority: 0, cpu_nanoseconds: 0 };
+
+/// The part of a process that computes until it is ended.
+pub fn spin() -> ! {
+    loop {
+        core::hint::black_box(capos_measure::compute(STEPS));
+    }
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> alloc::string::String) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::new(why())) }
+}
+
+struct Timers<'a> {
+    bench: &'a Bench,
+    machine: MachineClient,
+}
+
+impl Timers<'_> {
+    async fn interrupts(&self) -> Result<Vec<u64>, Error> {
+        Ok(self.machine.statistics().await?.timer_interrupts)
+    }
+
+    /// Interrupts of each processor's timer while `act` runs.
+    async fn during(&self, act: impl FnOnce() -> Result<(), Error>) -> Result<Vec<u64>, Error> {
+        let before = self.interrupts().await?;
+        act()?;
+        let after = self.interrupts().await?;
+        Ok(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect())
+    }
+
+    /// Processes that compute for ever.
+    async fn spinners(&self, count: u64, cpu_nanoseconds: u64) -> Result<Vec<Started>, Error> {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let launch = Launch {
+                name: "spin",
+                image: &self.bench.image,
+                arguments: vec!["spin".into()],
+                environment: Vec::new(),
+                grants: Vec::new(),
+                limits: Limits { cpu_nanoseconds, ..LIMITS },
+                account: &self.bench.account,
+            };
+            all.push(launch.start().await?);
+        }
+        Ok(all)
+    }
+
+    /// While all wait, each deadline is one interrupt of one processor.
+    async fn idle(&self) -> Result<(), Error> {
+        let wait = || {
+            for _ in 0..DEADLINES {
+                raw::enter(0, 1, capos_rt::now()?.saturating_add(FAR));
+            }
+            Ok(())
+        };
+        let found = self.during(wait).await?;
+        ensure(found.len() == 2 && found.iter().sum::<u64>() == DEADLINES, || {
+            format!("{DEADLINES} deadlines made these interrupts: {found:?}")
+        })
+    }
+
+    /// A thread that nobody waits behind is not interrupted, whatever deadlines are to come.
+    async fn alone(&self) -> Result<(), Error> {
+        let found = self.during(|| compute(WHILE)).await?;
+        ensure(found == [0, 0], || format!("who computes alone was interrupted: {found:?}"))
+    }
+
+    /// Where more compute than there are processors, each is interrupted at the end of a turn and not more often.
+    async fn turns(&self) -> Result<(), Error> {
+        let spinners = self.spinners(3, 0).await?;
+        let from = capos_rt::now()?;
+        let wait = || {
+            raw::enter(0, 1, from.saturating_add(WHILE));
+            Ok(())
+        };
+        let found = self.during(wait).await?;
+        let turns = capos_rt::now()?.saturating_sub(from) / SLICE;
+        for spinner in spinners {
+            spinner.process.kill("it was watched").await?;
+            drop(spinner.process.wait().await?);
+        }
+        let sum = found.iter().sum::<u64>();
+        ensure(sum >= turns && sum <= 2 * (turns + 2) + 1, || format!("{turns} turns made these interrupts: {found:?}"))
+    }
+
+    /// A process that never enters the kernel ends when its time is used, and is interrupted no more often than that
+    /// takes.
+    async fn limits(&self) -> Result<(), Error> {
+        for count in [1, 2] {
+            let before = self.interrupts().await?;
+            let spinners = self.spinners(count, LIMIT).await?;
+            for spinner in &spinners {
+                let exit = spinner.process.wait().await?;
+                let used = spinner.account.usage().await?.usage.cpu_nanoseconds;
+                ensure(exit.cause == ExitInfoCause::CpuTime, || format!("it ended otherwise: {}", exit.report))?;
+                ensure((LIMIT..=LIMIT + 2 * OVER).contains(&used), || format!("it used {used} ns of {LIMIT}"))?;
+                log::info!("a limit of {LIMIT} ns: {used} ns used");
+            }
+            let after = self.interrupts().await?;
+            let more: Vec<u64> = after.iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
+            ensure(more.iter().sum::<u64>() <= 40 * count, || format!("limits made these interrupts: {more:?}"))?;
+            log::info!("interrupts: {more:?}");
+        }
+        Ok(())
+    }
+}
+
+/// Computes for so long, without entering the kernel.
+fn compute(nanoseconds: u64) -> Result<(), Error> {
+    // The machine's counter counts nanoseconds.
+    let from = capos_measure::count();
+    while capos_measure::count().saturating_sub(from) < nanoseconds {
+        core::hint::black_box(capos_measure::compute(STEPS));
+    }
+    Ok(())
+}
+
+/// Runs the tests.
+pub async fn test(bench: &Bench, env: &Env) -> Result<(), Error> {
+    let timers = Timers { bench, machine: env.cap("machine")? };
+    // Nothing of the start is left to do.
+    raw::enter(0, 1, capos_rt::now()?.saturating_add(FAR));
+    let (mut passed, mut failed) = (0, 0);
+    let results = [
+        ("idle-processors-are-not-interrupted", timers.idle().await),
+        ("who-runs-alone-is-not-interrupted", timers.alone().await),
+        ("turns-are-interrupted-at-their-end", timers.turns().await),
+        ("limits-of-cpu-time-are-kept", timers.limits().await),
+    ];
+    for (name, result) in results {
+        match result {
+            Ok(()) => {
+                passed += 1;
+                log::info!("ok {name}");
+            }
+            Err(why) => {
+                failed += 1;
+                log::info!("FAILED {name}: {why}");
+            }
+        }
+    }
+    log::info!("{passed} passed, {failed} failed");
+    if failed == 0 { Ok(()) } else { Err(Error::new("a test has failed")) }
+}

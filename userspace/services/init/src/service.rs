@@ -1,11 +1,12 @@
 //! One service: what the manifest says of it, and how it is.
 
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use capos_process::{Image, Started};
-use capos_schema::kernel::EndpointClient;
+use capos_schema::kernel::{EndpointClient, ProcessClient};
 use capos_schema::manifest::Service as Entry;
 use capos_schema::system::{ServiceInfo, ServiceState};
 
@@ -38,6 +39,10 @@ pub struct Service {
     pub expected: Cell<bool>,
     /// Told at every change of what is wanted or of the state.
     pub changed: Signal,
+    /// Processes that its present life has had started, by number, until they end.
+    pub spawned: RefCell<BTreeMap<u64, ProcessClient>>,
+    /// The number of the next one.
+    pub next_spawned: Cell<u64>,
     state: Cell<ServiceState>,
     starts: Cell<u32>,
     last_exit: RefCell<String>,
@@ -56,6 +61,8 @@ impl Service {
             wish: Cell::new(Wish::Run),
             expected: Cell::new(false),
             changed: Signal::default(),
+            spawned: RefCell::default(),
+            next_spawned: Cell::new(0),
             state: Cell::new(ServiceState::Stopped),
             starts: Cell::new(0),
             last_exit: RefCell::default(),

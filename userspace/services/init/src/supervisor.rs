@@ -90,6 +90,7 @@ impl System {
             Err(error) => format!("its end could not be learned: {error}"),
         };
         *service.running.borrow_mut() = None;
+        service.end_spawned().await;
         self.silence(&service.entry).await;
         (end, true)
     }

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -13,12 +13,13 @@ use capos_schema::kernel::{
     EndpointClient, InterruptClient, InterruptControllerClient, IoPortsClient, MachineClient, MmioClient,
     ResourceAccountClient,
 };
-use capos_schema::manifest::{Manifest, Service as Entry, SessionProfile, SessionProfilesService};
+use capos_schema::manifest::{GrantSource, Manifest, Service as Entry, SessionProfile, SessionProfilesService};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
     FaultInjectorService, LauncherService, ProcessSpawnerService, ServiceState, ServiceSupervisorService,
     StateKeeperService, SystemStatusService,
 };
+use capos_service_graph::FIRST;
 
 use crate::boot_package::BootPackage;
 use crate::grants::{Device, GivenFunction, mint};
@@ -142,13 +143,29 @@ impl System {
         self.server.serve(0, Rc::new(SystemStatusService(Rc::new(Status(self.clone())))));
         self.server.serve(1, Rc::new(ServiceSupervisorService(Rc::new(Supervisor(self.clone())))));
         self.server.serve(2, Rc::new(LauncherService(Rc::new(ProgramLauncher::new(self.clone())))));
-        self.server.serve(3, Rc::new(ProcessSpawnerService(Rc::new(Spawner(self.clone())))));
+        let system = self.clone();
+        self.server.serve_clients(3, move |client| {
+            let keeper = system.client(client.number);
+            Rc::new(ProcessSpawnerService(Rc::new(Spawner { system: system.clone(), keeper })))
+        });
         self.server.serve(4, Rc::new(SessionProfilesService(Rc::new(Profiles(self.clone())))));
         self.server.serve(5, Rc::new(FaultInjectorService(Rc::new(Faults(self.clone())))));
         let system = self.clone();
         self.server.serve_clients(6, move |client| {
-            Rc::new(StateKeeperService(Rc::new(Keeper::new(system.clone(), &client.name))))
+            let name = system.client(client.number).map(|service| service.name().to_string()).unwrap_or_default();
+            Rc::new(StateKeeperService(Rc::new(Keeper::new(system.clone(), &name))))
         });
+    }
+
+    /// The service that is the first process's client of this number.
+    fn client(&self, number: u16) -> Option<Rc<Service>> {
+        let is_client = |service: &&Rc<Service>| {
+            service.entry.grants.iter().any(|grant| match &grant.source {
+                GrantSource::Service(source) => source.service == FIRST && source.client == number,
+                _ => false,
+            })
+        };
+        self.services.iter().find(is_client).cloned()
     }
 
     /// The service with this name.

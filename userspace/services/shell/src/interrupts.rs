@@ -22,7 +22,7 @@ impl Interrupts {
         let interrupts: Rc<Self> = Rc::default();
         let counted = interrupts.clone();
         capos_rt::spawn(async move {
-            while link.call(|terminal| async move { terminal.wait_interrupt().await }).await.is_ok() {
+            while link.wait(|terminal| async move { terminal.wait_interrupt().await }).await.is_ok() {
                 counted.happened();
             }
         });

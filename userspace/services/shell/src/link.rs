@@ -58,6 +58,25 @@ impl Link {
         }
     }
 
+    /// Calls the terminal for what can wait for as long as a person likes, as often as it restarts meanwhile: how
+    /// often it may is the supervisor's to say.
+    ///
+    /// # Errors
+    /// The terminal's.
+    pub async fn wait<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        call: impl Fn(TerminalSessionClient) -> F,
+    ) -> Result<T, CallError> {
+        loop {
+            let session = self.session.borrow().clone();
+            match call(session.clone()).await {
+                // A terminal that has failed for good opens no session.
+                Err(error) if error.is_disconnected() => self.again(&session).await?,
+                result => return result,
+            }
+        }
+    }
+
     /// Opens a session in the place of a broken one, unless that was done already.
     async fn again(&self, broken: &TerminalSessionClient) -> Result<(), CallError> {
         if *self.session.borrow() != *broken {

@@ -81,7 +81,7 @@ impl Screen {
     pub async fn read(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let prompt = &[span(Style::Prompt, prompt)];
-        let answer = self.link.call(|terminal| async move { terminal.read_line(prompt, true).await }).await?;
+        let answer = self.link.wait(|terminal| async move { terminal.read_line(prompt, true).await }).await?;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }

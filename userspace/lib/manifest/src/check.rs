@@ -1,6 +1,7 @@
 //! From the document to the manifest: everything named is found, nothing is claimed twice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use capos_abi::Rights;
 use capos_schema::kernel::Limits;
@@ -19,6 +20,9 @@ const MOST_CPU_SECONDS: u64 = 315_360_000;
 
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
+
+/// What the kernel knows as priorities of threads (`Thread.setPriority`).
+const PRIORITIES: RangeInclusive<i8> = -1..=2;
 
 pub(crate) type Result<T> = std::result::Result<T, ManifestError>;
 
@@ -192,13 +196,20 @@ impl Checker<'_> {
                 format!("CPU time is limited to 1 to {MOST_CPU_SECONDS} s, or not at all where this is left out"),
             ));
         }
+        if !PRIORITIES.contains(&limits.priority) {
+            let (lowest, highest) = (PRIORITIES.start(), PRIORITIES.end());
+            return Err(self.error(
+                format!("{here}.limits.priority"),
+                format!("there are the priorities {lowest} to {highest}; a thread begins with 0"),
+            ));
+        }
         Ok(Limits {
             frames: limits.memory_kib.div_ceil(4),
             capabilities: limits.capabilities,
             threads: limits.threads,
             processes: limits.processes,
             objects: limits.objects,
-            priority: 0,
+            priority: limits.priority,
             cpu_nanoseconds: limits.cpu_seconds.unwrap_or(0).saturating_mul(1_000_000_000),
         })
     }

@@ -182,11 +182,14 @@ pub struct Limits {
     pub objects: u32,
     /// CPU time that it may use in all, in seconds; no limit where it is left out.
     pub cpu_seconds: Option<u64>,
+    /// The highest priority that its threads may take.
+    pub priority: i8,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_kib: 2048, capabilities: 256, threads: 1, processes: 0, objects: 64, cpu_seconds: None }
+        let (memory_kib, capabilities, threads) = (2048, 256, 1);
+        Self { memory_kib, capabilities, threads, processes: 0, objects: 64, cpu_seconds: None, priority: 0 }
     }
 }
 

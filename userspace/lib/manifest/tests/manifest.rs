@@ -87,6 +87,7 @@ fn refusals_name_place_and_reason() {
             "program = \"/bin/log\"\nlimits = { cpu_seconds = 0 }",
             "limits.cpu_seconds: CPU time is",
         ),
+        ("program = \"/bin/log\"", "program = \"/bin/log\"\nlimits = { priority = 3 }", "the priorities -1 to 2"),
     ] {
         let error = refused(&with(old, new));
         assert!(error.contains(wanted), "{new}: {error}");

@@ -1,0 +1,55 @@
+//! A fault-injection campaign: kills every service that runs, drivers among them, at a hundred points of its clients'
+//! work, as a fault would. After each kill the service is back, each client has seen one error at most, which says that
+//! the other side was gone, and its next request is answered; after the hundred the kernel holds what it held before, to
+//! the frame and the byte.
+//!
+//! Its thread has the highest priority, so that it kills at the very instruction that it means to, whatever the service
+//! does there. It needs a machine whose clock counts instructions (`icount = true`): a point is the same in every run then,
+//! and time that nothing is done in costs nothing.
+#![cfg_attr(capos_guest, no_std, no_main)]
+
+extern crate alloc;
+
+mod campaign;
+mod clients;
+mod figures;
+mod uses;
+
+use alloc::format;
+use alloc::string::String;
+
+use campaign::Campaign;
+use capos_rt::{Env, Error, log};
+use capos_schema::kernel::ProcessClient;
+use capos_schema::terminal::{Span, Style, TerminalClient};
+
+/// The highest priority of the kernel.
+const HIGHEST: i8 = 2;
+
+async fn say(env: &Env, text: &str) -> Result<(), Error> {
+    let session = env.cap::<TerminalClient>("terminal")?.open("fault campaign").await?;
+    session.write(&[Span { text: format!("{text}\n"), style: Style::Plain }]).await?;
+    Ok(())
+}
+
+async fn hold(env: &Env) -> Result<String, Error> {
+    env.cap::<ProcessClient>("process")?.current_thread().await?.set_priority(HIGHEST).await?;
+    Campaign::new(env)?.run().await
+}
+
+async fn start(env: Env) -> Result<(), Error> {
+    match hold(&env).await {
+        Ok(words) => {
+            log::info!("{words}");
+            say(&env, &format!("fault campaign passed: {words}")).await?;
+        }
+        Err(error) => {
+            log::error!("{error}");
+            say(&env, &format!("fault campaign failed: {error}")).await?;
+        }
+    }
+    // A service that ends is started again.
+    env.clock()?.sleep_until(u64::MAX).await;
+    Ok(())
+}
+capos_rt::program!(start);

@@ -126,8 +126,17 @@ impl TerminalSessionServer for Session {
         Ok(TerminalSessionAskResults { answer: line, end })
     }
 
-    async fn wait_interrupt(&self, _cx: &CallContext) -> Result<u64, CallError> {
-        Ok(self.screen.interrupt().await)
+    async fn wait_interrupt(&self, cx: &CallContext) -> Result<u64, CallError> {
+        // Who has died waits for nothing any more: its place among the calls that this process answers is another's.
+        let gone = async {
+            if capos_rt::cancelled(cx).await.is_err() {
+                core::future::pending::<()>().await;
+            }
+        };
+        match capos_rt::select(self.screen.interrupt(), gone).await {
+            capos_rt::Either::First(count) => Ok(count),
+            capos_rt::Either::Second(()) => Err(CallError::disconnected("nobody waits for Ctrl-C any more")),
+        }
     }
 
     async fn size(&self, _cx: &CallContext) -> Result<TerminalSessionSizeResults, CallError> {

@@ -60,6 +60,9 @@ impl Campaign {
         let services = self.running().await?;
         // Until everything has been used and started again once, there is memory that was never needed before.
         self.round(&services).await?;
+        for service in &services {
+            self.used_by_two(service).await?;
+        }
         let mut before = self.round(&services).await?;
         let mut failures: Vec<String> = Vec::new();
         for service in services.iter().rev() {
@@ -191,6 +194,18 @@ impl Campaign {
             }
         }
         Ok(format!("{errors} calls of {} ended with it", POINTS.saturating_mul(2)))
+    }
+
+    /// Two clients at once, as beside a kill: what they hold at the same time has had its place then.
+    async fn used_by_two(&self, service: &str) -> Result<(), Error> {
+        for number in 0..USES {
+            let clients = [(number, 1), (number.saturating_add(1) % USES, 2)]
+                .map(|(number, name)| spawn(client(self.uses.clone(), service.to_string(), number, name)));
+            for task in clients {
+                task.await.context("a client was ended")??;
+            }
+        }
+        Ok(())
     }
 
     /// How long a use takes, in nanoseconds.

@@ -279,12 +279,21 @@ impl Uses {
         session.end().await
     }
 
-    /// How many sessions the audit log says the shell to have opened, in its present chain.
+    /// The sequence of the next record of the audit log's present chain.
     ///
     /// # Errors
     /// The log's.
-    pub async fn sessions(&self) -> Result<usize, CallError> {
-        Ok(self.records.query(&Query { kind: "session.opened".into(), ..Query::default() }).await?.records.len())
+    pub async fn next_record(&self) -> Result<u64, CallError> {
+        Ok(self.records.verify().await?.records.saturating_add(1))
+    }
+
+    /// Whether the shell has opened a session from the record of this sequence on.
+    ///
+    /// # Errors
+    /// The log's.
+    pub async fn session_opened_since(&self, from: u64) -> Result<bool, CallError> {
+        let query = Query { kind: "session.opened".into(), from, max: 1, ..Query::default() };
+        Ok(!self.records.query(&query).await?.records.is_empty())
     }
 
     /// The system's status.

@@ -63,7 +63,7 @@ impl Campaign {
         for service in &services {
             self.used_by_two(service).await?;
         }
-        let mut before = self.round(&services).await?;
+        let before = self.round(&services).await?;
         let mut failures: Vec<String> = Vec::new();
         for service in services.iter().rev() {
             let (began, told) = (self.clock.now(), failures.len());
@@ -90,7 +90,6 @@ impl Campaign {
             for failure in failures.iter().skip(told) {
                 log::error!("{failure}");
             }
-            before = after;
         }
         if !failures.is_empty() {
             return Err(Error::new(failures.join("; ")));

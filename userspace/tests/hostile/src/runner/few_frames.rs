@@ -62,7 +62,7 @@ pub async fn run(runner: &Runner) -> Result<(), String> {
             }
             ExitInfoCause::Fault if tells_of_lack(&exit.report) => ended += 1,
             ExitInfoCause::Exited if has_told(runner, &mut position).await? => ended += 1,
-            ExitInfoCause::Exited | ExitInfoCause::Fault | ExitInfoCause::Killed => {
+            _ => {
                 return Err(format!("with {frames} frames it ended with code {}: {:?}", exit.code, exit.report));
             }
         }

@@ -67,6 +67,8 @@ enum Choice {
     Run(*mut Context),
     /// An ENTER goes on first.
     Resume(Arc<Thread>),
+    /// Nothing yet: a process has to end first.
+    Again,
     Idle,
 }
 
@@ -290,24 +292,21 @@ impl CpuState {
     }
 
     /// Whether a thread whose CPU time is limited may run; the timer is set for the end of that. Where it has none left it
-    /// never runs again, and the timer brings this processor back into the kernel at once, which ends its process.
+    /// never runs again: its process is to end.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, thread: &Thread, now: u64) -> bool {
-        let may = self.has_time(thread, now);
-        let due = if may {
-            self.limit_end
-        } else {
+        if !self.has_time(thread, now) {
             thread.change(State::Running, State::Blocked);
             process::end_spent();
             note_idle();
-            now
-        };
-        if self.armed == 0 || due < self.armed {
-            self.armed = due;
-            time::arm(due);
+            return false;
         }
-        may
+        if self.armed == 0 || self.limit_end < self.armed {
+            self.armed = self.limit_end;
+            time::arm(self.limit_end);
+        }
+        true
     }
 
     /// Looks again at what CPU time the current thread has, where it is limited.
@@ -368,7 +367,7 @@ impl CpuState {
             return (Choice::Idle, left);
         };
         if next.process.account.is_cpu_limited() && !self.admit(&next, now) {
-            return (Choice::Idle, left);
+            return (Choice::Again, left);
         }
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
@@ -474,6 +473,7 @@ fn leave() -> ! {
             // are loaded. No lock is held.
             Choice::Run(pointer) => unsafe { context::enter_user(pointer) },
             Choice::Resume(thread) => syscall::resume(&thread),
+            Choice::Again => {}
             Choice::Idle => {
                 cpu.scheduler.lock().idle_since.get_or_insert_with(time::now);
                 context::idle()

@@ -54,7 +54,7 @@ pub static MISSES: AtomicU64 = AtomicU64::new(0);
 pub static EVICTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A page in the cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resident {
     pub frame: Frame,
     slot: Slot,

@@ -14,14 +14,12 @@ fn die(thread: &Thread, report: alloc::string::String) {
 }
 
 /// A thread touched an address that is not mapped, or not for that.
-pub fn page_fault(thread: &Arc<Thread>, address: u64, write: bool, execute: bool) {
-    match thread.process.space.judge(address, write, execute) {
+pub fn page_fault(thread: &Arc<Thread>, address: u64, write: bool, execute: bool, present: bool) {
+    match thread.process.space.judge(address, write, execute, present) {
         // Another thread's fault mapped it meanwhile: the instruction is tried again.
         Fault::Spurious => {}
-        Fault::Missing(mapping, offset) => match &mapping.backing {
-            Backing::Memory(memory) if memory.paged_content().is_some() => {
-                pager::require(thread, &mapping, memory, offset);
-            }
+        Fault::Missing(place) => match &place.mapping.backing {
+            Backing::Memory(memory) if memory.paged_content().is_some() => pager::require(thread, &place, memory),
             _ => die(thread, report::unmapped(thread, address, write, execute)),
         },
         Fault::Forbidden(mapping, offset) => {

@@ -16,9 +16,10 @@ use capos_paging::{PAGE, PageState};
 use capos_schema::{kernel_capnp, kernel_dispatch, sync};
 use spin::Mutex;
 
+use crate::cache::Resident;
 use crate::derivation::{self, Holder};
 use crate::memory::reserve;
-use crate::object::address_space::{Backing, Fault, Mapping};
+use crate::object::address_space::{AddressSpace, Backing, Fault, Mapping, Place};
 use crate::object::capability::Object;
 use crate::object::endpoint::Client;
 use crate::object::memory::MemoryObject;
@@ -175,22 +176,26 @@ impl PageIn {
     }
 }
 
-/// Lets a thread have the page at `offset` that a mapping shows: it is mapped now, or the thread is
+/// Lets a thread have a page of paged memory that its address space shows: it is mapped now, or the thread is
 /// blocked until it can be, or its process is doomed.
-pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<MemoryObject>, offset: u64) {
+pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) {
     let Some(content) = memory.paged_content() else { return };
+    let Place { mapping, offset, .. } = place;
+    let offset = *offset;
     let page = offset / PAGE;
     let state = content.state.lock();
-    match state.pages.get(page) {
-        Some(PageState::Resident(_)) => {
-            cache::HITS.fetch_add(1, Ordering::Relaxed);
-            let result = map_around(mapping, &state, page);
-            drop(state);
-            if let Err(status) = result {
-                let report = report::no_page_table(thread, memory.id, offset, status);
-                thread.process.doom(End { cause: Cause::Fault, code: 0, report });
-            }
+    let run = state.pages.run_of_resident(page, AROUND);
+    if !run.is_empty() {
+        cache::HITS.fetch_add(1, Ordering::Relaxed);
+        let result = map_around(&thread.process.space, place, &state, page, run);
+        drop(state);
+        if let Err(status) = result {
+            let report = report::no_page_table(thread, memory.id, offset, status);
+            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
+        return;
+    }
+    match state.pages.get(page) {
         Some(PageState::Loading(first)) => {
             let request = state.requests.get(&first).cloned();
             drop(state);
@@ -199,12 +204,12 @@ pub fn require(thread: &Arc<Thread>, mapping: &Arc<Mapping>, memory: &Arc<Memory
                 request.join(thread);
             }
         }
-        None if state.abandoned => {
+        _ if state.abandoned => {
             drop(state);
             let report = report::page_in_failed(thread, memory.id, offset, Status::Disconnected.words());
             thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
-        None => {
+        _ => {
             let alone = state.failed.is_some_and(|(first, count)| page >= first && page - first < count);
             let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
             drop(state);
@@ -232,15 +237,34 @@ pub fn lose(memory: &Arc<MemoryObject>) {
 
 /// Maps a resident page: as a part of a large page, where all of that is in and the mapping can show it, else with those
 /// after it that are resident too.
-fn map_around(mapping: &Arc<Mapping>, state: &cache::PagedState, page: u64) -> Result<(), Status> {
-    let Some(space) = mapping.space.upgrade() else { return Ok(()) };
+fn map_around<'a>(
+    space: &AddressSpace,
+    place: &Place,
+    state: &'a cache::PagedState,
+    mut page: u64,
+    mut run: &'a [Resident],
+) -> Result<(), Status> {
+    let mapping = &place.mapping;
     if let Some(first) = mapping.large_around(page * PAGE)
         && let Some(frame) = state.whole_block(first / PAGE)
         && space.enter_large(mapping, first, frame)?
     {
         return Ok(());
     }
-    space.enter_paged(mapping, page * PAGE, state.pages.run_of_resident(page, AROUND).map(|resident| resident.frame))
+    let end = page.saturating_add(AROUND);
+    space.enter_paged(place, |entered, to| {
+        loop {
+            entered.put_all(run, |resident| resident.frame, to)?;
+            page = page.saturating_add(run.len() as u64);
+            if !state.pages.goes_on(page) || page >= end {
+                return Ok(());
+            }
+            run = state.pages.run_of_resident(page, end - page);
+            if run.is_empty() {
+                return Ok(());
+            }
+        }
+    })
 }
 
 fn start(
@@ -305,10 +329,10 @@ pub enum Brought {
 
 /// Brings in the page of paged memory at an address that the kernel must read for a thread.
 pub fn bring_in(thread: &Arc<Thread>, address: u64) -> Brought {
-    match thread.process.space.judge(address, false, false) {
-        Fault::Missing(mapping, offset) => {
-            let Backing::Memory(memory) = &mapping.backing else { return Brought::Never };
-            require(thread, &mapping, memory, offset);
+    match thread.process.space.judge(address, false, false, true) {
+        Fault::Missing(place) => {
+            let Backing::Memory(memory) = &place.mapping.backing else { return Brought::Never };
+            require(thread, &place, memory);
             if thread.state() == State::Running { Brought::Now } else { Brought::Later }
         }
         Fault::Spurious => Brought::Now,

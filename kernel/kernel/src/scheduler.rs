@@ -575,9 +575,9 @@ pub fn on_syscall() -> ! {
 }
 
 /// A thread touched an address that is not mapped, or not for that.
-pub fn on_page_fault(address: u64, write: bool, execute: bool, _present: bool) -> ! {
+pub fn on_page_fault(address: u64, write: bool, execute: bool, present: bool) -> ! {
     if let Some(thread) = current() {
-        fault::page_fault(&thread, address, write, execute);
+        fault::page_fault(&thread, address, write, execute, present);
     }
     leave()
 }

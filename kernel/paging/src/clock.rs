@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 /// Names an entry of the clock for as long as it is in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Slot(usize);
 
 /// Entries in a circle with a hand. Insertion and removal take constant time.

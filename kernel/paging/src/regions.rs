@@ -63,6 +63,8 @@ pub struct Regions<T> {
     /// Content and first address of each, so that those of one content are found however many others
     /// there are.
     by_content: BTreeSet<(u64, u64)>,
+    /// Where the region that was found last begins and ends; nothing where it is not there any more.
+    recent: (u64, u64),
     low: u64,
     high: u64,
 }
@@ -71,7 +73,7 @@ impl<T: Clone + Keyed> Regions<T> {
     /// No regions; they may lie in `low..high`.
     #[must_use]
     pub const fn new(low: u64, high: u64) -> Self {
-        Self { by_start: BTreeMap::new(), by_content: BTreeSet::new(), low, high }
+        Self { by_start: BTreeMap::new(), by_content: BTreeSet::new(), recent: (0, 0), low, high }
     }
 
     /// Judges a range: on page borders, within bounds.
@@ -104,6 +106,17 @@ impl<T: Clone + Keyed> Regions<T> {
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Region<T>> {
         self.by_start.range(..=address).next_back().map(|(_, region)| region).filter(|region| address < region.end())
+    }
+
+    /// As [`Self::find`], and faster where the region is the one that was found so before.
+    #[must_use]
+    pub fn find_again(&mut self, address: u64) -> Option<&Region<T>> {
+        let (start, end) = self.recent;
+        if !(start..end).contains(&address) {
+            let found = self.find(address)?;
+            self.recent = (found.start, found.end());
+        }
+        self.by_start.get(&self.recent.0)
     }
 
     /// Whether removing a range leaves two pieces of a region, so that there is one region more.
@@ -160,6 +173,7 @@ impl<T: Clone + Keyed> Regions<T> {
 
     /// Takes the region out that begins at an address.
     pub fn take(&mut self, start: u64) -> Option<Region<T>> {
+        self.recent = (0, 0);
         let region = self.by_start.remove(&start)?;
         self.by_content.remove(&(region.content.key(), start));
         Some(region)
@@ -175,6 +189,7 @@ impl<T: Clone + Keyed> Regions<T> {
     /// Removes every region. Takes no memory, however many there are.
     pub fn clear(&mut self) -> impl Iterator<Item = Region<T>> + use<T> {
         self.by_content.clear();
+        self.recent = (0, 0);
         core::mem::take(&mut self.by_start).into_values()
     }
 
@@ -272,6 +287,8 @@ mod tests {
                 for p in 0..50 {
                     let found = regions.find(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));
                     prop_assert_eq!(found, model.get(&p).copied());
+                    let again = regions.find_again(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));
+                    prop_assert_eq!(again, found);
                 }
             }
         }

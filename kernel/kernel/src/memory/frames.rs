@@ -18,13 +18,14 @@ use super::{hhdm, reserve};
 const LOWEST: u64 = 0x10_0000;
 
 /// A 4 KiB physical frame, by number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Frame(u64);
 
 impl Frame {
     /// Physical address of its first byte.
     pub fn address(self) -> u64 {
-        self.0 * PAGE
+        // Numbers come from addresses, so nothing is lost.
+        self.0.wrapping_mul(PAGE)
     }
 
     /// The frame that holds this physical address.

@@ -518,6 +518,35 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// Maps one frame after the other behind the page before, up to the last or to the address `end`. What is mapped in their
+    /// places stays.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    #[inline]
+    pub fn put_all<T>(&mut self, mut run: &[T], frame: impl Fn(&T) -> Frame, end: u64) -> Result<(), MapError> {
+        // The last page of the user half stays free, see `put`.
+        let end = end.min(USER_END - PAGE);
+        let flags = self.flags;
+        while self.address < end && !run.is_empty() {
+            let leaves = match self.leaves {
+                Some(leaves) if !self.address.is_multiple_of(LARGE_PAGE) => leaves,
+                _ => self.next_table()?,
+            };
+            let places = leaves.get(index(self.address, 1)..).unwrap_or_default();
+            let count = places.len().min(run.len()).min(((end - self.address) / PAGE) as usize);
+            let (now, later) = run.split_at_checked(count).unwrap_or((run, &[]));
+            for (entry, next) in places.iter().zip(now) {
+                if !PageEntry(entry.load(Ordering::Relaxed)).is_present() {
+                    entry.store(PageEntry::new(frame(next).address(), flags).0, Ordering::Release);
+                }
+            }
+            self.address += count as u64 * PAGE;
+            run = later;
+        }
+        Ok(())
+    }
+
     #[cold]
     #[inline(never)]
     fn next_table(&mut self) -> Result<&'static Table, MapError> {

@@ -137,6 +137,8 @@ const REGIONS_PER_FRAME: usize = 12;
 struct Inner {
     table: PageTable,
     regions: Regions<Arc<Mapping>>,
+    /// How often a region has gone, wholly or in part.
+    changes: u64,
     /// Frames charged for the regions' bookkeeping.
     bookkeeping: u64,
 }
@@ -152,6 +154,16 @@ impl Inner {
         }
         self.bookkeeping = wanted;
         Ok(())
+    }
+
+    /// How many pages are shown from a place on by the mapping that it is a place of, where that still shows it.
+    fn still_shown(&self, place: &Place) -> Option<u64> {
+        if self.changes == place.changes {
+            return Some(place.pages);
+        }
+        let region = self.regions.find(place.address)?;
+        let end = Arc::ptr_eq(&region.content, &place.mapping).then(|| region.end())?;
+        Some(end.saturating_sub(place.address) / PAGE)
     }
 
     /// Pays for what there is: never more than was paid for before.
@@ -171,14 +183,27 @@ pub struct AddressSpace {
     itself: Weak<AddressSpace>,
 }
 
+/// A page that a mapping shows, and how far it goes on showing what lies behind it.
+#[derive(Debug)]
+pub struct Place {
+    pub mapping: Arc<Mapping>,
+    /// The page's offset in the object.
+    pub offset: u64,
+    address: u64,
+    /// Pages that are shown from this one on.
+    pages: u64,
+    /// [`Inner::changes`] when that was so.
+    changes: u64,
+}
+
 /// What a fault's address means.
 pub enum Fault {
     /// Nothing is mapped there.
     Unmapped,
     /// It is mapped, but not for this.
     Forbidden(Arc<Mapping>, u64),
-    /// A page of paged memory that is not mapped yet: the mapping and the object's offset.
-    Missing(Arc<Mapping>, u64),
+    /// A page that is not entered.
+    Missing(Place),
     /// It is mapped by now.
     Spurious,
 }
@@ -207,7 +232,7 @@ impl AddressSpace {
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
-        let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END), bookkeeping: 0 });
+        let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END), changes: 0, bookkeeping: 0 });
         Ok(Arc::new_cyclic(|itself| Self {
             account: Arc::clone(account),
             inner: Mutex::new(inner),
@@ -332,6 +357,7 @@ impl AddressSpace {
             if inner.regions.is_split(start, length) {
                 inner.budget(&self.account, inner.regions.len() + 1)?;
             }
+            inner.changes += 1;
             let removed = inner.regions.remove(start, length);
             inner.settle(&self.account);
             let removed = removed.map_err(|error| match error {
@@ -351,6 +377,7 @@ impl AddressSpace {
     /// shows.
     pub fn remove_mapping(&self, mapping: &Arc<Mapping>) {
         if let Some(inner) = self.inner.lock().as_mut() {
+            inner.changes += 1;
             while let Some((start, length)) =
                 inner.regions.piece(mapping.id).map(|region| (region.start, region.length))
             {
@@ -366,6 +393,7 @@ impl AddressSpace {
     pub fn unmap_object(&self, start: u64, length: u64, object: &Arc<MemoryObject>) {
         let mut removed = alloc::vec::Vec::new();
         if let Some(inner) = self.inner.lock().as_mut() {
+            inner.changes += 1;
             let end = start.saturating_add(length);
             let mut at = start;
             // A region at a time: a range of pages holds no more regions than pages.
@@ -390,11 +418,11 @@ impl AddressSpace {
         drop(removed);
     }
 
-    /// What to make of a fault at an address.
-    pub fn judge(&self, address: u64, write: bool, execute: bool) -> Fault {
-        let guard = self.inner.lock();
-        let Some(inner) = guard.as_ref() else { return Fault::Unmapped };
-        let Some(region) = inner.regions.find(address) else { return Fault::Unmapped };
+    /// What to make of a fault at an address; `present` says that the processor found a page there.
+    pub fn judge(&self, address: u64, write: bool, execute: bool, present: bool) -> Fault {
+        let mut guard = self.inner.lock();
+        let Some(inner) = guard.as_mut() else { return Fault::Unmapped };
+        let Some(region) = inner.regions.find_again(address) else { return Fault::Unmapped };
         let mapping = Arc::clone(&region.content);
         let offset = region.offset_of(address) & !(PAGE - 1);
         let allowed = if write {
@@ -407,30 +435,32 @@ impl AddressSpace {
         if !allowed {
             return Fault::Forbidden(mapping, offset);
         }
-        if inner.table.is_mapped(address) { Fault::Spurious } else { Fault::Missing(mapping, offset) }
+        let end = region.end();
+        // Where the processor found nothing, another thread may have entered it meanwhile: entering it again changes nothing.
+        if present && inner.table.is_mapped(address) {
+            return Fault::Spurious;
+        }
+        let address = address & !(PAGE - 1);
+        let pages = end.saturating_sub(address) / PAGE;
+        Fault::Missing(Place { mapping, offset, address, pages, changes: inner.changes })
     }
 
-    /// Enters pages of paged memory, the first at `offset` of the object, as far as the mapping still shows them.
+    /// Enters frames of paged memory from a place on, as `put` says, which must stop at the address that it is given: as far
+    /// as the place's mapping still shows them.
     ///
     /// # Errors
     /// Quota or memory for page tables.
+    #[inline]
     pub fn enter_paged(
         &self,
-        mapping: &Arc<Mapping>,
-        offset: u64,
-        frames: impl Iterator<Item = Frame>,
+        place: &Place,
+        put: impl FnOnce(&mut Run<'_>, u64) -> Result<(), MapError>,
     ) -> Result<(), Status> {
-        let Some(address) = mapping.address_of(offset) else { return Ok(()) };
         let mut guard = self.inner.lock();
         let Some(inner) = guard.as_mut() else { return Ok(()) };
-        let end = match inner.regions.find(address) {
-            Some(region) if Arc::ptr_eq(&region.content, mapping) => region.end(),
-            _ => return Ok(()),
-        };
-        let count = end.saturating_sub(address) / PAGE;
-        self.enter(inner, address, mapping.access, |run| {
-            frames.take(count as usize).try_for_each(|frame| run.put(frame.address()).map(|_| ()))
-        })
+        let Some(pages) = inner.still_shown(place) else { return Ok(()) };
+        let end = place.address.saturating_add(pages.saturating_mul(PAGE));
+        self.enter(inner, place.address, place.mapping.access, |run| put(run, end))
     }
 
     /// Enters 2 MiB of paged memory as one page, that at `offset` of the object. False where the mapping does not show all of
@@ -554,6 +584,7 @@ fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {
 }
 
 fn clear(inner: &mut Inner, start: u64, length: u64) {
+    inner.changes += 1;
     unmap_pages(&mut inner.table, start, length);
     let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
 }

@@ -286,7 +286,7 @@ pub fn ends_need_little(account: &Arc<Account>) {
     let mut hog = Hog::new();
     hog.leave(16);
     faulty.thread.change(crate::object::thread::State::Blocked, crate::object::thread::State::Running);
-    fault::page_fault(&faulty.thread, 0x77_0000, true, false);
+    fault::page_fault(&faulty.thread, 0x77_0000, true, false, true);
     settle();
     confused.system_call(99, [0; 3]);
     corrupt.set_index(capos_abi::ring::SUBMISSION_TAIL, 1 << 20);

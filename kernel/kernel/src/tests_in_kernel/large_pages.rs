@@ -167,7 +167,7 @@ fn reader(account: &Arc<Account>, memory: &Arc<MemoryObject>, at: u64) -> Actor 
 
 fn touch(actor: &Actor, address: u64) {
     actor.thread.change(crate::object::thread::State::Blocked, crate::object::thread::State::Running);
-    fault::page_fault(&actor.thread, address, false, false);
+    fault::page_fault(&actor.thread, address, false, false, true);
     settle();
 }
 

@@ -243,7 +243,7 @@ impl Paging {
     pub fn touch(&self, page: u64) {
         self.user.thread.change(State::Blocked, State::Running);
         self.user.thread.change(State::Ready, State::Running);
-        fault::page_fault(&self.user.thread, PAGED_AT + page * 4096, false, false);
+        fault::page_fault(&self.user.thread, PAGED_AT + page * 4096, false, false, true);
         settle();
     }
 

@@ -242,7 +242,7 @@ pub fn threads_are_waited_for(account: &Arc<Account>) {
     let mut outside = Actor::new(account, "outside");
     let cap = handle(&outside, &second);
     assert!(outside.run(1, wait_for(cap)).is_empty());
-    fault::page_fault(&second.thread, 0, false, false);
+    fault::page_fault(&second.thread, 0, false, false, true);
     settle();
     assert_eq!(outside.completions()[0].status, 0);
     assert_eq!(exit_info(&outside).0, 2);
@@ -294,7 +294,7 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
         }
         match cause {
             0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
-            1 => fault::page_fault(&others[0].thread, 0, true, false),
+            1 => fault::page_fault(&others[0].thread, 0, true, false, true),
             _ => others[1].thread.kill(&first.process),
         }
         settle();
@@ -403,7 +403,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     let touch = |actor: &Actor, page: u64| {
         actor.thread.change(State::Blocked, State::Running);
         actor.thread.change(State::Ready, State::Running);
-        fault::page_fault(&actor.thread, PAGED + page * 4096, false, false);
+        fault::page_fault(&actor.thread, PAGED + page * 4096, false, false, true);
         settle();
         actor.thread.state()
     };

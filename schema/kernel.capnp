@@ -175,6 +175,12 @@ interface MemoryObject {
 
   frames @2 (offset :UInt64, count :UInt32) -> (ids :List(UInt64));
   # Identifiers of resident frames (0 where absent), equal where memory is shared. Needs the manage right.
+
+  copy @3 (account :ResourceAccount, offset :UInt64, bytes :UInt64) -> (memory :MemoryObject);
+  # Anonymous memory with what lies at `offset`, both whole pages, paid for by `account` at once and in full. It has the
+  # frames of this memory until one of the two writes: then the writer gets a frame of its own. Pages of paged memory come
+  # in first; where one does not, the answer is an exception with the reason. What the copy holds does not depend on what
+  # becomes of this memory. Needs the right to read.
 }
 
 interface Pager $import "annotations.capnp".kernelCalls {

@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use capos_machine::page_entry::PAGE;
+
 use crate::object::address_space::{Backing, Fault};
 use crate::object::process::{Cause, End};
 use crate::object::thread::Thread;
@@ -22,6 +24,14 @@ pub fn page_fault(thread: &Arc<Thread>, address: u64, write: bool, execute: bool
             Backing::Memory(memory) if memory.paged_content().is_some() => pager::require(thread, &place, memory),
             _ => die(thread, report::unmapped(thread, address, write, execute)),
         },
+        Fault::Shared(mapping, offset) => {
+            let Backing::Memory(memory) = &mapping.backing else {
+                return die(thread, report::forbidden(thread, address, write, execute, &mapping, offset));
+            };
+            if let Err(status) = memory.make_own(offset / PAGE, Some(&mapping)) {
+                die(thread, report::no_own_frame(thread, memory.id, offset, status));
+            }
+        }
         Fault::Forbidden(mapping, offset) => {
             die(thread, report::forbidden(thread, address, write, execute, &mapping, offset));
         }

@@ -336,6 +336,6 @@ pub fn bring_in(thread: &Arc<Thread>, address: u64) -> Brought {
             if thread.state() == State::Running { Brought::Now } else { Brought::Later }
         }
         Fault::Spurious => Brought::Now,
-        Fault::Unmapped | Fault::Forbidden(..) => Brought::Never,
+        Fault::Unmapped | Fault::Forbidden(..) | Fault::Shared(..) => Brought::Never,
     }
 }

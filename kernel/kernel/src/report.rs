@@ -149,6 +149,15 @@ pub fn page_in_failed(thread: &Thread, memory: u64, offset: u64, reason: &str) -
     )
 }
 
+/// It wrote to a page whose frame others have, and there was none for a copy.
+pub fn no_own_frame(thread: &Thread, memory: u64, offset: u64, status: Status) -> String {
+    format!(
+        "wrote to memory object {memory} at offset {offset:#x}, whose page it shares, but there was no frame for its own \
+         copy: {status}; {:?}",
+        thread.handle
+    )
+}
+
 /// There was no page table for a page that it touched.
 pub fn no_page_table(thread: &Thread, memory: u64, offset: u64, status: Status) -> String {
     format!(

@@ -156,13 +156,24 @@ impl AddressSpace {
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Unreachable> {
         let source = from.as_ptr();
         let range = (address, from.len());
-        self.with_table(|table, is_paged| {
-            walk(table, is_paged, range, true, |at, count, physical| {
-                // SAFETY: as in `read`.
-                unsafe { copy_bytes(source.add(at), pointer(physical), count) }
+        self.owning(range, || {
+            self.with_table(|table, is_paged| {
+                walk(table, is_paged, range, true, |at, count, physical| {
+                    // SAFETY: as in `read`.
+                    unsafe { copy_bytes(source.add(at), pointer(physical), count) }
+                })
             })
+            .unwrap_or(Err(Unreachable::Forbidden))
         })
-        .unwrap_or(Err(Unreachable::Forbidden))
+    }
+
+    /// Writes to a range by `act`; once more where that was refused and pages of the range were shared, which are the writer's
+    /// own then.
+    fn owning<E>(&self, (address, length): (u64, usize), act: impl Fn() -> Result<(), E>) -> Result<(), E> {
+        match act() {
+            Err(_) if self.make_own(address, length as u64) => act(),
+            done => done,
+        }
     }
 
     /// Judges a range without touching it.
@@ -170,8 +181,11 @@ impl AddressSpace {
     /// # Errors
     /// Not all of it is user memory for this.
     pub fn check(&self, address: u64, length: usize, write: bool) -> Result<(), Unreachable> {
-        self.with_table(|table, is_paged| walk(table, is_paged, (address, length), write, |_, _, _| ()))
-            .unwrap_or(Err(Unreachable::Forbidden))
+        let judge = || {
+            self.with_table(|table, is_paged| walk(table, is_paged, (address, length), write, |_, _, _| ()))
+                .unwrap_or(Err(Unreachable::Forbidden))
+        };
+        if write { self.owning((address, length), judge) } else { judge() }
     }
 }
 
@@ -203,18 +217,20 @@ pub fn copy_behind(
         .map_err(CopyFailure::Target)?;
         copy_pages((s, s_paged, from), (t, t_paged, body), length)
     };
-    if core::ptr::eq(source, target) {
-        return source
-            .with_table(|table, is_paged| run(table, is_paged, table, is_paged))
-            .unwrap_or(Err(CopyFailure::Source(gone)));
-    }
-    // Two address spaces are always locked in the order of their addresses.
-    let result = if core::ptr::from_ref(source) < core::ptr::from_ref(target) {
-        source.with_table(|s, s_paged| target.with_table(|t, t_paged| run(s, s_paged, t, t_paged)))
-    } else {
-        target.with_table(|t, t_paged| source.with_table(|s, s_paged| run(s, s_paged, t, t_paged)))
-    };
-    result.flatten().unwrap_or(Err(CopyFailure::Target(gone)))
+    target.owning((to, first.len().saturating_add(length)), || {
+        if core::ptr::eq(source, target) {
+            return source
+                .with_table(|table, is_paged| run(table, is_paged, table, is_paged))
+                .unwrap_or(Err(CopyFailure::Source(gone)));
+        }
+        // Two address spaces are always locked in the order of their addresses.
+        let result = if core::ptr::from_ref(source) < core::ptr::from_ref(target) {
+            source.with_table(|s, s_paged| target.with_table(|t, t_paged| run(s, s_paged, t, t_paged)))
+        } else {
+            target.with_table(|t, t_paged| source.with_table(|s, s_paged| run(s, s_paged, t, t_paged)))
+        };
+        result.flatten().unwrap_or(Err(CopyFailure::Target(gone)))
+    })
 }
 
 /// Copies `length` bytes from one address space to another, behind `header`, where they lie in one page on each side, all
@@ -276,6 +292,12 @@ fn copy_pages(
     }
     compiler_fence(Ordering::Release);
     Ok(())
+}
+
+/// Copies a frame that nobody writes into one that nobody else uses.
+pub fn copy_frame(from: Frame, to: Frame) {
+    // SAFETY: both are whole RAM frames in the direct map.
+    unsafe { copy_bytes(from.pointer(), to.pointer(), PAGE as usize) };
 }
 
 /// Writes kernel bytes into a memory object whose frames are there for good, before anybody sees it.

@@ -4,7 +4,7 @@
 //! the firmware or the kernel image occupy is never marked free. The first MiB is left alone:
 //! firmware uses it, and processors are started from there.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 pub use capos_machine::bitmap::BLOCK;
 use capos_machine::bitmap::{self, Bitmap};
@@ -46,6 +46,8 @@ impl Frame {
 
 struct Pool {
     bitmap: Bitmap<'static>,
+    /// How many objects have each frame besides the first.
+    shares: &'static [AtomicU16],
     /// Frames that were ever given to the pool.
     total: usize,
 }
@@ -100,6 +102,19 @@ impl Pool {
         let index = self.bitmap.take_block()?;
         self.note_free();
         Some(Frame(index as u64))
+    }
+
+    /// One of several objects that have a frame lets go of it. False where it is the only one.
+    #[inline]
+    fn unshare(&self, frame: Frame) -> bool {
+        let shares = self.shares.get(frame.0 as usize);
+        shares.is_some_and(|shares| {
+            let others = shares.load(Ordering::Relaxed);
+            if others > 0 {
+                shares.store(others - 1, Ordering::Relaxed);
+            }
+            others > 0
+        })
     }
 
     fn note_free(&self) {
@@ -169,9 +184,31 @@ pub fn free_block(first: Frame) {
     assert!(freed, "a frame of the block at {:#x} was freed twice, or is no RAM", first.address());
 }
 
-/// Gives a frame back. It must have come from here and nobody may use it any more.
+/// One more object has a frame that came from here, and gives it back by [`free`] as the others do. False where there are too
+/// many, or it did not come from here.
+pub fn share(frame: Frame) -> bool {
+    POOL.lock().as_ref().is_some_and(|pool| {
+        let index = frame.0 as usize;
+        let Some(shares) = pool.shares.get(index).filter(|_| !pool.bitmap.is_free(index)) else { return false };
+        let more = shares.load(Ordering::Relaxed).checked_add(1);
+        more.map(|more| shares.store(more, Ordering::Relaxed)).is_some()
+    })
+}
+
+/// Whether more than one object has a frame.
+pub fn is_shared(frame: Frame) -> bool {
+    let pool = POOL.lock();
+    let shares = pool.as_ref().and_then(|pool| pool.shares.get(frame.0 as usize));
+    shares.is_some_and(|shares| shares.load(Ordering::Relaxed) > 0)
+}
+
+/// Gives a frame back. It must have come from here, and whoever gives it may not use it any more. Where others have it, it stays
+/// theirs.
 pub fn free(frame: Frame) {
     let freed = POOL.lock().as_mut().is_some_and(|pool| {
+        if pool.unshare(frame) {
+            return true;
+        }
         let freed = pool.bitmap.release(frame.0 as usize);
         pool.note_free();
         freed
@@ -218,15 +255,20 @@ pub fn zero(frame: Frame) {
 pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) -> bool {
     let frames = (end / PAGE) as usize;
     let words = bitmap::words_for(frames);
-    let bytes = ((words * 8) as u64).next_multiple_of(PAGE);
+    let shares = frames * size_of::<AtomicU16>();
+    let bytes = ((words * 8 + shares) as u64).next_multiple_of(PAGE);
     let home = usable.clone().filter_map(handed_out).find(|range| range.length() >= bytes);
     let Some(home) = home else { return false };
     let own = Range::new(home.start, bytes);
+    (0..own.length() / PAGE).for_each(|page| zero(Frame::from_address(own.start + page * PAGE)));
+    let counts = own.start + (words * 8) as u64;
     // SAFETY: `own` lies in a usable range, so it is RAM that nobody else uses, and it is taken
     // out of what the pool hands out below. Every bit pattern is a valid u64; `Bitmap::new`
     // clears them.
     let words = unsafe { core::slice::from_raw_parts_mut(hhdm::pointer::<u64>(own.start), words) };
-    let mut pool = Pool { bitmap: Bitmap::new(words, frames), total: 0 };
+    // SAFETY: the part of `own` behind the words, which has room for so many; zeros were written there.
+    let shares = unsafe { core::slice::from_raw_parts(hhdm::pointer::<AtomicU16>(counts), frames) };
+    let mut pool = Pool { bitmap: Bitmap::new(words, frames), shares, total: 0 };
     for range in usable.filter_map(handed_out) {
         for part in range.without(own) {
             give(&mut pool, part);

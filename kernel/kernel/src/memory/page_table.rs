@@ -122,11 +122,7 @@ impl PageTable {
         access: Access,
         frames: &'a mut dyn FnMut() -> Option<Frame>,
     ) -> Run<'a> {
-        let mut flags = Flags::PRESENT | Flags::USER;
-        flags.set(Flags::WRITE, access.write);
-        flags.set(Flags::NO_EXECUTE, !access.execute);
-        flags.set(Flags::CACHE_DISABLE | Flags::WRITE_THROUGH | Flags::DEVICE, access.device);
-        Run { table: self, frames, address, flags, leaves: None }
+        Run { table: self, frames, address, flags: flags(access), leaves: None }
     }
 
     /// The lowest table for an address, made where it is not there.
@@ -293,6 +289,66 @@ impl PageTable {
         if any {
             processors::forget(self.root, start, length);
         }
+    }
+
+    /// Takes the right to write from all pages of a range of whole pages; a large page that lies in it in part loses it as a
+    /// whole. Once this returns no processor writes there.
+    pub fn protect_range(&mut self, start: u64, length: u64) {
+        let end = start.saturating_add(length).min(USER_END);
+        let mut at = start;
+        let mut any = false;
+        let mut protect = |entry: &AtomicU64, at: u64| {
+            if PageEntry(entry.fetch_and(!Flags::WRITE.bits(), Ordering::AcqRel)).has(Flags::WRITE) {
+                self.flush(at);
+                any = true;
+            }
+        };
+        while at < end {
+            let stop = (at | (LARGE_PAGE - 1)) + 1;
+            match self.lowest(at) {
+                Lowest::Absent(bytes) => at = (at | (bytes - 1)) + 1,
+                Lowest::Large(entry) => {
+                    protect(entry, at);
+                    at = stop;
+                }
+                Lowest::Table(leaves) => {
+                    while at < end.min(stop) {
+                        protect(slot(leaves, at, 1), at);
+                        at += PAGE;
+                    }
+                }
+            }
+        }
+        if any {
+            processors::forget(self.root, start, length);
+        }
+    }
+
+    /// Maps another frame where a page is mapped; a large page becomes small ones. Once this returns no processor finds the
+    /// one before.
+    pub fn replace(&mut self, address: u64, frame: Frame, access: Access) {
+        if let Some(entry) = self.small(address)
+            && PageEntry(entry.load(Ordering::Relaxed)).is_present()
+        {
+            entry.store(PageEntry::new(frame.address(), flags(access)).0, Ordering::Release);
+            self.forget(address);
+        }
+    }
+
+    /// Gives a page that is mapped the right to write; a large page becomes small ones. A processor that still knows it
+    /// without the right faults, and finds it then.
+    pub fn allow_write(&mut self, address: u64) {
+        if let Some(entry) = self.small(address)
+            && PageEntry(entry.load(Ordering::Relaxed)).is_present()
+        {
+            entry.fetch_or(Flags::WRITE.bits(), Ordering::AcqRel);
+            self.flush(address);
+        }
+    }
+
+    /// Whether a page is mapped at an address that may not be written.
+    pub fn is_protected(&self, address: u64) -> bool {
+        self.entry(address).is_some_and(|entry| entry.is_present() && !entry.has(Flags::WRITE))
     }
 
     /// Where the way down to an address ends.
@@ -557,6 +613,15 @@ impl Run<'_> {
         self.leaves = Some(leaves);
         Ok(leaves)
     }
+}
+
+/// What the entry of a page with this access has.
+fn flags(access: Access) -> Flags {
+    let mut flags = Flags::PRESENT | Flags::USER;
+    flags.set(Flags::WRITE, access.write);
+    flags.set(Flags::NO_EXECUTE, !access.execute);
+    flags.set(Flags::CACHE_DISABLE | Flags::WRITE_THROUGH | Flags::DEVICE, access.device);
+    flags
 }
 
 /// Whether an entry is that of a user's page of memory that may be read, or written.

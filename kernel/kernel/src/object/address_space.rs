@@ -69,6 +69,11 @@ impl Backing {
         }
     }
 
+    /// Whether other objects may have frames of this one.
+    fn may_be_shared(&self) -> bool {
+        matches!(self, Self::Memory(memory) if memory.may_be_shared())
+    }
+
     fn is_paged(&self) -> bool {
         matches!(self, Self::Memory(memory) if memory.paged_content().is_some())
     }
@@ -204,6 +209,8 @@ pub enum Fault {
     Forbidden(Arc<Mapping>, u64),
     /// A page that is not entered.
     Missing(Place),
+    /// A page that may be written, but not as long as its frame may be shared.
+    Shared(Arc<Mapping>, u64),
     /// It is mapped by now.
     Spurious,
 }
@@ -306,7 +313,9 @@ impl AddressSpace {
         }
         let pages = mapping.length / PAGE;
         let mut shown = 0;
-        self.enter(inner, mapping.start, mapping.access, |run| {
+        // A frame that others may have is written by nobody: who tries to gets his own.
+        let write = mapping.access.write && !mapping.backing.may_be_shared();
+        self.enter(inner, mapping.start, Access { write, ..mapping.access }, |run| {
             let end = mapping.offset + mapping.length;
             let mut at = mapping.offset;
             while mapping.is_aligned() && at < end {
@@ -438,7 +447,8 @@ impl AddressSpace {
         let end = region.end();
         // Where the processor found nothing, another thread may have entered it meanwhile: entering it again changes nothing.
         if present && inner.table.is_mapped(address) {
-            return Fault::Spurious;
+            let is_shared = write && inner.table.is_protected(address);
+            return if is_shared { Fault::Shared(mapping, offset) } else { Fault::Spurious };
         }
         let address = address & !(PAGE - 1);
         let pages = end.saturating_sub(address) / PAGE;
@@ -493,6 +503,37 @@ impl AddressSpace {
         });
     }
 
+    /// Enters another frame for a page of the object that a mapping shows.
+    pub fn replace(&self, mapping: &Arc<Mapping>, offset: u64, frame: Frame) {
+        self.with_shown(mapping, offset, |table, address| table.replace(address, frame, mapping.access));
+    }
+
+    /// Lets a page that a mapping shows be written.
+    pub fn allow_write(&self, mapping: &Arc<Mapping>, offset: u64) {
+        self.with_shown(mapping, offset, |table, address| table.allow_write(address));
+    }
+
+    /// Takes the right to write from what a mapping shows of a range of its object. Once this returns nobody writes there
+    /// through it.
+    pub fn protect(&self, mapping: &Arc<Mapping>, offset: u64, length: u64) {
+        let from = offset.max(mapping.offset);
+        let to = offset.saturating_add(length).min(mapping.offset.saturating_add(mapping.length));
+        let Some(mut at) = mapping.address_of(from).filter(|_| mapping.access.write && from < to) else { return };
+        let end = at.saturating_add(to - from);
+        let mut guard = self.inner.lock();
+        let Some(inner) = guard.as_mut() else { return };
+        // Pieces of it may be gone, and others' mappings in their place.
+        while at < end {
+            let region = inner.regions.find(at).map(|region| (region.end(), Arc::ptr_eq(&region.content, mapping)));
+            let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
+            let next = next.min(end);
+            if shows {
+                inner.table.protect_range(at, next - at);
+            }
+            at = next;
+        }
+    }
+
     /// Whether a page of paged memory was used through a mapping since the last call.
     pub fn take_accessed(&self, mapping: &Arc<Mapping>, offset: u64) -> bool {
         let mut accessed = false;
@@ -526,6 +567,29 @@ impl AddressSpace {
         let inner = guard.as_ref()?;
         let paged = |address: u64| inner.regions.find(address).is_some_and(|region| region.content.backing.is_paged());
         Some(act(&inner.table, &paged))
+    }
+
+    /// Makes the pages of a range the writer's own, where they may be written and only sharing forbids it. Whether there were
+    /// such, and all of them are.
+    pub fn make_own(&self, address: u64, length: u64) -> bool {
+        let end = address.saturating_add(length);
+        let mut at = address & !(PAGE - 1);
+        let mut any = false;
+        while at < end {
+            match self.judge(at, true, false, true) {
+                Fault::Spurious => {}
+                Fault::Shared(mapping, offset) => {
+                    let Backing::Memory(memory) = &mapping.backing else { return false };
+                    if memory.make_own(offset / PAGE, Some(&mapping)).is_err() {
+                        return false;
+                    }
+                    any = true;
+                }
+                Fault::Unmapped | Fault::Forbidden(..) | Fault::Missing(_) => return false,
+            }
+            at = at.saturating_add(PAGE);
+        }
+        any
     }
 
     /// Runs `act` with the page tables, where nobody else has locked them and the space is not gone.

@@ -34,6 +34,8 @@ pub struct DmaRegion {
 
 impl DmaRegion {
     fn new(memory: Arc<MemoryObject>, offset: u64, bytes: u64, object: Charge) -> Result<Self, Exception> {
+        // What a device writes is to be seen in this memory, and in no other.
+        memory.pin(offset / PAGE, bytes / PAGE).map_err(refused)?;
         let mut segments: Vec<(u64, u64)> = Vec::new();
         for page in offset / PAGE..(offset + bytes) / PAGE {
             let frame = memory.stable_frame(page);

@@ -16,6 +16,7 @@ use super::endpoint::Client;
 use crate::cache::{self, PagedContent};
 use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
+use crate::user_memory;
 
 /// The largest memory object, in bytes: what a 47-bit address space could map.
 const MAX_BYTES: u64 = 1 << 46;
@@ -31,8 +32,8 @@ pub struct MemoryObject {
     pub id: u64,
     bytes: u64,
     content: Content,
-    /// Who shows it where, by the mappings' numbers.
-    mappings: Mutex<BTreeMap<u64, Weak<Mapping>>>,
+    /// Who shows it where.
+    mappings: Mutex<Mappings>,
     /// It was a window, and its pager has answered.
     settled: AtomicBool,
     _charge: Option<Charge>,
@@ -55,12 +56,47 @@ struct Owned {
     frames: Vec<Frame>,
     /// Of how many times [`frames::BLOCK`] pages, from the first on, the frames are a block.
     blocks: usize,
+    /// Other objects may have some of the frames. Then nobody may write them.
+    shared: bool,
+    /// A device may know the frames, so they stay this object's alone.
+    pinned: bool,
+}
+
+/// The mappings that show an object, by their numbers. Most have one.
+#[derive(Debug, Default)]
+struct Mappings {
+    one: Option<(u64, Weak<Mapping>)>,
+    others: BTreeMap<u64, Weak<Mapping>>,
+}
+
+impl Mappings {
+    fn insert(&mut self, mapping: &Arc<Mapping>) {
+        if self.one.is_none() {
+            self.one = Some((mapping.id, Arc::downgrade(mapping)));
+        } else {
+            self.others.insert(mapping.id, Arc::downgrade(mapping));
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        if self.one.take_if(|(one, _)| *one == id).is_none() {
+            self.others.remove(&id);
+        }
+    }
+
+    /// The first with this number or one behind it.
+    fn next(&self, from: u64) -> Option<(u64, Option<Arc<Mapping>>)> {
+        let other = self.others.range(from..).next();
+        let one = self.one.as_ref().filter(|(one, _)| *one >= from).map(|(one, mapping)| (one, mapping));
+        let (id, mapping) = one.into_iter().chain(other).min_by_key(|(id, _)| **id)?;
+        Some((*id, mapping.upgrade()))
+    }
 }
 
 impl Owned {
     /// Frames that are no blocks.
     fn single(frames: Vec<Frame>) -> Self {
-        Self { frames, blocks: 0 }
+        Self { frames, ..Self::default() }
     }
 
     /// Zeroed frames; blocks of them as long as there are such. What the page cache holds gives way where there are
@@ -93,13 +129,27 @@ impl Drop for Owned {
     }
 }
 
+/// Why memory was not copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyError {
+    /// This page of paged memory is not in.
+    Absent(u64),
+    Status(Status),
+}
+
+impl From<Status> for CopyError {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
 impl MemoryObject {
     fn new(bytes: u64, content: Content, charge: Option<Charge>, object: Option<Charge>) -> Arc<Self> {
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             bytes,
             content,
-            mappings: Mutex::new(BTreeMap::new()),
+            mappings: Mutex::default(),
             settled: AtomicBool::new(false),
             _charge: charge,
             _object: object,
@@ -151,6 +201,108 @@ impl MemoryObject {
         frames.extend((0..count).map(|n| first.offset(n)));
         let owned = Mutex::new(Owned::single(frames));
         Ok(Self::new(pages * PAGE, Content::Anonymous(owned), Some(charge), Some(object)))
+    }
+
+    /// Memory with what `source` has in `count` pages from `first` on, paid for by `account`: with the same frames, each
+    /// until one of the two writes there, as far as they can be shared.
+    ///
+    /// # Errors
+    /// Not pages of `source`; quota; no memory; a page of paged memory that is not in. Nothing has changed then.
+    pub fn copy(source: &Arc<Self>, account: &Arc<Account>, first: u64, count: u64) -> Result<Arc<Self>, CopyError> {
+        let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
+        let end = end.ok_or(Status::InvalidArgument)?;
+        let object = account.hold(Resource::Objects, 1)?;
+        // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
+        // no write is refused later for want of quota.
+        let charge = account.hold(Resource::Frames, count)?;
+        let mut copied = Owned { frames: Vec::new(), blocks: 0, shared: true, pinned: false };
+        let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
+        copied.frames.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
+        if !source.can_share() && !cache::make_room(pages) {
+            return Err(Status::OutOfMemory.into());
+        }
+        for page in first..end {
+            let frame = source.resident_frame(page).ok_or(CopyError::Absent(page))?;
+            let frame = if source.can_share() && frames::share(frame) {
+                frame
+            } else {
+                let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
+                user_memory::copy_frame(frame, own);
+                own
+            };
+            copied.frames.push(frame);
+        }
+        if let Content::Anonymous(owned) = &source.content
+            && source.can_share()
+        {
+            {
+                let mut owned = owned.lock();
+                owned.shared = true;
+                // From now on each frame goes back by itself.
+                owned.blocks = 0;
+            }
+            source.for_each_mapping(|mapping| {
+                if let Some(space) = mapping.space.upgrade() {
+                    space.protect(mapping, first * PAGE, count * PAGE);
+                }
+            });
+        }
+        Ok(Self::new(count * PAGE, Content::Anonymous(Mutex::new(copied)), Some(charge), Some(object)))
+    }
+
+    /// Whether other objects can have frames of this one.
+    fn can_share(&self) -> bool {
+        match &self.content {
+            Content::Anonymous(owned) => !owned.lock().pinned,
+            // These are no frames of the pool.
+            Content::Fixed(_) => false,
+            Content::Paged(_) => true,
+        }
+    }
+
+    /// Whether other objects may have frames of this one, so that nobody may write them.
+    pub fn may_be_shared(&self) -> bool {
+        matches!(&self.content, Content::Anonymous(owned) if owned.lock().shared)
+    }
+
+    /// Makes the frame of a page this object's alone, and lets `writer` write there. The frame that this may take was paid
+    /// for when the object was made.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn make_own(&self, page: u64, writer: Option<&Arc<Mapping>>) -> Result<(), Status> {
+        let (Content::Anonymous(owned), Ok(index)) = (&self.content, usize::try_from(page)) else { return Ok(()) };
+        let Some(frame) = owned.lock().frames.get(index).copied() else { return Ok(()) };
+        if frames::is_shared(frame) {
+            cache::make_room(1);
+            let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
+            user_memory::copy_frame(frame, own);
+            owned.lock().frames.get_mut(index).into_iter().for_each(|place| *place = own);
+            self.for_each_mapping(|mapping| {
+                if let Some(space) = mapping.space.upgrade() {
+                    space.replace(mapping, page * PAGE, own);
+                }
+            });
+            frames::free(frame);
+        } else if let Some(writer) = writer
+            && let Some(space) = writer.space.upgrade()
+        {
+            space.allow_write(writer, page * PAGE);
+        }
+        Ok(())
+    }
+
+    /// Makes the frames of pages this object's alone, for as long as it lives: a device may come to know them.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn pin(&self, first: u64, count: u64) -> Result<(), Status> {
+        let Content::Anonymous(owned) = &self.content else { return Ok(()) };
+        if self.may_be_shared() {
+            (first..first.saturating_add(count)).try_for_each(|page| self.make_own(page, None))?;
+        }
+        owned.lock().pinned = true;
+        Ok(())
     }
 
     /// Memory whose pages `pager` supplies, until the capability `named_by` is revoked.
@@ -281,26 +433,22 @@ impl MemoryObject {
         }
     }
 
-    /// Notes a mapping, so that a page that goes is unmapped everywhere.
+    /// Notes a mapping, so that a page that goes, or gets another frame, does so everywhere.
     pub fn note_mapping(&self, mapping: &Arc<Mapping>) {
-        if self.paged_content().is_some() {
-            self.mappings.lock().insert(mapping.id, Arc::downgrade(mapping));
-        }
+        self.mappings.lock().insert(mapping);
     }
 
     /// A mapping is no more.
     pub fn forget_mapping(&self, id: u64) {
-        if self.paged_content().is_some() {
-            self.mappings.lock().remove(&id);
-        }
+        self.mappings.lock().remove(id);
     }
 
-    /// Calls `visit` for each mapping of a paged object.
+    /// Calls `visit` for each mapping.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
         let mut from = 0;
         loop {
             // A mapping that ends meanwhile takes itself out of the list, which is not locked then.
-            let next = self.mappings.lock().range(from..).next().map(|(id, mapping)| (*id, mapping.upgrade()));
+            let next = self.mappings.lock().next(from);
             let Some((id, mapping)) = next else { return };
             from = id + 1;
             if let Some(mapping) = mapping {

@@ -6,12 +6,13 @@ use capos_abi::Rights;
 use capos_paging::PAGE;
 use capos_schema::kernel_capnp::memory_object as m;
 use capos_schema::kernel_dispatch::MemoryObjectKernel;
-use capos_schema::sync::{Completion, Exception};
+use capos_schema::sync::{Completion, Exception, capability};
 
 use super::Answer;
-use super::memory::MemoryObject;
+use super::capability::Object;
+use super::memory::{CopyError, MemoryObject};
 use crate::cache;
-use crate::kernel_call::Invocation;
+use crate::kernel_call::{Invocation, refused};
 use crate::memory::frames::Frame;
 
 /// How many frames one call names at most.
@@ -55,6 +56,35 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
             let frame = self.resident_frame(offset / PAGE + u64::from(index));
             ids.set(index, frame.map_or(0, |frame: Frame| frame.address() / PAGE));
         }
+        Ok(Completion::Done)
+    }
+
+    fn copy(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::copy_params::Reader<'_>,
+        mut results: m::copy_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::READ)?;
+        let payer = cx.capability()?;
+        let account = match &payer.object {
+            Object::Account(account) if payer.rights.contains(Rights::CALL) => account,
+            Object::Account(_) => return Err(Exception::failed("the account's capability lacks the right to call")),
+            _ => return Err(Exception::invalid_argument("only an account can pay for a copy")),
+        };
+        let (offset, bytes) = (params.get_offset(), params.get_bytes());
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes());
+        if bytes == 0 || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
+            return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory"));
+        }
+        let copy = MemoryObject::copy(self, account, offset / PAGE, bytes / PAGE).map_err(|error| match error {
+            CopyError::Status(status) => refused(status),
+            CopyError::Absent(page) => {
+                Exception::failed(alloc::format!("page {page} of the paged memory is not in; touch it first"))
+            }
+        })?;
+        cx.give(Object::Memory(copy), Rights::ALL, None);
+        results.set_memory(capability());
         Ok(Completion::Done)
     }
 }

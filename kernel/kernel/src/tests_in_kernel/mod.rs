@@ -6,6 +6,7 @@
 mod accounts;
 mod bench;
 mod calls;
+mod copies;
 mod cpu_time;
 mod exhaustion;
 mod full_heap;
@@ -31,7 +32,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 69] = [
+const OBJECTS: [(&str, Test); 72] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("calls-are-refused", calls::calls_are_refused),
@@ -78,6 +79,9 @@ const OBJECTS: [(&str, Test); 69] = [
     ("large-pages-need-blocks", large_pages::large_pages_need_blocks),
     ("cached-pages-become-large", large_pages::cached_pages_become_large),
     ("held-frames-go-first", large_pages::held_frames_go_first),
+    ("copies-stay-apart", copies::copies_stay_apart),
+    ("cached-pages-are-copied", copies::cached_pages_are_copied),
+    ("copies-are-paid-for", copies::copies_are_paid_for),
     ("long-chains-are-listed", revocation::long_chains_are_listed),
     ("large-rings-end", revocation::large_rings_end),
     ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),

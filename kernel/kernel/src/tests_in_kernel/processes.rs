@@ -211,7 +211,7 @@ pub fn mappings_obey(account: &Arc<Account>) {
 
 /// A server that answers page requests, and a process that touches what it pages.
 pub struct Paging {
-    pager: Actor,
+    pub pager: Actor,
     pub user: Actor,
     endpoint: CapId,
     pub memory: Arc<MemoryObject>,

@@ -105,6 +105,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "own-thread" => threads::own(kit).await,
         "unmapped-rings" => threads::unmapped_rings(kit).await,
         "ended-threads" => threads::ended(kit).await,
+        "copies-elsewhere" => threads::copies_elsewhere(kit).await,
         "stale-translation" => threads::stale_translation(kit).await,
         "busy-elsewhere" => threads::busy_elsewhere(kit).await,
         "revoke-elsewhere" => threads::revoke_elsewhere(kit).await,

@@ -452,6 +452,35 @@ pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
     crew.code(&thread).await.map(drop)
 }
 
+/// A thread counts in memory while it is copied: what a copy holds does not change, what is written to it is not counted on
+/// from, and the thread goes on. Each copy is as large as the memory, whose other pages nobody touches.
+pub async fn copies_elsewhere(kit: &Kit) -> Result<(), Error> {
+    const PLACE: u64 = 0x5300_0000_0000;
+    const COPY: u64 = 0x5400_0000_0000;
+    const BYTES: u64 = 16 * PAGE;
+    let mut crew = Crew::new(kit)?;
+    let memory = kit.account.create_memory(BYTES).await?;
+    let access = AddressSpaceAccess { read: true, write: true, execute: false };
+    kit.space.map(&memory, PLACE, 0, BYTES, &access).await.context("mapping the memory")?;
+    crew.start_with(0, Part::Count, PLACE).await?;
+    for round in 0..200 {
+        let copy = memory.copy(&kit.account, 0, BYTES).await.context("copying the memory")?;
+        kit.space.map(&copy, COPY, 0, BYTES, &access).await.context("mapping the copy")?;
+        let copied = counter(COPY).load(Ordering::Acquire);
+        see_counting(PLACE);
+        let now = counter(COPY).load(Ordering::Acquire);
+        kit::ensure(now == copied, || format!("round {round}: a copy was written, from {copied} to {now}"))?;
+        counter(COPY).store(0x8000_0000, Ordering::Release);
+        see_counting(PLACE);
+        let (counted, now) = (counter(PLACE).load(Ordering::Acquire), counter(COPY).load(Ordering::Acquire));
+        kit::ensure((copied..0x8000_0000).contains(&counted) && now == 0x8000_0000, || {
+            format!("round {round}: the source went from {copied} to {counted}, its copy is {now}")
+        })?;
+        kit.space.unmap(COPY, BYTES).await.context("unmapping the copy")?;
+    }
+    crew.kit.still_served()
+}
+
 /// Threads that keep the kernel busy for so long that it lets others in, while translations are taken from them.
 pub async fn busy_elsewhere(kit: &Kit) -> Result<(), Error> {
     const THREADS: usize = 2;

@@ -211,6 +211,7 @@ pub const PLANS: &[Plan] = &[
     plan("unmapped-rings", "", Dies(&["where nothing is mapped", "`victim`"])),
     plan("ended-threads", "", Returns),
     plan("stale-translation", "", Dies(&["where nothing is mapped", "`counter`"])),
+    plan("copies-elsewhere", "", Returns),
     plan("busy-elsewhere", "", Returns),
     plan("revoke-elsewhere", "", Returns),
     plan("changing-entries", "", ReturnsOrDies),

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod calls;
+mod copies;
 mod curves;
 mod entries;
 mod map;
@@ -159,6 +160,7 @@ impl Bench {
         self.switches(&series).await?;
         self.typed_calls(&series).await?;
         self.paging(&series).await?;
+        copies::measure(self, &series).await?;
         let series = Series::new(FEW_ROUNDS);
         map::measure(self, &series).await?;
         self.spawns(&series, spawner).await

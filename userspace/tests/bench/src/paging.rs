@@ -66,6 +66,33 @@ impl Bench {
         Ok(())
     }
 
+    /// Touches all pages that are in, but not mapped yet, each once: in their order, and in one in which hardly any is followed
+    /// by a neighbour. What a page costs, with the touches that find it mapped.
+    fn cached_orders(series: &Series, memory: &MemoryObjectClient) -> Result<(), Error> {
+        // Not a multiple of anything that divides the number of pages.
+        const STRIDE: u64 = 1237;
+        let overhead = overhead();
+        for (name, stride, how) in [
+            ("fault_cached_sequential", 1, "every page that is in touched once, in order, per page touched"),
+            ("fault_cached_random", STRIDE, "the same in an order that jumps, per page touched"),
+        ] {
+            // Where no large page can be mapped.
+            let pages = PAGES - AROUND;
+            let mapping = memory::map(memory, AROUND * PAGE, pages * PAGE, Access::Read)?;
+            let mut samples = series.begin(name);
+            let from = count();
+            for touched in 0..PAGES {
+                let page = touched * stride % PAGES;
+                if page < pages {
+                    touch(mapping.address() + page * PAGE);
+                }
+            }
+            samples.add(from, count(), overhead);
+            series.tell(name, samples, pages, how);
+        }
+        Ok(())
+    }
+
     /// Touches large pages that are in, but not mapped yet.
     fn cached_large(series: &Series, memory: &MemoryObjectClient) -> Result<(), Error> {
         let (name, overhead) = ("fault_cached_2m", overhead());
@@ -99,6 +126,7 @@ impl Bench {
         let how = "the same from a pager that maps its window and writes every byte";
         self.cold(series, "page_in_4k_memory", &full, how)?;
         self.cached(series, &full, PAGES)?;
+        Self::cached_orders(series, &full)?;
         Self::cached_large(series, &full)?;
         partner.end().await
     }

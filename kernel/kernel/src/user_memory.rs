@@ -169,10 +169,15 @@ impl AddressSpace {
 
     /// Writes to a range by `act`; once more where that was refused and pages of the range were shared, which are the writer's
     /// own then.
+    #[inline(always)]
     fn owning<E>(&self, (address, length): (u64, usize), act: impl Fn() -> Result<(), E>) -> Result<(), E> {
-        match act() {
-            Err(_) if self.make_own(address, length as u64) => act(),
-            done => done,
+        // One place where it is called, so that it is there once.
+        loop {
+            match act() {
+                // The second time there is nothing left to be made the writer's own.
+                Err(_) if self.make_own(address, length as u64) => {}
+                done => return done,
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! the firmware or the kernel image occupy is never marked free. The first MiB is left alone:
 //! firmware uses it, and processors are started from there.
 
-use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 pub use capos_machine::bitmap::BLOCK;
 use capos_machine::bitmap::{self, Bitmap};
@@ -24,7 +24,12 @@ pub struct Frame(u64);
 impl Frame {
     /// Physical address of its first byte.
     pub fn address(self) -> u64 {
-        // Numbers come from addresses, so nothing is lost.
+        self.0 * PAGE
+    }
+
+    /// The same, as it is entered into a page table. The frame has come from the pool, so nothing is lost.
+    #[inline]
+    pub(super) fn entered(self) -> u64 {
         self.0.wrapping_mul(PAGE)
     }
 
@@ -47,7 +52,7 @@ impl Frame {
 struct Pool {
     bitmap: Bitmap<'static>,
     /// How many objects have each frame besides the first.
-    shares: &'static [AtomicU16],
+    shares: &'static [AtomicU8],
     /// Frames that were ever given to the pool.
     total: usize,
 }
@@ -255,19 +260,19 @@ pub fn zero(frame: Frame) {
 pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) -> bool {
     let frames = (end / PAGE) as usize;
     let words = bitmap::words_for(frames);
-    let shares = frames * size_of::<AtomicU16>();
+    let shares = frames * size_of::<AtomicU8>();
     let bytes = ((words * 8 + shares) as u64).next_multiple_of(PAGE);
     let home = usable.clone().filter_map(handed_out).find(|range| range.length() >= bytes);
     let Some(home) = home else { return false };
     let own = Range::new(home.start, bytes);
-    (0..own.length() / PAGE).for_each(|page| zero(Frame::from_address(own.start + page * PAGE)));
     let counts = own.start + (words * 8) as u64;
+    (counts / PAGE..own.end / PAGE).for_each(|page| zero(Frame(page)));
     // SAFETY: `own` lies in a usable range, so it is RAM that nobody else uses, and it is taken
     // out of what the pool hands out below. Every bit pattern is a valid u64; `Bitmap::new`
     // clears them.
     let words = unsafe { core::slice::from_raw_parts_mut(hhdm::pointer::<u64>(own.start), words) };
     // SAFETY: the part of `own` behind the words, which has room for so many; zeros were written there.
-    let shares = unsafe { core::slice::from_raw_parts(hhdm::pointer::<AtomicU16>(counts), frames) };
+    let shares = unsafe { core::slice::from_raw_parts(hhdm::pointer::<AtomicU8>(counts), frames) };
     let mut pool = Pool { bitmap: Bitmap::new(words, frames), shares, total: 0 };
     for range in usable.filter_map(handed_out) {
         for part in range.without(own) {

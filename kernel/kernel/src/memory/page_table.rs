@@ -594,7 +594,7 @@ impl Run<'_> {
             let (now, later) = run.split_at_checked(count).unwrap_or((run, &[]));
             for (entry, next) in places.iter().zip(now) {
                 if !PageEntry(entry.load(Ordering::Relaxed)).is_present() {
-                    entry.store(PageEntry::new(frame(next).address(), flags).0, Ordering::Release);
+                    entry.store(PageEntry::new(frame(next).entered(), flags).0, Ordering::Release);
                 }
             }
             self.address += count as u64 * PAGE;

@@ -571,6 +571,8 @@ impl AddressSpace {
 
     /// Makes the pages of a range the writer's own, where they may be written and only sharing forbids it. Whether there were
     /// such, and all of them are.
+    #[cold]
+    #[inline(never)]
     pub fn make_own(&self, address: u64, length: u64) -> bool {
         let end = address.saturating_add(length);
         let mut at = address & !(PAGE - 1);

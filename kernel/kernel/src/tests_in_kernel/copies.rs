@@ -162,6 +162,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let own = Arc::clone(&actor.process.account);
     let memory = MemoryObject::anonymous(account, 8 * PAGE).unwrap();
     map(&actor, &memory, AT);
+    actor.write(AT + PAGE, b"page");
     let source = actor.give(Object::Memory(Arc::clone(&memory)));
     let payer = actor.give(Object::Account(Arc::clone(&own)));
     let unreadable = actor.process.insert(Object::Memory(Arc::clone(&memory)), Rights::CALL, None).unwrap();
@@ -200,10 +201,19 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     assert_eq!(own.usage()[0], own.limits()[0], "all of it, though no frame was taken");
     assert!((0..8).all(|page| is_writable(&actor, AT + page * PAGE) == !(1..6).contains(&page)));
     own.refund(Resource::Frames, left - 5);
+    let Object::Memory(first) = actor.process.get(received[0]).unwrap().object else { return };
+
+    // Only so many can have one frame; who comes later has what was in it.
+    let many: Vec<_> = (0..300).map(|_| MemoryObject::copy(&first, account, 0, 1).unwrap()).collect();
+    let sharing = many.iter().filter(|copy| frame(copy, 0) == frame(&first, 0)).count();
+    assert_eq!(sharing, 254, "and the two that had it before");
+    map(&actor, &many[299], COPIED);
+    assert_eq!(actor.read(COPIED, 4), b"page");
+    drop(many);
+    actor.process.space.unmap(COPIED, PAGE).unwrap();
 
     // A device's memory is its own: what is shared is copied before, and what is pinned is copied at once.
     memory.pin(4, 2).unwrap();
-    let Object::Memory(first) = actor.process.get(received[0]).unwrap().object else { return };
     assert!((1..6).all(|page| (frame(&memory, page) == frame(&first, page - 1)) == (page < 4)));
     let eager = MemoryObject::copy(&memory, account, 0, 8).unwrap();
     assert!((0..8).all(|page| frame(&memory, page) != frame(&eager, page)));

@@ -17,7 +17,7 @@ const FAN: usize = 1 << SHIFT;
 
 /// The place within its group, or within a node whose children stand for `1 << shift` pages each.
 const fn place(page: u64, shift: u32) -> usize {
-    (page.wrapping_shr(shift) % FAN as u64) as usize
+    (page.wrapping_shr(shift) & (FAN as u64).wrapping_sub(1)) as usize
 }
 
 /// Pages in a row, the first of which is a multiple of their number.

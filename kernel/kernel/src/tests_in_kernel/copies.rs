@@ -199,7 +199,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let (status, received) = copy(&mut actor, source, &[payer], PAGE, 5 * PAGE);
     assert_eq!((status, received.len()), (0, 1));
     assert_eq!(own.usage()[0], own.limits()[0], "all of it, though no frame was taken");
-    assert!((0..8).all(|page| is_writable(&actor, AT + page * PAGE) == !(1..6).contains(&page)));
+    assert!((0..8).all(|page| is_writable(&actor, AT + page * PAGE) != (1..6).contains(&page)));
     own.refund(Resource::Frames, left - 5);
     let Object::Memory(first) = actor.process.get(received[0]).unwrap().object else { return };
 

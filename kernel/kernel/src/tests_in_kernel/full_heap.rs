@@ -70,6 +70,13 @@ impl Wishes {
             params.set_bytes(1 << 30);
             params.set_pager(capos_schema::sync::capability());
         });
+        let payer = actor.give(account());
+        let source = (Object::Memory(memory(&process.account, 1, 1)), interface::MEMORY_OBJECT, 3);
+        all.add(actor, "copy", source, &[payer], |params| {
+            let mut params: schema::memory_object::copy_params::Builder<'_> = params.init_as();
+            params.set_bytes(4096);
+            params.set_account(capos_schema::sync::capability());
+        });
         all.add(actor, "createEndpoint", object(2), &[], |_| {});
         all.add(actor, "createNotification", object(3), &[], |_| {});
         all.add(actor, "createProcess", object(4), &[], |params| {

@@ -167,6 +167,12 @@ fn make(actor: &mut Actor, own: CapId, made: &mut Vec<CapId>) -> Option<()> {
         limits.set_objects(4);
     }))?;
     made.push(child);
+    let copy = step(actor.call_kernel(memory, interface::MEMORY_OBJECT, 3, &[own], |params| {
+        let mut params: schema::memory_object::copy_params::Builder<'_> = params.init_as();
+        params.set_bytes(0x3000);
+        params.set_account(capos_schema::sync::capability());
+    }))?;
+    made.push(copy);
     let space = step(actor.call_kernel(child, interface::PROCESS, 0, &[], |_| {}))?;
     made.push(space);
     step(actor.call_kernel(space, interface::ADDRESS_SPACE, 0, &[memory], |params| {

@@ -47,6 +47,8 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     assert_eq!((left(&limited), left(&own), left(&below)), (650, 0, 30));
     drop(below);
     assert_eq!((left(&limited), left(&own)), (680, 0));
+    // What came back came off its limit: the rest is what it and the one below it have used.
+    assert_eq!(own.cpu_limit(), Some(220));
     drop(own);
     assert_eq!(left(&limited), 680);
     // An account that has retired still limits those below it, and what is given back does not lead past it.

@@ -41,7 +41,7 @@ async fn spend(kit: &Kit, way: &str) -> Result<(), Error> {
         "calls" => noise::call_itself(kit),
         "signals" => noise::notify(kit),
         "child" => exhaust::child_spends(kit, 0).await,
-        "limited-child" => exhaust::child_spends(kit, 10_000_000).await,
+        "limited-child" => exhaust::child_spends(kit, 100_000_000).await,
         _ => noise::spin(),
     }
 }

@@ -258,11 +258,13 @@ impl Runner {
         }
     }
 
-    /// What has used up its CPU time has had all of it: where it was `all` its own, its account says so.
-    async fn spent(&self, started: &Started, all: bool) -> Result<(), String> {
+    /// What has used up its CPU time has had all of it, and its account says so: what it carved for another process and that
+    /// one did not use would have come off its limit.
+    async fn spent(&self, started: &Started) -> Result<(), String> {
         let found = started.account.usage().await.map_err(words)?;
-        if (all && found.usage.cpu_nanoseconds < plan::LITTLE_TIME) || found.cpu_left != 0 {
-            return Err(format!("it was ended with {} ns used, {} left", found.usage.cpu_nanoseconds, found.cpu_left));
+        let (used, limit) = (found.usage.cpu_nanoseconds, found.limits.cpu_nanoseconds);
+        if limit != plan::LITTLE_TIME || used < limit || found.cpu_left != 0 {
+            return Err(format!("it was ended with {used} of {limit} ns used, {} left", found.cpu_left));
         }
         Ok(())
     }
@@ -310,7 +312,7 @@ impl Runner {
         let sung = self.sing(5).await;
         let mut result = self.end(&started, plan.expect).await;
         if plan.expect == Expect::RunsOut {
-            result = result.and(self.spent(&started, plan.argument != "limited-child").await);
+            result = result.and(self.spent(&started).await);
         }
         drop(started);
         if let Some(neighbour) = neighbour {

@@ -38,8 +38,9 @@ pub enum Size {
     LittleTime,
 }
 
-/// CPU time of those who are to use it up, in nanoseconds.
-pub const LITTLE_TIME: u64 = 30_000_000;
+/// CPU time of those who are to use it up, in nanoseconds: several times what their start takes where QEMU translates it,
+/// so that it is the attack that uses it up.
+pub const LITTLE_TIME: u64 = 300_000_000;
 
 impl Size {
     /// The account's limits, where this many frames are left.

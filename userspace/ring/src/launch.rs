@@ -1,26 +1,49 @@
 //! What a process must know of its launch record before it has memory to read it into.
 
 use capnp::message::{Reader, ReaderOptions, SegmentArray};
-use capos_schema::kernel::{AddressSpaceClient, ResourceAccountClient};
+use capos_schema::kernel::{AddressSpaceClient, DebugLogClient, ResourceAccountClient};
 use capos_schema::kernel_capnp::{launch_record, named_capability};
+use capos_schema::system::LoggerClient;
 
 /// The identifiers of the account and of the address space with which the process's heap can grow, read where the record
 /// lies: it may be larger than the memory that a process begins with. `None` where it has not both, or is no record.
 #[must_use]
 pub fn means_to_grow(record: &[u8]) -> Option<(u64, u64)> {
+    let account = ("account", ResourceAccountClient::INTERFACE_ID);
+    let [account, space] = granted(record, [account, ("space", AddressSpaceClient::INTERFACE_ID)]);
+    Some((account?, space?))
+}
+
+/// Where a process can say why it ends ([`write_line`](crate::write_line)), before it has memory to read its record.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LastWords {
+    /// The kernel's log.
+    pub debug: Option<u64>,
+    /// The log service.
+    pub logger: Option<u64>,
+}
+
+/// What of the kind the launch record names, read where it lies.
+#[must_use]
+pub fn last_words(record: &[u8]) -> LastWords {
+    let [debug, logger] =
+        granted(record, [("log", DebugLogClient::INTERFACE_ID), ("logger", LoggerClient::INTERFACE_ID)]);
+    LastWords { debug, logger }
+}
+
+/// The identifiers of capabilities by name and interface.
+fn granted<const N: usize>(record: &[u8], wanted: [(&str, u64); N]) -> [Option<u64>; N] {
     let segments = [record];
     let message = Reader::new(SegmentArray::new(&segments), ReaderOptions::new());
-    let record: launch_record::Reader<'_> = message.get_root().ok()?;
-    let capabilities = record.get_capabilities().ok()?;
-    let granted = |name: &str, interface: u64| {
+    let Ok(record) = message.get_root::<launch_record::Reader<'_>>() else { return [None; N] };
+    let Ok(capabilities) = record.get_capabilities() else { return [None; N] };
+    wanted.map(|(name, interface)| {
         let named = |given: &named_capability::Reader<'_>| {
             given.get_interface() == interface
                 && given.get_name().is_ok_and(|found| found.as_bytes() == name.as_bytes())
         };
         capabilities.iter().find(named).map(|given| given.get_id())
-    };
-    let account = granted("account", ResourceAccountClient::INTERFACE_ID)?;
-    Some((account, granted("space", AddressSpaceClient::INTERFACE_ID)?))
+    })
 }
 
 #[cfg(test)]
@@ -52,8 +75,14 @@ mod tests {
             ..LaunchRecord::default()
         };
         assert_eq!(means_to_grow(Word::words_to_bytes(&words(&record))), Some((2, 3)));
+        assert_eq!(last_words(Word::words_to_bytes(&words(&record))), LastWords::default());
         record.capabilities.pop();
         assert_eq!(means_to_grow(Word::words_to_bytes(&words(&record))), None);
+        record.capabilities.push(named("log", 4, DebugLogClient::INTERFACE_ID));
+        record.capabilities.push(named("logger", 5, DebugLogClient::INTERFACE_ID));
+        let found = LastWords { debug: Some(4), logger: None };
+        assert_eq!(last_words(Word::words_to_bytes(&words(&record))), found);
+        assert_eq!(last_words(&[]), LastWords::default());
         assert_eq!(means_to_grow(&[]), None);
         assert_eq!(means_to_grow(Word::words_to_bytes(&Word::allocate_zeroed_vec(4))), None);
     }

@@ -34,7 +34,7 @@ pub use blocking::{Asked, BlockingCap, Here, wait};
 pub use heap::Heap;
 #[cfg(not(capos_guest))]
 pub use host::{enter, exit, exit_thread};
-pub use launch::means_to_grow;
+pub use launch::{LastWords, last_words, means_to_grow};
 pub use raw_calls::{MAX_TEXT, unmap, write_line};
 pub use ring::{BLOCKING_ROOM, MOST_AT_ONCE, Ring};
 #[cfg(capos_guest)]

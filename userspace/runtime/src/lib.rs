@@ -35,6 +35,7 @@ mod clock;
 mod env;
 mod error;
 mod executor;
+pub mod exit_code;
 mod future;
 pub mod log;
 pub mod memory;

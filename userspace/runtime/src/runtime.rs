@@ -44,6 +44,9 @@ pub(crate) struct Facts {
     #[cfg(not(all(capos_guest, feature = "std")))]
     pub(crate) addresses: capos_ring::Addresses,
     pub(crate) log: Log,
+    /// Where a line goes that must take no memory, before `log` is known.
+    #[cfg(all(capos_guest, not(feature = "std")))]
+    pub(crate) last_words: capos_ring::LastWords,
     /// Where a program that a person or an agent runs says what went wrong.
     pub(crate) errors: Option<StandardClient>,
 }

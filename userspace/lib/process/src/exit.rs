@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
+use capos_rt::exit_code;
 use capos_schema::kernel::{ExitInfo, ExitInfoCause};
 
 /// How a process ended, in words.
@@ -10,7 +11,10 @@ use capos_schema::kernel::{ExitInfo, ExitInfoCause};
 pub fn describe_exit(exit: &ExitInfo) -> String {
     match exit.cause {
         ExitInfoCause::Exited if exit.code == 0 => "it ended by itself".into(),
-        ExitInfoCause::Exited if exit.code == 101 => "it panicked; the log says where".into(),
+        ExitInfoCause::Exited if exit.code == exit_code::PANIC => "it panicked; the log says where".into(),
+        ExitInfoCause::Exited if exit.code == exit_code::OUT_OF_MEMORY => {
+            "it ran out of memory; the log says how much it needed".into()
+        }
         ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
         ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => exit.report.clone(),
     }
@@ -26,6 +30,7 @@ mod tests {
         assert_eq!(words(ExitInfoCause::Exited, 0, ""), "it ended by itself");
         assert_eq!(words(ExitInfoCause::Exited, 1, ""), "it ended with code 1");
         assert!(words(ExitInfoCause::Exited, 101, "").contains("panicked"));
+        assert!(words(ExitInfoCause::Exited, 102, "").contains("out of memory"));
         assert_eq!(words(ExitInfoCause::Killed, 0, "killed by `init`: enough"), "killed by `init`: enough");
     }
 }

@@ -3,6 +3,7 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use capos_ring::{Heap, ThreadCache};
 use spin::Mutex;
@@ -20,6 +21,21 @@ unsafe impl Sync for Memory {}
 
 #[global_allocator]
 static MEMORY: Memory = Memory { heap: Heap::new(), first: ThreadCache::new() };
+
+/// Bytes of the allocation that was refused last; 0 where none was. No allocation is empty.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// The allocation that was refused last, in bytes.
+pub(super) fn refused() -> Option<usize> {
+    Some(REFUSED.load(Ordering::Relaxed)).filter(|bytes| *bytes != 0)
+}
+
+/// There is no memory for so many bytes.
+#[cold]
+fn refuse(bytes: usize) -> *mut u8 {
+    REFUSED.store(bytes, Ordering::Relaxed);
+    core::ptr::null_mut()
+}
 
 /// The first thread's ring. The others have none that the runtime knows of, and get what memory is there.
 fn here() -> u64 {
@@ -66,10 +82,11 @@ unsafe impl GlobalAlloc for Memory {
         if ThreadCache::keeps(layout)
             && let Some(stock) = self.stock()
         {
-            return stock.allocate(&self.heap, layout).map_or(core::ptr::null_mut(), NonNull::as_ptr);
+            return stock.allocate(&self.heap, layout).map_or_else(|| refuse(layout.size()), NonNull::as_ptr);
         }
         // SAFETY: the caller's layout.
-        unsafe { self.alloc_unkept(layout) }
+        let found = unsafe { self.alloc_unkept(layout) };
+        if found.is_null() { refuse(layout.size()) } else { found }
     }
 
     #[inline]
@@ -92,13 +109,13 @@ unsafe impl GlobalAlloc for Memory {
         // SAFETY: the caller's allocation; both blocks have the bytes that are copied.
         unsafe {
             if !ThreadCache::keeps(layout) && !ThreadCache::keeps(wanted) {
-                let moved = self.heap.realloc(pointer, layout, size);
+                let mut moved = self.heap.realloc(pointer, layout, size);
                 if let (true, Some(stock)) = (moved.is_null(), self.stock()) {
                     // It is untouched where it could not be moved.
                     stock.give_back(&self.heap);
-                    return self.heap.realloc(pointer, layout, size);
+                    moved = self.heap.realloc(pointer, layout, size);
                 }
-                return moved;
+                return if moved.is_null() { refuse(size) } else { moved };
             }
             let moved = self.alloc(wanted);
             if !moved.is_null() {

@@ -15,13 +15,9 @@ use capos_schema::kernel::LaunchRecord;
 
 use crate::env::Env;
 use crate::error::{Context, Error};
+use crate::exit_code;
 use crate::program::MainFuture;
 use crate::runtime::{self, Runtime};
-
-/// Exit code of a program whose `main` failed.
-const FAILURE_CODE: i32 = 1;
-/// Exit code of a program that panicked.
-const PANIC_CODE: i32 = 101;
 
 unsafe extern "Rust" {
     /// What [`crate::program!`] makes of the program's `main`.
@@ -32,7 +28,7 @@ unsafe extern "Rust" {
 extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
     // SAFETY: the kernel mapped the thread's rings here for as long as it lives; this is the
     // first code to run and the only place that makes the runtime's `Ring`.
-    let Ok(ring) = (unsafe { Ring::at(ring) }) else { capos_ring::exit(PANIC_CODE) };
+    let Ok(ring) = (unsafe { Ring::at(ring) }) else { capos_ring::exit(exit_code::PANIC) };
     place::install(Runtime::new(ring));
     let (record, length) = (usize::try_from(record).unwrap_or(0), usize::try_from(length).unwrap_or(0));
     let bytes: &[u8] = if record == 0 {
@@ -45,7 +41,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
         Ok(()) => 0,
         Err(error) => {
             fail(&error);
-            FAILURE_CODE
+            exit_code::FAILURE
         }
     };
     drop(runtime::with(|rt| rt.block_on(crate::log::flush())));
@@ -62,10 +58,11 @@ fn fail(error: &Error) {
 }
 
 fn run(record: &[u8]) -> Result<(), Error> {
-    // Before the record is read, which takes as much memory as its arguments.
+    // Before the record is read, which takes as much memory as its arguments: there may be too little for it.
     if let Some((account, space)) = capos_ring::means_to_grow(record) {
         heap::use_kernel_memory(account, space);
     }
+    runtime::with(|rt| rt.facts.borrow_mut().last_words = capos_ring::last_words(record));
     let record = capos_schema::wire::from_bytes::<LaunchRecord>(record).context("the launch record")?;
     let env = Env::new(record);
     runtime::with(|rt| rt.facts.borrow_mut().learn(&env));

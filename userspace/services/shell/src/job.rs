@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::DirectCall;
+use capos_rt::exit_code::{OUT_OF_MEMORY, PANIC};
 use capos_rt::{CancelToken, Either, ServeOptions, Server, TaskGroup, log, select};
 use capos_schema::cap::{CallError, Client};
 use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, ObjectClient};
@@ -22,8 +23,6 @@ use crate::session::Runner;
 /// A write of 32 KiB and what stands around it. Each program has one call under way, or three in a poll.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 40 << 10, concurrent: 32 };
 const ALL_RIGHTS: u32 = u32::MAX;
-/// Exit code of a panic of Rust.
-const PANICKED: i32 = 101;
 /// Exit code of a program on std that aborted.
 const ABORTED: i32 = 134;
 
@@ -67,7 +66,8 @@ impl End {
     pub fn words(&self, program: &str) -> Option<String> {
         Some(match self {
             Self::Well => return None,
-            Self::Code(PANICKED) => format!("{program} exited with code {PANICKED}: it panicked"),
+            Self::Code(PANIC) => format!("{program} exited with code {PANIC}: it panicked"),
+            Self::Code(OUT_OF_MEMORY) => format!("{program} exited with code {OUT_OF_MEMORY}: it ran out of memory"),
             Self::Code(ABORTED) => format!("{program} exited with code {ABORTED}: it aborted"),
             Self::Code(code) => format!("{program} exited with code {code}"),
             Self::Died(report) => format!("{program} died: {report}"),

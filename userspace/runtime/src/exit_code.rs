@@ -1,0 +1,8 @@
+//! Exit codes that the runtime gives, beside 0.
+
+/// `main` failed, and said why.
+pub const FAILURE: i32 = 1;
+/// A panic; the log says where.
+pub const PANIC: i32 = 101;
+/// Memory was needed that there is none for: the account's limit does not cover it, or the machine has no more.
+pub const OUT_OF_MEMORY: i32 = 102;

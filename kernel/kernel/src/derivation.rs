@@ -90,7 +90,7 @@ pub fn count() -> usize {
 
 /// Kills everything that derives from a node; gives how many capabilities that were.
 pub fn revoke(node: NodeId) -> u32 {
-    let mut count = 0;
+    let mut count: u32 = 0;
     loop {
         let holder = FOREST.lock().pop_descendant(node);
         match holder {
@@ -98,7 +98,7 @@ pub fn revoke(node: NodeId) -> u32 {
             Some(Holder::Slot(process, id)) => {
                 if let Some(process) = process.upgrade() {
                     process.lose(id);
-                    count += 1;
+                    count = count.saturating_add(1);
                 }
             }
             Some(Holder::Mapping(mapping)) => {

@@ -131,7 +131,7 @@ pub fn start(boot: BootInfo) {
 /// what is reserved for it.
 fn limits(free: u64) -> Amounts {
     let reserved = (free / RESERVED_PART).max(RESERVED_FRAMES);
-    let bytes = reserved * capos_elf::PAGE;
+    let bytes = reserved.saturating_mul(capos_elf::PAGE);
     [free.saturating_sub(reserved), bytes / 2 / CAPABILITY_BYTES, THREADS, PROCESSES, bytes / 4 / OBJECT_BYTES]
 }
 
@@ -240,7 +240,7 @@ fn endowment(process: &Arc<Process>, module: &Module) -> Vec<(&'static str, Obje
         ("machine", Object::Machine, Rights::ALL),
     ];
     if let Some((first, count)) = module.frames {
-        let memory = MemoryObject::fixed(first, count as u64 * capos_elf::PAGE);
+        let memory = MemoryObject::fixed(first, (count as u64).saturating_mul(capos_elf::PAGE));
         let rights = Rights::READ.union(Rights::CALL).union(Rights::GRANT);
         all.push(("boot", Object::Memory(memory), rights));
     }

@@ -10,6 +10,8 @@ use crate::arch::serial::{self, Port};
 
 /// Bytes that the ring keeps.
 pub const CAPACITY: usize = 256 << 10;
+/// The same, as positions are counted.
+const LENGTH: u64 = CAPACITY as u64;
 /// Longest line that [`log!`] makes; longer ones are cut.
 const LINE: usize = 1024;
 
@@ -42,11 +44,11 @@ macro_rules! log {
 pub fn write(bytes: &[u8]) {
     let mut log = LOG.lock();
     for byte in bytes {
-        let at = (log.end % CAPACITY as u64) as usize;
+        let at = (log.end % LENGTH) as usize;
         if let Some(slot) = log.ring.get_mut(at) {
             *slot = *byte;
         }
-        log.end += 1;
+        log.end = log.end.saturating_add(1);
     }
     serial::write(Port::Com2, bytes);
     if !log.com1_claimed {
@@ -58,12 +60,12 @@ pub fn write(bytes: &[u8]) {
 /// reading begins at the oldest byte left; where nothing is there yet, nothing is copied.
 pub fn read_from(position: u64, into: &mut [u8]) -> Read {
     let log = LOG.lock();
-    let oldest = log.end.saturating_sub(CAPACITY as u64);
+    let oldest = log.end.saturating_sub(LENGTH);
     let start = position.clamp(oldest, log.end);
-    let mut length = 0;
+    let mut length: usize = 0;
     for (byte, at) in into.iter_mut().zip(start..log.end) {
-        *byte = log.ring.get((at % CAPACITY as u64) as usize).copied().unwrap_or(0);
-        length += 1;
+        *byte = log.ring.get((at % LENGTH) as usize).copied().unwrap_or(0);
+        length = length.saturating_add(1);
     }
     Read { start, length }
 }
@@ -99,7 +101,7 @@ impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             *self.bytes.get_mut(self.length).ok_or(fmt::Error)? = byte;
-            self.length += 1;
+            self.length = self.length.saturating_add(1);
         }
         Ok(())
     }

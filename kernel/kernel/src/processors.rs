@@ -60,7 +60,7 @@ pub fn add(data: &'static PerCpu) -> bool {
     let count = COUNT.load(Ordering::Relaxed);
     let Some(place) = ALL.get(count) else { return false };
     place.store(core::ptr::from_ref(data).cast_mut(), Ordering::Release);
-    COUNT.store(count + 1, Ordering::Release);
+    COUNT.store(count.saturating_add(1), Ordering::Release);
     true
 }
 

@@ -41,7 +41,7 @@ pub fn disarm() {
 
 /// Milliseconds since 1970-01-01T00:00:00Z by the machine's clock; since the start where it has none.
 pub fn wall_clock_ms() -> u64 {
-    WALL_START.load(Ordering::Relaxed) + now() / 1_000_000
+    WALL_START.load(Ordering::Relaxed).saturating_add(now() / 1_000_000)
 }
 
 /// Ticks per second of the time-stamp counter; 0 until it is known.
@@ -66,7 +66,7 @@ pub fn initialize(hertz: u64, start: u64, wall_seconds: Option<u64>) -> bool {
     let Some(scale) = Scale::new(hertz) else { return false };
     CLOCK.call_once(|| Clock { scale, hertz, start });
     if let Some(seconds) = wall_seconds {
-        WALL_START.store((seconds * 1000).saturating_sub(now() / 1_000_000), Ordering::Relaxed);
+        WALL_START.store(seconds.saturating_mul(1000).saturating_sub(now() / 1_000_000), Ordering::Relaxed);
     }
     true
 }

@@ -52,18 +52,18 @@ static COUNTER: Once<Scale> = Once::new();
 
 fn read(register: u32) -> u32 {
     if WIDE.load(Ordering::Relaxed) {
-        return msr::read(0x800 + (register >> 4)) as u32;
+        return msr::read(0x800 | register >> 4) as u32;
     }
-    let address = REGISTERS.load(Ordering::Relaxed) + u64::from(register);
+    let address = REGISTERS.load(Ordering::Relaxed).wrapping_add(u64::from(register));
     // SAFETY: `initialize` mapped the 4 KiB of registers uncached; the offset is one of the above.
     unsafe { (address as *const u32).read_volatile() }
 }
 
 fn write(register: u32, value: u32) {
     if WIDE.load(Ordering::Relaxed) {
-        return msr::write(0x800 + (register >> 4), u64::from(value));
+        return msr::write(0x800 | register >> 4, u64::from(value));
     }
-    let address = REGISTERS.load(Ordering::Relaxed) + u64::from(register);
+    let address = REGISTERS.load(Ordering::Relaxed).wrapping_add(u64::from(register));
     // SAFETY: as in `read`; none of the values written makes the APIC touch memory.
     unsafe { (address as *mut u32).write_volatile(value) };
 }
@@ -177,7 +177,7 @@ pub fn start_counter() {
 
 /// Ticks of the counter since [`start_counter`].
 pub fn counted() -> u32 {
-    u32::MAX - read(CURRENT_COUNT)
+    u32::MAX.saturating_sub(read(CURRENT_COUNT))
 }
 
 /// Sets the timer up: to deadlines where the processor has them, else to counting at the

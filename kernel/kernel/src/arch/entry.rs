@@ -92,7 +92,7 @@ unsafe extern "C" {
 
 /// Address of the stub for `vector`.
 pub fn stub(vector: u8) -> u64 {
-    &raw const interrupt_stubs as u64 + 16 * u64::from(vector)
+    (&raw const interrupt_stubs as u64).wrapping_add(u64::from(vector) << 4)
 }
 
 /// What the stub and the processor push.

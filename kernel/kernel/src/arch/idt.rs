@@ -47,7 +47,7 @@ pub fn initialize() {
 
 /// Makes the table this processor's.
 pub fn load() {
-    let pointer = Pointer { limit: (size_of::<Table>() - 1) as u16, base: &raw const TABLE as u64 };
+    let pointer = Pointer { limit: const { (size_of::<Table>() - 1) as u16 }, base: &raw const TABLE as u64 };
     // SAFETY: the table is static, filled, and its stubs handle every vector.
     unsafe { core::arch::asm!("lidt [{}]", in(reg) &raw const pointer, options(nostack, readonly, preserves_flags)) };
 }

@@ -42,12 +42,17 @@ pub struct Route {
     pub wiring: Wiring,
 }
 
+/// Index of the lower half of the entry of a chip's own input, of which it has 256 at most.
+fn lower_half(own: u32) -> u32 {
+    ENTRIES.saturating_add(own.saturating_mul(2))
+}
+
 impl IoApic {
     fn read(&self, index: u32) -> u32 {
         // SAFETY: `initialize` mapped the registers uncached: index at 0, data at 0x10.
         unsafe {
             (self.registers as *mut u32).write_volatile(index);
-            ((self.registers + 0x10) as *const u32).read_volatile()
+            ((self.registers.wrapping_add(0x10)) as *const u32).read_volatile()
         }
     }
 
@@ -55,14 +60,14 @@ impl IoApic {
         // SAFETY: as in `read`; an entry makes the chip send interrupts, never touch memory.
         unsafe {
             (self.registers as *mut u32).write_volatile(index);
-            ((self.registers + 0x10) as *mut u32).write_volatile(value);
+            ((self.registers.wrapping_add(0x10)) as *mut u32).write_volatile(value);
         }
     }
 
     /// Index of the lower half of an input's entry, where the chip has the input.
     fn entry(&self, input: u32) -> Option<u32> {
         let own = input.checked_sub(self.first).filter(|own| *own < self.inputs)?;
-        Some(ENTRIES + 2 * own)
+        Some(lower_half(own))
     }
 }
 
@@ -73,17 +78,17 @@ impl IoApic {
 /// Where no memory is left for mapping the registers.
 pub fn initialize(madt: &Madt<'_>) -> Result<u32, SpaceError> {
     let mut wires = WIRES.lock();
-    let mut total = 0;
+    let mut total: u32 = 0;
     for entry in madt.entries() {
         match entry {
             Entry::IoApic { address, first, .. } => {
                 let registers = kernel_space::map_device(address, 0x20)? as u64;
                 let mut chip = IoApic { registers, first, inputs: 0 };
-                chip.inputs = (chip.read(VERSION) >> 16 & 0xff) + 1;
+                chip.inputs = (chip.read(VERSION) >> 16 & 0xff).saturating_add(1);
                 for own in 0..chip.inputs {
-                    chip.write(ENTRIES + 2 * own, MASKED);
+                    chip.write(lower_half(own), MASKED);
                 }
-                total += chip.inputs;
+                total = total.saturating_add(chip.inputs);
                 wires.chips.push(chip);
             }
             Entry::Override { irq, input, wiring } => wires.overrides.push((irq, Route { input, wiring })),
@@ -115,7 +120,7 @@ pub fn connect(route: Route, vector: u8, destination: u32) -> bool {
     let Some((chip, entry)) = find(&wires, route.input) else { return false };
     let low = if route.wiring.low { LOW } else { 0 };
     let level = if route.wiring.level { LEVEL } else { 0 };
-    chip.write(entry + 1, u32::from(destination) << 24);
+    chip.write(entry.saturating_add(1), u32::from(destination) << 24);
     chip.write(entry, MASKED | level | low | u32::from(vector));
     true
 }

@@ -20,11 +20,13 @@ const PATIENCE: u32 = 1_000_000;
 const FIFO: usize = 16;
 
 impl Port {
-    fn base(self) -> u16 {
-        match self {
+    /// One of its eight registers.
+    fn register(self, number: u16) -> u16 {
+        let first: u16 = match self {
             Port::Com1 => 0x3f8,
             Port::Com2 => 0x2f8,
-        }
+        };
+        first | number & 7
     }
 
     fn present(self) -> &'static AtomicBool {
@@ -39,16 +41,16 @@ impl Port {
 /// Finds the ports and sets them to 115,200 baud, 8 bits, no parity, queues on, interrupts off.
 pub fn initialize() {
     for port in [Port::Com1, Port::Com2] {
-        let base = port.base();
         // A port that is there keeps what is written to its scratch register.
-        write_byte(base + 7, 0x5a);
-        let first = read_byte(base + 7) == 0x5a;
-        write_byte(base + 7, 0xa5);
-        if !(first && read_byte(base + 7) == 0xa5) {
+        let scratch = port.register(7);
+        write_byte(scratch, 0x5a);
+        let first = read_byte(scratch) == 0x5a;
+        write_byte(scratch, 0xa5);
+        if !(first && read_byte(scratch) == 0xa5) {
             continue;
         }
         for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0x07), (4, 0x03)] {
-            write_byte(base + register, value);
+            write_byte(port.register(register), value);
         }
         port.present().store(true, Ordering::Relaxed);
     }
@@ -59,22 +61,21 @@ pub fn write(port: Port, bytes: &[u8]) {
     if !port.present().load(Ordering::Relaxed) {
         return;
     }
-    let base = port.base();
-    let mut room = 0;
+    let (data, line_status) = (port.register(0), port.register(5));
+    let mut room: usize = 0;
     let mut put = |byte: u8| {
         if room == 0 {
-            let mut patience = PATIENCE;
-            while read_byte(base + 5) & 0x20 == 0 {
-                patience -= 1;
-                if patience == 0 {
+            let mut patience = 0..PATIENCE;
+            while read_byte(line_status) & 0x20 == 0 {
+                if patience.next().is_none() {
                     return false;
                 }
                 core::hint::spin_loop();
             }
             room = FIFO;
         }
-        room -= 1;
-        write_byte(base, byte);
+        room = room.saturating_sub(1);
+        write_byte(data, byte);
         true
     };
     for byte in bytes {

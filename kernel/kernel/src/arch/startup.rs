@@ -158,13 +158,13 @@ fn write(home: Frame, offset: usize, value: u64) {
 /// Writes code and page tables.
 fn prepare(home: Frame) {
     let (code, end) = (&raw const startup_code, &raw const startup_end);
-    let length = end as usize - code as usize;
+    let length = (end as usize).saturating_sub(code as usize);
     // SAFETY: the code is shorter than a page, which is RAM that nobody else uses.
     unsafe { copy_nonoverlapping(code, home.pointer(), length.min(DATA)) };
     let [top, middle, low] = [1, 2, 3].map(|n| home.offset(n));
     let kernel = kernel_space::root();
-    for index in 0..512 {
-        let at = index * 8;
+    for index in 0..512_usize {
+        let at = index << 3;
         // The kernel half as it is everywhere, and below it the first 2 MiB.
         // SAFETY: the kernel's top table is a frame in the direct map.
         let shared = unsafe { kernel.pointer().add(at).cast::<u64>().read_volatile() };
@@ -185,10 +185,10 @@ fn prepare(home: Frame) {
     // A code segment of 64 bits.
     write(home, SEGMENTS, 0);
     write(home, SEGMENTS + 8, 0x0020_9a00_0000_0000);
-    let table = base + SEGMENTS as u64;
+    let table = base.saturating_add(SEGMENTS as u64);
     write(home, SEGMENTS_POINTER, table << 16 | 15);
-    let long = &raw const startup_long as u64 - code as u64;
-    write(home, FAR, 8 << 32 | (base + long));
+    let long = (&raw const startup_long as u64).saturating_sub(code as u64);
+    write(home, FAR, 8 << 32 | base.saturating_add(long));
 }
 
 /// Segments and data of the next processor.

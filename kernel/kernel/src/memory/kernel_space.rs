@@ -49,7 +49,7 @@ unsafe extern "C" {
 
 /// Bytes of the kernel's image in memory.
 pub fn image_length() -> u64 {
-    (&raw const kernel_image_end as u64) - (&raw const kernel_image_start as u64)
+    (&raw const kernel_image_end as u64).saturating_sub(&raw const kernel_image_start as u64)
 }
 
 /// Builds the kernel half and makes it active. `image` is the physical address at which the
@@ -80,11 +80,11 @@ pub unsafe fn initialize(image: u64, memory: impl Iterator<Item = Range>) -> Res
         (&raw const kernel_data_start as u64, &raw const kernel_data_end as u64, read_write),
     ];
     for (from, to, flags) in sections {
-        map(from, image + (from - start), to - from, flags)?;
+        map(from, image.saturating_add(from.saturating_sub(start)), to.saturating_sub(from), flags)?;
     }
     // One table below the top level for the stacks, so that later processors' stacks appear in
     // every address space.
-    table_below(STACKS, 4)?;
+    table_below(slot(table(root.address()), STACKS, 4), 4)?;
     // SAFETY: the image, where this code runs, its data and the direct map keep their addresses;
     // the stack in use lies in RAM that the caller vouches for.
     unsafe { load_root(root) };
@@ -177,11 +177,11 @@ impl Stack {
 
     /// Its top, aligned to 16.
     pub fn top(&self) -> u64 {
-        STACKS + (self.number + 1) * STACK_SPACING
+        stacks_end(self.number.saturating_add(1))
     }
 
     fn pages(&self) -> impl Iterator<Item = u64> + use<> {
-        (self.top() - STACK_SIZE..self.top()).step_by(PAGE as usize)
+        (self.top().saturating_sub(STACK_SIZE)..self.top()).step_by(PAGE as usize)
     }
 
     /// It is used from now on, and for good; gives its top, aligned to 16.
@@ -201,15 +201,20 @@ impl Drop for Stack {
             frame.into_iter().for_each(frames::free);
         }
         // Processors are prepared one after another: the next stack lies in the same place, whose tables stay.
-        let count = self.number + 1;
+        let count = self.number.saturating_add(1);
         let _ = STACK_COUNT.compare_exchange(count, self.number, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
+/// The end of the room of so many stacks.
+fn stacks_end(count: u64) -> u64 {
+    STACKS.saturating_add(count.saturating_mul(STACK_SPACING))
+}
+
 /// Whether an address lies in the unmapped room below a kernel stack.
 pub fn is_stack_guard(address: u64) -> bool {
-    let end = STACKS + STACK_COUNT.load(Ordering::Relaxed) * STACK_SPACING;
-    (STACKS..end).contains(&address) && (address - STACKS) % STACK_SPACING < STACK_SPACING - STACK_SIZE
+    let end = stacks_end(STACK_COUNT.load(Ordering::Relaxed));
+    (STACKS..end).contains(&address) && address.saturating_sub(STACKS) % STACK_SPACING < STACK_SPACING - STACK_SIZE
 }
 
 fn map_around(physical: u64, length: u64, flags: Flags) -> Result<*mut u8, SpaceError> {
@@ -222,11 +227,11 @@ fn map_around(physical: u64, length: u64, flags: Flags) -> Result<*mut u8, Space
 fn map(address: u64, physical: u64, length: u64, flags: Flags) -> Result<(), SpaceError> {
     let flags = flags | Flags::PRESENT | Flags::GLOBAL;
     let huge = cpu::features().huge_pages;
-    let mut done = 0;
+    let mut done: u64 = 0;
     while done < length {
-        let (virtual_now, physical_now) = (address + done, physical + done);
-        let size = step(virtual_now, physical_now, length - done, huge);
-        done += map_one(virtual_now, physical_now, size, flags)?;
+        let (virtual_now, physical_now) = (address.saturating_add(done), physical.saturating_add(done));
+        let size = step(virtual_now, physical_now, length.saturating_sub(done), huge);
+        done = done.saturating_add(map_one(virtual_now, physical_now, size, flags)?);
     }
     Ok(())
 }
@@ -240,15 +245,16 @@ fn map_one(address: u64, physical: u64, size: u64, flags: Flags) -> Result<u64, 
         _ => 3,
     };
     let mut current = table(root().address());
-    let mut here = 4;
-    while here > level {
+    for here in [4, 3, 2] {
+        if here == level {
+            break;
+        }
         let entry = slot(current, address, here);
         let value = PageEntry(entry.load(Ordering::Relaxed));
         if value.is_present() && value.has(Flags::LARGE) {
             return Ok(PAGE);
         }
-        current = table(table_below(address, here)?);
-        here -= 1;
+        current = table(table_below(entry, here)?);
     }
     let entry = slot(current, address, level);
     let old = PageEntry(entry.load(Ordering::Relaxed));
@@ -278,27 +284,18 @@ fn unmap(address: u64) -> Option<Frame> {
     value.is_present().then(|| Frame::from_address(value.physical()))
 }
 
-/// The table that the entry for `address` on `level` points to, made where it is missing.
-fn table_below(address: u64, level: u32) -> Result<u64, SpaceError> {
-    let mut current = table(root().address());
-    let mut here = 4;
-    loop {
-        let entry = slot(current, address, here);
-        let mut value = PageEntry(entry.load(Ordering::Relaxed));
-        if !value.is_present() {
-            if here == 4 && SEALED.load(Ordering::Relaxed) {
-                return Err(SpaceError::Sealed);
-            }
-            let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
-            value = PageEntry::new(frame.address(), Flags::PRESENT | Flags::WRITE);
-            entry.store(value.0, Ordering::Release);
+/// The table that an entry on `level` points to, made where it is missing.
+fn table_below(entry: &AtomicU64, level: u32) -> Result<u64, SpaceError> {
+    let mut value = PageEntry(entry.load(Ordering::Relaxed));
+    if !value.is_present() {
+        if level == 4 && SEALED.load(Ordering::Relaxed) {
+            return Err(SpaceError::Sealed);
         }
-        if here == level {
-            return Ok(value.physical());
-        }
-        current = table(value.physical());
-        here -= 1;
+        let frame = frames::allocate().ok_or(SpaceError::NoMemory)?;
+        value = PageEntry::new(frame.address(), Flags::PRESENT | Flags::WRITE);
+        entry.store(value.0, Ordering::Release);
     }
+    Ok(value.physical())
 }
 
 impl core::fmt::Display for SpaceError {

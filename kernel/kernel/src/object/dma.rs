@@ -37,11 +37,13 @@ impl DmaRegion {
         // What a device writes is to be seen in this memory, and in no other.
         memory.pin(offset / PAGE, bytes / PAGE).map_err(refused)?;
         let mut segments: Vec<(u64, u64)> = Vec::new();
-        for page in offset / PAGE..(offset + bytes) / PAGE {
+        for page in offset / PAGE..offset.saturating_add(bytes) / PAGE {
             let frame = memory.stable_frame(page);
             let address = frame.ok_or_else(|| Exception::failed("paged memory cannot be pinned"))?.address();
             match segments.last_mut() {
-                Some((start, length)) if *start + *length == address => *length += PAGE,
+                Some((start, length)) if start.checked_add(*length) == Some(address) => {
+                    *length = length.saturating_add(PAGE);
+                }
                 _ => {
                     segments.try_reserve(1).map_err(|_| refused(Status::OutOfMemory))?;
                     segments.push((address, PAGE));
@@ -67,7 +69,7 @@ impl DmaRegion {
         if offset >= self.bytes {
             return None;
         }
-        self.memory.stable_frame((self.offset + offset) / PAGE).map(Frame::address)
+        self.memory.stable_frame(self.offset.checked_add(offset)? / PAGE).map(Frame::address)
     }
 
     fn write_segments(&self, mut list: capnp::struct_list::Builder<'_, dma_segment::Owned>) {
@@ -84,7 +86,7 @@ impl DmaRegion {
 
     /// Makes sure that the segments can be told.
     fn expect(&self, cx: &mut Invocation<'_>) -> Result<(), Exception> {
-        let bytes = self.segments.len() * SEGMENT;
+        let bytes = self.segments.len().saturating_mul(SEGMENT);
         if bytes > cx.capacity() {
             return Err(Exception::failed("the caller's buffer has no room for so many segments"));
         }

@@ -55,7 +55,7 @@ fn write_results(position: u64, room: usize, mut results: m::read_results::Build
     let mut data = vec![0; room];
     let read = log::read_from(position, &mut data);
     results.set_data(data.get(..read.length).unwrap_or_default());
-    results.set_next(read.start + read.length as u64);
+    results.set_next(read.start.saturating_add(read.length as u64));
     results.set_lost(read.start.saturating_sub(position));
 }
 

@@ -50,10 +50,10 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
                 "offset and count must name at most 512 whole pages of the object",
             ));
         }
-        cx.expect(count as usize * size_of::<u64>())?;
+        cx.expect((count as usize).saturating_mul(size_of::<u64>()))?;
         let mut ids = results.init_ids(count);
         for index in 0..count {
-            let frame = self.resident_frame(offset / PAGE + u64::from(index));
+            let frame = self.resident_frame((offset / PAGE).saturating_add(u64::from(index)));
             ids.set(index, frame.map_or(0, |frame: Frame| frame.address() / PAGE));
         }
         Ok(Completion::Done)

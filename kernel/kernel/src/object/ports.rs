@@ -27,9 +27,9 @@ pub struct IoPorts {
 
 impl IoPorts {
     fn check(self, port: u16, width: u32) -> Result<(), Exception> {
-        let (start, end) = (u32::from(self.first), u32::from(self.first) + self.count);
+        let (start, end) = (u32::from(self.first), u32::from(self.first).saturating_add(self.count));
         let port = u32::from(port);
-        if port >= start && port + width <= end {
+        if port >= start && port.saturating_add(width) <= end {
             Ok(())
         } else {
             Err(Exception::invalid_argument("the port is outside the capability's range"))

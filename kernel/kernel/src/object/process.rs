@@ -132,7 +132,7 @@ impl Process {
         let place = {
             let mut all = ALL.lock();
             let mut doomed = DOOMED.lock();
-            let missing = room_for_ends(all.len() + 1).saturating_sub(doomed.len());
+            let missing = room_for_ends(all.len().saturating_add(1)).saturating_sub(doomed.len());
             doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)?;
             all.insert(entry).ok_or(Status::OutOfMemory)?
         };
@@ -302,13 +302,13 @@ impl Process {
 
     /// Ends what is in flight through a capability that is gone.
     fn cancel_through(&self, id: CapId) {
-        let mut from = 0;
+        let mut from: usize = 0;
         loop {
             // Answers may end the process, which takes the lock.
             let thread = self.life.lock().threads.get(from).cloned();
             let Some(thread) = thread else { return };
             thread.cancel_through(id);
-            from += 1;
+            from = from.saturating_add(1);
         }
     }
 
@@ -451,7 +451,7 @@ impl Process {
                 let all = ALL.lock();
                 loop {
                     let Some((index, entry)) = all.at_or_after(from) else { return };
-                    from = index + 1;
+                    from = index.saturating_add(1);
                     if entry.account.is_below(&self.account) {
                         break entry.process.upgrade();
                     }
@@ -501,7 +501,7 @@ pub fn count_cpu_time_below(account: &Account) {
     let all = ALL.lock();
     let mut from = 0;
     while let Some((index, entry)) = all.at_or_after(from) {
-        from = index + 1;
+        from = index.saturating_add(1);
         if entry.account.is_below(account) {
             entry.account.count_cpu_time();
         }
@@ -516,7 +516,7 @@ fn doom_spent() {
             let all = ALL.lock();
             loop {
                 let Some((index, entry)) = all.at_or_after(from) else { return };
-                from = index + 1;
+                from = index.saturating_add(1);
                 if entry.account.is_cpu_limited()
                     && let Some(end) = entry.account.cpu_end()
                 {

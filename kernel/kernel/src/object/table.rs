@@ -43,7 +43,7 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
         }
         let round = derivation::begin_round();
         let capabilities = self.0.capabilities().map_err(refused)?;
-        cx.expect(capabilities.len() * LARGEST)?;
+        cx.expect(capabilities.len().saturating_mul(LARGEST))?;
         let mut list = results.init_capabilities(capabilities.len() as u32);
         for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
             describe(*id, capability, round, list.reborrow().get(index));

@@ -118,7 +118,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
         cx.need(Rights::MANAGE)?;
         let wanted = params.get_processors();
         // There are as many as `wanted` has bits, or fewer.
-        let there = u64::MAX.checked_shr((processors::MOST - processors::count()) as u32).unwrap_or(0);
+        let there = u64::MAX.checked_shr(processors::MOST.saturating_sub(processors::count()) as u32).unwrap_or(0);
         if wanted & there == 0 {
             return Err(Exception::invalid_argument("none of these processors is there"));
         }

@@ -1,7 +1,7 @@
 //! Tests that run on the machine: the kernel's command line says `test=kernel`. One line each, a
 //! sum, and the machine ends with status 33 where all passed. A test that fails panics, which ends it
 //! with the panic's status.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "these are tests")]
 
 mod accounts;
 mod bench;

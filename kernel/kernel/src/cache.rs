@@ -182,7 +182,7 @@ pub fn take_back(count: u64) {
 
 /// How many frames the cache holds, for pages that are in and for pages to come.
 pub fn frames_held() -> usize {
-    CLOCK.lock().len() + HELD.load(Ordering::Relaxed)
+    CLOCK.lock().len().saturating_add(HELD.load(Ordering::Relaxed))
 }
 
 /// Zeroed frames for pages from `first` on, which are to come in: those of blocks that are kept for them, and any
@@ -202,7 +202,7 @@ pub fn frames_for(
     large.for_each(|first| state.keep_block(memory.id, first));
     let (mut page, end) = (first, first.saturating_add(count));
     while page < end {
-        let stop = end.min(first_in_block(page) + BLOCK_PAGES);
+        let stop = end.min(first_in_block(page).saturating_add(BLOCK_PAGES));
         let mut block = state.blocks.get_mut(&first_in_block(page));
         for page in page..stop {
             let held = block.as_mut().and_then(|(frame, block)| {
@@ -292,7 +292,7 @@ fn evict_one() -> bool {
             if latest.is_none_or(|object| object.id != page.object)
                 && let Some(object) = MemoryObject::find_paged(page.object)
             {
-                let next = if latest.is_none() { count } else { count + 1 };
+                let next = if latest.is_none() { count } else { count.saturating_add(1) };
                 let Some(place) = looked_at.get_mut(next) else { return false };
                 *place = Some(object);
                 count = next;
@@ -319,7 +319,7 @@ fn accessed(object: &MemoryObject, page: u64) -> bool {
     let mut accessed = false;
     object.for_each_mapping(|mapping| {
         if let Some(space) = mapping.space.upgrade() {
-            accessed |= space.take_accessed(mapping, page * PAGE);
+            accessed |= space.take_accessed(mapping, page.saturating_mul(PAGE));
         }
     });
     accessed
@@ -333,7 +333,7 @@ fn drop_page(object: &MemoryObject, page: u64) -> bool {
     state.remove(page, resident);
     object.for_each_mapping(|mapping| {
         if let Some(space) = mapping.space.upgrade() {
-            space.drop_paged(mapping, page * PAGE);
+            space.drop_paged(mapping, page.saturating_mul(PAGE));
         }
     });
     frames::free(resident.frame);
@@ -343,17 +343,17 @@ fn drop_page(object: &MemoryObject, page: u64) -> bool {
 /// Gives up every page of one object; how many that were.
 pub fn evict_object(object: &MemoryObject) -> u64 {
     let Some(content) = object.paged_content() else { return 0 };
-    let (mut count, mut from) = (0, 0);
+    let (mut count, mut from) = (0_u64, 0);
     loop {
         let next = content.state.lock().pages.next_resident(from);
         let Some((page, resident)) = next else {
             content.state.lock().let_go();
             return count;
         };
-        from = page + 1;
+        from = page.saturating_add(1);
         let removed = CLOCK.lock().remove(resident.slot);
         if removed.is_some() && drop_page(object, page) {
-            count += 1;
+            count = count.saturating_add(1);
         }
     }
 }

@@ -80,7 +80,7 @@ fn call(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
     let mut theirs = receiver.thread.lock();
     let Kind::Receive { buffer, .. } = theirs.plain(ticket)? else { return None };
     let length = call.params.length as usize;
-    if length + MessageHeader::SIZE > buffer.length as usize {
+    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
         return None;
     }
     let to = buffer.address;
@@ -111,7 +111,8 @@ fn call(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
     drop(table_of_server);
     own.begin(tag, cap, || Kind::Delivered { call });
     drop(own);
-    let length = call.params.length + MessageHeader::SIZE as u32;
+    // It is not more than the buffer's, which has 32 bits.
+    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
     let awake = theirs.end_plain(ticket, Outcome { length, ..Outcome::default() });
     drop(theirs);
     let met = waiting.receivers.pop();

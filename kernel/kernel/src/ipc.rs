@@ -195,7 +195,7 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
     };
     let server = &receiver.thread.process;
     let length = call.params.length as usize;
-    if length + MessageHeader::SIZE > buffer.length as usize || call.caps.sent > accepted.accepted {
+    if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize || call.caps.sent > accepted.accepted {
         return Delivery::CallFails(Status::TooLarge);
     }
     let bad = Delivery::ReceiverFails(Status::BadAddress);
@@ -233,7 +233,8 @@ fn deliver(caller: &Caller, client: &Client, call: &Call, receiver: &OperationRe
             Refusal::Status(status) => Delivery::CallFails(status),
         };
     }
-    let length = call.params.length + MessageHeader::SIZE as u32;
+    // It is not more than the buffer's, which has 32 bits.
+    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
     if !receiver.complete(Outcome { length, caps: call.caps.sent, ..Outcome::default() }) {
         take_reply(server, reply);
         return Delivery::ReceiverFails(Status::Cancelled);

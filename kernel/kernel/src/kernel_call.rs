@@ -149,7 +149,7 @@ pub fn secure(bytes: usize) -> Result<Option<heap::Secured>, Status> {
         return Ok(None);
     }
     // The data itself, two segments of the message, the one that they are brought into, and its copy.
-    let frames = (bytes + OVERHEAD).div_ceil(PAGE as usize).saturating_mul(5);
+    let frames = bytes.saturating_add(OVERHEAD).div_ceil(PAGE as usize).saturating_mul(5);
     heap::secure(frames).map(Some).ok_or(Status::OutOfMemory)
 }
 
@@ -311,7 +311,7 @@ fn respond(process: &Arc<Process>, call: &Call, bytes: &[u8], order: &[usize], g
     }
     let mut caps = 0;
     if !given.is_empty() {
-        if process.space.check(call.caps.address, 16 * given.len(), true).is_err() {
+        if process.space.check(call.caps.address, given.len().saturating_mul(16), true).is_err() {
             return Status::BadAddress.into();
         }
         match insert_all(process, order, given) {

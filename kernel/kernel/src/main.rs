@@ -4,6 +4,7 @@
 //! It takes events (a system call, a fault, an interrupt) one at a time, whichever processor they come from, with
 //! interrupts off, never waits, and ends each by letting a thread run or idling.
 #![cfg_attr(target_os = "none", no_std, no_main)]
+#![deny(clippy::arithmetic_side_effects)]
 
 #[cfg(target_os = "none")]
 extern crate alloc;

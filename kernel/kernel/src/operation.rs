@@ -139,7 +139,7 @@ impl Operations {
         let mut buckets = Vec::new();
         buckets.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         for place in 0..count {
-            let next = if place + 1 < count { place + 1 } else { NIL };
+            let next = Some(place.saturating_add(1)).filter(|next| *next < count).unwrap_or(NIL);
             places.push(Place { generation, next, previous: NIL, operation: None, counted: false });
             buckets.push(NIL);
         }
@@ -148,8 +148,8 @@ impl Operations {
 
     /// Frames that the bookkeeping of `count` operations takes in the kernel's heap.
     pub fn frames(count: u32) -> u64 {
-        let each = size_of::<Place>() + size_of::<u32>() + WAITING;
-        (each as u64 * u64::from(count)).div_ceil(capos_paging::PAGE)
+        let each = const { (size_of::<Place>() + size_of::<u32>() + WAITING) as u64 };
+        each.saturating_mul(u64::from(count)).div_ceil(capos_paging::PAGE)
     }
 
     /// Where the operations through a capability are found.
@@ -181,8 +181,8 @@ impl Operations {
         let operation =
             place.operation.insert(Operation { user_data, cap, attachment: None, watcher: None, kind: kind() });
         place.counted = operation.kind.call().is_some();
-        self.calls += u32::from(place.counted);
-        self.length += 1;
+        self.calls = self.calls.wrapping_add(u32::from(place.counted));
+        self.length = self.length.wrapping_add(1);
         Some(Ticket { place: index, generation: place.generation })
     }
 
@@ -228,8 +228,8 @@ impl Operations {
         place.generation = place.generation.wrapping_add(1);
         place.next = free;
         self.free = index;
-        self.length -= 1;
-        self.calls -= u32::from(place.counted);
+        self.length = self.length.wrapping_sub(1);
+        self.calls = self.calls.wrapping_sub(u32::from(place.counted));
         if let Some(next) = self.places.get_mut(next as usize) {
             next.previous = previous;
         }

@@ -55,7 +55,7 @@ struct PageInState {
 
 impl core::fmt::Debug for PageIn {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "pages {}..{} of memory object {}", self.first, self.first + self.count, self.memory.id)
+        write!(f, "pages {}..{} of memory object {}", self.first, self.first.saturating_add(self.count), self.memory.id)
     }
 }
 
@@ -63,7 +63,7 @@ impl PageIn {
     /// Badge and call as the pager gets them.
     pub fn message(&self) -> (u64, Call) {
         let badge = self.memory.paged_content().map_or(0, |content| content.pager.badge);
-        let params = Buffer { address: 0, length: (self.params.len() * 8) as u32 };
+        let params = Buffer { address: 0, length: (self.params.len().saturating_mul(8)) as u32 };
         // The results are empty: a root pointer and nothing else.
         let results = Buffer { address: 0, length: 64 };
         let caps = CapArray { address: 0, sent: 1, accepted: 0 };
@@ -136,7 +136,7 @@ impl PageIn {
         let Some(content) = self.memory.paged_content() else { return };
         let mut state = content.state.lock();
         state.requests.remove(&self.first);
-        for page in self.first..self.first + self.count {
+        for page in self.first..self.first.saturating_add(self.count) {
             if absent && matches!(state.pages.get(page), Some(PageState::Loading(_))) {
                 state.pages.remove(page);
             }
@@ -170,7 +170,7 @@ impl PageIn {
             return;
         }
         for waiter in waiters {
-            let report = report::page_in_failed(&waiter, self.memory.id, self.first * PAGE, reason);
+            let report = report::page_in_failed(&waiter, self.memory.id, self.first.saturating_mul(PAGE), reason);
             waiter.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
     }
@@ -210,7 +210,7 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
             thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
         _ => {
-            let alone = state.failed.is_some_and(|(first, count)| page >= first && page - first < count);
+            let alone = state.failed.is_some_and(|(first, count)| page.checked_sub(first).is_some_and(|at| at < count));
             let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
             drop(state);
             cache::MISSES.fetch_add(1, Ordering::Relaxed);
@@ -245,7 +245,7 @@ fn map_around<'a>(
     mut run: &'a [Resident],
 ) -> Result<(), Status> {
     let mapping = &place.mapping;
-    if let Some(first) = mapping.large_around(page * PAGE)
+    if let Some(first) = mapping.large_around(page.saturating_mul(PAGE))
         && let Some(frame) = state.whole_block(first / PAGE)
         && space.enter_large(mapping, first, frame)?
     {
@@ -259,7 +259,7 @@ fn map_around<'a>(
             if !state.pages.goes_on(page) || page >= end {
                 return Ok(());
             }
-            run = state.pages.run_of_resident(page, end - page);
+            run = state.pages.run_of_resident(page, end.saturating_sub(page));
             if run.is_empty() {
                 return Ok(());
             }
@@ -276,19 +276,19 @@ fn start(
 ) -> Result<(), Status> {
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
-    let count = if cache::make_room(wanted as usize * 2) { wanted } else { 1 };
+    let count = if cache::make_room((wanted as usize).saturating_mul(2)) { wanted } else { 1 };
     if !reserve::is_whole() {
         return Err(Status::OutOfMemory);
     }
     // The request may go on into the next block.
-    let ends = [first, first + count - 1].into_iter().filter(|_| count > 1);
-    let large = ends.filter_map(|page| mapping.large_around(page * PAGE)).map(|offset| offset / PAGE);
+    let ends = [first, first.saturating_add(count.saturating_sub(1))].into_iter().filter(|_| count > 1);
+    let large = ends.filter_map(|page| mapping.large_around(page.saturating_mul(PAGE))).map(|offset| offset / PAGE);
     let window = MemoryObject::window(cache::frames_for(memory, (first, count), large)?);
     let node = derivation::add(None, Holder::Kernel)?;
     let params = sync::results(|builder| {
         let mut params: kernel_capnp::pager::page_in_params::Builder<'_> = builder.init_as();
-        params.set_offset(first * PAGE);
-        params.set_bytes(count * PAGE);
+        params.set_offset(first.saturating_mul(PAGE));
+        params.set_bytes(count.saturating_mul(PAGE));
         params.set_window(sync::capability());
         Ok(sync::Completion::Done)
     })

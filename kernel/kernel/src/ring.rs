@@ -14,6 +14,9 @@ use capos_sync::ring::{Consumer, Producer};
 
 use crate::object::memory::MemoryObject;
 
+/// Bytes of a page, as offsets are counted. Those of a ring have 32 bits at most.
+const PAGE_BYTES: usize = PAGE as usize;
+
 /// The process wrote an index that cannot be: its rings are not to be believed any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Corrupt {
@@ -51,7 +54,7 @@ impl Ring {
             (0..count).map(|page| memory.stable_frame(page).map(|frame| frame.pointer())).collect();
         let pages = pages.ok_or(Status::InvalidArgument)?;
         let header = pages.first().copied().ok_or(Status::InvalidArgument)?;
-        let page_of = |offset: usize| offset / PAGE as usize;
+        let page_of = |offset: usize| offset / PAGE_BYTES;
         let (entries_page, completions_page) =
             (page_of(layout.submission_offset(0)), page_of(layout.completions_offset()));
         let (submissions, completions) = (Consumer::new(0), Producer::new(0));
@@ -71,8 +74,8 @@ impl Ring {
     /// [`RingLayout`] and lie in `pages`; the first page, which holds nothing but indices, stands in for any other.
     #[inline]
     fn slot(&self, first: usize, at: usize) -> *mut u8 {
-        let page = self.pages.get(first.wrapping_add(at / PAGE as usize)).copied().unwrap_or(self.header);
-        page.wrapping_add(at % PAGE as usize)
+        let page = self.pages.get(first.wrapping_add(at / PAGE_BYTES)).copied().unwrap_or(self.header);
+        page.wrapping_add(at % PAGE_BYTES)
     }
 
     /// An index in the header of a ring's region.
@@ -108,7 +111,7 @@ impl Ring {
     #[inline]
     pub fn entry(&self) -> RawEntry {
         let mask = self.layout.submission_entries().wrapping_sub(1);
-        let at = (self.submissions.index() & mask) as usize * ENTRY_SIZE;
+        let at = ((self.submissions.index() & mask) as usize).wrapping_mul(ENTRY_SIZE);
         let from = self.slot(self.entries_page, at).cast::<[u64; ENTRY_SIZE / 8]>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.
         let words = unsafe { from.read_volatile() };
@@ -133,7 +136,7 @@ impl Ring {
             u64::from(caps) | u64::from(kind as u8) << 8,
         ];
         let mask = self.layout.completion_entries().wrapping_sub(1);
-        let at = (self.completions.index() & mask) as usize * COMPLETION_SIZE;
+        let at = ((self.completions.index() & mask) as usize).wrapping_mul(COMPLETION_SIZE);
         let to = self.slot(self.completions_page, at);
         for (at, word) in words.into_iter().enumerate() {
             // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.

@@ -37,7 +37,7 @@ impl Dead {
     pub fn push(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
         let Some(place) = self.threads.get_mut(self.length) else { return Some(thread) };
         *place = Some(thread);
-        self.length += 1;
+        self.length = self.length.saturating_add(1);
         None
     }
 
@@ -70,7 +70,7 @@ pub struct RunQueue {
 }
 
 fn index(priority: i8) -> usize {
-    usize::try_from(priority.clamp(LOWEST, HIGHEST) - LOWEST).unwrap_or(0)
+    usize::try_from(priority.clamp(LOWEST, HIGHEST).saturating_sub(LOWEST)).unwrap_or(0)
 }
 
 impl RunQueue {
@@ -86,7 +86,7 @@ impl RunQueue {
         let [lowest, rest @ ..] = &mut self.levels;
         match index {
             0 => lowest,
-            level => rest.get_mut(level - 1).unwrap_or(lowest),
+            level => rest.get_mut(level.wrapping_sub(1)).unwrap_or(lowest),
         }
     }
 
@@ -134,13 +134,13 @@ impl RunQueue {
 
     /// A thread waits behind all others of its priority.
     pub fn push(&mut self, thread: Arc<Thread>) {
-        self.set_length(self.length + 1);
+        self.set_length(self.length.wrapping_add(1));
         self.level(thread.priority()).threads.push_back(thread);
     }
 
     /// A thread waits before all others of its priority, for what is left of its slice.
     pub fn push_front(&mut self, thread: Arc<Thread>, slice: u64) {
-        self.set_length(self.length + 1);
+        self.set_length(self.length.wrapping_add(1));
         let level = self.level(thread.priority());
         level.threads.push_front(thread);
         level.front_slice = Some(slice);

@@ -231,12 +231,12 @@ impl CpuState {
     /// Lets other processors have what waits here: each that has less to do one thread. Where none has, but the first
     /// that waits is less urgent than what runs here, it takes turns with what runs elsewhere.
     fn share(&mut self) {
-        let mut offered = 0;
+        let mut offered: usize = 0;
         for thread in self.queue.waiting().take(processors::count()) {
             if !processors::offer(thread) {
                 break;
             }
-            offered += 1;
+            offered = offered.saturating_add(1);
         }
         let own = self.current.as_ref().map_or(percpu::IDLE, |current| current.priority());
         let first = self.queue.waiting().next().filter(|first| offered == 0 && first.priority() < own).cloned();

@@ -68,7 +68,8 @@ const SHORT: u32 = 32;
 #[inline(never)]
 fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) {
     let mut raw = [0; ENTRY_SIZE];
-    let (mut taken, mut answered) = (0, 0);
+    // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
+    let (mut taken, mut answered) = (0_u32, 0_u32);
     let mut more = true;
     let short = entries.min(SHORT);
     while more && taken < short {
@@ -81,14 +82,14 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) {
             Err(corrupt) => return thread.die_of(corrupt),
         }
         let Some(completions) = fast_path::entry(thread, &raw) else {
-            let (left, waiting) = (entries - taken, Some(raw));
+            let (left, waiting) = (entries.wrapping_sub(taken), Some(raw));
             return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting });
         };
-        taken += 1;
-        answered += completions;
+        taken = taken.wrapping_add(1);
+        answered = answered.wrapping_add(completions);
     }
     if more && taken < entries {
-        let left = entries - taken;
+        let left = entries.wrapping_sub(taken);
         return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None });
     }
     // What was answered just now has not been read, as far as its own thread goes.
@@ -144,8 +145,8 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
                 Err(corrupt) => return thread.die_of(corrupt),
             }
             if fast_path::entry(thread, &raw).is_some() {
-                enter.left -= 1;
-                enter.taken += 1;
+                enter.left = enter.left.saturating_sub(1);
+                enter.taken = enter.taken.saturating_add(1);
                 continue;
             }
         }
@@ -163,8 +164,8 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
             }
             Err(refusal) => thread.post(refusal.user_data, refusal.status),
         }
-        enter.left -= 1;
-        enter.taken += 1;
+        enter.left = enter.left.saturating_sub(1);
+        enter.taken = enter.taken.saturating_add(1);
     }
     finish(thread, enter.taken, enter.minimum, enter.deadline);
 }

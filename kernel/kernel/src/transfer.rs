@@ -74,7 +74,7 @@ impl Slots {
     pub fn push(&mut self, slot: CapSlot) {
         if let Some(place) = self.slots.get_mut(self.length) {
             *place = slot;
-            self.length += 1;
+            self.length = self.length.saturating_add(1);
         }
     }
 
@@ -154,6 +154,6 @@ pub fn write(process: &Process, address: u64, slots: &[CapSlot]) -> Result<(), U
     for (into, slot) in raw.as_chunks_mut().0.iter_mut().zip(slots) {
         *into = slot.encode();
     }
-    let length = CapSlot::SIZE * slots.len();
+    let length = CapSlot::SIZE.saturating_mul(slots.len());
     process.space.write(address, raw.get(..length).unwrap_or(&[]))
 }

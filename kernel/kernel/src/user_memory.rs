@@ -48,8 +48,13 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, length: usize) {
 
 /// The bytes of a range up to the end of its first page.
 fn chunk(address: u64, left: usize) -> usize {
-    let room = PAGE - address % PAGE;
-    usize::try_from(room).map_or(left, |room| room.min(left))
+    usize::try_from(room(address)).map_or(left, |room| room.min(left))
+}
+
+/// The bytes from an address up to the end of its page.
+#[inline]
+const fn room(address: u64) -> u64 {
+    PAGE.wrapping_sub(address % PAGE)
 }
 
 type IsPaged<'a> = &'a dyn Fn(u64) -> bool;
@@ -74,12 +79,13 @@ fn walk(
     write: bool,
     mut visit: impl FnMut(usize, usize, u64),
 ) -> Result<(), Unreachable> {
-    let mut done = 0;
+    let mut done: usize = 0;
     while done < length {
         let here = address.checked_add(done as u64).ok_or(Unreachable::Forbidden)?;
-        let count = chunk(here, length - done);
+        // `done` is less.
+        let count = chunk(here, length.wrapping_sub(done));
         visit(done, count, translate(table, is_paged, here, write)?);
-        done += count;
+        done = done.saturating_add(count);
     }
     Ok(())
 }
@@ -129,7 +135,7 @@ impl AddressSpace {
         to: u64,
         answer: impl FnOnce(u64) -> Option<Result<[u64; COUNT], E>>,
     ) -> Option<Result<(), E>> {
-        if (from | to) % 8 != 0 || (PAGE - to % PAGE) < 8 * COUNT as u64 {
+        if !(from | to).is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
             return None;
         }
         self.try_with_table(|table| {
@@ -248,8 +254,9 @@ pub fn copy_short<const HEADER: usize>(
     header: &[u64; HEADER],
     length: usize,
 ) -> bool {
-    let room = |address: u64| (PAGE - address % PAGE) as usize;
-    if length > room(from) || length.wrapping_add(8 * HEADER) > room(to) || (from | to) % 8 != 0 {
+    // Where this overflows, `length` alone is too long.
+    let behind = const { 8 * HEADER as u64 }.wrapping_add(length as u64);
+    if length as u64 > room(from) || behind > room(to) || (from | to) % 8 != 0 {
         return false;
     }
     let copied = source.try_with_table(|s| {
@@ -284,16 +291,18 @@ fn copy_pages(
     length: usize,
 ) -> Result<(), CopyFailure> {
     let overflow = Unreachable::Forbidden;
-    let mut done = 0;
+    let mut done: usize = 0;
     while done < length {
         let here = from.checked_add(done as u64).ok_or(CopyFailure::Source(overflow))?;
         let there = to.checked_add(done as u64).ok_or(CopyFailure::Target(overflow))?;
-        let count = chunk(here, length - done).min(chunk(there, length - done));
+        // `done` is less.
+        let left = length.wrapping_sub(done);
+        let count = chunk(here, left).min(chunk(there, left));
         let read = translate(source, source_paged, here, false).map_err(CopyFailure::Source)?;
         let write = translate(target, target_paged, there, true).map_err(CopyFailure::Target)?;
         // SAFETY: both parts end at most at the end of their pages, which are RAM frames.
         unsafe { copy_bytes(pointer(read), pointer(write), count) };
-        done += count;
+        done = done.saturating_add(count);
     }
     compiler_fence(Ordering::Release);
     Ok(())
@@ -308,14 +317,14 @@ pub fn copy_frame(from: Frame, to: Frame) {
 /// Writes kernel bytes into a memory object whose frames are there for good, before anybody sees it.
 /// False where they do not fit.
 pub fn fill(memory: &MemoryObject, offset: u64, from: &[u8]) -> bool {
-    let mut done = 0;
+    let mut done: usize = 0;
     while done < from.len() {
-        let at = offset + done as u64;
+        let at = offset.saturating_add(done as u64);
         let Some(frame) = memory.stable_frame(at / PAGE) else { return false };
-        let count = chunk(at, from.len() - done);
+        let count = chunk(at, from.len().saturating_sub(done));
         // SAFETY: the part ends at most at the end of the frame, which the object keeps.
-        unsafe { copy_bytes(from.as_ptr().add(done), pointer(frame.address() + at % PAGE), count) };
-        done += count;
+        unsafe { copy_bytes(from.as_ptr().add(done), pointer(frame.address() | (at % PAGE)), count) };
+        done = done.saturating_add(count);
     }
     true
 }

@@ -22,9 +22,9 @@ const LOWEST: u64 = 0x10_0000;
 pub struct Frame(u64);
 
 impl Frame {
-    /// Physical address of its first byte.
+    /// Physical address of its first byte. Addresses have 52 bits at most, so nothing overflows.
     pub fn address(self) -> u64 {
-        self.0 * PAGE
+        self.0.wrapping_mul(PAGE)
     }
 
     /// The same, as it is entered into a page table. The frame has come from the pool, so nothing is lost.
@@ -45,7 +45,7 @@ impl Frame {
 
     /// The frame `n` places further.
     pub fn offset(self, n: usize) -> Frame {
-        Frame(self.0 + n as u64)
+        Frame(self.0.wrapping_add(n as u64))
     }
 }
 
@@ -260,8 +260,8 @@ pub fn zero(frame: Frame) {
 pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) -> bool {
     let frames = (end / PAGE) as usize;
     let words = bitmap::words_for(frames);
-    let shares = frames * size_of::<AtomicU8>();
-    let bytes = ((words * 8 + shares) as u64).next_multiple_of(PAGE);
+    let shares = frames.saturating_mul(size_of::<AtomicU8>());
+    let bytes = (words.saturating_mul(8).saturating_add(shares) as u64).next_multiple_of(PAGE);
     let home = usable.clone().filter_map(handed_out).find(|range| range.length() >= bytes);
     let Some(home) = home else { return false };
     let own = Range::new(home.start, bytes);
@@ -297,7 +297,7 @@ fn give(pool: &mut Pool, range: Range) {
     if !range.is_empty() {
         let before = pool.bitmap.free_count();
         pool.bitmap.release_range((range.start / PAGE) as usize, (range.end / PAGE) as usize);
-        pool.total += pool.bitmap.free_count() - before;
+        pool.total = pool.total.saturating_add(pool.bitmap.free_count().saturating_sub(before));
         pool.note_free();
     }
 }

@@ -195,14 +195,14 @@ unsafe impl GlobalAlloc for KernelHeap {
             }
         };
         if !block.is_null() {
-            heap.used += layout.size();
+            heap.used = heap.used.saturating_add(layout.size());
         }
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let mut heap = self.0.lock();
-        heap.used -= layout.size();
+        heap.used = heap.used.saturating_sub(layout.size());
         match class(&layout) {
             Some(class) => heap.give(class, block),
             None => {
@@ -211,7 +211,7 @@ unsafe impl GlobalAlloc for KernelHeap {
                 for n in 0..count {
                     frames::free(first.offset(n));
                 }
-                heap.frames -= count;
+                heap.frames = heap.frames.saturating_sub(count);
             }
         }
     }
@@ -233,14 +233,14 @@ impl Heap {
             }
             let taken = *first;
             *first = taken.offset(count);
-            *left -= count;
+            *left = left.saturating_sub(count);
             Some(taken)
         })
     }
 
     /// So many frames more are its own.
     fn hold(&mut self, count: usize) {
-        self.frames += count;
+        self.frames = self.frames.saturating_add(count);
         self.most = self.most.max(self.frames);
     }
 
@@ -255,19 +255,20 @@ impl Heap {
             return null_mut();
         }
         // SAFETY: `page` is a page of this class on the list, so its header is valid and it has a
-        // free block: one on the free list, or one behind `fresh`, which lies inside the frame.
+        // free block: one on the free list, or one behind `fresh`, which lies inside the frame. Neither count is ever more
+        // than the frame's bytes.
         unsafe {
             let block = if (*page).free.is_null() {
                 let block = page.cast::<u8>().add((*page).fresh);
-                (*page).fresh += size;
+                (*page).fresh = (*page).fresh.wrapping_add(size);
                 block
             } else {
                 let block = (*page).free;
                 (*page).free = (*block).next;
                 block.cast()
             };
-            (*page).used += 1;
-            if (*page).free.is_null() && (*page).fresh + size > FRAME {
+            (*page).used = (*page).used.wrapping_add(1);
+            if (*page).free.is_null() && (*page).fresh.wrapping_add(size) > FRAME {
                 self.unlink(class, page);
             }
             block
@@ -306,17 +307,17 @@ impl Heap {
         // SAFETY: the block came from `take`, so its frame begins with the header of a page of
         // this class, and the block is at least as large and aligned as a `Block`.
         unsafe {
-            let was_full = (*page).free.is_null() && (*page).fresh + size > FRAME;
+            let was_full = (*page).free.is_null() && (*page).fresh.wrapping_add(size) > FRAME;
             let block = block.cast::<Block>();
             block.write(Block { next: (*page).free });
             (*page).free = block;
-            (*page).used -= 1;
+            (*page).used = (*page).used.wrapping_sub(1);
             if (*page).used == 0 {
                 if !was_full {
                     self.unlink(class, page);
                 }
                 frames::free(Frame::from_address(hhdm::physical(page)));
-                self.frames -= 1;
+                self.frames = self.frames.saturating_sub(1);
             } else if was_full {
                 self.link(class, page);
             }

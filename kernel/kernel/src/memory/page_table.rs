@@ -58,6 +58,12 @@ pub(super) fn slot(table: &'static Table, address: u64, level: u32) -> &'static 
     table.get(index(address, level)).unwrap_or(first)
 }
 
+/// Where the next part of the user half begins that is so many bytes long, a power of two, and aligned to that. User
+/// addresses have 47 bits, so nothing overflows.
+fn behind(address: u64, bytes: u64) -> u64 {
+    (address | bytes.wrapping_sub(1)).wrapping_add(1)
+}
+
 /// Where the way down ends for an address.
 enum Lowest {
     /// At a table of small pages.
@@ -179,7 +185,7 @@ impl PageTable {
             return Some(frame);
         }
         let frame = frames()?;
-        self.tables += 1;
+        self.tables = self.tables.saturating_add(1);
         Some(frame)
     }
 
@@ -188,7 +194,7 @@ impl PageTable {
         let [next, ..] = table(frame.address());
         next.store(self.spare.map_or(0, Frame::address), Ordering::Relaxed);
         self.spare = Some(frame);
-        self.spares += 1;
+        self.spares = self.spares.saturating_add(1);
     }
 
     /// A table that was put aside, with whatever is in it.
@@ -197,7 +203,7 @@ impl PageTable {
         let [next, ..] = table(frame.address());
         let next = next.load(Ordering::Relaxed);
         self.spare = (next != 0).then(|| Frame::from_address(next));
-        self.spares -= 1;
+        self.spares = self.spares.saturating_sub(1);
         Some(frame)
     }
 
@@ -220,11 +226,11 @@ impl PageTable {
             self.keep_spare(Frame::from_address(old.physical()));
         } else if self.spares == self.large {
             let frame = frames().ok_or(MapError::NoFrame)?;
-            self.tables += 1;
+            self.tables = self.tables.saturating_add(1);
             self.keep_spare(frame);
         }
         entry.store(page.0, Ordering::Release);
-        self.large += 1;
+        self.large = self.large.saturating_add(1);
         Ok(true)
     }
 
@@ -240,7 +246,7 @@ impl PageTable {
             leaf.store(part_of(large, at).0, Ordering::Relaxed);
         }
         entry.store(PageEntry::new(frame.address(), TABLE).0, Ordering::Release);
-        self.large -= 1;
+        self.large = self.large.saturating_sub(1);
         leaves
     }
 
@@ -263,25 +269,25 @@ impl PageTable {
         let mut any = false;
         while at < end {
             match self.lowest(at) {
-                Lowest::Absent(bytes) => at = (at | (bytes - 1)) + 1,
-                Lowest::Large(entry) if at.is_multiple_of(LARGE_PAGE) && end - at >= LARGE_PAGE => {
+                Lowest::Absent(bytes) => at = behind(at, bytes),
+                Lowest::Large(entry) if at.is_multiple_of(LARGE_PAGE) && end.wrapping_sub(at) >= LARGE_PAGE => {
                     entry.store(0, Ordering::Release);
-                    self.large -= 1;
+                    self.large = self.large.saturating_sub(1);
                     self.flush(at);
                     any = true;
-                    at += LARGE_PAGE;
+                    at = at.wrapping_add(LARGE_PAGE);
                 }
                 // What is then there is a table.
                 Lowest::Large(entry) => drop(self.split(at, entry)),
                 Lowest::Table(leaves) => {
-                    let stop = end.min((at | (LARGE_PAGE - 1)) + 1);
+                    let stop = end.min(behind(at, LARGE_PAGE));
                     while at < stop {
                         let old = PageEntry(slot(leaves, at, 1).swap(0, Ordering::AcqRel));
                         if old.is_present() {
                             self.flush(at);
                             any = true;
                         }
-                        at += PAGE;
+                        at = at.wrapping_add(PAGE);
                     }
                 }
             }
@@ -355,10 +361,10 @@ impl PageTable {
     #[inline]
     fn lowest(&self, address: u64) -> Lowest {
         let mut current = table(self.root.address());
-        for level in [4, 3] {
+        for (level, bytes) in [(4, LARGE_PAGE << 18), (3, LARGE_PAGE << 9)] {
             let value = PageEntry(slot(current, address, level).load(Ordering::Acquire));
             if !value.is_present() {
-                return Lowest::Absent(PAGE << (9 * (level - 1)));
+                return Lowest::Absent(bytes);
             }
             current = table(value.physical());
         }
@@ -391,7 +397,7 @@ impl PageTable {
             execute: !entry.has(Flags::NO_EXECUTE),
             device: entry.has(Flags::DEVICE),
         };
-        Some((entry.physical() + address % PAGE, access))
+        Some((entry.physical() | (address % PAGE), access))
     }
 
     /// Where the byte at `address` lies in the direct map, if its page is mapped memory that may be read, or written.
@@ -408,7 +414,7 @@ impl PageTable {
     #[inline]
     pub fn find(&self, address: u64, write: bool) -> Result<u64, bool> {
         match self.entry(address) {
-            Some(entry) if allows(entry, write) => Ok(entry.physical() + address % PAGE),
+            Some(entry) if allows(entry, write) => Ok(entry.physical() | (address % PAGE)),
             Some(entry) => Err(entry.is_present()),
             None => Err(false),
         }
@@ -544,7 +550,7 @@ impl Run<'_> {
         if !(address | physical).is_multiple_of(LARGE_PAGE) || address >= USER_END - LARGE_PAGE {
             return Err(MapError::BadAddress);
         }
-        self.address = address + LARGE_PAGE;
+        self.address = address.wrapping_add(LARGE_PAGE);
         self.leaves = None;
         self.table.put_large(address, PageEntry::new(physical, self.flags | Flags::LARGE), self.frames)
     }
@@ -565,7 +571,7 @@ impl Run<'_> {
         if !physical.is_multiple_of(PAGE) || address >= USER_END - PAGE {
             return Err(MapError::BadAddress);
         }
-        self.address = address + PAGE;
+        self.address = address.wrapping_add(PAGE);
         let entry = slot(leaves, address, 1);
         if PageEntry(entry.load(Ordering::Relaxed)).is_present() {
             return Ok(false);
@@ -658,6 +664,6 @@ fn destroy_level(physical: u64, level: u32, free: &mut dyn FnMut(Frame)) {
 #[inline(never)]
 fn destroy_below(value: PageEntry, level: u32, free: &mut dyn FnMut(Frame)) {
     if !value.has(Flags::LARGE) {
-        destroy_level(value.physical(), level - 1, free);
+        destroy_level(value.physical(), level.saturating_sub(1), free);
     }
 }

@@ -52,7 +52,7 @@ impl Backing {
             return memory.each_stable_frame(offset / PAGE, pages, |frame| visit(frame.address()));
         }
         for page in 0..pages {
-            match self.physical(offset.saturating_add(page * PAGE)) {
+            match self.physical(offset.saturating_add(page.saturating_mul(PAGE))) {
                 Some(physical) => visit(physical)?,
                 None => break,
             }
@@ -106,7 +106,8 @@ impl Mapping {
     /// begin.
     pub fn large_around(&self, offset: u64) -> Option<u64> {
         let first = offset & !(LARGE_PAGE - 1);
-        let is_shown = || first >= self.offset && first - self.offset <= self.length - LARGE_PAGE;
+        let last = self.length.saturating_sub(LARGE_PAGE);
+        let is_shown = || first.checked_sub(self.offset).is_some_and(|at| at <= last);
         (self.is_aligned() && is_shown()).then_some(first)
     }
 
@@ -153,9 +154,9 @@ impl Inner {
     fn budget(&mut self, account: &Account, regions: usize) -> Result<(), Status> {
         let wanted = regions.div_ceil(REGIONS_PER_FRAME) as u64;
         if wanted > self.bookkeeping {
-            account.charge(Resource::Frames, wanted - self.bookkeeping)?;
+            account.charge(Resource::Frames, wanted.saturating_sub(self.bookkeeping))?;
         } else {
-            account.refund(Resource::Frames, self.bookkeeping - wanted);
+            account.refund(Resource::Frames, self.bookkeeping.saturating_sub(wanted));
         }
         self.bookkeeping = wanted;
         Ok(())
@@ -289,7 +290,7 @@ impl AddressSpace {
         }
         let mut guard = self.inner.lock();
         let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
-        inner.budget(&self.account, inner.regions.len() + 1)?;
+        inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
         let mapped = match inner.regions.insert(start, length, offset, Arc::clone(&mapping)) {
             Ok(()) => self.fill(inner, &mapping).inspect_err(|_| clear(inner, start, length)),
             Err(error) => Err(error.into()),
@@ -312,21 +313,22 @@ impl AddressSpace {
             return Ok(());
         }
         let pages = mapping.length / PAGE;
-        let mut shown = 0;
+        let mut shown: u64 = 0;
         // A frame that others may have is written by nobody: who tries to gets his own.
         let write = mapping.access.write && !mapping.backing.may_be_shared();
         self.enter(inner, mapping.start, Access { write, ..mapping.access }, |run| {
-            let end = mapping.offset + mapping.length;
+            let end = mapping.offset.saturating_add(mapping.length);
             let mut at = mapping.offset;
             while mapping.is_aligned() && at < end {
-                let next = (at | (LARGE_PAGE - 1)) + 1;
-                match mapping.backing.block(at).filter(|_| next <= end) {
-                    Some(physical) if run.put_large(physical)? => shown += LARGE_PAGE / PAGE,
-                    _ => shown += show(run, &mapping.backing, at, next.min(end))?,
-                }
+                let next = (at | (LARGE_PAGE - 1)).saturating_add(1);
+                let more = match mapping.backing.block(at).filter(|_| next <= end) {
+                    Some(physical) if run.put_large(physical)? => LARGE_PAGE / PAGE,
+                    _ => show(run, &mapping.backing, at, next.min(end))?,
+                };
+                shown = shown.saturating_add(more);
                 at = next.min(end);
             }
-            shown += show(run, &mapping.backing, at, end)?;
+            shown = shown.saturating_add(show(run, &mapping.backing, at, end)?);
             Ok(())
         })?;
         if shown == pages { Ok(()) } else { Err(MapFailure::OutsideObject) }
@@ -364,7 +366,7 @@ impl AddressSpace {
             let mut guard = self.inner.lock();
             let inner = guard.as_mut().ok_or(Status::Disconnected)?;
             if inner.regions.is_split(start, length) {
-                inner.budget(&self.account, inner.regions.len() + 1)?;
+                inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
             }
             inner.changes += 1;
             let removed = inner.regions.remove(start, length);
@@ -414,9 +416,10 @@ impl AddressSpace {
                 });
                 let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
                 if shows {
-                    unmap_pages(&mut inner.table, at, next - at);
+                    let length = next.saturating_sub(at);
+                    unmap_pages(&mut inner.table, at, length);
                     // At most one for each page of a ring, whose memory is not mapped elsewhere.
-                    if let Ok(regions) = inner.regions.remove(at, next - at) {
+                    if let Ok(regions) = inner.regions.remove(at, length) {
                         removed.extend(regions);
                     }
                 }
@@ -625,7 +628,7 @@ fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) ->
     }
     let frame = frames::allocate();
     match frame {
-        Some(_) => *taken += 1,
+        Some(_) => *taken = taken.saturating_add(1),
         None => {
             account.refund(Resource::Frames, 1);
             *failure = Status::OutOfMemory;
@@ -637,9 +640,9 @@ fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) ->
 /// Enters the pages of an object between two offsets that are there for good; how many there were up to the first that was
 /// not.
 fn show(run: &mut Run<'_>, backing: &Backing, from: u64, to: u64) -> Result<u64, MapError> {
-    let mut shown = 0;
-    backing.each_page(from, (to - from) / PAGE, |physical| {
-        shown += 1;
+    let mut shown: u64 = 0;
+    backing.each_page(from, to.saturating_sub(from) / PAGE, |physical| {
+        shown = shown.wrapping_add(1);
         run.put(physical).map(|_| ())
     })?;
     Ok(shown)

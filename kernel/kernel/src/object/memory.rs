@@ -108,11 +108,11 @@ impl Owned {
         }
         let mut taken = Self::default();
         taken.frames.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
-        while count - taken.frames.len() >= frames::BLOCK
+        while count.saturating_sub(taken.frames.len()) >= frames::BLOCK
             && let Some(first) = frames::allocate_block()
         {
             taken.frames.extend((0..frames::BLOCK).map(|n| first.offset(n)));
-            taken.blocks += 1;
+            taken.blocks = taken.blocks.saturating_add(1);
         }
         while taken.frames.len() < count {
             taken.frames.push(frames::allocate().ok_or(Status::OutOfMemory)?);
@@ -123,7 +123,7 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let single = self.blocks * frames::BLOCK;
+        let single = self.blocks.saturating_mul(frames::BLOCK);
         self.frames.iter().take(single).step_by(frames::BLOCK).copied().for_each(frames::free_block);
         self.frames.iter().skip(single).copied().for_each(frames::free);
     }
@@ -165,18 +165,18 @@ impl MemoryObject {
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
         let owned = Owned::take(pages)?;
-        Ok(Self::new(pages * PAGE, Content::Anonymous(Mutex::new(owned)), Some(charge), Some(object)))
+        Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(Mutex::new(owned)), Some(charge), Some(object)))
     }
 
     /// Memory of these frames that no account pays for: the window of a page-in.
     pub fn window(frames: Vec<Frame>) -> Arc<Self> {
-        let bytes = frames.len() as u64 * PAGE;
+        let bytes = (frames.len() as u64).saturating_mul(PAGE);
         Self::new(bytes, Content::Anonymous(Mutex::new(Owned::single(frames))), None, None)
     }
 
     /// Memory that was there before the kernel: whole frames from `first` on.
     pub fn fixed(first: Frame, bytes: u64) -> Arc<Self> {
-        Self::new(pages_for(bytes) * PAGE, Content::Fixed(first), None, None)
+        Self::new(pages_for(bytes).saturating_mul(PAGE), Content::Fixed(first), None, None)
     }
 
     /// Physically contiguous memory, paid for by `account`.
@@ -200,7 +200,7 @@ impl MemoryObject {
         }
         frames.extend((0..count).map(|n| first.offset(n)));
         let owned = Mutex::new(Owned::single(frames));
-        Ok(Self::new(pages * PAGE, Content::Anonymous(owned), Some(charge), Some(object)))
+        Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(owned), Some(charge), Some(object)))
     }
 
     /// Memory with what `source` has in `count` pages from `first` on, paid for by `account`: with the same frames, each
@@ -317,7 +317,8 @@ impl MemoryObject {
     ) -> Result<Arc<Self>, Status> {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
-        let memory = Self::new(pages * PAGE, Content::Paged(PagedContent::new(pages, pager)), None, Some(object));
+        let memory =
+            Self::new(pages.saturating_mul(PAGE), Content::Paged(PagedContent::new(pages, pager)), None, Some(object));
         PAGED.lock().insert(memory.id, Arc::downgrade(&memory));
         if let (Some(named_by), Some(content)) = (named_by, memory.paged_content()) {
             let node = derivation::attach(named_by, Holder::Pager(Arc::downgrade(&memory)))?;
@@ -379,7 +380,9 @@ impl MemoryObject {
             Content::Anonymous(owned) => {
                 owned.lock().frames.iter().skip(start).take(count).copied().try_for_each(visit)
             }
-            Content::Fixed(first) => (start..start + count).try_for_each(|page| visit(first.offset(page))),
+            Content::Fixed(first) => {
+                (start..start.saturating_add(count)).try_for_each(|page| visit(first.offset(page)))
+            }
             Content::Paged(_) => Ok(()),
         }
     }
@@ -450,7 +453,7 @@ impl MemoryObject {
             // A mapping that ends meanwhile takes itself out of the list, which is not locked then.
             let next = self.mappings.lock().next(from);
             let Some((id, mapping)) = next else { return };
-            from = id + 1;
+            from = id.saturating_add(1);
             if let Some(mapping) = mapping {
                 visit(&mapping);
             }

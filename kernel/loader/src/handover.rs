@@ -48,8 +48,9 @@ fn read_information(address: u64) -> Result<(Information<'static>, u64)> {
 
 fn framebuffer_range(screen: &Framebuffer) -> (u64, u64) {
     let start = screen.address & !(PAGE - 1);
-    let length = u64::from(screen.pitch) * u64::from(screen.height) + (screen.address - start);
-    (start, length.next_multiple_of(PAGE))
+    let bytes = u64::from(screen.pitch).saturating_mul(u64::from(screen.height));
+    let length = bytes.saturating_add(screen.address % PAGE);
+    (start, length.checked_next_multiple_of(PAGE).unwrap_or(length))
 }
 
 /// The firmware's map with the first page, the framebuffer and all that was loaded marked.
@@ -79,9 +80,9 @@ fn memory_map(information: &Information, own: &[(u64, u64)]) -> Result<MemoryMap
 
 /// The modules for the kernel, each named by the first word of its string.
 fn collect_modules<'a>(information: &Information<'a>, list: &mut [File<'a>; 32]) -> Result<(Module<'a>, usize)> {
-    let (mut kernel, mut count) = (None, 0);
+    let (mut kernel, mut count) = (None, 0_usize);
     for module in information.modules() {
-        if module.start % PAGE != 0 || module.start + module.size > REACHABLE {
+        if module.start % PAGE != 0 || module.start.saturating_add(module.size) > REACHABLE {
             return Err(BAD_MODULE);
         }
         if module.name() == b"kernel" && kernel.is_none() {
@@ -90,7 +91,7 @@ fn collect_modules<'a>(information: &Information<'a>, list: &mut [File<'a>; 32])
         }
         let slot = list.get_mut(count).ok_or(TOO_MANY_MODULES)?;
         *slot = File { address: module.start, size: module.size, name: module.name(), text: module.text };
-        count += 1;
+        count = count.saturating_add(1);
     }
     Ok((kernel.ok_or(NO_KERNEL)?, count))
 }
@@ -99,15 +100,18 @@ fn collect_modules<'a>(information: &Information<'a>, list: &mut [File<'a>; 32])
 fn direct_map(map: &MemoryMap, screen: Option<Framebuffer>) -> [Mapping; 3] {
     const ALIGN: u64 = 1 << 30;
     let screen_range = screen.as_ref().map_or((REACHABLE, 0), framebuffer_range);
-    let top = map.top().max(REACHABLE).max(screen_range.0 + screen_range.1).next_multiple_of(ALIGN);
+    // A physical address has 52 bits at most.
+    let screen_end = screen_range.0.saturating_add(screen_range.1).min(1 << 52);
+    let screen_start = screen_range.0.min(screen_end);
+    let top = map.top().max(REACHABLE).max(screen_end);
+    let top = top.checked_next_multiple_of(ALIGN).unwrap_or(top);
     let range = |start: u64, end: u64, combining| Mapping {
-        virt: HHDM + start,
+        virt: HHDM.saturating_add(start),
         phys: start,
-        length: end - start,
+        length: end.saturating_sub(start),
         access: Access { write: true, execute: true, combining },
     };
-    let screen_end = screen_range.0 + screen_range.1;
-    [range(0, screen_range.0, false), range(screen_range.0, screen_end, true), range(screen_end, top, false)]
+    [range(0, screen_start, false), range(screen_start, screen_end, true), range(screen_end, top, false)]
 }
 
 fn prepare(information_address: u64) -> Result<Ready> {
@@ -138,9 +142,10 @@ fn prepare(information_address: u64) -> Result<Ready> {
     let screen = information.framebuffer();
     let direct = direct_map(&map, screen);
     let frames = image.mappings(image_at).fold(frames_needed(&direct, processor.gigabyte_pages), |sum, mapping| {
-        sum + frames_needed(&[mapping], processor.gigabyte_pages)
+        sum.saturating_add(frames_needed(&[mapping], processor.gigabyte_pages))
     });
-    let tables_at = map.allocate(frames * PAGE, PAGE, REACHABLE, Kind::BootloaderReclaimable).ok_or(TOO_LITTLE)?;
+    let tables_at =
+        map.allocate(frames.saturating_mul(PAGE), PAGE, REACHABLE, Kind::BootloaderReclaimable).ok_or(TOO_LITTLE)?;
     // SAFETY: just allocated.
     let pool: &mut [Table] = unsafe { machine::writable(tables_at, frames as usize)? };
     let mut tables = PageTables::new(pool, tables_at, processor.gigabyte_pages)?;
@@ -154,7 +159,7 @@ fn prepare(information_address: u64) -> Result<Ready> {
     // SAFETY: just allocated.
     let mut arena = Arena::new(unsafe { machine::writable(arena_at, ARENA_SIZE as usize)? }, arena_at);
     let rsdp = match information.rsdp() {
-        Some(bytes) => Some(arena.put(bytes)? - HHDM),
+        Some(bytes) => Some(arena.put(bytes)?.saturating_sub(HHDM)),
         None => None,
     };
     let command_line = information.command_line();
@@ -176,5 +181,5 @@ fn prepare(information_address: u64) -> Result<Ready> {
         io_apics(&LowMemory, rsdp, machine::mask_io_apic);
     }
     processor.prepare();
-    Ok(Ready { root: tables.root(), stack_top: HHDM + stack + stack_size, entry })
+    Ok(Ready { root: tables.root(), stack_top: HHDM.saturating_add(stack).saturating_add(stack_size), entry })
 }

@@ -4,6 +4,7 @@
 //! Nothing here touches the machine: memory is passed in as slices, so all of it is tested on the host. The
 //! program around it (`main.rs`) turns physical addresses into these slices and enters the kernel.
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![forbid(unsafe_code)]
 
 pub mod arena;

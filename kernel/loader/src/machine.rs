@@ -133,14 +133,14 @@ pub fn mask_io_apic(address: u64) {
     if address == 0 || !address.is_multiple_of(16) || address >= REACHABLE - 0x20 {
         return;
     }
-    let (index, window) = (address as *mut u32, (address + 0x10) as *mut u32);
+    let (index, window) = (address as *mut u32, address.saturating_add(0x10) as *mut u32);
     // SAFETY: the ACPI tables say that an I/O APIC's index and data registers lie here; the address is mapped and
     // aligned, and nothing else uses them yet.
     unsafe {
         index.write_volatile(VERSION);
-        let inputs = (window.read_volatile() >> 16 & 0xff) + 1;
-        for input in 0..inputs {
-            index.write_volatile(FIRST_INPUT + 2 * input);
+        let last_input = window.read_volatile() >> 16 & 0xff;
+        for input in 0..=last_input {
+            index.write_volatile(FIRST_INPUT.saturating_add(input << 1));
             let entry = window.read_volatile();
             let delivery = entry >> 8 & 7;
             if delivery <= 1 {
@@ -173,8 +173,8 @@ pub fn leave(root: u64, stack_top: u64, entry: u64) -> ! {
         base: u64,
     }
     let gdt = &raw const handover_gdt as u64;
-    let pointer = Pointer { limit: (size_of::<[u64; 7]>() - 1) as u16, base: HHDM + gdt };
-    let trampoline = enter_kernel as *const () as u64 + HHDM;
+    let pointer = Pointer { limit: const { (size_of::<[u64; 7]>() - 1) as u16 }, base: HHDM.saturating_add(gdt) };
+    let trampoline = (enter_kernel as *const () as u64).saturating_add(HHDM);
     // SAFETY: the first 4 GiB, the loader's code among them, are mapped executable in the direct map by the entry
     // code, so this is `enter_kernel` under another address.
     let enter: unsafe extern "C" fn(u64, u64, u64, u64) -> ! = unsafe { core::mem::transmute(trampoline) };
@@ -189,7 +189,7 @@ impl Console {
     /// Sets the port to 115200 baud, 8 bits, no parity.
     pub fn open() -> Self {
         for (offset, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7)] {
-            write_port(0x3f8 + offset, value);
+            write_port(0x3f8 | offset, value);
         }
         Self
     }

@@ -2,6 +2,7 @@
 //!
 //! It says nothing unless it has to refuse; then it prints one sentence on COM1 and stops.
 #![cfg_attr(target_os = "none", no_std, no_main)]
+#![deny(clippy::arithmetic_side_effects)]
 
 #[cfg(target_os = "none")]
 mod handover;

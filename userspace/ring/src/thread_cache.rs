@@ -100,6 +100,7 @@ const fn batch(number: usize) -> usize {
 }
 
 /// How many blocks of each size are kept at most.
+#[expect(clippy::indexing_slicing, reason = "an index beyond the end would not compile")]
 const MOST: [usize; SIZES] = {
     let (mut most, mut number) = ([0; SIZES], 0);
     while number < SIZES {
@@ -110,6 +111,7 @@ const MOST: [usize; SIZES] = {
 };
 
 /// What all lists of a thread hold together at most, in bytes.
+#[expect(clippy::indexing_slicing, reason = "only a constant is made of it: an index beyond the end would not compile")]
 const fn most_kept() -> usize {
     let (mut number, mut bytes) = (0, 0);
     while number < SIZES {

@@ -159,10 +159,11 @@ impl System {
         for grant in &entry.grants {
             let GrantSource::Pci(wanted) = &grant.source else { continue };
             let Some(found) = self.hardware.bus.find(wanted) else { continue };
-            let functions = self.hardware.functions.borrow();
-            let function = functions.get(&found.place.address()).filter(|given| given.holder == entry.name);
-            let function = function.map(|given| given.function.clone());
-            drop(functions);
+            let function = {
+                let functions = self.hardware.functions.borrow();
+                let given = functions.get(&found.place.address()).filter(|given| given.holder == entry.name);
+                given.map(|given| given.function.clone())
+            };
             if let Some(function) = function
                 && let Err(error) = function.silence().await
             {

@@ -114,11 +114,9 @@ impl Pool {
     fn unshare(&self, frame: Frame) -> bool {
         let shares = self.shares.get(frame.0 as usize);
         shares.is_some_and(|shares| {
-            let others = shares.load(Ordering::Relaxed);
-            if others > 0 {
-                shares.store(others - 1, Ordering::Relaxed);
-            }
-            others > 0
+            let less = shares.load(Ordering::Relaxed).checked_sub(1);
+            less.into_iter().for_each(|less| shares.store(less, Ordering::Relaxed));
+            less.is_some()
         })
     }
 
@@ -265,7 +263,7 @@ pub unsafe fn initialize(end: u64, usable: impl Iterator<Item = Range> + Clone) 
     let home = usable.clone().filter_map(handed_out).find(|range| range.length() >= bytes);
     let Some(home) = home else { return false };
     let own = Range::new(home.start, bytes);
-    let counts = own.start + (words * 8) as u64;
+    let counts = own.start.saturating_add(words.saturating_mul(8) as u64);
     (counts / PAGE..own.end / PAGE).for_each(|page| zero(Frame(page)));
     // SAFETY: `own` lies in a usable range, so it is RAM that nobody else uses, and it is taken
     // out of what the pool hands out below. Every bit pattern is a valid u64; `Bitmap::new`

@@ -310,9 +310,9 @@ impl PageTable {
             }
         };
         while at < end {
-            let stop = (at | (LARGE_PAGE - 1)) + 1;
+            let stop = (at | (LARGE_PAGE - 1)).saturating_add(1);
             match self.lowest(at) {
-                Lowest::Absent(bytes) => at = (at | (bytes - 1)) + 1,
+                Lowest::Absent(bytes) => at = (at | bytes.saturating_sub(1)).saturating_add(1),
                 Lowest::Large(entry) => {
                     protect(entry, at);
                     at = stop;
@@ -320,7 +320,7 @@ impl PageTable {
                 Lowest::Table(leaves) => {
                     while at < end.min(stop) {
                         protect(slot(leaves, at, 1), at);
-                        at += PAGE;
+                        at = at.saturating_add(PAGE);
                     }
                 }
             }
@@ -596,14 +596,15 @@ impl Run<'_> {
                 _ => self.next_table()?,
             };
             let places = leaves.get(index(self.address, 1)..).unwrap_or_default();
-            let count = places.len().min(run.len()).min(((end - self.address) / PAGE) as usize);
+            let count = places.len().min(run.len()).min((end.wrapping_sub(self.address) / PAGE) as usize);
             let (now, later) = run.split_at_checked(count).unwrap_or((run, &[]));
             for (entry, next) in places.iter().zip(now) {
                 if !PageEntry(entry.load(Ordering::Relaxed)).is_present() {
                     entry.store(PageEntry::new(frame(next).entered(), flags).0, Ordering::Release);
                 }
             }
-            self.address += count as u64 * PAGE;
+            // Not past `end`.
+            self.address = self.address.wrapping_add((count as u64).wrapping_mul(PAGE));
             run = later;
         }
         Ok(())

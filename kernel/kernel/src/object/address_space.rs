@@ -368,7 +368,7 @@ impl AddressSpace {
             if inner.regions.is_split(start, length) {
                 inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
             }
-            inner.changes += 1;
+            inner.changes = inner.changes.wrapping_add(1);
             let removed = inner.regions.remove(start, length);
             inner.settle(&self.account);
             let removed = removed.map_err(|error| match error {
@@ -388,7 +388,7 @@ impl AddressSpace {
     /// shows.
     pub fn remove_mapping(&self, mapping: &Arc<Mapping>) {
         if let Some(inner) = self.inner.lock().as_mut() {
-            inner.changes += 1;
+            inner.changes = inner.changes.wrapping_add(1);
             while let Some((start, length)) =
                 inner.regions.piece(mapping.id).map(|region| (region.start, region.length))
             {
@@ -404,7 +404,7 @@ impl AddressSpace {
     pub fn unmap_object(&self, start: u64, length: u64, object: &Arc<MemoryObject>) {
         let mut removed = alloc::vec::Vec::new();
         if let Some(inner) = self.inner.lock().as_mut() {
-            inner.changes += 1;
+            inner.changes = inner.changes.wrapping_add(1);
             let end = start.saturating_add(length);
             let mut at = start;
             // A region at a time: a range of pages holds no more regions than pages.
@@ -522,7 +522,7 @@ impl AddressSpace {
         let from = offset.max(mapping.offset);
         let to = offset.saturating_add(length).min(mapping.offset.saturating_add(mapping.length));
         let Some(mut at) = mapping.address_of(from).filter(|_| mapping.access.write && from < to) else { return };
-        let end = at.saturating_add(to - from);
+        let end = at.saturating_add(to.saturating_sub(from));
         let mut guard = self.inner.lock();
         let Some(inner) = guard.as_mut() else { return };
         // Pieces of it may be gone, and others' mappings in their place.
@@ -531,7 +531,7 @@ impl AddressSpace {
             let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
             let next = next.min(end);
             if shows {
-                inner.table.protect_range(at, next - at);
+                inner.table.protect_range(at, next.saturating_sub(at));
             }
             at = next;
         }
@@ -653,7 +653,7 @@ fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {
 }
 
 fn clear(inner: &mut Inner, start: u64, length: u64) {
-    inner.changes += 1;
+    inner.changes = inner.changes.wrapping_add(1);
     unmap_pages(&mut inner.table, start, length);
     let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
 }

@@ -216,7 +216,7 @@ impl MemoryObject {
         // no write is refused later for want of quota.
         let charge = account.hold(Resource::Frames, count)?;
         let mut copied = Owned { frames: Vec::new(), blocks: 0, shared: true, pinned: false };
-        let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
+        let (pages, bytes) = (usize::try_from(count).map_err(|_| Status::OutOfMemory)?, count.saturating_mul(PAGE));
         copied.frames.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
         if !source.can_share() && !cache::make_room(pages) {
             return Err(Status::OutOfMemory.into());
@@ -243,11 +243,11 @@ impl MemoryObject {
             }
             source.for_each_mapping(|mapping| {
                 if let Some(space) = mapping.space.upgrade() {
-                    space.protect(mapping, first * PAGE, count * PAGE);
+                    space.protect(mapping, first.saturating_mul(PAGE), bytes);
                 }
             });
         }
-        Ok(Self::new(count * PAGE, Content::Anonymous(Mutex::new(copied)), Some(charge), Some(object)))
+        Ok(Self::new(bytes, Content::Anonymous(Mutex::new(copied)), Some(charge), Some(object)))
     }
 
     /// Whether other objects can have frames of this one.
@@ -280,14 +280,14 @@ impl MemoryObject {
             owned.lock().frames.get_mut(index).into_iter().for_each(|place| *place = own);
             self.for_each_mapping(|mapping| {
                 if let Some(space) = mapping.space.upgrade() {
-                    space.replace(mapping, page * PAGE, own);
+                    space.replace(mapping, page.saturating_mul(PAGE), own);
                 }
             });
             frames::free(frame);
         } else if let Some(writer) = writer
             && let Some(space) = writer.space.upgrade()
         {
-            space.allow_write(writer, page * PAGE);
+            space.allow_write(writer, page.saturating_mul(PAGE));
         }
         Ok(())
     }

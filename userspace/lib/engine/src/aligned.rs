@@ -38,6 +38,11 @@ impl<T: Pod> Aligned<T> {
         self.length = length;
     }
 
+    /// Bytes of memory that it has taken.
+    pub fn bytes(&self) -> usize {
+        self.lines.capacity().saturating_mul(LINE)
+    }
+
     /// Makes it so many zeros.
     pub fn refill(&mut self, length: usize) {
         self.lines.clear();

@@ -12,7 +12,10 @@ use crate::product::Machine;
 const PRODUCTS_SHARED: usize = 32 * 1024;
 
 /// Scores that there may be of tokens which are taken together, unless one token has more.
-const SCORES_TOGETHER: usize = 128 * 1024;
+pub(crate) const SCORES_TOGETHER: usize = 128 * 1024;
+
+/// Bytes of a part that has one token.
+pub(crate) const PART_BYTES: usize = size_of::<Part<'_>>().saturating_add(size_of::<Token<'_>>());
 
 /// Some tokens' heads that share keys and values.
 struct Part<'p> {

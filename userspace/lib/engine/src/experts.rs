@@ -22,6 +22,14 @@ pub(crate) struct ExpertScratch {
     results: Aligned<f32>,
 }
 
+impl ExpertScratch {
+    /// Bytes of memory that it has taken.
+    pub fn bytes(&self) -> usize {
+        let parts = [self.dense.bytes(), self.scores.bytes(), self.rows.bytes(), self.results.bytes()];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
+}
+
 /// Writes the results for all rows of `input` to `out`.
 pub(crate) fn experts(
     machine: Machine<'_>,

@@ -14,6 +14,13 @@ pub(crate) struct FeedForwardScratch {
     gated: Activations,
 }
 
+impl FeedForwardScratch {
+    /// Bytes of memory that it has taken.
+    pub fn bytes(&self) -> usize {
+        self.up.bytes().saturating_add(self.gated.bytes())
+    }
+}
+
 /// Writes the results for all rows of `input` to `out`.
 pub(crate) fn dense(
     machine: Machine<'_>,

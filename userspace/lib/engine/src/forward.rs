@@ -40,6 +40,15 @@ impl Forward {
         Self::default()
     }
 
+    /// Bytes of memory that it has taken.
+    pub fn bytes(&self) -> usize {
+        let numbers = [&self.state, &self.queries, &self.keys, &self.values, &self.added, &self.logits];
+        let rows = [&self.normed, &self.mixed, &self.last];
+        let numbers = numbers.into_iter().fold(0, |sum: usize, numbers| sum.saturating_add(numbers.bytes()));
+        let rows = rows.into_iter().fold(numbers, |sum, rows| sum.saturating_add(rows.bytes()));
+        rows.saturating_add(self.feed_forward.bytes()).saturating_add(self.experts.bytes())
+    }
+
     /// Runs the batch. Its tokens are added to their caches. What comes back has a row of logits for
     /// each token that asks for them.
     ///

@@ -48,6 +48,7 @@ pub mod generation;
 #[expect(clippy::arithmetic_side_effects, reason = "of numbers that the types fix, none of them the file's")]
 pub mod kernel;
 mod mask;
+pub mod memory;
 mod model;
 mod norm;
 mod pace;

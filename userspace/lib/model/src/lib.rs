@@ -7,6 +7,7 @@ extern crate alloc;
 
 mod backend;
 mod info;
+pub mod memory;
 
 pub use backend::{Backend, BackendError, LOCAL_EMBEDDER, LOCAL_ENGINE, LOCAL_RETRIEVAL, LOCAL_SCRIPTED, SCRIPTED};
 pub use info::{describe, difference, embeds, output_tokens, writes};

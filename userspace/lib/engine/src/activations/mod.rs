@@ -195,6 +195,23 @@ impl Activations {
         self.rests.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
+    /// Bytes of memory that they have taken.
+    pub fn bytes(&self) -> usize {
+        let tiles = self.eights.capacity().saturating_mul(size_of::<Tile>());
+        let floats = self.floats.capacity().saturating_add(self.rests.capacity());
+        [
+            self.values.bytes(),
+            self.quants.bytes(),
+            self.scales.bytes(),
+            self.sums.bytes(),
+            self.half_sums.bytes(),
+            tiles,
+            floats.saturating_mul(size_of::<FloatTile>()),
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+
     /// Values in a row.
     pub fn columns(&self) -> usize {
         self.columns

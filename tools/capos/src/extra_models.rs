@@ -49,6 +49,9 @@ pub struct ExtraModel {
     /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
     #[serde(default)]
     pub experts: bool,
+    /// Whether keys and values of each of its tokens are large beside its weights; the engine runs it then.
+    #[serde(default)]
+    pub wide_heads: bool,
     /// Whether it says that it can call tools.
     #[serde(default = "default_tools")]
     pub tools: bool,
@@ -161,6 +164,8 @@ pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let entries: &[_] = if model.scripted { &[SCRIPTED] } else { &[] };
     let made = if model.experts {
         Synthetic::of_experts(size, model.seed)?
+    } else if model.wide_heads {
+        Synthetic::of_wide_heads(size, model.seed)?
     } else {
         Synthetic::with_entries(size, model.seed, entries)?
     };

@@ -61,7 +61,14 @@ struct Shape {
     layers: u64,
     /// Experts of a layer; none where the layer is dense.
     experts: u64,
+    /// Values of all heads' keys of a token, and as many values.
+    keys: u64,
+    /// Values of a head.
+    head: u64,
 }
+
+/// Values of a head of usual models.
+const HEAD: u64 = 64;
 
 /// Experts of a layer that a token is given to.
 const EXPERTS_USED: u64 = 8;
@@ -80,7 +87,7 @@ impl Shape {
         let feed_forward = 3u64.saturating_mul(embedding);
         let per_layer = embedding.saturating_mul(embedding).saturating_mul(14);
         let layers = (size / 10).saturating_mul(9).checked_div(per_layer).unwrap_or(1);
-        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts: 0 }
+        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts: 0, keys: embedding, head: HEAD }
     }
 
     /// Layers of 128 small experts, of which a token reads few.
@@ -90,7 +97,16 @@ impl Shape {
         let expert = embedding.saturating_mul(feed_forward).saturating_mul(3);
         let per_layer = (expert / 32).saturating_mul(34).saturating_mul(experts);
         let layers = size.checked_div(per_layer).unwrap_or(1);
-        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts }
+        Self { embedding, feed_forward, layers: layers.clamp(1, 128), experts, keys: embedding, head: HEAD }
+    }
+
+    /// Heads so wide that keys and values of a few hundred tokens take more memory than the file.
+    fn of_wide_heads(size: u64) -> Self {
+        let (embedding, head, keys) = (64u64, 512u64, 16_384u64);
+        // Four matrices of attention, at 34/32 bytes a number.
+        let per_layer = (embedding.saturating_mul(keys) / 32).saturating_mul(34).saturating_mul(4);
+        let layers = size.checked_div(per_layer).unwrap_or(1);
+        Self { embedding, feed_forward: 64, layers: layers.clamp(1, 128), experts: 0, keys, head }
     }
 
     fn architecture(&self) -> &'static str {
@@ -110,10 +126,15 @@ impl Shape {
             entry("expert_count", number(self.experts));
             entry("expert_used_count", number(EXPERTS_USED));
         }
-        entry("attention.head_count", number(self.embedding / 64));
-        entry("attention.head_count_kv", number(self.embedding / 64));
+        let heads = self.keys.checked_div(self.head).unwrap_or(1);
+        entry("attention.head_count", number(heads));
+        entry("attention.head_count_kv", number(heads));
+        if self.keys != self.embedding {
+            entry("attention.key_length", number(self.head));
+            entry("attention.value_length", number(self.head));
+        }
         entry("attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
-        entry("rope.dimension_count", WriterValue::U32(64));
+        entry("rope.dimension_count", number(self.head));
         entry("rope.freq_base", WriterValue::F32(10_000.0));
     }
 }
@@ -141,6 +162,14 @@ impl Synthetic {
     /// As [`Synthetic::new`].
     pub fn of_experts(size: u64, seed: u64) -> Result<Self, SyntheticError> {
         Self::planned(Shape::of_experts(size), size, seed, &[])
+    }
+
+    /// A model of which a conversation takes much memory: keys and values of each token are large beside its weights.
+    ///
+    /// # Errors
+    /// As [`Synthetic::new`].
+    pub fn of_wide_heads(size: u64, seed: u64) -> Result<Self, SyntheticError> {
+        Self::planned(Shape::of_wide_heads(size), size, seed, &[])
     }
 
     fn planned(mut shape: Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result<Self, SyntheticError> {
@@ -216,7 +245,7 @@ impl Synthetic {
 /// [`GgufError::Tensor`] where the vocabulary has more tokens than a tensor can have rows.
 pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Result<Vec<u8>, GgufError> {
     let vocabulary = other.facts().vocabulary;
-    let shape = Shape { embedding: 64, feed_forward: 128, layers: 1, experts: 0 };
+    let shape = Shape { embedding: 64, feed_forward: 128, layers: 1, experts: 0, keys: 64, head: HEAD };
     let mut writer = Writer::new();
     writer.text("general.architecture", "llama");
     writer.entry("llama.context_length", WriterValue::U32(other.facts().context_length.max(256)));
@@ -288,16 +317,17 @@ fn plan(shape: &Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result
 
 /// The tensors of a model, matrices in Q8_0, the output in F16, norms in F32.
 fn tensors(shape: &Shape, vocabulary: u64) -> Vec<(String, TensorType, Vec<u64>)> {
-    let &Shape { embedding: e, feed_forward: f, layers, experts } = shape;
+    let &Shape { embedding: e, feed_forward: f, layers, experts, keys, .. } = shape;
     let mut list = vec![("token_embd.weight".to_string(), TensorType::Q8_0, vec![e, vocabulary])];
     for layer in 0..layers {
         let mut add = |name: &str, kind, dimensions| {
             list.push((format!("blk.{layer}.{name}.weight"), kind, dimensions));
         };
         add("attn_norm", TensorType::F32, vec![e]);
-        for name in ["attn_q", "attn_k", "attn_v", "attn_output"] {
-            add(name, TensorType::Q8_0, vec![e, e]);
+        for name in ["attn_q", "attn_k", "attn_v"] {
+            add(name, TensorType::Q8_0, vec![e, keys]);
         }
+        add("attn_output", TensorType::Q8_0, vec![keys, e]);
         add("ffn_norm", TensorType::F32, vec![e]);
         if experts == 0 {
             add("ffn_gate", TensorType::Q8_0, vec![e, f]);

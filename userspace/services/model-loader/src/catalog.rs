@@ -2,14 +2,15 @@
 
 use crate::report::Report;
 use crate::weights::{Offer, VerifiedWeights};
-use crate::worker::{Entrance, Forge, Opening, Worker};
+use crate::worker::{Entrance, Forge, Opening, Room, Worker, threads};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_model::LOCAL_SCRIPTED;
+use capos_plural::count;
 use capos_policy::{check_backend_policy, may_open};
-use capos_rt::{Context, Error};
+use capos_rt::{Context, Error, log};
 use capos_schema::cap::{CallContext, CallError, Client, Export, Rights};
 use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, PagerClient, ResourceAccountClient};
 use capos_schema::models::{
@@ -27,6 +28,7 @@ struct Model {
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
     worker: Option<Rc<Worker>>,
+    room: Room,
 }
 
 /// The catalog.
@@ -91,9 +93,16 @@ impl Catalog {
 
     async fn verify(&self, said: &ModelInfo, offer: Offer) -> Result<Model, Error> {
         let weights = VerifiedWeights::verify(offer, &self.trust, self.table.clone(), self.report.clone()).await?;
-        let info = weights.info().await?;
+        let (mut info, need) = weights.info(threads()).await?;
+        // What is said of a model is said of its file.
         if let Some(difference) = capos_model::difference(said, &self.shown(&info)) {
             return Err(Error::new(format!("{}: {difference}", weights.path)));
+        }
+        let room = Room::of(&info, need.as_ref(), self.forge.machine);
+        if let Some(tokens) = room.fewer {
+            let (path, of) = (&weights.path, count(info.context_tokens, "token"));
+            log::info!("{path}: the file says conversations of {of}, this machine's memory gives {tokens}");
+            info.context_tokens = tokens;
         }
         let weights = Rc::new(weights);
         let pager = PagerClient::serve(&self.exporter, weights.clone())?;
@@ -103,7 +112,7 @@ impl Catalog {
             .await
             .context("making the weights' memory object")?;
         let file = weights.name().to_string();
-        Ok(Model { file, info, weights, memory, worker: None })
+        Ok(Model { file, info, weights, memory, worker: None, room })
     }
 
     /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
@@ -175,6 +184,9 @@ impl Catalog {
     ) -> Result<Opening, CallError> {
         let live = self.find(id, |model| {
             serves(&model.info)?;
+            if let Some(why) = &model.room.too_little {
+                return Err(CallError::failed(format!("the model `{id}` cannot be opened: {why}")));
+            }
             Ok::<_, CallError>(self.live(model)?.map(Opening::of))
         })??;
         if let Some(worker) = live {
@@ -189,7 +201,7 @@ impl Catalog {
             if let Some(worker) = self.live(model)? {
                 return Ok::<_, CallError>((Opening::of(worker), None));
             }
-            let worker = Worker::new(&self.forge, entrance, &model.info, &model.weights, &model.memory);
+            let worker = Worker::new(&self.forge, entrance, &model.info, &model.room, &model.weights, &model.memory);
             model.worker = Some(worker.clone());
             let starting = worker.start();
             Ok((Opening::of(worker), Some(starting)))

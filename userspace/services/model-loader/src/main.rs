@@ -21,12 +21,12 @@ use capos_schema::kernel::{
 };
 use capos_schema::models::{ModelAdminService, ModelCatalogService};
 use capos_schema::storage::DirectoryClient;
-use capos_schema::system::ProcessSpawnerClient;
+use capos_schema::system::{ProcessSpawnerClient, SystemStatusClient};
 use capos_verity::TrustStore;
 use catalog::Catalog;
 use core::cell::RefCell;
 use report::Report;
-use worker::Forge;
+use worker::{FRAME, Forge};
 
 /// Keys whose signatures are believed.
 const TRUST: &str = "etc/trust";
@@ -68,6 +68,9 @@ async fn run(env: Env) -> Result<(), Error> {
     let report = Rc::new(Report::new(env.cap::<AuditWriterClient>("audit")?));
     let trust = medium::read_file(&medium, TRUST, MAX_TEXT).await?;
     let trust = TrustStore::parse(&trust).context(TRUST)?;
+    // All of it: how much of it is free differs from one start to the next, and what is told of a model should not.
+    let status =
+        env.cap::<SystemStatusClient>("status")?.statistics().await.context("asking for the memory there is")?;
     let forge = Rc::new(Forge {
         spawner: env.cap::<ProcessSpawnerClient>("spawner")?,
         account: account.clone(),
@@ -75,6 +78,7 @@ async fn run(env: Env) -> Result<(), Error> {
         timer: env.cap::<TimerClient>("timer")?,
         entropy: env.cap::<EntropyClient>("entropy")?,
         script: script(&medium).await?,
+        machine: status.total_frames.saturating_mul(FRAME),
         policy: RefCell::default(),
         report: report.clone(),
     });

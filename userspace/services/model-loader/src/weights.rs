@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use capos_gguf as gguf;
 use capos_model::Backend;
+use capos_model::memory::Need;
 use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error};
 use capos_schema::cap::{AsCap, CallContext, CallError};
@@ -158,11 +159,11 @@ impl VerifiedWeights {
         Ok(data)
     }
 
-    /// What the file says of itself, from checked blocks.
+    /// What the file says of itself, from checked blocks, and what memory it needs to be run with so many threads.
     ///
     /// # Errors
     /// A block is not what was signed, or the file is not a well-formed GGUF file.
-    pub async fn info(&self) -> Result<ModelInfo, Error> {
+    pub async fn info(&self, threads: u32) -> Result<(ModelInfo, Option<Need>), Error> {
         let mut wanted = FIRST_HEADER;
         loop {
             let data = self.prefix(wanted).await?;
@@ -170,7 +171,8 @@ impl VerifiedWeights {
                 Ok(header) => {
                     let id = format!("{}-{}", self.digest(), header.facts().architecture);
                     let backend = Backend::of(&header).with_context(|| self.path.clone())?;
-                    return Ok(capos_model::describe(&header, &id, self.size, &backend));
+                    let info = capos_model::describe(&header, &id, self.size, &backend);
+                    return Ok((info, Need::of(&header, threads)));
                 }
                 Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {
                     let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);

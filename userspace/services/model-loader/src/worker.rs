@@ -7,7 +7,8 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use capos_model::LOCAL_SCRIPTED;
+use capos_model::memory::{Need, share};
+use capos_model::{LOCAL_ENGINE, LOCAL_SCRIPTED};
 use capos_rt::{Context, Error, Task};
 use capos_schema::cap::{AsCap, Client, Rights};
 use capos_schema::kernel::{
@@ -27,7 +28,7 @@ const MAX_RESTARTS: usize = 5;
 const WINDOW: u64 = 60_000_000_000;
 /// Threads of a worker at most. It has one for each processor that the kernel runs.
 const MOST_THREADS: u32 = 16;
-/// What a worker may use: 64 MiB beside the shared weights.
+/// What a worker may use at least: 64 MiB beside the shared weights.
 const LIMITS: Limits = Limits {
     frames: 16_384,
     capabilities: 512,
@@ -41,9 +42,13 @@ const LIMITS: Limits = Limits {
 const FRAMES_PER_THREAD: u64 = 1_024;
 /// Objects for each further thread.
 const OBJECTS_PER_THREAD: u32 = 8;
-/// Bytes of weights for each further frame that a model may use that the engine runs, and so embeds with: what passes
-/// between layers, and keys and values of conversations, grow with the model.
-const BYTES_PER_FRAME: u64 = 8 * 4096;
+/// Bytes of weights for each further frame that a model may use at least that the engine runs, and so embeds with: what
+/// passes between layers, and keys and values of conversations, grow with the model. How much more it may use follows its
+/// shape and the machine.
+const BYTES_PER_FRAME: u64 = 8 * FRAME;
+/// Bytes of a frame.
+pub const FRAME: u64 = 4096;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// What it takes to start workers.
 pub struct Forge {
@@ -59,6 +64,8 @@ pub struct Forge {
     pub entropy: EntropyClient,
     /// The script of the scripted backend, and its length in bytes.
     pub script: Option<(MemoryObjectClient, u64)>,
+    /// Bytes of the machine's memory.
+    pub machine: u64,
     /// What workers may be, and how much they may say.
     pub policy: RefCell<BackendPolicy>,
     /// Where events go.
@@ -72,6 +79,8 @@ pub struct Worker {
     /// Whether its backend plays the script; no other gets it.
     scripted: bool,
     limits: Limits,
+    /// Tokens of a conversation, where the machine gives fewer than the file says.
+    context: Option<u32>,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
     entrance: Entrance,
@@ -140,6 +149,7 @@ impl Worker {
         forge: &Rc<Forge>,
         entrance: Entrance,
         info: &ModelInfo,
+        room: &Room,
         weights: &Rc<VerifiedWeights>,
         memory: &MemoryObjectClient,
     ) -> Rc<Self> {
@@ -147,7 +157,8 @@ impl Worker {
             forge: forge.clone(),
             model: info.id.clone(),
             scripted: info.backend == LOCAL_SCRIPTED,
-            limits: limits(info),
+            limits: Limits { frames: room.frames, ..limits(info) },
+            context: room.fewer,
             weights: weights.clone(),
             memory: memory.clone(),
             entrance,
@@ -259,13 +270,14 @@ impl Worker {
             _ => 0,
         };
         let max_tokens = self.forge.policy.borrow().max_tokens_per_call;
-        let arguments = [
+        let mut arguments = vec![
             self.model.clone(),
             self.weights.size().to_string(),
             script_bytes.to_string(),
             max_tokens.to_string(),
             self.limits.threads.to_string(),
         ];
+        arguments.extend(self.context.map(|tokens| tokens.to_string()));
         let process = self
             .forge
             .spawner
@@ -302,10 +314,52 @@ impl Worker {
     }
 }
 
-/// What the worker of a model may use.
+/// The memory of a model's worker, and what it is enough for.
+#[derive(Default)]
+pub struct Room {
+    /// Frames that the worker may use.
+    pub frames: u64,
+    /// Tokens of a conversation, where these are fewer than the file says.
+    pub fewer: Option<u32>,
+    /// Why the model cannot be opened, where not even a short conversation has room.
+    pub too_little: Option<String>,
+}
+
+impl Room {
+    /// Of a model that needs so much memory, on a machine of so many bytes. Where nothing is known of what it needs, or
+    /// it has no conversations, it is what follows from the file's size.
+    pub fn of(info: &ModelInfo, need: Option<&Need>, machine: u64) -> Self {
+        let least = limits(info).frames;
+        let Some(need) = need.filter(|_| info.backend == LOCAL_ENGINE) else {
+            return Self { frames: least, ..Self::default() };
+        };
+        let given = least.saturating_mul(FRAME).max(share(machine, info.bytes));
+        match need.tokens(given) {
+            Ok(tokens) => Self {
+                frames: need.bytes(tokens).div_ceil(FRAME).max(least),
+                fewer: (tokens < need.context).then_some(tokens),
+                too_little: None,
+            },
+            Err(needed) => {
+                let [needed, given] = [needed.div_ceil(MEBIBYTE), given / MEBIBYTE];
+                let words = format!(
+                    "it needs at least {needed} MiB beside its file, and of this machine's memory a model has {given} MiB"
+                );
+                Self { frames: least, fewer: None, too_little: Some(words) }
+            }
+        }
+    }
+}
+
+/// Threads of a worker.
+pub fn threads() -> u32 {
+    capos_rt::processors().min(MOST_THREADS)
+}
+
+/// What the worker of a model may use at least.
 fn limits(info: &ModelInfo) -> Limits {
     let more = if capos_model::embeds(info) { info.bytes / BYTES_PER_FRAME } else { 0 };
-    let threads = capos_rt::processors().min(MOST_THREADS);
+    let threads = threads();
     let further = u64::from(threads.saturating_sub(1));
     let frames = LIMITS.frames.saturating_add(more).saturating_add(further.saturating_mul(FRAMES_PER_THREAD));
     let objects = LIMITS.objects.saturating_add(threads.saturating_sub(1).saturating_mul(OBJECTS_PER_THREAD));

@@ -2,7 +2,8 @@
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
 //! nothing else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes,
-//! the most tokens of one call and the number of threads. Which backend it is the model's file says.
+//! the most tokens of one call, the number of threads and, where it is not as many as the file says, the tokens of the
+//! longest conversation. Which backend it is the model's file says.
 
 mod chunk;
 mod inference;
@@ -16,7 +17,7 @@ use capos_model::Backend;
 use capos_rt::memory::FileMapping;
 use capos_rt::{CancelToken, Context, Env, Error, ServeOptions};
 use capos_schema::cap::{CallContext, CallError, Export};
-use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient};
+use capos_schema::kernel::{CapabilityTableClient, MemoryObjectClient, ResourceAccountClient};
 use capos_schema::models::{
     ChatMessage, FinishReason, InferenceRequest, InferenceResponse, LanguageModelServer, LanguageModelService,
     ModelInfo, Role, TextEmbedderService, TokenStreamClient, ToolCall,
@@ -33,6 +34,8 @@ use written::Written;
 
 /// Most bytes of a message: a request holds a whole conversation.
 const MESSAGE_BYTES: u32 = 1 << 20;
+/// Bytes of a frame.
+const FRAME: u64 = 4096;
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: MESSAGE_BYTES, concurrent: 16 };
 
 /// The budget of one call, enforced here: what is asked beyond it is cut to it.
@@ -137,11 +140,17 @@ async fn run() -> Result<(), Error> {
     let length = number(&env, 2, "the script's length in bytes")?;
     let max_tokens = u32::try_from(number(&env, 3, "the most tokens of one call")?).unwrap_or(u32::MAX);
     let threads = usize::try_from(number(&env, 4, "the number of threads")?).unwrap_or(usize::MAX);
-    let (info, backend) = weights.info(&id, max_tokens)?;
+    let context = match env.arguments().get(5) {
+        Some(_) => u32::try_from(number(&env, 5, "the tokens of a conversation")?).ok(),
+        None => None,
+    };
+    let (info, backend) = weights.info(&id, max_tokens, context)?;
     let server = env.server();
     let written = match backend {
         Backend::Engine | Backend::Embedder => {
-            let ready = Ready::open(weights, &backend, threads);
+            let granted = env.cap::<ResourceAccountClient>("account")?.usage().await?.limits.frames;
+            let own = granted.saturating_mul(FRAME);
+            let ready = Ready::open(weights, &backend, threads, context, own);
             if let Some(inference) = Inference::new(&ready, info.clone(), max_tokens, server.clone()) {
                 server.serve(0, Rc::new(LanguageModelService(inference)));
             }

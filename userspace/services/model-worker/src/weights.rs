@@ -37,15 +37,17 @@ impl Weights {
         &self.mapping
     }
 
-    /// What the file says of itself, where one call may have `max_tokens` tokens, and the backend that it asks for.
+    /// What the file says of itself, where one call may have `max_tokens` tokens and a conversation `context`, and the
+    /// backend that it asks for.
     ///
     /// # Errors
     /// It is malformed.
-    pub fn info(&self, id: &str, max_tokens: u32) -> Result<(ModelInfo, Backend), Error> {
+    pub fn info(&self, id: &str, max_tokens: u32, context: Option<u32>) -> Result<(ModelInfo, Backend), Error> {
         let header = gguf::Header::parse(self.bytes(), self.bytes().len() as u64)
             .context("the weights are not a well-formed GGUF file")?;
         let backend = Backend::of(&header).context("the weights are of no backend")?;
         let info = capos_model::describe(&header, id, self.bytes().len() as u64, &backend);
+        let info = ModelInfo { context_tokens: context.unwrap_or(info.context_tokens), ..info };
         let output_tokens = capos_model::output_tokens(&info, max_tokens);
         Ok((ModelInfo { output_tokens, ..info }, backend))
     }

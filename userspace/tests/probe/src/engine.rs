@@ -313,6 +313,46 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
     Ok(())
 }
 
+/// Tokens that the file of the model `wide` says.
+const OF_FILE: u32 = 8192;
+/// Bytes that a worker would have by its file's size alone, beside the 64 MiB of every worker: an eighth of it.
+const BY_FILE: u64 = 8;
+
+/// A07: a model has as long a conversation as the machine has memory for, the catalog says how long that is, and it has room.
+///
+/// # Errors
+/// What does not hold.
+pub async fn whole_context(env: &Env, report: &Report) -> Result<(), Error> {
+    let catalog = env.cap::<ModelCatalogClient>("catalog")?;
+    let status = env.cap::<SystemStatusClient>("status")?;
+    for wide in named(env, &["wide"]).await? {
+        let context = wide.context_tokens;
+        let good = (1..OF_FILE).contains(&context) && wide.output_tokens <= context;
+        ensure(good, format!("the catalog says conversations of {context} tokens"))?;
+        let model = catalog.open_language_model(&wide.id).await?;
+        ensure(model.info().await? == wide, "the worker says something else of its model than the catalog")?;
+        let before = status.statistics().await?;
+        // A byte is a token. Three quarters of the context may be read, and the answer has the rest.
+        let half = usize::try_from(context / 2).context("the context is too large")?;
+        let asked = InferenceRequest { max_tokens: context, ..request(&"x".repeat(half)) };
+        let answer = model.complete(&asked).await?;
+        let after = status.statistics().await?;
+        let used = answer.usage.prompt_tokens.saturating_add(answer.usage.completion_tokens);
+        // The last token is written and not read.
+        let whole =
+            answer.finish_reason == FinishReason::Length && (context..=context.saturating_add(1)).contains(&used);
+        ensure(whole, format!("of {context} tokens it ended as {:?} after {:?}", answer.finish_reason, answer.usage))?;
+        let cached = after.cached_frames.saturating_sub(before.cached_frames);
+        let took = lost(&before, &after).saturating_sub(cached).saturating_mul(PAGE);
+        let by_file = (64u64 << 20).saturating_add(wide.bytes / BY_FILE);
+        report.line(&format!(
+            "{used} of {context} tokens, for which {took} bytes were taken, {by_file} by the file's size"
+        ));
+    }
+    report.line("its whole context is used");
+    Ok(())
+}
+
 /// What does not come to an answer.
 ///
 /// # Errors

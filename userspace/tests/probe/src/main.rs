@@ -1,7 +1,7 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
 //! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
-//! `engine-tokens`, `engine-fits`, `engine-evicts` and `engine-ends` models that the engine runs, `embedders` those
-//! that embed texts. What does not hold ends it with an error that says so.
+//! `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and `engine-ends` models that the engine runs,
+//! `embedders` those that embed texts. What does not hold ends it with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -62,6 +62,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "engine-tokens" => engine::tokens(env, report).await,
         "engine-fits" => engine::large(env, true, report).await,
         "engine-evicts" => engine::large(env, false, report).await,
+        "engine-context" => engine::whole_context(env, report).await,
         "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }

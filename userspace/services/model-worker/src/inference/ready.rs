@@ -7,16 +7,10 @@ use capos_engine::{Machine, Model, kernel};
 use capos_engine_threads::Threads;
 use capos_inference::{Assistant, Embedder, EmbeddingModel, LanguageModel};
 use capos_model::Backend;
+use capos_model::memory::{PASS, TOGETHER, kept};
 use capos_tokenizer::Tokenizer;
 
 use crate::weights::Weights;
-
-/// Requests that are worked on together; others wait for their turn.
-const TOGETHER: usize = 4;
-/// Most tokens that go through the model at once.
-const PASS: usize = 128;
-/// Bytes of keys and values that are kept of conversations for when they go on.
-const KEPT: usize = 16 << 20;
 
 /// A model, and what runs it.
 pub struct Ready {
@@ -32,18 +26,26 @@ enum ModelOf {
 }
 
 impl Ready {
-    /// Opens a file of a backend that the engine runs.
+    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens where that is said.
+    /// The process may use `own` bytes, and keeps what it has read of conversations in a part of them.
     ///
     /// # Errors
     /// It cannot be run; says why.
-    pub fn open(weights: Weights, backend: &Backend, threads: usize) -> Result<Self, String> {
+    pub fn open(
+        weights: Weights,
+        backend: &Backend,
+        threads: usize,
+        context: Option<u32>,
+        own: u64,
+    ) -> Result<Self, String> {
+        let context = context.and_then(|tokens| usize::try_from(tokens).ok());
         let weights: &'static Weights = Box::leak(Box::new(weights));
         let file = weights.bytes();
         let model = match backend {
             Backend::Embedder => {
-                EmbeddingModel::open(file, None).map(|model| ModelOf::Texts(Box::leak(Box::new(model))))
+                EmbeddingModel::open(file, context).map(|model| ModelOf::Texts(Box::leak(Box::new(model))))
             }
-            _ => LanguageModel::open(file, None).map(|model| ModelOf::Language(Box::leak(Box::new(model)))),
+            _ => LanguageModel::open(file, context).map(|model| ModelOf::Language(Box::leak(Box::new(model)))),
         };
         let model = model.map_err(|error| error.to_string())?;
         let began = Instant::now();
@@ -51,8 +53,9 @@ impl Ready {
         let now: &'static dyn Fn() -> u64 = Box::leak(Box::new(now));
         let kernels = kernel::fastest(now);
         let pool = Threads::new(threads).map_err(|error| format!("a thread cannot be started: {error}"))?;
+        let kept_bytes = usize::try_from(kept(own)).unwrap_or(usize::MAX);
         let options =
-            Options { sequences: TOGETHER, prefill: PASS, kept: KEPT, clock: Some(now), ..Options::default() };
+            Options { sequences: TOGETHER, prefill: PASS, kept: kept_bytes, clock: Some(now), ..Options::default() };
         Ok(Self { model, machine: Machine { kernels, pool: Box::leak(Box::new(pool)) }, options })
     }
 

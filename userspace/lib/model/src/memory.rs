@@ -92,7 +92,7 @@ impl Need {
 /// the file leaves less, for its pages give way.
 #[must_use]
 pub fn share(machine: u64, file: u64) -> u64 {
-    const REST: u64 = 256 << 20;
+    const REST: u64 = 192 << 20;
     (machine.saturating_sub(file).saturating_sub(REST) / 2).max(machine / 4)
 }
 
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn a07_two_workers_the_file_and_the_rest_have_room() {
         assert_eq!(share(256 * MIB, 768 * MIB), 64 * MIB);
-        assert_eq!(share(512 * MIB, 6 * MIB), 128 * MIB);
-        assert_eq!(share(8192 * MIB, 2048 * MIB), 2944 * MIB);
+        assert_eq!(share(512 * MIB, 6 * MIB), 157 * MIB);
+        assert_eq!(share(8192 * MIB, 2048 * MIB), 2976 * MIB);
     }
 
     #[test]

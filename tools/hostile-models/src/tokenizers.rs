@@ -37,7 +37,7 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
         ("token-list-missing", Refused("'tokenizer.ggml.tokens'"), Parts::talking().without(TOKENS)),
         ("tokens-alike", Refused("as token 0 is"), byte_pairs(vec!["a".into(), "b".into(), "a".into()], Vec::new())),
         ("end-outside", Refused("is no number of a token"), id("eos_token_id", 259)),
-        ("begin-outside", Refused("is no number of a token"), id("bos_token_id", u32::MAX)),
+        ("begin-outside", Refused("is no number of a token"), id("bos_token_id", u32::MAX - 1)),
         ("unknown-outside", Refused("is no number of a token"), id("unknown_token_id", 1 << 30)),
         ("more-tokens-than-rows", Refused("259 tokens"), rows(258)),
         ("more-rows-than-tokens", Answers, rows(300)),

@@ -231,10 +231,17 @@ const ORIGINAL: &str = "rope.scaling.original_context_length";
 /// How many types of tokens there are.
 pub(crate) const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
 
+/// The number that a list has for every layer, where it is the same one.
+fn same_in_all(value: &Value<'_>) -> Option<u64> {
+    let mut counts = value.as_array()?.iter().map(|value| value.as_u64());
+    let first = counts.next()??;
+    counts.all(|count| count == Some(first)).then_some(first)
+}
+
 /// A count within bounds, if it is there.
 fn count_of(header: &Header<'_>, key: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, EngineError> {
     let Some(value) = header.get(key) else { return Ok(None) };
-    let Some(count) = value.as_u64() else {
+    let Some(count) = value.as_u64().or_else(|| same_in_all(&value)) else {
         return Err(EngineError::entry(key, "is not one whole number from 0 on"));
     };
     match usize::try_from(count).ok().filter(|count| range.contains(count)) {

@@ -8,6 +8,8 @@ use crate::{DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, 
 
 /// Key of the entry that tells the alignment of tensor data.
 const ALIGNMENT: &str = "general.alignment";
+/// Key of the entry that tells how many files a model was split into.
+const PARTS: &str = "split.count";
 
 /// Everything that lies before the tensor data of a file; borrows the bytes it was read from.
 #[derive(Clone, Debug)]
@@ -58,6 +60,7 @@ impl<'a> Header<'a> {
             file_size,
         };
         header.alignment = header.read_alignment()?;
+        header.check_parts()?;
         header.tensors = read_tensors(&mut cursor, tensor_count, header.alignment)?;
         header.metadata_bytes = cursor.offset();
         header.data_offset = header
@@ -80,6 +83,18 @@ impl<'a> Header<'a> {
             return Err(GgufError::Entry { key: ALIGNMENT, why });
         }
         Ok(alignment)
+    }
+
+    /// What is only a part of a model lacks the others' tensors; better it says so than which of them it misses first.
+    fn check_parts(&self) -> Result<(), GgufError> {
+        match self.get(PARTS).and_then(|value| value.as_u64()) {
+            Some(2..) => Err(GgufError::Entry {
+                key: PARTS,
+                why: "says that this is one part of a model that was split into several files; \
+                      join them first (llama-gguf-split --merge)",
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Tensors must lie in the file, apart from one another, and have names of their own.

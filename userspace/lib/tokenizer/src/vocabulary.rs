@@ -168,7 +168,7 @@ impl Vocabulary {
         key: &'static str,
         default: Option<u32>,
     ) -> Result<Option<u32>, TokenizerError> {
-        let Some(value) = header.get(key) else {
+        let Some(value) = header.get(key).filter(|value| !names_nothing(value)) else {
             return Ok(default.filter(|id| self.text(*id).is_some()));
         };
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| self.text(*id).is_some());
@@ -250,6 +250,11 @@ fn text_of<'a>(text: &'a str, ends: &[u32], id: u32) -> Option<&'a str> {
     let place = |end: u32| usize::try_from(end).ok();
     let start = id.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied().and_then(place))?;
     text.get(start..place(*ends.get(id)?)?)
+}
+
+/// Whether a token's number is -1, by which converters say that there is no such token; in 32 bits it is often unsigned.
+fn names_nothing(value: &Value<'_>) -> bool {
+    matches!(value, Value::I32(-1) | Value::I64(-1) | Value::U32(u32::MAX) | Value::U64(u64::MAX))
 }
 
 /// A truth value, if it is there.

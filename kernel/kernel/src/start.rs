@@ -77,7 +77,6 @@ unsafe extern "C" fn on_own_stack(start: *mut Start) -> ! {
     idt::load();
     entry::initialize();
     pic::disable();
-    pic::stop_tick();
 
     let mut boot = boot::copy(&start.handover);
     log!("capOS kernel {} on {} ({}), {}", env!("CARGO_PKG_VERSION"), boot.boot_loader, boot.firmware, Processor);

@@ -1,4 +1,4 @@
-//! The 8259 interrupt controllers, which are moved out of the way and masked, and the 8254's tick, which is stopped.
+//! The 8259 interrupt controllers, which are moved out of the way and masked.
 
 use super::interrupts::LEGACY;
 use super::port::write_byte;
@@ -22,13 +22,5 @@ pub fn disable() {
         write_byte(port, value);
         // Old controllers need a moment between two writes; port 0x80 takes one.
         write_byte(0x80, 0);
-    }
-}
-
-/// Ends the tick that the firmware leaves behind: nobody takes its interrupts, but the host of a virtual machine wakes for
-/// each of them. Channel 0, both bytes, one shot: it counts once more, and then stands still.
-pub fn stop_tick() {
-    for (port, value) in [(0x43, 0x30), (0x40, 0), (0x40, 0)] {
-        write_byte(port, value);
     }
 }

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry};
 
 use crate::arch::context::Fpu;
-use crate::arch::port::{read_byte, write_byte};
 use crate::arch::{cpu, interrupts, io_apic, msr};
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable};
@@ -15,7 +14,7 @@ use crate::memory::{heap, kernel_space};
 use crate::{entropy, log, time};
 
 /// The tests by name.
-pub const TESTS: [(&str, fn()); 14] = [
+pub const TESTS: [(&str, fn()); 13] = [
     ("frames", frames_come_and_go),
     ("frame-runs", runs_are_contiguous_and_zeroed),
     ("heap", heap_returns_every_byte),
@@ -24,7 +23,6 @@ pub const TESTS: [(&str, fn()); 14] = [
     ("protections", protections_are_on),
     ("kernel-half", nothing_of_the_kernel_is_writable_and_executable),
     ("clock", clock_advances),
-    ("tick", the_firmwares_tick_has_ended),
     ("random", random_bytes_differ),
     ("vectors", vectors_are_exclusive),
     ("edges", edges_are_not_masked),
@@ -224,12 +222,6 @@ fn clock_advances() {
     let ticks = time::tsc() - start_tsc;
     // A millisecond in ticks, and at most the last reading more.
     assert!(ticks >= time::tsc_hertz() / 1001, "{ticks} ticks in a millisecond");
-}
-
-fn the_firmwares_tick_has_ended() {
-    // The status of the 8254's channel 0 is read back: its mode.
-    write_byte(0x43, 0xe2);
-    assert_eq!(read_byte(0x40) >> 1 & 7, 0, "the 8254 counts once, and does not begin anew");
 }
 
 fn random_bytes_differ() {

@@ -71,11 +71,14 @@ impl Template {
     /// [`ChatError::Rendering`] where the template refuses the conversation.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
         let first = self.try_render(conversation, conversation.messages);
-        // Some templates refuse instructions; what the first person says can carry them.
-        match (&first, with_instructions_inside(conversation.messages)) {
-            (Err(_), Some(messages)) => self.try_render(conversation, &messages).or(first),
-            _ => first,
-        }
+        let Err(refused) = first else { return first };
+        // Some templates refuse instructions; what the first person says can carry them. And some refuse two questions
+        // without an answer between them, which a turn that was given up leaves.
+        let answered = with_answers_between(conversation.messages);
+        let others =
+            [with_instructions_inside(conversation.messages), with_instructions_inside(&answered), Some(answered)];
+        let rendered = others.into_iter().flatten().find_map(|messages| self.try_render(conversation, &messages).ok());
+        rendered.ok_or(refused)
     }
 
     fn try_render(&self, conversation: &Conversation<'_>, messages: &[Message]) -> Result<Prompt, ChatError> {
@@ -217,6 +220,25 @@ fn with_instructions_inside(messages: &[Message]) -> Option<Vec<Message>> {
     let first = others.iter_mut().find(|message| message.role == Role::User)?;
     first.content = [instructions.join("\n\n").as_str(), first.content.as_str()].join("\n\n");
     Some(others).filter(|_| !instructions.is_empty())
+}
+
+/// What stands for the answer of a turn that was given up.
+const GIVEN_UP: &str = "(interrupted)";
+
+/// The messages with an answer in front of each question that follows something else than an answer.
+fn with_answers_between(messages: &[Message]) -> Vec<Message> {
+    let mut out: Vec<Message> = Vec::new();
+    let mut open = false;
+    for message in messages {
+        match message.role {
+            Role::User if open => out.push(Message::new(Role::Assistant, GIVEN_UP)),
+            Role::User => open = true,
+            Role::Assistant => open = !message.calls.is_empty(),
+            Role::System | Role::Tool => {}
+        }
+        out.push(message.clone());
+    }
+    out
 }
 
 fn to_json(value: &TemplateValue, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {

@@ -57,6 +57,34 @@ fn instructions_get_through() {
     assert!(!rendered.contains("system"));
 }
 
+/// A turn that was given up, whether before an answer or behind a result, does not end the conversation where a template
+/// wants an answer to each question; where it does not, nothing is added.
+#[test]
+fn questions_behind_a_turn_that_was_given_up_get_through() {
+    let list = |messages: serde_json::Value| Message::list(&messages).unwrap();
+    let call = serde_json::json!({ "role": "assistant", "content": "", "tool_calls": [
+        { "id": "a1b2c3d4e", "type": "function", "function": { "name": "read", "arguments": { "path": "a" } } }] });
+    let result = serde_json::json!({ "role": "tool", "content": "b", "tool_call_id": "a1b2c3d4e" });
+    let user = |text: &str| serde_json::json!({ "role": "user", "content": text });
+    let (asked, acted) = (
+        list(serde_json::json!([user("One?"), user("Two?")])),
+        list(
+            serde_json::json!([{ "role": "system", "content": "Be brief." }, user("One?"), call, result, user("Two?")]),
+        ),
+    );
+    for (name, begin, messages) in
+        [("instruct", "[INST]", &asked), ("instruct", "[INST]", &acted), ("turns", "<start_of_turn>user\n", &asked)]
+    {
+        let rendered = render(&template(name), messages, &tools()).unwrap().text();
+        let (before, after) = rendered.split_once("(interrupted)").unwrap_or_else(|| panic!("{name}: {rendered}"));
+        assert!(before.contains("One?") && after.contains(begin) && after.contains("Two?"), "{name}: {rendered}");
+    }
+    for name in ["hermes", "chatml", "header", "bars", "arguments", "functions"] {
+        let rendered = render(&template(name), &asked, &tools()).unwrap().text();
+        assert!(!rendered.contains("(interrupted)") && rendered.contains("One?"), "{name}: {rendered}");
+    }
+}
+
 /// Whole lists and objects are written out without what guards them.
 #[test]
 fn what_is_written_out_is_not_changed() {

@@ -8,6 +8,7 @@ pub mod bench_std;
 pub mod bench_token;
 pub mod boot_package;
 pub mod c_library;
+mod chain_model;
 pub mod checks;
 pub mod checks_audit;
 mod checks_effects;

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 
+use capos_machine::vector_state;
 use spin::Once;
 
 use super::msr;
@@ -35,10 +36,6 @@ pub struct Features {
 }
 
 static FEATURES: Once<Features> = Once::new();
-
-/// x87, SSE, AVX, and the three parts of AVX-512.
-const AVX: u64 = 1 << 2;
-const AVX512: u64 = 7 << 5;
 
 /// What this machine's processors can do. Nothing before [`initialize`].
 pub fn features() -> &'static Features {
@@ -97,14 +94,8 @@ pub fn detect() -> Result<(), &'static str> {
         *slot = byte;
     }
     let xsave = bit(basic.ecx, 26);
-    let mut state_mask = 0;
-    if xsave {
-        let supported = u64::from(state.eax) | u64::from(state.edx) << 32;
-        state_mask = 3 | supported & AVX;
-        if supported & AVX != 0 && supported & AVX512 == AVX512 {
-            state_mask |= AVX512;
-        }
-    }
+    let supported = u64::from(state.eax) | u64::from(state.edx) << 32;
+    let state_mask = if xsave { vector_state::enabled(supported) } else { 0 };
     let features = Features {
         vendor: name,
         no_execute: bit(extended.edx, 20),
@@ -122,7 +113,7 @@ pub fn detect() -> Result<(), &'static str> {
         xsave,
         xsaveopt: xsave && bit(cpuid(0xd, 1).eax, 0),
         state_mask,
-        save_area: 512,
+        save_area: vector_state::OLD_AREA,
     };
     if !features.no_execute {
         return Err("this processor cannot forbid execution of data pages (NX); capOS needs that");
@@ -134,8 +125,15 @@ pub fn detect() -> Result<(), &'static str> {
         return Err("this processor has no time-stamp counter; capOS needs one");
     }
     initialize(&features);
-    // What CPUID says about the area depends on the sets that are enabled.
-    let save_area = if xsave { cpuid(0xd, 0).ebx as usize } else { 512 };
+    let part = |set| {
+        let part = cpuid(0xd, set);
+        (part.eax, part.ebx)
+    };
+    // What the processor says of the whole area depends on the sets that are enabled.
+    let save_area = match xsave {
+        true => vector_state::area(state_mask, part).max(cpuid(0xd, 0).ebx as usize),
+        false => vector_state::OLD_AREA,
+    };
     FEATURES.call_once(|| Features { save_area, ..features });
     Ok(())
 }

@@ -58,20 +58,19 @@ impl Completion {
     }
 
     /// Reads a completion.
+    #[inline]
     #[must_use]
     pub fn decode(raw: &[u8; COMPLETION_SIZE]) -> Self {
-        let word = |at: usize| -> u64 {
-            raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let half = |at: usize| -> u32 {
-            raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
-        };
+        let (words, _) = raw.as_chunks();
+        let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let second = word(1);
         Self {
             user_data: word(0),
-            status: half(8).cast_signed(),
-            length: half(12),
-            value: word(16),
-            caps: raw.get(24).copied().unwrap_or(0),
+            // Its lower and its upper half.
+            status: (second as u32).cast_signed(),
+            length: (second >> 32) as u32,
+            value: word(2),
+            caps: word(3) as u8,
             kind: CompletionKind::Done,
         }
     }

@@ -17,14 +17,23 @@
 //! | 61 (u8) | caps accepted | caps accepted | 0 | 0 | 0 | 0 | 0 | 0 |
 //! | 62 (u16) | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
 //!
-//! The rest of the opcodes work on words of the process's own memory and on the thread itself:
+//! The rest of the opcodes work on words of the process's own memory and on the thread itself, but for the last, which is a
+//! RETURN and a RECV in one:
 //!
-//! | offset | WAIT_WORD | WAKE_WORD | THREAD_POINTER |
-//! |---|---|---|---|
-//! | 0 (u8) | opcode | opcode | opcode |
-//! | 4 (u32) | expected value | how many to wake | 0 |
-//! | 8 (u64) | user data | user data | user data |
-//! | 32 (u64) | word's address | word's address | thread pointer |
+//! | offset | WAIT_WORD | WAKE_WORD | THREAD_POINTER | RETURN_RECV |
+//! |---|---|---|---|---|
+//! | 0 (u8) | opcode | opcode | opcode | opcode |
+//! | 1 (u8) | 0 | 0 | 0 | exception kind or 0 |
+//! | 4 (u32) | expected value | how many to wake | 0 | results length |
+//! | 8 (u64) | user data | user data | user data | user data |
+//! | 16 (u64) | 0 | 0 | 0 | reply |
+//! | 24 (u64) | 0 | 0 | 0 | endpoint |
+//! | 32 (u64) | word's address | word's address | thread pointer | results address |
+//! | 40 (u64) | 0 | 0 | 0 | buffer address |
+//! | 48 (u64) | 0 | 0 | 0 | caps address |
+//! | 56 (u32) | 0 | 0 | 0 | buffer length |
+//! | 60 (u8) | 0 | 0 | 0 | caps sent |
+//! | 61 (u8) | 0 | 0 | 0 | caps accepted |
 //!
 //! All their other fields are zero. A word's address is 4-byte aligned and not 0.
 //!
@@ -69,10 +78,26 @@ pub enum Opcode {
     WakeWord = 9,
     /// Set the thread's own thread pointer (FS base).
     ThreadPointer = 10,
+    /// Answer a received call, then offer a buffer for the next message of an endpoint; one completion, that of the RECV.
+    ReturnRecv = 11,
 }
 
 /// An entry as it lies in the ring: bytes, nothing believed.
 pub type RawEntry = [u8; ENTRY_SIZE];
+
+/// The same as little-endian words.
+pub type EntryWords = [u64; ENTRY_SIZE / 8];
+
+/// The bytes of an entry's words.
+#[inline]
+#[must_use]
+pub fn bytes_of(words: &EntryWords) -> RawEntry {
+    let mut raw = [0_u8; ENTRY_SIZE];
+    for (bytes, word) in raw.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    raw
+}
 
 /// A user memory range that an entry names: shape checked, address not yet believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,6 +146,10 @@ pub enum Operation {
     WakeWord { address: u64, count: u32 },
     /// See [`Opcode::ThreadPointer`].
     ThreadPointer { address: u64 },
+    /// See [`Opcode::ReturnRecv`]. The endpoint and the buffer's length are judged first; then the answer is given as by
+    /// RETURN. Where one of the two is refused, that is the completion, and nothing is received. Capabilities that come
+    /// with the next call are written where those of the answer were read.
+    ReturnRecv { reply: u64, endpoint: u64, exception: u8, results: Buffer, buffer: Buffer, caps: CapArray },
 }
 
 /// An entry: the operation and the caller's tag, which its completion repeats.
@@ -247,6 +276,15 @@ impl Fields {
         Ok(CapArray { address: self.word6, sent: self.caps_sent, accepted: self.caps_accepted })
     }
 
+    /// The exception kind of an answer, or 0.
+    #[inline(always)]
+    fn exception(&self) -> Result<u8, crate::Status> {
+        if self.byte1 != 0 && crate::ExceptionKind::from_raw(i32::from(self.byte1)).is_none() {
+            return Err(crate::Status::InvalidArgument);
+        }
+        Ok(self.byte1)
+    }
+
     #[inline(always)]
     fn operation(&self, opcode: u8) -> Result<Operation, crate::Status> {
         let m = u64::from(self.method);
@@ -283,12 +321,9 @@ impl Fields {
             }
             3 => {
                 Self::zero([m, self.word3, self.word5, capacity, accepted])?;
-                if self.byte1 != 0 && crate::ExceptionKind::from_raw(i32::from(self.byte1)).is_none() {
-                    return Err(crate::Status::InvalidArgument);
-                }
                 Ok(Operation::Return {
                     reply: self.word2,
-                    exception: self.byte1,
+                    exception: self.exception()?,
                     results: Self::buffer(self.word4, self.length)?,
                     caps: self.caps()?,
                 })
@@ -328,6 +363,17 @@ impl Fields {
                 Self::zero([capacity, sent, accepted])?;
                 Ok(Operation::ThreadPointer { address: self.word4 })
             }
+            11 => {
+                Self::zero([m])?;
+                Ok(Operation::ReturnRecv {
+                    reply: self.word2,
+                    endpoint: self.word3,
+                    exception: self.exception()?,
+                    results: Self::buffer(self.word4, self.length)?,
+                    buffer: Self::buffer(self.word5, self.capacity)?,
+                    caps: self.caps()?,
+                })
+            }
             _ => Err(crate::Status::BadOpcode),
         }
     }
@@ -357,6 +403,7 @@ impl Entry {
     }
 
     /// The entry's bytes for the ring.
+    #[inline]
     #[must_use]
     pub fn encode(&self) -> RawEntry {
         let first = |opcode: Opcode, byte1: u8, method: u16, length: u32| {
@@ -396,12 +443,13 @@ impl Entry {
             Operation::ThreadPointer { address } => {
                 [first(Opcode::ThreadPointer, 0, 0, 0), tag, 0, 0, address, 0, 0, 0]
             }
+            Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
+                let first = first(Opcode::ReturnRecv, exception, 0, results.length);
+                let last = last(buffer.length, caps);
+                [first, tag, reply, endpoint, results.address, buffer.address, caps.address, last]
+            }
         };
-        let mut raw = [0_u8; ENTRY_SIZE];
-        for (bytes, word) in raw.chunks_exact_mut(8).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        raw
+        bytes_of(&words)
     }
 }
 
@@ -410,7 +458,7 @@ mod tests {
     use super::*;
     use crate::Status;
 
-    fn samples() -> [Entry; 11] {
+    fn samples() -> [Entry; 12] {
         let buffer = Buffer { address: 0x1000, length: 64 };
         let empty = Buffer::default();
         let both = CapArray { address: 0x2000, sent: 1, accepted: 2 };
@@ -426,6 +474,7 @@ mod tests {
             Operation::WaitWord { address: 0x1004, expected: 5 },
             Operation::WakeWord { address: 0x1004, count: 2 },
             Operation::ThreadPointer { address: 0x7001 },
+            Operation::ReturnRecv { reply: 8, endpoint: 5, exception: 5, results: empty, buffer, caps: both },
         ]
         .map(|operation| Entry { user_data: 42, operation })
     }

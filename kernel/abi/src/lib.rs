@@ -15,6 +15,7 @@ pub mod capability;
 pub mod completion;
 pub mod entry;
 pub mod message;
+pub mod plain;
 pub mod rights;
 pub mod ring;
 pub mod status;

@@ -62,18 +62,21 @@ impl RingLayout {
     }
 
     /// Entries of the submission ring.
+    #[inline]
     #[must_use]
     pub const fn submission_entries(self) -> u32 {
         self.submission
     }
 
     /// Entries of the completion ring.
+    #[inline]
     #[must_use]
     pub const fn completion_entries(self) -> u32 {
         self.completion
     }
 
     /// Offset of the submission entry at a free-running index.
+    #[inline]
     #[must_use]
     #[expect(clippy::arithmetic_side_effects, reason = "sizes are at most 4096 by construction")]
     pub const fn submission_offset(self, index: u32) -> usize {
@@ -81,6 +84,7 @@ impl RingLayout {
     }
 
     /// Offset of the first completion.
+    #[inline]
     #[must_use]
     #[expect(clippy::arithmetic_side_effects, reason = "sizes are at most 4096 by construction")]
     pub const fn completions_offset(self) -> usize {
@@ -88,6 +92,7 @@ impl RingLayout {
     }
 
     /// Offset of the completion at a free-running index.
+    #[inline]
     #[must_use]
     #[expect(clippy::arithmetic_side_effects, reason = "sizes are at most 4096 by construction")]
     pub const fn completion_offset(self, index: u32) -> usize {
@@ -95,6 +100,7 @@ impl RingLayout {
     }
 
     /// The region's size in bytes, a whole number of pages.
+    #[inline]
     #[must_use]
     #[expect(clippy::arithmetic_side_effects, reason = "sizes are at most 4096 by construction")]
     pub const fn bytes(self) -> usize {
@@ -107,6 +113,7 @@ impl RingLayout {
 ///
 /// # Errors
 /// `Err(())`-like `None` where the distance is more than the ring holds: the other side's index is corrupt.
+#[inline]
 #[must_use]
 pub const fn distance(head: u32, tail: u32, entries: u32) -> Option<u32> {
     let distance = tail.wrapping_sub(head);

@@ -69,6 +69,7 @@ impl<T> KeyedList<T> {
     }
 
     /// Appends an element. `None`, and the value is lost, where there is no memory for it.
+    #[inline(always)]
     pub fn push(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
         let tail = core::mem::replace(&mut self.tail, index);
@@ -83,12 +84,10 @@ impl<T> KeyedList<T> {
     }
 
     /// Stores a value without linking it.
+    #[inline(always)]
     fn place(&mut self, value: T) -> Option<(u32, u64)> {
         if self.free == NIL {
-            let index = u32::try_from(self.elements.len()).ok().filter(|index| *index != NIL)?;
-            self.elements.try_reserve(1).ok()?;
-            self.elements.push(Element { generation: 0, next: NIL, previous: NIL, value: None });
-            self.free = index;
+            self.grow()?;
         }
         let index = self.free;
         let generation = self.next_generation();
@@ -97,6 +96,16 @@ impl<T> KeyedList<T> {
         *element = Element { generation, next: NIL, previous: NIL, value: Some(value) };
         self.length = self.length.wrapping_add(1);
         Some((index, generation))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> Option<()> {
+        let index = u32::try_from(self.elements.len()).ok().filter(|index| *index != NIL)?;
+        self.elements.try_reserve(1).ok()?;
+        self.elements.push(Element { generation: 0, next: NIL, previous: NIL, value: None });
+        self.free = index;
+        Some(())
     }
 
     /// Takes the oldest element and keeps its place for it: [`KeyedList::put_back`] needs no memory.
@@ -132,15 +141,18 @@ impl<T> KeyedList<T> {
 
     /// The oldest element.
     #[must_use]
+    #[inline(always)]
     pub fn front(&self) -> Option<&T> {
         self.elements.get(self.head as usize).and_then(|element| element.value.as_ref())
     }
 
     /// Takes the oldest element.
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         let index = self.head;
-        let generation = self.elements.get(index as usize)?.generation;
-        self.remove(ListKey { index, generation })
+        let value = self.unlink(index)?;
+        self.free_place(index);
+        Some(value)
     }
 
     /// Takes the element with this key, if it is still in the list.
@@ -153,6 +165,7 @@ impl<T> KeyedList<T> {
         Some(value)
     }
 
+    #[inline(always)]
     fn next_generation(&mut self) -> u64 {
         let generation = self.generation;
         self.generation = generation.wrapping_add(1);
@@ -160,6 +173,7 @@ impl<T> KeyedList<T> {
     }
 
     /// Takes the value out of a place and the place out of the order.
+    #[inline(always)]
     fn unlink(&mut self, index: u32) -> Option<T> {
         let element = self.elements.get_mut(index as usize)?;
         let value = element.value.take()?;
@@ -177,16 +191,23 @@ impl<T> KeyedList<T> {
     }
 
     /// Makes an empty place free. The last one gives back what a long list had taken.
+    #[inline(always)]
     fn free_place(&mut self, index: u32) {
         if self.length == 0 && self.held == 0 && self.elements.len() > KEPT {
-            self.elements = Vec::new();
-            self.free = NIL;
-            return;
+            return self.give_back();
         }
         let free = core::mem::replace(&mut self.free, index);
         if let Some(element) = self.elements.get_mut(index as usize) {
             element.next = free;
         }
+    }
+
+    /// Gives the places of an empty list back.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&mut self) {
+        self.elements = Vec::new();
+        self.free = NIL;
     }
 }
 

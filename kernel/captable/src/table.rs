@@ -53,6 +53,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// [`Full`].
+    #[inline(always)]
     pub fn next_id(&mut self) -> Result<CapId, Full> {
         if self.first_free == NIL {
             self.first_free = self.grow()?;
@@ -73,6 +74,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// [`Full`]; then `make` was not called and the table is unchanged.
+    #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(CapId) -> T) -> Result<CapId, Full> {
         let index = if self.first_free == NIL { self.grow()? } else { self.first_free };
         let slot = self.slots.get_mut(index as usize).ok_or(Full)?;
@@ -83,6 +85,8 @@ impl<T> Table<T> {
         Ok(id)
     }
 
+    #[cold]
+    #[inline(never)]
     fn grow(&mut self) -> Result<u32, Full> {
         let index = u32::try_from(self.slots.len()).map_err(|_| Full)?;
         if index == NIL {
@@ -93,6 +97,8 @@ impl<T> Table<T> {
         Ok(index)
     }
 
+    #[cold]
+    #[inline(never)]
     fn refuse(&self, id: CapId) -> Status {
         match self.slots.get(id.index() as usize) {
             Some(slot) if id.generation() != 0 && id.generation() < slot.generation => Status::StaleCapability,
@@ -105,6 +111,7 @@ impl<T> Table<T> {
     /// # Errors
     /// [`Status::BadCapability`] where the identifier was never given out,
     /// [`Status::StaleCapability`] where its value is gone.
+    #[inline(always)]
     pub fn get(&self, id: CapId) -> Result<&T, Status> {
         match self.slots.get(id.index() as usize) {
             Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => Ok(value),
@@ -117,24 +124,22 @@ impl<T> Table<T> {
     /// # Errors
     /// As [`Table::get`].
     pub fn get_mut(&mut self, id: CapId) -> Result<&mut T, Status> {
-        let refusal = self.refuse(id);
-        match self.slots.get_mut(id.index() as usize) {
-            Some(Slot { generation, value: Some(value), .. }) if *generation == id.generation() => Ok(value),
-            _ => Err(refusal),
-        }
+        self.get(id)?;
+        // It is there.
+        let value = self.slots.get_mut(id.index() as usize).and_then(|slot| slot.value.as_mut());
+        value.ok_or(Status::BadCapability)
     }
 
     /// Takes a value out; its identifier is stale from now on.
     ///
     /// # Errors
     /// As [`Table::get`].
+    #[inline(always)]
     pub fn remove(&mut self, id: CapId) -> Result<T, Status> {
-        let refusal = self.refuse(id);
-        let slot = self.slots.get_mut(id.index() as usize).ok_or(refusal)?;
-        if slot.generation != id.generation() {
-            return Err(refusal);
-        }
-        let value = slot.value.take().ok_or(refusal)?;
+        let slot = self.slots.get_mut(id.index() as usize).filter(|slot| slot.generation == id.generation());
+        let Some((slot, value)) = slot.and_then(|slot| slot.value.take().map(|value| (slot, value))) else {
+            return Err(self.refuse(id));
+        };
         self.live = self.live.wrapping_sub(1);
         // A slot whose generations are used up is never used again, so no identifier comes twice.
         slot.generation = slot.generation.saturating_add(1);

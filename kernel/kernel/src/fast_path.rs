@@ -8,132 +8,149 @@
 
 use alloc::sync::Arc;
 
-use capos_abi::entry::{CapArray, Opcode, Operation};
-use capos_abi::{CapId, Entry, MessageHeader, RawEntry, Rights, Status};
+use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
+use capos_abi::plain::{PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
+use capos_abi::{CapId, MessageHeader, Rights, Status};
+use capos_captable::Table;
+use spin::MutexGuard;
 
 use crate::memory::{frames, reserve};
 use crate::object::account::Resource;
 use crate::object::answers_with_numbers;
 use crate::object::capability::{Capability, Object};
 use crate::object::reply::Reply;
-use crate::object::thread::Thread;
-use crate::operation::{Call, Kind, OperationRef, Outcome};
-use crate::{kernel_call, user_memory};
+use crate::object::thread::{Inner, Thread};
+use crate::operation::{Call, Ended, Kind, OperationRef, Outcome, Ticket};
+use crate::{kernel_call, scheduler, user_memory};
 
-const NOP: u8 = Opcode::Nop as u8;
-const CALL: u8 = Opcode::Call as u8;
-const RECV: u8 = Opcode::Recv as u8;
-const RETURN: u8 = Opcode::Return as u8;
+const NOP: u64 = Opcode::Nop as u64;
+const CALL: u64 = Opcode::Call as u64;
+const RECV: u64 = Opcode::Recv as u64;
+const RETURN: u64 = Opcode::Return as u64;
+const RETURN_RECV: u64 = Opcode::ReturnRecv as u64;
 
-/// An entry, by its first byte: how many completions were written for it just now. `None` where it has to go the long way.
+/// How far an entry came.
+#[derive(Debug)]
+pub enum Step {
+    /// It has to go the long way; nothing has happened.
+    Long,
+    /// It is done, and so many completions were written for it just now.
+    Done(u64),
+    /// It is done, and has no completion of its own. What this thread waits for is there: it is to go on.
+    Met(Arc<Thread>),
+}
+
+/// Does what an entry of a thread says, whose operations the caller has locked.
 #[inline(always)]
-pub fn entry(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
+pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
     // Where memory is short, the long way decides what may still be done.
     if frames::free_count() < reserve::kept() {
-        return None;
+        return Step::Long;
     }
-    let [opcode, ..] = *raw;
-    match opcode {
-        CALL => call(thread, raw),
-        RETURN => answer(thread, raw),
-        RECV => receive(thread, raw),
-        NOP => {
-            let Entry { user_data, .. } = Entry::decode_as(raw, NOP).ok()?;
-            thread.post(user_data, Status::Ok);
-            Some(1)
+    let [first, tag, rest @ ..] = words;
+    let step = match *first & 0xff {
+        CALL => call(thread, own, words),
+        RETURN_RECV => answer_and_receive(thread, own, words),
+        RETURN => answer(thread, own, words),
+        RECV => receive(thread, own, words),
+        NOP if *first == NOP && rest.iter().fold(0, |all, word| all | word) == 0 => {
+            own.post(*tag, Status::Ok);
+            Some(Step::Done(1))
         }
         _ => None,
-    }
+    };
+    step.unwrap_or(Step::Long)
 }
 
 /// CALL without capabilities: of an object that answers with a number, or one which a thread of another process waits
 /// for. `None` where it has to go the long way.
 #[inline(never)]
-fn call(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
-    let Entry { user_data: tag, operation } = Entry::decode_as(raw, CALL).ok()?;
-    let Operation::Call { cap, interface, method, params, results, caps } = operation else { return None };
-    let (cap, call) = (CapId(cap), Call { interface, method, params, results, caps });
-    let process = &thread.process;
-    let table = process.capability_table();
+fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
+    let (cap, process) = (CapId(cap), &thread.process);
+    let table = process.try_capability_table()?;
     let capability = table.get(cap).ok()?;
-    if call.caps.sent > 0 || !capability.rights.contains(Rights::CALL) {
+    if !capability.rights.contains(Rights::CALL) {
         return None;
     }
     let Object::Client(client) = &capability.object else {
         if !answers_with_numbers(&capability.object) {
             return None;
         }
+        let call = Call { interface, method, params, results, caps };
         let outcome = kernel_call::call_for_number(thread, (tag, cap), &call, capability)?;
-        drop(table);
-        thread.post(tag, outcome);
-        return Some(1);
+        own.post(tag, outcome);
+        return Some(Step::Done(1));
     };
-    if call.interface != client.interface {
+    if interface != client.interface {
         return None;
     }
-    let mut waiting = client.endpoint.lock();
+    let mut waiting = client.endpoint.try_lock()?;
     let receiver = waiting.receivers.front()?;
     let (ticket, server) = (receiver.ticket, &receiver.thread.process);
     if Arc::ptr_eq(server, process) {
         return None;
     }
-    let mut theirs = receiver.thread.lock();
+    let mut theirs = receiver.thread.try_lock()?;
     let Kind::Receive { buffer, .. } = theirs.plain(ticket)? else { return None };
-    let length = call.params.length as usize;
+    let length = params.length as usize;
     if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
         return None;
     }
     let to = buffer.address;
-    let mut own = thread.lock();
     let next = own.next_ticket()?;
     let mut table_of_server = server.try_capability_table()?;
     let reply = table_of_server.next_id().ok()?;
     let header = MessageHeader {
         badge: client.badge,
-        interface: call.interface,
+        interface,
         reply: reply.0,
-        method: call.method,
+        method,
         caps: 0,
-        length: call.params.length,
-        results_capacity: call.results.length,
-        caps_accepted: call.caps.accepted,
+        length: params.length,
+        results_capacity: results.length,
+        caps_accepted: caps.accepted,
     };
-    let from = (&*process.space, call.params.address);
+    let from = (&*process.space, params.address);
     server.account.charge(Resource::Capabilities, 1).ok()?;
     // The server has a thread that waits, so it has not ended, and its table holds what is put there.
-    let object = Object::Reply(Reply::Thread(Arc::clone(&thread.origin), next));
+    let given = || Capability {
+        object: Object::Reply(Reply::Thread(Arc::clone(&thread.origin), next)),
+        rights: Rights::GRANT,
+        node: None,
+    };
     if !user_memory::copy_short(from, (&*server.space, to), &header.words(), length)
-        || table_of_server.insert(Capability { object, rights: Rights::GRANT, node: None }).is_err()
+        || table_of_server.insert_with(|_| given()).is_err()
     {
         server.account.refund(Resource::Capabilities, 1);
         return None;
     }
     drop(table_of_server);
-    own.begin(tag, cap, || Kind::Delivered { call });
+    own.begin(tag, cap, || Kind::Delivered { call: Call { interface, method, params, results, caps } });
     drop(own);
     // It is not more than the buffer's, which has 32 bits.
-    let length = call.params.length.wrapping_add(MessageHeader::SIZE as u32);
+    let length = params.length.wrapping_add(MessageHeader::SIZE as u32);
     let awake = theirs.end_plain(ticket, Outcome { length, ..Outcome::default() });
     drop(theirs);
     let met = waiting.receivers.pop();
     drop(waiting);
     drop(table);
-    if let Some(receiver) = met {
-        receiver.thread.tell(awake);
-    }
-    Some(0)
+    Some(match met {
+        Some(OperationRef { thread, .. }) if thread.settle_wait(awake) => Step::Met(thread),
+        _ => Step::Done(0),
+    })
 }
 
-/// RETURN without capabilities to a thread of another process. `None` where it has to go the long way.
-#[inline(never)]
-fn answer(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
-    let Entry { user_data: tag, operation } = Entry::decode_as(raw, RETURN).ok()?;
-    let Operation::Return { reply, exception: 0, results, caps: CapArray { sent: 0, .. } } = operation else {
-        return None;
-    };
-    let reply = CapId(reply);
+/// Answers a call of a thread of another process, without capabilities: that thread, where it goes on. `None` where the answer
+/// has to go the long way.
+#[inline(always)]
+fn give_answer(
+    thread: &Arc<Thread>,
+    table: &mut Table<Capability>,
+    reply: CapId,
+    results: Buffer,
+) -> Option<Option<Arc<Thread>>> {
     let process = &thread.process;
-    let mut table = process.capability_table();
     let Capability { object: Object::Reply(Reply::Thread(origin, ticket)), .. } = table.get(reply).ok()? else {
         return None;
     };
@@ -142,7 +159,7 @@ fn answer(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
         return None;
     }
     let ticket = *ticket;
-    let mut theirs = client.lock();
+    let mut theirs = client.try_lock()?;
     let Kind::Delivered { call } = theirs.plain(ticket)? else { return None };
     let (to, length) = (call.results, results.length);
     if length > to.length
@@ -158,30 +175,76 @@ fn answer(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
     }
     let awake = theirs.end_plain(ticket, Outcome { length, ..Outcome::default() });
     drop(theirs);
-    let used = table.remove(reply);
-    drop(table);
+    drop(table.remove(reply));
     process.account.refund(Resource::Capabilities, 1);
-    drop(used);
-    client.tell(awake);
-    thread.post(tag, Status::Ok);
-    Some(1)
+    Some(if client.settle_wait(awake) { Some(client) } else { None })
 }
 
-/// RECV where no call waits. `None` where it has to go the long way.
-#[inline(never)]
-fn receive(thread: &Arc<Thread>, raw: &RawEntry) -> Option<u32> {
-    let Entry { user_data: tag, operation } = Entry::decode_as(raw, RECV).ok()?;
-    let Operation::Recv { endpoint, buffer, caps } = operation else { return None };
-    let cap = CapId(endpoint);
-    let table = thread.process.capability_table();
+/// Offers a buffer where no call waits. `None` where the offer has to go the long way.
+#[inline(always)]
+fn offer(
+    thread: &Arc<Thread>,
+    own: &mut Inner,
+    table: &Table<Capability>,
+    (tag, cap): (u64, CapId),
+    (buffer, caps): (Buffer, CapArray),
+) -> Option<()> {
     let Capability { object: Object::Endpoint(endpoint), rights, .. } = table.get(cap).ok()? else { return None };
     if !rights.contains(Rights::RECEIVE) || (buffer.length as usize) < MessageHeader::SIZE {
         return None;
     }
-    let mut waiting = endpoint.lock();
-    let mut own = thread.lock();
+    let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
     let key = waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket })?;
     own.begin(tag, cap, || Kind::Receive { endpoint: Arc::clone(endpoint), buffer, caps, key: Some(key) });
-    Some(0)
+    Some(())
+}
+
+/// RETURN without capabilities to a thread of another process. `None` where it has to go the long way.
+#[inline(never)]
+fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainReturn { user_data: tag, reply, results } = PlainReturn::read(words)?;
+    let mut table = thread.process.try_capability_table()?;
+    let client = give_answer(thread, &mut table, CapId(reply), results)?;
+    own.post(tag, Status::Ok);
+    drop(own);
+    drop(table);
+    if let Some(client) = client {
+        scheduler::wake(&client);
+    }
+    Some(Step::Done(1))
+}
+
+/// RECV where no call waits. `None` where it has to go the long way.
+#[inline(never)]
+fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainRecv { user_data: tag, endpoint, buffer, caps } = PlainRecv::read(words)?;
+    let table = thread.process.try_capability_table()?;
+    offer(thread, &mut own, &table, (tag, CapId(endpoint)), (buffer, caps))?;
+    Some(Step::Done(0))
+}
+
+/// RETURN_RECV, where both parts can go the short way. `None` where it has to go the long way.
+#[inline(never)]
+fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
+    let PlainReturnRecv { user_data: tag, reply, results, endpoint, buffer, caps } = PlainReturnRecv::read(words)?;
+    let mut table = thread.process.try_capability_table()?;
+    // No call can come to the buffer before the kernel is left, so it may hold the results until then.
+    let ticket = own.next_ticket()?;
+    offer(thread, &mut own, &table, (tag, CapId(endpoint)), (buffer, caps))?;
+    let Some(client) = give_answer(thread, &mut table, CapId(reply), results) else {
+        take_back(&mut own, ticket);
+        return None;
+    };
+    drop(own);
+    drop(table);
+    Some(client.map_or(Step::Done(0), Step::Met))
+}
+
+/// Takes an offer back.
+#[cold]
+fn take_back(own: &mut Inner, ticket: Ticket) {
+    if let Some(Ended { kind: Some(Kind::Receive { endpoint, key: Some(key), .. }), .. }) = own.drop_operation(ticket) {
+        endpoint.forget_receiver(key);
+    }
 }

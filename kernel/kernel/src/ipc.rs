@@ -120,19 +120,26 @@ fn set_receive_key(thread: &Thread, ticket: crate::operation::Ticket, place: cap
 
 /// RECV.
 pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) {
-    let endpoint = thread.process.with(cap, |capability| match &capability.object {
+    match receiving_end(&thread.process, cap, buffer) {
+        Ok(endpoint) => offer(thread, tag, (cap, &endpoint), buffer, caps),
+        Err(status) => thread.post(tag, status),
+    }
+}
+
+/// The endpoint that a RECV names, where it may receive there into such a buffer.
+fn receiving_end(process: &Process, cap: CapId, buffer: Buffer) -> Result<Arc<Endpoint>, Status> {
+    let endpoint = process.with(cap, |capability| match &capability.object {
         Object::Endpoint(endpoint) if capability.rights.contains(Rights::RECEIVE) => Ok(Arc::clone(endpoint)),
         Object::Endpoint(_) => Err(Status::MissingRight),
         _ => Err(Status::WrongInterface),
     });
-    let endpoint = match endpoint.flatten() {
-        Ok(endpoint) => endpoint,
-        Err(status) => return thread.post(tag, status),
-    };
-    if (buffer.length as usize) < MessageHeader::SIZE {
-        return thread.post(tag, Status::TooLarge);
-    }
-    let kind = || Kind::Receive { endpoint: Arc::clone(&endpoint), buffer, caps, key: None };
+    let endpoint = endpoint.flatten()?;
+    if (buffer.length as usize) < MessageHeader::SIZE { Err(Status::TooLarge) } else { Ok(endpoint) }
+}
+
+/// Offers a buffer to an endpoint.
+fn offer(thread: &Arc<Thread>, tag: u64, (cap, endpoint): (CapId, &Arc<Endpoint>), buffer: Buffer, caps: CapArray) {
+    let kind = || Kind::Receive { endpoint: Arc::clone(endpoint), buffer, caps, key: None };
     let Some(ticket) = thread.begin(tag, cap, kind) else {
         return thread.post(tag, Status::Overloaded);
     };
@@ -147,7 +154,7 @@ pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps:
                 return;
             }
         };
-        let Some((client, call)) = queued(&caller, &endpoint) else { continue };
+        let Some((client, call)) = queued(&caller, endpoint) else { continue };
         match deliver(&caller, &client, &call, &receiver) {
             Delivery::Done => return,
             Delivery::CallFails(status) => caller.refuse(status),
@@ -302,17 +309,52 @@ pub fn answer(
     results: Buffer,
     caps: CapArray,
 ) -> Result<(), Absent> {
-    let server = &thread.process;
+    let status = give_answer(&thread.process, reply, exception, results, caps)?;
+    thread.post(tag, status);
+    Ok(())
+}
+
+/// RETURN_RECV: a RETURN, whose success nobody is told of, and a RECV.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_and_receive(
+    thread: &Arc<Thread>,
+    tag: u64,
+    (reply, exception, results): (CapId, u8, Buffer),
+    (cap, buffer): (CapId, Buffer),
+    caps: CapArray,
+) -> Result<(), Absent> {
+    // Judged first, so that who is refused still has the call to answer.
+    let endpoint = match receiving_end(&thread.process, cap, buffer) {
+        Ok(endpoint) => endpoint,
+        Err(status) => {
+            thread.post(tag, status);
+            return Ok(());
+        }
+    };
+    match give_answer(&thread.process, reply, exception, results, CapArray { accepted: 0, ..caps })? {
+        Status::Ok => offer(thread, tag, (cap, &endpoint), buffer, CapArray { sent: 0, ..caps }),
+        refused => thread.post(tag, refused),
+    }
+    Ok(())
+}
+
+/// Answers a call; what the server is told.
+fn give_answer(
+    server: &Arc<Process>,
+    reply: CapId,
+    exception: u8,
+    results: Buffer,
+    caps: CapArray,
+) -> Result<Status, Absent> {
     let caller = server.with(reply, |capability| match &capability.object {
         Object::Reply(reply) => Ok(reply.caller()),
         _ => Err(Status::WrongInterface),
     });
     let caller = match caller.flatten() {
         Ok(caller) => caller,
-        Err(status) => {
-            thread.post(tag, status);
-            return Ok(());
-        }
+        Err(status) => return Ok(status),
     };
     let result = match &caller {
         Some(Caller::Thread(operation)) => return_results(server, operation, exception, results, caps),
@@ -320,16 +362,14 @@ pub fn answer(
         // The caller has died: the results go nowhere.
         None => Returned::Answered(Status::Ok),
     };
-    let status = match result {
+    match result {
         Returned::Answered(status) => {
             take_reply(server, reply);
-            status
+            Ok(status)
         }
-        Returned::ServerFails(status) => status,
-        Returned::Absent(address) => return Err(Absent(address)),
-    };
-    thread.post(tag, status);
-    Ok(())
+        Returned::ServerFails(status) => Ok(status),
+        Returned::Absent(address) => Err(Absent(address)),
+    }
 }
 
 enum Returned {

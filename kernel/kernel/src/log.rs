@@ -3,6 +3,7 @@
 //! Positions count bytes since the start and never wrap.
 
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
@@ -24,6 +25,20 @@ struct Log {
 }
 
 static LOG: Mutex<Log> = Mutex::new(Log { ring: [0; CAPACITY], end: 0, com1_claimed: false });
+
+/// Something was written since [`take_news`] was asked last.
+static NEWS: AtomicBool = AtomicBool::new(false);
+
+/// Whether something was written since [`take_news`] was asked last.
+#[inline(always)]
+pub fn has_news() -> bool {
+    NEWS.load(Ordering::Relaxed)
+}
+
+/// The same, once for what was written.
+pub fn take_news() -> bool {
+    NEWS.swap(false, Ordering::Relaxed)
+}
 
 /// What [`read_from`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +65,7 @@ pub fn write(bytes: &[u8]) {
         }
         log.end = log.end.saturating_add(1);
     }
+    NEWS.store(true, Ordering::Relaxed);
     serial::write(Port::Com2, bytes);
     if !log.com1_claimed {
         serial::write(Port::Com1, bytes);

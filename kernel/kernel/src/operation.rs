@@ -153,7 +153,7 @@ impl Operations {
     }
 
     /// Where the operations through a capability are found.
-    #[inline]
+    #[inline(always)]
     fn bucket(&mut self, cap: CapId) -> Option<&mut u32> {
         // Their number is a power of two, as that of completions is.
         let last = self.buckets.len().wrapping_sub(1);
@@ -161,13 +161,14 @@ impl Operations {
     }
 
     /// How many are in flight.
+    #[inline]
     pub fn len(&self) -> u32 {
         self.length
     }
 
     /// Notes an operation through a capability; `kind` is asked once there is a place, and written there and nowhere else.
     /// `None` where there is no place; the caller has made sure that there is.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
         let index = self.free;
         let next_free = self.places.get(index as usize)?.next;
@@ -180,7 +181,7 @@ impl Operations {
         (place.next, place.previous) = (first, NIL);
         let operation =
             place.operation.insert(Operation { user_data, cap, attachment: None, watcher: None, kind: kind() });
-        place.counted = operation.kind.call().is_some();
+        place.counted = operation.kind.is_call();
         self.calls = self.calls.wrapping_add(u32::from(place.counted));
         self.length = self.length.wrapping_add(1);
         Some(Ticket { place: index, generation: place.generation })
@@ -194,7 +195,7 @@ impl Operations {
     }
 
     /// The ticket that the next operation to begin gets. `None` where there is no place.
-    #[inline]
+    #[inline(always)]
     pub fn next_ticket(&self) -> Option<Ticket> {
         let place = self.places.get(self.free as usize)?;
         Some(Ticket { place: self.free, generation: place.generation })
@@ -202,7 +203,7 @@ impl Operations {
 
     /// An operation in flight that nobody else has to be told of when it ends: none waits for its end, and it has no place of
     /// its own in the derivation forest.
-    #[inline]
+    #[inline(always)]
     pub fn plain(&self, ticket: Ticket) -> Option<&Kind> {
         let place = self.places.get(ticket.place as usize)?;
         let operation = place.operation.as_ref().filter(|_| place.generation == ticket.generation)?;
@@ -210,20 +211,26 @@ impl Operations {
     }
 
     /// Ends an operation that [`Operations::plain`] has found; its tag.
-    #[inline]
+    #[inline(always)]
     pub fn end_plain(&mut self, ticket: Ticket) -> Option<u64> {
-        let operation = self.get_mut(ticket)?;
+        let place = self.places.get_mut(ticket.place as usize).filter(|place| place.generation == ticket.generation)?;
+        let operation = place.operation.as_ref()?;
         let (user_data, cap) = (operation.user_data, operation.cap);
+        if let Operation { kind: Kind::Delivered { .. }, attachment: None, watcher: None, .. } = operation {
+            // It holds nothing that would have to be dropped.
+            core::mem::forget(place.operation.take());
+        } else {
+            place.operation = None;
+        }
         self.vacate(ticket.place, cap)?;
         Some(user_data)
     }
 
-    /// Frees the place of an operation through a capability: its tickets mean nothing any more.
+    /// Frees the place of an operation through a capability, which was taken out of it: its tickets mean nothing any more.
     #[inline(always)]
     fn vacate(&mut self, index: u32, cap: CapId) -> Option<()> {
         let free = self.free;
         let place = self.places.get_mut(index as usize)?;
-        place.operation = None;
         let (next, previous) = (place.next, place.previous);
         place.generation = place.generation.wrapping_add(1);
         place.next = free;
@@ -252,7 +259,10 @@ impl Operations {
         let (attachment, watcher) = (operation.attachment.take(), operation.watcher.take());
         // Most are calls that were delivered. They hold nothing, and are not moved.
         let kind = match operation.kind {
-            Kind::Delivered { .. } => None,
+            Kind::Delivered { .. } => {
+                place.operation = None;
+                None
+            }
             _ => place.operation.take().map(|operation| operation.kind),
         };
         self.vacate(ticket.place, cap)?;
@@ -310,6 +320,17 @@ impl Operations {
 }
 
 impl Kind {
+    /// Whether it is a call.
+    #[inline(always)]
+    fn is_call(&self) -> bool {
+        match self {
+            Self::Queued { .. } | Self::Delivered { .. } | Self::Sleep { .. } | Self::End { .. } | Self::Log { .. } => {
+                true
+            }
+            Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => false,
+        }
+    }
+
     /// The call, where it is one.
     pub fn call(&self) -> Option<Call> {
         match self {
@@ -343,6 +364,7 @@ impl From<Status> for Outcome {
 
 impl Outcome {
     /// The completion of the operation with this tag.
+    #[inline(always)]
     pub fn completion(self, user_data: u64) -> Completion {
         let Self { status, length, value, caps } = self;
         Completion { user_data, status, length, value, caps, kind: CompletionKind::Done }

@@ -1,12 +1,14 @@
 //! What each processor has for itself, reached through the GS base.
 
 use alloc::boxed::Box;
-use core::mem::offset_of;
+use alloc::sync::Arc;
+use core::mem::{ManuallyDrop, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::arch::context::Context;
 use crate::arch::msr;
 use crate::memory::heap::try_box;
+use crate::object::thread::Thread;
 use crate::scheduler::CpuState;
 
 /// One processor's data. The first fields are used by the entry code in assembly.
@@ -38,6 +40,9 @@ pub struct PerCpu {
     pub running: AtomicI8,
     /// Number of the thread that runs here; 0 where none does.
     pub thread: AtomicU64,
+    /// The thread in whose name the kernel works here, which the scheduler's state holds as long as this names it; null
+    /// where there is none.
+    current: AtomicPtr<Thread>,
     /// Interrupts of its timer.
     pub timer_interrupts: AtomicU64,
     /// The scheduler's state.
@@ -71,6 +76,25 @@ impl PerCpu {
     /// The context of the thread that runs here, or null.
     pub fn context(&self) -> *mut Context {
         self.context.load(Ordering::Relaxed)
+    }
+
+    /// Lends the thread in whose name the kernel works here.
+    ///
+    /// # Safety
+    /// What is given must not be used once the processor runs another thread, or none.
+    #[inline(always)]
+    pub unsafe fn current(&self) -> Option<ManuallyDrop<Arc<Thread>>> {
+        let thread = self.current.load(Ordering::Relaxed).cast_const();
+        // SAFETY: it comes from an `Arc` that the scheduler's state holds while it is named here, see `set_current`; this one
+        // is never dropped.
+        (!thread.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(thread) }))
+    }
+
+    /// Says in which thread's name the kernel works here. Called by the scheduler alone, which holds it as long as it is named.
+    #[inline(always)]
+    pub fn set_current(&self, thread: Option<&Arc<Thread>>) {
+        let pointer = thread.map_or(core::ptr::null(), Arc::as_ptr);
+        self.current.store(pointer.cast_mut(), Ordering::Relaxed);
     }
 
     /// Says which thread's registers the next entry from user mode saves; null for none.
@@ -121,6 +145,7 @@ pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
         paused: AtomicBool::new(false),
         running: AtomicI8::new(IDLE),
         thread: AtomicU64::new(0),
+        current: AtomicPtr::new(core::ptr::null_mut()),
         timer_interrupts: AtomicU64::new(0),
         scheduler: spin::Mutex::new(CpuState::new()?),
     })

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use capos_abi::completion::COMPLETION_SIZE;
-use capos_abi::entry::ENTRY_SIZE;
+use capos_abi::entry::{ENTRY_SIZE, EntryWords};
 use capos_abi::ring::{self, RingLayout};
-use capos_abi::{Completion, RawEntry, Status};
+use capos_abi::{Completion, Status};
 use capos_paging::PAGE;
 use capos_sync::ring::{Consumer, Producer};
 
@@ -26,18 +26,42 @@ pub enum Corrupt {
     CompletionHead(u32),
 }
 
+/// The slots of one of the two rings, of `SIZE` bytes each.
+#[derive(Debug)]
+struct Slots<const SIZE: usize> {
+    /// Where the pages that hold them lie in the direct map.
+    pages: Vec<*mut u8>,
+    /// Their number less one: it is a power of two.
+    mask: u32,
+}
+
+impl<const SIZE: usize> Slots<SIZE> {
+    /// Those that begin `offset` bytes behind the region's start, of whose pages these are all.
+    fn new(pages: &[*mut u8], offset: usize, count: u32) -> Option<Self> {
+        let bytes = (count as usize).checked_mul(SIZE)?;
+        let pages = pages.get(offset / PAGE_BYTES..)?.get(..bytes.div_ceil(PAGE_BYTES))?;
+        Some(Self { pages: pages.to_vec(), mask: count.wrapping_sub(1) })
+    }
+
+    /// Where the slot lies that a free-running index names. `other` stands in for a page that is not there, which none is.
+    #[inline(always)]
+    fn place(&self, index: u32, other: *mut u8) -> *mut u8 {
+        let at = (index & self.mask) as usize;
+        let page = at.wrapping_mul(SIZE) / PAGE_BYTES;
+        let page = self.pages.get(page).copied().unwrap_or(other);
+        page.wrapping_add(at.wrapping_mul(SIZE) % PAGE_BYTES)
+    }
+}
+
 /// The rings of one thread.
 #[derive(Debug)]
 pub struct Ring {
     /// Keeps the frames.
     _memory: Arc<MemoryObject>,
-    /// Where its pages lie in the direct map.
-    pages: Vec<*mut u8>,
-    /// The first of them, which holds nothing but indices.
+    /// The first page, which holds nothing but indices.
     header: *mut u8,
-    /// Which of them holds the first entry, and which the first completion.
-    entries_page: usize,
-    completions_page: usize,
+    entries: Slots<ENTRY_SIZE>,
+    completed: Slots<COMPLETION_SIZE>,
     layout: RingLayout,
     submissions: Consumer,
     completions: Producer,
@@ -54,31 +78,24 @@ impl Ring {
             (0..count).map(|page| memory.stable_frame(page).map(|frame| frame.pointer())).collect();
         let pages = pages.ok_or(Status::InvalidArgument)?;
         let header = pages.first().copied().ok_or(Status::InvalidArgument)?;
-        let page_of = |offset: usize| offset / PAGE_BYTES;
-        let (entries_page, completions_page) =
-            (page_of(layout.submission_offset(0)), page_of(layout.completions_offset()));
+        let entries = Slots::new(&pages, layout.submission_offset(0), layout.submission_entries());
+        let completed = Slots::new(&pages, layout.completions_offset(), layout.completion_entries());
+        let (Some(entries), Some(completed)) = (entries, completed) else { return Err(Status::InvalidArgument) };
         let (submissions, completions) = (Consumer::new(0), Producer::new(0));
-        let ring =
-            Self { _memory: memory, pages, header, entries_page, completions_page, layout, submissions, completions };
+        let ring = Self { _memory: memory, header, entries, completed, layout, submissions, completions };
         ring.publish(ring::SUBMISSION_ENTRIES, layout.submission_entries());
         ring.publish(ring::COMPLETION_ENTRIES, layout.completion_entries());
         Ok(ring)
     }
 
     /// Completions that fit.
+    #[inline]
     pub fn completion_entries(&self) -> u32 {
         self.layout.completion_entries()
     }
 
-    /// Where the slot lies that begins `at` bytes behind the first one, which begins page `first`. Both come from
-    /// [`RingLayout`] and lie in `pages`; the first page, which holds nothing but indices, stands in for any other.
-    #[inline]
-    fn slot(&self, first: usize, at: usize) -> *mut u8 {
-        let page = self.pages.get(first.wrapping_add(at / PAGE_BYTES)).copied().unwrap_or(self.header);
-        page.wrapping_add(at % PAGE_BYTES)
-    }
-
     /// An index in the header of a ring's region.
+    #[inline(always)]
     fn index(header: &*mut u8, offset: usize) -> &AtomicU32 {
         // SAFETY: the index offsets are multiples of 4 in the first page, a frame that the ring's `memory`
         // keeps for as long as the ring lives; atomics tolerate the process's own accesses.
@@ -93,6 +110,7 @@ impl Ring {
     ///
     /// # Errors
     /// The process's tail is corrupt.
+    #[inline(always)]
     pub fn pending(&self) -> Result<u32, Corrupt> {
         let tail = Self::index(&self.header, ring::SUBMISSION_TAIL);
         self.submissions.pending(tail, self.layout.submission_entries()).map_err(Corrupt::SubmissionTail)
@@ -102,30 +120,28 @@ impl Ring {
     ///
     /// # Errors
     /// The process's head is corrupt.
+    #[inline(always)]
     pub fn unread(&self) -> Result<u32, Corrupt> {
         let head = Self::index(&self.header, ring::COMPLETION_HEAD);
         self.completions.unread(head, self.layout.completion_entries()).map_err(Corrupt::CompletionHead)
     }
 
     /// A copy of the next entry, which is judged and used instead of the shared one.
-    #[inline]
-    pub fn entry(&self) -> RawEntry {
-        let mask = self.layout.submission_entries().wrapping_sub(1);
-        let at = ((self.submissions.index() & mask) as usize).wrapping_mul(ENTRY_SIZE);
-        let from = self.slot(self.entries_page, at).cast::<[u64; ENTRY_SIZE / 8]>();
+    #[inline(always)]
+    pub fn entry(&self) -> EntryWords {
+        let from = self.entries.place(self.submissions.index(), self.header).cast::<EntryWords>();
         // SAFETY: entries are 64-byte aligned and do not cross pages; the frame is kept.
-        let words = unsafe { from.read_volatile() };
-        // SAFETY: plain numbers of the same size; the machine is little-endian, as the ring is.
-        unsafe { core::mem::transmute::<[u64; ENTRY_SIZE / 8], RawEntry>(words) }
+        unsafe { from.read_volatile() }
     }
 
     /// Takes the next entry.
+    #[inline(always)]
     pub fn advance(&mut self) {
         self.submissions.advance(Self::index(&self.header, ring::SUBMISSION_HEAD));
     }
 
     /// Appends a completion. The caller has made sure that there is room.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, completion: &Completion) {
         let Completion { user_data, status, length, value, caps, kind } = *completion;
         // As [`Completion::encode`] has it, eight bytes at a time.
@@ -135,13 +151,9 @@ impl Ring {
             value,
             u64::from(caps) | u64::from(kind as u8) << 8,
         ];
-        let mask = self.layout.completion_entries().wrapping_sub(1);
-        let at = ((self.completions.index() & mask) as usize).wrapping_mul(COMPLETION_SIZE);
-        let to = self.slot(self.completions_page, at);
-        for (at, word) in words.into_iter().enumerate() {
-            // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
-            unsafe { to.cast::<u64>().wrapping_add(at).write_volatile(word) };
-        }
+        let to = self.completed.place(self.completions.index(), self.header);
+        // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
+        unsafe { to.cast::<[u64; COMPLETION_SIZE / 8]>().write_volatile(words) };
         self.completions.publish(Self::index(&self.header, ring::COMPLETION_TAIL));
     }
 }

@@ -99,9 +99,11 @@ pub fn wake(thread: &Arc<Thread>) {
 
 impl CpuState {
     /// The current thread stops running here.
+    #[inline(always)]
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
         self.settle_time(now);
         let thread = self.current.take()?;
+        percpu::current().set_current(None);
         thread.put_down();
         Some(thread)
     }
@@ -369,22 +371,91 @@ impl CpuState {
         if next.process.account.is_cpu_limited() && !self.admit(&next, now) {
             return (Choice::Again, left);
         }
+        let choice = match next.has_resume() {
+            true => Choice::Resume(Arc::clone(&next)),
+            false => Choice::Run(next.context()),
+        };
+        self.take_up(cpu, next, now);
+        self.arm();
+        (choice, left)
+    }
+
+    /// Where the current thread goes on, which is not to be looked at any further. Nobody waits in any queue.
+    #[inline(always)]
+    fn stays(&self, cpu: &PerCpu) -> Option<*mut Context> {
+        let current = self.current.as_ref()?;
+        let stays = self.handoff.is_none() && current.state() == State::Running;
+        if !stays || !current.handle.may_run_on(cpu.index) {
+            return None;
+        }
+        cpu.called.store(false, Ordering::Relaxed);
+        Some(current.context())
+    }
+
+    /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would: where nobody
+    /// waits in any queue, and nothing else is to be looked at.
+    ///
+    /// # Errors
+    /// The thread, with which nothing has happened.
+    #[inline(always)]
+    fn switch_to(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+        let may = self.is_left() && may_begin(&next) && next.handle.may_run_on(cpu.index);
+        if may && next.change(State::Blocked, State::Running) { Ok(self.exchange(cpu, next, SLICE)) } else { Err(next) }
+    }
+
+    /// The same with the only thread that waits in any queue, where that is this processor's.
+    #[inline(always)]
+    fn switch(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+        if !self.is_left() || self.queue.len() != 1 {
+            return None;
+        }
+        let (next, slice) = self.queue.pop(cpu.index)?;
+        if may_begin(&next) && next.change(State::Ready, State::Running) {
+            return Some(self.exchange(cpu, next, slice.unwrap_or(SLICE)));
+        }
+        // It goes first all the same.
+        self.handoff = Some(next);
+        None
+    }
+
+    /// Whether the current thread waits, and nobody is to run instead of it.
+    #[inline(always)]
+    fn is_left(&self) -> bool {
+        let waits =
+            |current: &Arc<Thread>| current.state() == State::Blocked && !current.process.account.is_cpu_limited();
+        self.handoff.is_none() && self.current.as_ref().is_some_and(waits)
+    }
+
+    /// Puts the current thread down, which waits, and takes another one up, which is running by its state, for so long.
+    #[inline(always)]
+    fn exchange(&mut self, cpu: &PerCpu, next: Arc<Thread>, slice: u64) -> *mut Context {
+        let now = time::now();
+        let left = self.put_down(now);
+        self.had_current = true;
+        self.slice_end = now.saturating_add(slice);
+        let context = next.context();
+        self.take_up(cpu, next, now);
+        cpu.called.store(false, Ordering::Relaxed);
+        // It waits, so its process has it: it does not end here.
+        drop(left);
+        context
+    }
+
+    /// A thread that is running by its state is current from now on.
+    #[inline(always)]
+    fn take_up(&mut self, cpu: &PerCpu, next: Arc<Thread>, now: u64) {
         SWITCHES.fetch_add(1, Ordering::Relaxed);
         self.since = now;
         cpu.running.store(next.priority(), Ordering::Relaxed);
         cpu.thread.store(next.handle.id, Ordering::Relaxed);
         next.process.space.activate();
         self.load_fpu(&next);
-        let choice = match next.has_resume() {
-            true => Choice::Resume(Arc::clone(&next)),
-            false => Choice::Run(next.context()),
-        };
+        cpu.set_current(Some(&next));
         self.current = Some(next);
-        self.arm();
-        (choice, left)
     }
 
     /// Takes a thread up: the processor holds its vector registers then.
+    #[inline(always)]
     fn load_fpu(&mut self, next: &Thread) {
         let stayed = next.take_up(percpu::current().index);
         if !(stayed && self.loaded == next.handle.id) {
@@ -402,6 +473,12 @@ impl CpuState {
         self.queue.take_dead(&mut dead);
         dead
     }
+}
+
+/// Whether a thread can be taken up without looking at anything else.
+#[inline(always)]
+fn may_begin(next: &Thread) -> bool {
+    !next.has_resume() && !next.process.account.is_cpu_limited()
 }
 
 /// The thread whose turn it is among those that wait, taken out of the queue: for tests.
@@ -567,11 +644,65 @@ pub fn on_call() -> ! {
 }
 
 /// A thread has made a system call.
+#[inline(always)]
 pub fn on_syscall() -> ! {
-    if let Some(thread) = current() {
-        syscall::handle(&thread);
+    // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
+    let current = unsafe { percpu::current().current() };
+    let next = match current {
+        Some(thread) if thread.state() == State::Running => syscall::handle(&thread),
+        // Another processor has ended it meanwhile.
+        _ => None,
+    };
+    match next {
+        Some(next) => hand_over(next),
+        None => go_back(),
     }
-    leave()
+}
+
+/// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.
+#[inline(always)]
+fn hand_over(next: Arc<Thread>) -> ! {
+    let cpu = percpu::current();
+    let handed = match run_queue::waiting() == 0 && is_undisturbed(cpu) {
+        true => cpu.scheduler.lock().switch_to(cpu, next),
+        false => Err(next),
+    };
+    match handed {
+        // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
+        // its address space is active and its vector registers are loaded. No lock is held.
+        Ok(context) => unsafe { context::enter_user(context) },
+        Err(next) => {
+            wake(&next);
+            drop(next);
+            leave()
+        }
+    }
+}
+
+/// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the only one that waits, where it
+/// does not go on.
+#[inline(always)]
+fn go_back() -> ! {
+    let cpu = percpu::current();
+    let context = match run_queue::waiting() {
+        0 if is_undisturbed(cpu) => cpu.scheduler.lock().stays(cpu),
+        1 if is_undisturbed(cpu) => cpu.scheduler.lock().switch(cpu),
+        _ => None,
+    };
+    match context {
+        // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
+        Some(context) => unsafe { context::enter_user(context) },
+        None => leave(),
+    }
+}
+
+/// Whether there is nothing to do on the way out but for the thread that goes on.
+#[inline(always)]
+fn is_undisturbed(cpu: &PerCpu) -> bool {
+    !process::any_to_bury()
+        && !crate::object::log::has_to_serve()
+        && !cpu.paused.load(Ordering::Relaxed)
+        && !deadline::is_uncovered()
 }
 
 /// A thread touched an address that is not mapped, or not for that.

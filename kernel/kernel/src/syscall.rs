@@ -4,12 +4,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use capos_abi::bootstrap::USER_END;
-use capos_abi::entry::{ENTRY_SIZE, Operation as Request};
-use capos_abi::{CapId, Entry, RawEntry, Status, syscall as number};
+use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
+use capos_abi::{CapId, Entry, Status, syscall as number};
 
+use crate::fast_path::Step;
 use crate::memory::reserve;
 use crate::object::process::{Cause, End};
-use crate::object::thread::Thread;
+use crate::object::thread::{Taken, Thread};
 use crate::pager::{self, Brought};
 use crate::{fast_path, ipc, kernel_call, log, report, scheduler, time, word};
 
@@ -23,22 +24,34 @@ pub struct Enter {
     minimum: u32,
     deadline: u64,
     /// An entry that was taken and waits for a page.
-    waiting: Option<RawEntry>,
+    waiting: Option<EntryWords>,
 }
 
 /// An entry could not be worked on yet: this address, of paged memory, must come in first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Absent(pub u64);
 
-/// Does what the thread's registers ask for.
-pub fn handle(thread: &Arc<Thread>) {
+/// Does what the thread's registers ask for. Where that makes another thread go on, and this one waits, it is the other one
+/// that is given: [`scheduler::hand_over`] lets it run.
+#[inline(always)]
+pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
     let (number, first, second, third) = thread.with_context(|c| (c.rax, c.rdi, c.rsi, c.rdx));
+    if number != number::ENTER {
+        leave(thread, number, first, second);
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
+    match (first as u32, second as u32) {
+        (0, minimum) => finish(thread, 0, (minimum, third), None),
+        (entries, minimum) => enter(thread, entries, minimum, third),
+    }
+}
+
+/// Does what ends the thread or the process, and what is no system call.
+#[cold]
+#[inline(never)]
+fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
     match number {
-        #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
-        number::ENTER => match (first as u32, second as u32) {
-            (0, minimum) => finish(thread, 0, minimum, third),
-            (entries, minimum) => enter(thread, entries, minimum, third),
-        },
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
             let code = (first as u32).cast_signed();
@@ -65,49 +78,91 @@ pub fn handle(thread: &Arc<Thread>) {
 const SHORT: u32 = 32;
 
 /// Takes entries the short way as long as they can go it, and waits.
-#[inline(never)]
-fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) {
-    let mut raw = [0; ENTRY_SIZE];
+#[inline(always)]
+fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Option<Arc<Thread>> {
     // `taken` is `entries` at most, and an entry has few completions: nothing overflows.
     let (mut taken, mut answered) = (0_u32, 0_u32);
-    let mut more = true;
+    // What is told that it goes on: the last one is handed over to where this thread waits.
+    let mut next = None;
     let short = entries.min(SHORT);
-    while more && taken < short {
-        match thread.take_entry(&mut raw) {
-            Ok(Some(others)) => more = others,
-            Ok(None) => {
-                more = false;
-                break;
+    loop {
+        let mut own = thread.lock();
+        let Taken { words, more } = match own.take_entry() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
+            Err(corrupt) => {
+                drop(own);
+                thread.die_of(corrupt);
+                return take_long_way(thread, next, None);
             }
-            Err(corrupt) => return thread.die_of(corrupt),
-        }
-        let Some(completions) = fast_path::entry(thread, &raw) else {
-            let (left, waiting) = (entries.wrapping_sub(taken), Some(raw));
-            return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting });
         };
+        match fast_path::entry(thread, own, &words) {
+            Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
+            Step::Met(other) => {
+                if let Some(earlier) = next.replace(other) {
+                    scheduler::wake(&earlier);
+                }
+            }
+            Step::Long => {
+                let left = entries.wrapping_sub(taken);
+                let rest = Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None };
+                return take_long_way(thread, next, Some((rest, Some(&words))));
+            }
+        }
         taken = taken.wrapping_add(1);
-        answered = answered.wrapping_add(completions);
-    }
-    if more && taken < entries {
-        let left = entries.wrapping_sub(taken);
-        return run(thread, Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None });
+        if !more || taken == entries {
+            break;
+        }
+        if taken == short {
+            let left = entries.wrapping_sub(taken);
+            let rest = Enter { left, taken: u64::from(taken), minimum, deadline, waiting: None };
+            return take_long_way(thread, next, Some((rest, None)));
+        }
     }
     // What was answered just now has not been read, as far as its own thread goes.
     let wanted = if answered < minimum { minimum } else { 0 };
-    finish(thread, u64::from(taken), wanted, deadline);
+    finish(thread, u64::from(taken), (wanted, deadline), next)
 }
 
-/// Says how many entries were taken, and waits where that is asked for.
-#[inline]
-fn finish(thread: &Arc<Thread>, taken: u64, minimum: u32, deadline: u64) {
-    thread.with_context(|context| context.rax = taken);
-    if minimum > 0
-        && deadline > 0
-        && (deadline == number::NO_DEADLINE || deadline > time::now())
-        && let Err(corrupt) = thread.wait(minimum, deadline)
-    {
-        thread.die_of(corrupt);
+/// Lets who was told to go on do so, and takes what is left of an ENTER the long way, an entry before it that was taken
+/// already.
+#[cold]
+#[inline(never)]
+fn take_long_way(
+    thread: &Arc<Thread>,
+    next: Option<Arc<Thread>>,
+    rest: Option<(Enter, Option<&EntryWords>)>,
+) -> Option<Arc<Thread>> {
+    if let Some(next) = next {
+        scheduler::wake(&next);
     }
+    if let Some((enter, waiting)) = rest {
+        run(thread, Enter { waiting: waiting.copied(), ..enter });
+    }
+    None
+}
+
+/// Says how many entries were taken, and waits where that is asked for. `next` goes on: at once where this thread does not
+/// wait, otherwise it is given back, to be handed over to.
+#[inline(always)]
+fn finish(
+    thread: &Arc<Thread>,
+    taken: u64,
+    (minimum, deadline): (u32, u64),
+    next: Option<Arc<Thread>>,
+) -> Option<Arc<Thread>> {
+    thread.with_context(|context| context.rax = taken);
+    if minimum > 0 && deadline > 0 && (deadline == number::NO_DEADLINE || deadline > time::now()) {
+        match thread.wait(minimum, deadline) {
+            Ok(true) => return next,
+            Ok(false) => {}
+            Err(corrupt) => thread.die_of(corrupt),
+        }
+    }
+    if let Some(next) = next {
+        scheduler::wake(&next);
+    }
+    None
 }
 
 /// How long one thread's entries are worked on before others have their turn, nanoseconds.
@@ -122,7 +177,6 @@ pub fn resume(thread: &Arc<Thread>) {
 
 #[inline(never)]
 fn run(thread: &Arc<Thread>, mut enter: Enter) {
-    let mut raw = [0; ENTRY_SIZE];
     let mut turn = None;
     let mut fresh = true;
     let mut more = true;
@@ -135,25 +189,35 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
                 return scheduler::pause();
             }
         }
-        if let Some(waiting) = enter.waiting.take() {
+        let words = if let Some(waiting) = enter.waiting.take() {
             // It could not go the short way.
-            raw = waiting;
+            waiting
         } else {
-            match thread.take_entry(&mut raw) {
-                Ok(Some(others)) => more = others,
+            let mut own = thread.lock();
+            let taken = match own.take_entry() {
+                Ok(Some(taken)) => taken,
                 Ok(None) => break,
-                Err(corrupt) => return thread.die_of(corrupt),
+                Err(corrupt) => {
+                    drop(own);
+                    return thread.die_of(corrupt);
+                }
+            };
+            more = taken.more;
+            let step = fast_path::entry(thread, own, &taken.words);
+            if let Step::Met(other) = &step {
+                scheduler::wake(other);
             }
-            if fast_path::entry(thread, &raw).is_some() {
+            if !matches!(step, Step::Long) {
                 enter.left = enter.left.saturating_sub(1);
                 enter.taken = enter.taken.saturating_add(1);
                 continue;
             }
-        }
-        match Entry::decode(&raw) {
+            taken.words
+        };
+        match Entry::decode(&bytes_of(&words)) {
             Ok(entry) => {
                 if let Err(Absent(address)) = execute(thread, &entry) {
-                    enter.waiting = Some(raw);
+                    enter.waiting = Some(words);
                     match pager::bring_in(thread, address) {
                         Brought::Now => continue,
                         Brought::Later => return thread.resume_later(enter),
@@ -167,7 +231,7 @@ fn run(thread: &Arc<Thread>, mut enter: Enter) {
         enter.left = enter.left.saturating_sub(1);
         enter.taken = enter.taken.saturating_add(1);
     }
-    finish(thread, enter.taken, enter.minimum, enter.deadline);
+    finish(thread, enter.taken, (enter.minimum, enter.deadline), None);
 }
 
 fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
@@ -185,6 +249,10 @@ fn execute(thread: &Arc<Thread>, entry: &Entry) -> Result<(), Absent> {
         Request::Recv { endpoint, buffer, caps } => ipc::receive(thread, tag, CapId(endpoint), buffer, caps),
         Request::Return { reply, exception, results, caps } => {
             return ipc::answer(thread, tag, CapId(reply), exception, results, caps);
+        }
+        Request::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
+            let (answer, offer) = ((CapId(reply), exception, results), (CapId(endpoint), buffer));
+            return ipc::answer_and_receive(thread, tag, answer, offer, caps);
         }
         Request::Release { cap } => {
             let status = thread.process.release(CapId(cap)).err().unwrap_or(Status::Ok);

@@ -128,7 +128,7 @@ impl AddressSpace {
     /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
     /// happened, where both do not lie aligned in a page each that is resident, where the space is locked, or where
     /// `answer` says so.
-    #[inline]
+    #[inline(always)]
     pub fn exchange<const COUNT: usize, E>(
         &self,
         from: u64,
@@ -138,21 +138,15 @@ impl AddressSpace {
         if !(from | to).is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
             return None;
         }
-        self.try_with_table(|table| {
-            let read = table.reach(from, false)?.cast::<u64>();
-            let written = table.reach(to, true)?.cast::<u64>();
-            // SAFETY: an aligned word in a user frame, which the space's lock keeps mapped.
-            let words = match answer(unsafe { read.read_volatile() })? {
-                Ok(words) => words,
-                Err(error) => return Some(Err(error)),
-            };
-            for (at, word) in words.iter().enumerate() {
-                // SAFETY: the words lie in one page, a RAM frame that the space's lock keeps mapped.
-                unsafe { written.wrapping_add(at).write_volatile(*word) };
-            }
-            Some(Ok(()))
-        })
-        .flatten()
+        let (read, written) = (self.reach(from, false)?.cast::<u64>(), self.reach(to, true)?.cast::<u64>());
+        // SAFETY: an aligned word in a user frame; nothing is unmapped while this runs, as in `copy_short`.
+        let words = match answer(unsafe { read.read_volatile() })? {
+            Ok(words) => words,
+            Err(error) => return Some(Err(error)),
+        };
+        // SAFETY: the words lie in one page, a RAM frame, as above.
+        unsafe { written.cast::<[u64; COUNT]>().write_volatile(words) };
+        Some(Ok(()))
     }
 
     /// Copies kernel bytes into user memory.
@@ -247,7 +241,7 @@ pub fn copy_behind(
 /// Copies `length` bytes from one address space to another, behind `header`, where they lie in one page on each side, all
 /// of it is there and neither is locked. False where that is not so: [`copy_behind`] knows what to do then. All addresses are
 /// 8-byte aligned. The two must not be the same.
-#[inline]
+#[inline(always)]
 pub fn copy_short<const HEADER: usize>(
     (source, from): (&AddressSpace, u64),
     (target, to): (&AddressSpace, u64),
@@ -259,22 +253,17 @@ pub fn copy_short<const HEADER: usize>(
     if length as u64 > room(from) || behind > room(to) || (from | to) % 8 != 0 {
         return false;
     }
-    let copied = source.try_with_table(|s| {
-        target.try_with_table(|t| {
-            // Without bytes there may be no address to read from.
-            let read = if length == 0 { core::ptr::null_mut() } else { s.reach(from, false)? };
-            let written = t.reach(to, true)?.cast::<u64>();
-            for (at, word) in header.iter().enumerate() {
-                // SAFETY: the header lies in one page from `to` on, which is a RAM frame that the lock keeps mapped.
-                unsafe { written.wrapping_add(at).write_volatile(*word) };
-            }
-            // SAFETY: both parts lie in one page, as above.
-            unsafe { copy_bytes(read, written.wrapping_add(HEADER).cast(), length) };
-            Some(())
-        })
-    });
+    // Without bytes there may be no address to read from.
+    let read = if length == 0 { Some(core::ptr::null_mut()) } else { source.reach(from, false) };
+    let (Some(read), Some(written)) = (read, target.reach(to, true)) else { return false };
+    let written = written.cast::<u64>();
+    // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since one
+    // processor at a time works in the kernel.
+    unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
+    // SAFETY: both parts lie in one page each, as above.
+    unsafe { copy_bytes(read, written.wrapping_add(HEADER).cast(), length) };
     compiler_fence(Ordering::Release);
-    copied.flatten().flatten().is_some()
+    true
 }
 
 /// Copies `length` bytes from one address space to another, or within one.

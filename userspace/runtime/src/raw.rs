@@ -6,6 +6,7 @@
 //! runtime knows nothing of: see [`capos_ring::Ring`].
 
 use capos_abi::{Completion, RawEntry};
+use capos_ring::Ring;
 pub use capos_ring::enter;
 
 use crate::runtime;
@@ -39,4 +40,12 @@ pub fn pop() -> Option<Completion> {
         })
     })
     .flatten()
+}
+
+/// The thread's rings themselves, for who does without the executor altogether: a completion that is taken from them is
+/// lost to the runtime. `None` where the thread has none.
+#[must_use]
+pub fn ring() -> Option<Ring> {
+    // SAFETY: the runtime's own rings, which live as long as the thread; who uses them does so between the runtime's turns.
+    runtime::with(|rt| unsafe { Ring::at(rt.ring().address()) }.ok()).flatten()
 }

@@ -337,22 +337,16 @@ impl Kernel {
                     self.call_object(&call);
                 }
             }
-            Operation::Recv { endpoint, buffer, caps } => match self.caps.get(&endpoint).map(|held| held.kind) {
-                Some(Kind::Endpoint(index)) => {
-                    if let Some(place) = self.endpoints.get_mut(index) {
-                        place.receivers.push_back(Receiver { user_data: tag, buffer, caps });
-                    }
-                    self.deliver(index);
-                }
-                _ => self.fail(tag, Status::BadCapability),
-            },
+            Operation::Recv { endpoint, buffer, caps } => self.receive(tag, endpoint, buffer, caps),
             Operation::Return { reply, exception, results, caps } => {
-                let Some(Kind::Reply(call)) = self.caps.get(&reply).map(|held| held.kind) else {
-                    return self.fail(tag, Status::StaleCapability);
-                };
-                self.caps.remove(&reply);
-                let status = self.answer(call, exception, results, caps);
+                let status = self.return_results(reply, exception, results, caps);
                 self.fail(tag, status);
+            }
+            Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
+                match self.return_results(reply, exception, results, CapArray { accepted: 0, ..caps }) {
+                    Status::Ok => self.receive(tag, endpoint, buffer, CapArray { sent: 0, ..caps }),
+                    refused => self.fail(tag, refused),
+                }
             }
             Operation::Release { cap } => {
                 let status = self.release(cap);
@@ -391,6 +385,24 @@ impl Kernel {
                 self.fail(tag, Status::BadOpcode);
             }
         }
+    }
+
+    fn receive(&mut self, tag: u64, endpoint: u64, buffer: Buffer, caps: CapArray) {
+        let Some(Kind::Endpoint(index)) = self.caps.get(&endpoint).map(|held| held.kind) else {
+            return self.fail(tag, Status::BadCapability);
+        };
+        if let Some(place) = self.endpoints.get_mut(index) {
+            place.receivers.push_back(Receiver { user_data: tag, buffer, caps });
+        }
+        self.deliver(index);
+    }
+
+    fn return_results(&mut self, reply: u64, exception: u8, results: Buffer, caps: CapArray) -> Status {
+        let Some(Kind::Reply(call)) = self.caps.get(&reply).map(|held| held.kind) else {
+            return Status::StaleCapability;
+        };
+        self.caps.remove(&reply);
+        self.answer(call, exception, results, caps)
     }
 
     fn signal(&mut self, index: usize) {

@@ -5,6 +5,7 @@
 //! this takes no memory and cannot fail. The kernel half of the top table is a copy of the kernel's own, which is complete
 //! before the first process exists and never changes at that level.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, index};
@@ -79,6 +80,52 @@ fn part_of(large: PageEntry, address: u64) -> PageEntry {
     PageEntry((large.0 & !Flags::LARGE.bits()) | (address & (LARGE_PAGE - PAGE)))
 }
 
+/// How many translations [`Known`] has room for: a power of two.
+const KNOWN: usize = 8;
+
+/// Where pages lie that were reached before, as the processor's own buffer has it: what makes that forget a translation makes
+/// this forget all.
+#[derive(Debug, Default)]
+struct Known {
+    /// A page, with what it was reached for, and its physical address.
+    places: [Cell<(u64, u64)>; KNOWN],
+    any: Cell<bool>,
+}
+
+impl Known {
+    /// What stands for a page that is reached to be written or to be read; never 0, and no other page's.
+    #[inline(always)]
+    fn tag(address: u64, write: bool) -> u64 {
+        (address & !(PAGE - 1)) | 2 | u64::from(write)
+    }
+
+    #[inline(always)]
+    fn place(&self, tag: u64) -> &Cell<(u64, u64)> {
+        let [first, ..] = &self.places;
+        // Pages side by side, and a page that is read and written, have places of their own.
+        let number = (tag / (PAGE / 2)) | (tag & 1);
+        self.places.get(number as usize % KNOWN).unwrap_or(first)
+    }
+
+    #[inline(always)]
+    fn find(&self, tag: u64) -> Option<u64> {
+        let (known, physical) = self.place(tag).get();
+        (known == tag).then_some(physical)
+    }
+
+    fn note(&self, tag: u64, physical: u64) {
+        self.place(tag).set((tag, physical));
+        self.any.set(true);
+    }
+
+    #[inline]
+    fn forget(&self) {
+        if self.any.replace(false) {
+            self.places.iter().for_each(|place| place.set((0, 0)));
+        }
+    }
+}
+
 /// The tables of one address space.
 #[derive(Debug)]
 pub struct PageTable {
@@ -91,6 +138,7 @@ pub struct PageTable {
     /// and how many. Never fewer than large pages.
     spare: Option<Frame>,
     spares: usize,
+    known: Known,
 }
 
 impl PageTable {
@@ -103,7 +151,7 @@ impl PageTable {
             entry.store(shared.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         kernel_space::seal();
-        Some(Self { root, tables: 1, large: 0, spare: None, spares: 0 })
+        Some(Self { root, tables: 1, large: 0, spare: None, spares: 0, known: Known::default() })
     }
 
     /// Maps the 4 KiB at `physical` at `address`; takes zeroed frames for missing tables.
@@ -401,10 +449,22 @@ impl PageTable {
     }
 
     /// Where the byte at `address` lies in the direct map, if its page is mapped memory that may be read, or written.
-    #[inline]
+    #[inline(always)]
     pub fn reach(&self, address: u64, write: bool) -> Option<*mut u8> {
-        let entry = self.entry(address)?;
-        allows(entry, write).then(|| hhdm::pointer::<u8>(entry.physical()).wrapping_add((address % PAGE) as usize))
+        let tag = Known::tag(address, write);
+        let physical = match self.known.find(tag) {
+            Some(physical) => physical,
+            None => self.reach_unknown(address, write)?,
+        };
+        Some(hhdm::pointer::<u8>(physical).wrapping_add((address % PAGE) as usize))
+    }
+
+    /// The physical address of a page, from the tables.
+    #[inline(never)]
+    fn reach_unknown(&self, address: u64, write: bool) -> Option<u64> {
+        let physical = self.entry(address).filter(|entry| allows(*entry, write))?.physical();
+        self.known.note(Known::tag(address, write), physical);
+        Some(physical)
     }
 
     /// The physical address of the byte at `address`, if its page is mapped memory that may be read, or written.
@@ -449,16 +509,6 @@ impl PageTable {
             free(spare);
         }
         destroy_level(self.root.address(), 4, free);
-    }
-
-    /// Makes this the processor's address space.
-    pub fn activate(&self) {
-        if !self.is_active() {
-            percpu::current().set_root(self.root.address());
-            // SAFETY: the kernel half of this table equals the one in use, so the code that runs
-            // and all kernel data stay where they are; the user half is of no concern to Rust.
-            unsafe { kernel_space::load_root(self.root) };
-        }
     }
 
     /// How many frames the tables take.
@@ -521,8 +571,38 @@ impl PageTable {
     }
 
     fn flush(&self, address: u64) {
+        self.known.forget();
         if self.is_active() {
             kernel_space::flush(address);
+        }
+    }
+}
+
+/// The top table of a [`PageTable`], for who makes it the processor's and needs nothing else of it. Whoever destroys the
+/// tables ends it first.
+#[derive(Debug)]
+pub struct Root(AtomicU64);
+
+impl Root {
+    /// That of these tables.
+    pub fn of(table: &PageTable) -> Self {
+        Self(AtomicU64::new(table.root.address()))
+    }
+
+    /// The tables are about to go.
+    pub fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Makes the tables those of this processor, where they are not gone.
+    #[inline(always)]
+    pub fn activate(&self) {
+        let address = self.0.load(Ordering::Relaxed);
+        if address != 0 && kernel_space::loaded_root().address() != address {
+            percpu::current().set_root(address);
+            // SAFETY: the kernel half of these tables equals the one in use, so the code that runs and all kernel data stay
+            // where they are; the user half is of no concern to Rust.
+            unsafe { kernel_space::load_root(Frame::from_address(address)) };
         }
     }
 }

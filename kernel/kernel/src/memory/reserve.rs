@@ -83,9 +83,9 @@ fn needed(process: &Process, operation: &Operation) -> usize {
     match *operation {
         Operation::Call { cap, interface, method, .. } if gives_back(process, CapId(cap), interface, method) => 0,
         Operation::Call { .. } => kept(),
-        Operation::Return { caps, .. } if caps.sent > 0 => kept(),
+        Operation::Return { caps, .. } | Operation::ReturnRecv { caps, .. } if caps.sent > 0 => kept(),
         // A place in a queue, which may have to grow.
-        Operation::Recv { .. } | Operation::Wait { .. } | Operation::WaitWord { .. } => {
+        Operation::Recv { .. } | Operation::ReturnRecv { .. } | Operation::Wait { .. } | Operation::WaitWord { .. } => {
             kept().saturating_sub(OPERATION)
         }
         // These give back, or take nothing.

@@ -15,7 +15,7 @@ use super::memory::MemoryObject;
 use super::mmio::Mmio;
 use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
-use crate::memory::page_table::{Access, MapError, PageTable, Run};
+use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
 
 /// What can be mapped.
 #[derive(Clone, Debug)]
@@ -186,6 +186,8 @@ pub struct AddressSpace {
     inner: Mutex<Option<Inner>>,
     /// Table frames charged.
     tables: AtomicU64,
+    /// Its top table, so that a switch of threads takes no lock.
+    root: Root,
     itself: Weak<AddressSpace>,
 }
 
@@ -240,11 +242,13 @@ impl AddressSpace {
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
+        let root = Root::of(&table);
         let inner = Some(Inner { table, regions: Regions::new(USER_START, USER_END), changes: 0, bookkeeping: 0 });
         Ok(Arc::new_cyclic(|itself| Self {
             account: Arc::clone(account),
             inner: Mutex::new(inner),
             tables: AtomicU64::new(taken),
+            root,
             itself: itself.clone(),
         }))
     }
@@ -553,15 +557,10 @@ impl AddressSpace {
         }
     }
 
-    /// Makes this the processor's address space. False where it is gone.
-    pub fn activate(&self) -> bool {
-        match &*self.inner.lock() {
-            Some(inner) => {
-                inner.table.activate();
-                true
-            }
-            None => false,
-        }
+    /// Makes this the processor's address space, where it is not gone: then no thread of it runs.
+    #[inline(always)]
+    pub fn activate(&self) {
+        self.root.activate();
     }
 
     /// Runs `act` with the page tables, for [`crate::user_memory`].
@@ -597,16 +596,17 @@ impl AddressSpace {
         any
     }
 
-    /// Runs `act` with the page tables, where nobody else has locked them and the space is not gone.
-    #[inline]
-    pub(crate) fn try_with_table<R>(&self, act: impl FnOnce(&PageTable) -> R) -> Option<R> {
-        let guard = self.inner.try_lock()?;
-        guard.as_ref().map(|inner| act(&inner.table))
+    /// Where a user byte lies in the direct map, if its page is mapped memory that may be read, or written, nobody else has
+    /// locked the page tables, and the space is not gone. It lies there until something is unmapped.
+    #[inline(always)]
+    pub(crate) fn reach(&self, address: u64, write: bool) -> Option<*mut u8> {
+        self.inner.try_lock()?.as_ref()?.table.reach(address, write)
     }
 
     /// Ends the address space: everything unmapped, its tables given back.
     pub fn destroy(&self) {
         let Some(mut inner) = self.inner.lock().take() else { return };
+        self.root.end();
         let regions = inner.regions.clear();
         inner.settle(&self.account);
         inner.table.destroy(&mut frames::free);

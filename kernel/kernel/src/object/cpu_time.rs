@@ -17,6 +17,9 @@ use spin::Once;
 use super::account::Account;
 use super::process::{self, Cause, End};
 
+/// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
+static ANY: AtomicBool = AtomicBool::new(false);
+
 /// No limit.
 const NONE: u64 = u64::MAX;
 
@@ -85,13 +88,14 @@ impl CpuTime {
 
 impl Account {
     /// Whether its threads' time counts against a limit.
-    #[inline]
+    #[inline(always)]
     pub fn is_cpu_limited(&self) -> bool {
-        self.cpu.limited.load(Ordering::Relaxed)
+        ANY.load(Ordering::Relaxed) && self.cpu.limited.load(Ordering::Relaxed)
     }
 
     /// Its threads' time counts from now on.
     pub fn count_cpu_time(&self) {
+        ANY.store(true, Ordering::Relaxed);
         self.cpu.limited.store(true, Ordering::Relaxed);
     }
 

@@ -95,10 +95,10 @@ impl Endpoint {
         })
     }
 
-    /// Locks who waits here.
-    #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+    /// The same, where nobody else has locked them.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock()
     }
 
     /// Takes the receiver that has waited longest, or queues the call that `caller` makes; `began`

@@ -70,11 +70,17 @@ pub fn forget_reader(key: ListKey) {
     drop(reader);
 }
 
+/// Whether somebody waits for lines, and there may be such.
+#[inline(always)]
+pub fn has_to_serve() -> bool {
+    READER_COUNT.load(Ordering::Relaxed) != 0 && log::has_news()
+}
+
 /// Answers who waits, where the log has grown. Called on the way out of the kernel, since a line is
 /// written while locks are held.
 #[inline]
 pub fn serve() {
-    if READER_COUNT.load(Ordering::Relaxed) != 0 {
+    if has_to_serve() {
         serve_readers();
     }
 }
@@ -82,6 +88,7 @@ pub fn serve() {
 #[cold]
 #[inline(never)]
 fn serve_readers() {
+    log::take_news();
     let end = log::end();
     loop {
         let reader = {

@@ -532,10 +532,16 @@ fn doom_spent() {
     }
 }
 
+/// Whether there are processes that must end.
+#[inline(always)]
+pub fn any_to_bury() -> bool {
+    ANY_DOOMED.load(Ordering::Acquire)
+}
+
 /// Ends the processes that must end. No lock may be held.
 #[inline]
 pub fn bury() {
-    if ANY_DOOMED.load(Ordering::Acquire) {
+    if any_to_bury() {
         bury_all();
     }
 }

@@ -5,9 +5,9 @@ use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use capos_abi::entry::{Buffer, CapArray};
+use capos_abi::entry::{Buffer, CapArray, EntryWords};
 use capos_abi::ring::RingLayout;
-use capos_abi::{CapId, RawEntry, Status};
+use capos_abi::{CapId, Status};
 use capos_captable::NodeId;
 use spin::{Mutex, MutexGuard};
 
@@ -87,10 +87,62 @@ pub struct Inner {
     resume: Option<Enter>,
 }
 
+/// An entry that was taken out of the ring.
+#[derive(Debug)]
+pub struct Taken {
+    pub words: EntryWords,
+    /// There are others behind it.
+    pub more: bool,
+}
+
 /// Whether a thread goes on; then the deadline of its wait, which is over.
 pub type Awake = Option<Option<(u64, u64)>>;
 
 impl Inner {
+    /// Takes the next entry. `None` where there is none, or no room for its answer.
+    ///
+    /// # Errors
+    /// An index is corrupt.
+    #[inline(always)]
+    pub fn take_entry(&mut self) -> Result<Option<Taken>, Corrupt> {
+        let Some(Body { ring, operations, .. }) = &mut self.body else { return Ok(None) };
+        let pending = ring.pending()?;
+        if pending == 0 {
+            return Ok(None);
+        }
+        // Neither is more than a ring is long.
+        let reserved = operations.len().wrapping_add(ring.unread()?);
+        if reserved >= ring.completion_entries() {
+            return Ok(None);
+        }
+        let words = ring.entry();
+        ring.advance();
+        Ok(Some(Taken { words, more: pending > 1 }))
+    }
+
+    /// Answers an entry at once.
+    #[inline(always)]
+    pub fn post(&mut self, user_data: u64, outcome: impl Into<Outcome>) {
+        if let Some(body) = &mut self.body {
+            body.ring.post(&outcome.into().completion(user_data));
+        }
+    }
+
+    /// Starts to wait for `minimum` unread completions. False where they are there.
+    ///
+    /// # Errors
+    /// An index is corrupt.
+    #[inline(always)]
+    fn begin_wait(&mut self, minimum: u32) -> Result<bool, Corrupt> {
+        let Some(body) = &self.body else { return Ok(false) };
+        let wanted = minimum.min(body.ring.completion_entries());
+        if body.ring.unread()? >= wanted {
+            return Ok(false);
+        }
+        self.wanted = wanted;
+        Ok(true)
+    }
+
     /// The ticket that its next operation gets. `None` where it is dead, or has no place for one.
     #[inline]
     pub fn next_ticket(&self) -> Option<Ticket> {
@@ -98,13 +150,18 @@ impl Inner {
     }
 
     /// As [`Thread::begin`].
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
         self.body.as_mut()?.operations.begin(user_data, cap, kind)
     }
 
+    /// As [`Thread::drop_operation`].
+    pub fn drop_operation(&mut self, ticket: Ticket) -> Option<Ended> {
+        self.body.as_mut()?.operations.end(ticket)
+    }
+
     /// As [`Operations::plain`].
-    #[inline]
+    #[inline(always)]
     pub fn plain(&self, ticket: Ticket) -> Option<&Kind> {
         self.body.as_ref()?.operations.plain(ticket)
     }
@@ -113,7 +170,7 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Inner::enough`].
-    #[inline]
+    #[inline(always)]
     pub fn end_plain(&mut self, ticket: Ticket, outcome: Outcome) -> Result<Awake, Corrupt> {
         if let Some(body) = &mut self.body
             && let Some(user_data) = body.operations.end_plain(ticket)
@@ -128,7 +185,7 @@ impl Inner {
     ///
     /// # Errors
     /// Its rings are corrupt: it is to die of that, once nothing of it is locked.
-    #[inline]
+    #[inline(always)]
     fn enough(&mut self) -> Result<Awake, Corrupt> {
         if self.wanted == 0 {
             return Ok(None);
@@ -300,52 +357,25 @@ impl Thread {
         }
     }
 
-    /// Takes the next entry, and tells whether there are more behind it. `None` where there is none, or no room for its
-    /// answer.
-    ///
-    /// # Errors
-    /// An index is corrupt.
-    #[inline(always)]
-    pub fn take_entry(&self, into: &mut RawEntry) -> Result<Option<bool>, Corrupt> {
-        let mut inner = self.inner.lock();
-        let Some(Body { ring, operations, .. }) = &mut inner.body else { return Ok(None) };
-        let pending = ring.pending()?;
-        if pending == 0 {
-            return Ok(None);
-        }
-        // Neither is more than a ring is long.
-        let reserved = operations.len().wrapping_add(ring.unread()?);
-        if reserved >= ring.completion_entries() {
-            return Ok(None);
-        }
-        *into = ring.entry();
-        ring.advance();
-        Ok(Some(pending > 1))
-    }
-
     /// Answers an entry at once.
     #[inline]
     pub fn post(&self, user_data: u64, outcome: impl Into<Outcome>) {
-        let completion = outcome.into().completion(user_data);
-        if let Some(body) = &mut self.inner.lock().body {
-            body.ring.post(&completion);
-        }
+        self.inner.lock().post(user_data, outcome);
     }
 
     /// Starts to wait for `minimum` unread completions until `deadline`. False where they are there.
     ///
     /// # Errors
     /// An index is corrupt.
+    #[inline(always)]
     pub fn wait(self: &Arc<Self>, minimum: u32, until: u64) -> Result<bool, Corrupt> {
         let mut inner = self.inner.lock();
-        let Some(body) = &inner.body else { return Ok(false) };
-        let wanted = minimum.min(body.ring.completion_entries());
-        if body.ring.unread()? >= wanted {
+        if !inner.begin_wait(minimum)? {
             return Ok(false);
         }
-        inner.wanted = wanted;
-        inner.deadline = (until != capos_abi::syscall::NO_DEADLINE)
-            .then(|| deadline::add(until, deadline::Due::Thread(Arc::clone(self))));
+        if until != capos_abi::syscall::NO_DEADLINE {
+            inner.deadline = Some(deadline::add(until, deadline::Due::Thread(Arc::clone(self))));
+        }
         self.change(State::Running, State::Blocked);
         Ok(true)
     }
@@ -446,18 +476,35 @@ impl Thread {
         self.inner.lock()
     }
 
+    /// The same, where nobody else has locked it.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock()
+    }
+
     /// Lets it go on where what it waits for is there. Nothing of it is locked.
     #[inline]
-    pub fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
+    fn tell(self: &Arc<Self>, awake: Result<Awake, Corrupt>) {
+        if self.settle_wait(awake) {
+            scheduler::wake(self);
+        }
+    }
+
+    /// Whether it goes on, which [`scheduler::wake`] lets it: what it waits for is there. Nothing of it is locked.
+    #[inline(always)]
+    pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
         match awake {
             Ok(Some(deadline)) => {
                 if let Some(key) = deadline {
                     deadline::remove(key);
                 }
-                scheduler::wake(self);
+                true
             }
-            Ok(None) => {}
-            Err(corrupt) => self.die_of(corrupt),
+            Ok(None) => false,
+            Err(corrupt) => {
+                self.die_of(corrupt);
+                false
+            }
         }
     }
 
@@ -499,6 +546,7 @@ impl Thread {
 
     /// Ends the process, whose rings are corrupt. It looks at the process and at the thread's handle, whose
     /// locks come before the thread's own.
+    #[cold]
     pub fn die_of(&self, corrupt: Corrupt) {
         self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }

@@ -123,7 +123,9 @@ impl Actor {
         self.thread.with_context(|context| {
             (context.rax, context.rdi, context.rsi, context.rdx) = (number, first, second, third);
         });
-        syscall::handle(&self.thread);
+        if let Some(next) = syscall::handle(&self.thread) {
+            scheduler::wake(&next);
+        }
         settle();
     }
 

@@ -197,6 +197,126 @@ pub fn messages_arrive_whole(account: &Arc<Account>) {
     }
 }
 
+/// An answer that offers the buffer for the next call as well.
+fn answer_and_receive(reply: u64, endpoint: CapId, length: u32) -> Operation {
+    let Operation::Return { results, .. } = answer(reply, length) else { return Operation::Nop };
+    let Operation::Recv { endpoint, buffer, caps } = receive(endpoint) else { return Operation::Nop };
+    Operation::ReturnRecv { reply, endpoint, exception: 0, results, buffer, caps }
+}
+
+/// RETURN_RECV answers and receives with one completion, whether the next call waits already, which is the long way, or comes
+/// later. Where one part is refused nothing of the other is done that could not be done again.
+pub fn answers_receive_the_next(account: &Arc<Account>) {
+    let mut pair = pair(account);
+    let mut second = pair.client.sibling(1);
+    let usage = |pair: &Pair| (pair.server.process.capability_count(), pair.server.process.account.usage());
+    let before = usage(&pair);
+    let mut reply = pair.deliver();
+    for call_waits in [false, true, true, false] {
+        pair.server.write(SCRATCH + 0x300, b"results!");
+        if call_waits {
+            assert!(second.run(9, call(pair.cap)).is_empty());
+        }
+        let done = pair.server.run(7, answer_and_receive(reply, pair.endpoint, 8));
+        let answered = pair.client.completions();
+        assert_eq!((answered.len(), answered[0].user_data, answered[0].status, answered[0].length), (1, 2, 0, 8));
+        assert_eq!(pair.client.read(SCRATCH + 0x100, 8), b"results!");
+        let received = if call_waits {
+            done
+        } else {
+            assert!(done.is_empty(), "the answer alone is told nobody: {done:?}");
+            assert!(second.run(9, call(pair.cap)).is_empty());
+            pair.server.completions()
+        };
+        assert_eq!((received.len(), received[0].user_data, received[0].status), (1, 7, 0));
+        let other = header(&pair.server).reply;
+        assert_ne!(other, reply);
+        assert_eq!(pair.server.once(answer(reply, 8)).status, status(Status::StaleCapability));
+        assert_eq!(pair.server.once(answer(other, 8)).status, 0);
+        assert_eq!(second.completions().len(), 1);
+        reply = pair.deliver();
+    }
+
+    // What is wrong with the offer is said before the call is answered.
+    let not_here = answer_and_receive(reply, CapId(12345), 8);
+    assert_eq!(pair.server.once(not_here).status, status(Status::BadCapability));
+    let Operation::ReturnRecv { endpoint, exception, results, caps, .. } = answer_and_receive(reply, pair.endpoint, 8)
+    else {
+        return;
+    };
+    let narrow = Operation::ReturnRecv { reply, endpoint, exception, results, buffer: buffer(0, 32), caps };
+    assert_eq!(pair.server.once(narrow).status, status(Status::TooLarge));
+    assert!(pair.client.completions().is_empty(), "the call still waits");
+
+    // What is wrong with the answer leaves nothing offered.
+    let stale = answer_and_receive(reply ^ 1 << 32, pair.endpoint, 8);
+    assert!(pair.server.once(stale).status < 0);
+    assert!(second.run(9, call(pair.cap)).is_empty());
+    assert!(pair.server.completions().is_empty(), "no buffer waits");
+    assert_eq!(second.run(4, Operation::Cancel { target: 9 }).len(), 2);
+    let exception = Operation::ReturnRecv { reply, endpoint, exception: 2, results, buffer: buffer(0, 256), caps };
+    let _ = pair.server.run(8, exception);
+    let refused = pair.client.completions();
+    assert_eq!((refused.len(), refused[0].status, refused[0].length), (1, 2, 8));
+
+    // Nobody waits for the answer any more: it goes nowhere, and the next call is received.
+    pair.server.run(3, Operation::Cancel { target: 8 });
+    let reply = pair.deliver();
+    pair.client.run(4, Operation::Cancel { target: 2 });
+    assert!(pair.server.run(5, answer_and_receive(reply, pair.endpoint, 8)).is_empty());
+    assert!(pair.client.run(2, call(pair.cap)).is_empty());
+    let received = pair.server.completions();
+    assert_eq!((received.len(), received[0].user_data, received[0].status), (1, 5, 0));
+    let reply = header(&pair.server).reply;
+    assert_eq!(pair.server.once(answer(reply, 0)).status, 0);
+    assert_eq!(usage(&pair), before);
+}
+
+/// The kernel keeps translations of pages that it reached. None outlives its page: what is unmapped, replaced or may not be
+/// written any more is not reached by the next message.
+pub fn known_pages_are_forgotten(account: &Arc<Account>) {
+    const PLACE: u64 = 0x40_0000;
+    let mut pair = pair(account);
+    let show = |actor: &Actor, write: bool| {
+        let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
+        let access = Access { read: true, write, ..Access::default() };
+        actor.process.space.map(Backing::Memory(memory), (PLACE, PAGE), 0, access, None).unwrap();
+    };
+    let hide = |actor: &Actor| actor.process.space.unmap(PLACE, PAGE).unwrap();
+    let place = Buffer { address: PLACE, length: 16 };
+    let Operation::Call { cap, interface, method, .. } = call(pair.cap) else { return };
+    let caps = CapArray::default();
+    let there = Operation::Call { cap, interface, method, params: place, results: place, caps };
+    let once = |pair: &mut Pair, text: &[u8; 16]| {
+        assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+        let refused = pair.client.run(2, there);
+        if let [refused] = refused.as_slice() {
+            pair.server.run(3, Operation::Cancel { target: 1 });
+            return Some(refused.status);
+        }
+        let _ = pair.server.completions();
+        assert_eq!(pair.server.read(SCRATCH + MessageHeader::SIZE as u64, 16), text);
+        pair.server.write(SCRATCH + 0x300, text);
+        assert_eq!(pair.server.once(answer(header(&pair.server).reply, 16)).status, 0);
+        let done = pair.client.completions();
+        assert_eq!(done.len(), 1);
+        (done[0].status < 0).then_some(done[0].status)
+    };
+    show(&pair.client, true);
+    for text in [b"the first page..", b"another page...."] {
+        pair.client.write(PLACE, text);
+        assert_eq!(once(&mut pair, text), None);
+        assert_eq!(once(&mut pair, text), None);
+        hide(&pair.client);
+        assert_eq!(once(&mut pair, text), Some(status(Status::BadAddress)));
+        show(&pair.client, true);
+    }
+    assert_eq!(once(&mut pair, &[0; 16]), None);
+    hide(&pair.client);
+    show(&pair.client, false);
+    assert_eq!(once(&mut pair, &[0; 16]), Some(status(Status::BadAddress)), "the results have no place");
+}
+
 /// Too large for the other side, wrong interface, missing rights, exceptions.
 pub fn calls_are_refused(account: &Arc<Account>) {
     let mut pair = pair(account);

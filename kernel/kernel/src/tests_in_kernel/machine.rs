@@ -9,7 +9,7 @@ use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry};
 use crate::arch::context::Fpu;
 use crate::arch::{cpu, interrupts, io_apic, msr};
 use crate::memory::frames::{self, Frame};
-use crate::memory::page_table::{Access, MapError, PageTable};
+use crate::memory::page_table::{Access, MapError, PageTable, Root};
 use crate::memory::{heap, kernel_space};
 use crate::{entropy, log, time};
 
@@ -121,7 +121,7 @@ fn page_table_maps_and_returns_its_frames() {
     }
     assert_eq!(table.map(0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
     assert!(!table.take_accessed(low), "nobody touched the page");
-    table.activate();
+    Root::of(&table).activate();
     assert_eq!(table.unmap(low), Some(page.address()));
     assert_eq!(table.unmap(low), None);
     assert_eq!(table.lookup(low), None);
@@ -176,7 +176,7 @@ fn large_pages_split_and_grow_together() {
     assert_eq!(table.map(at + PAGE, physical(1), READ_WRITE, none), Err(MapError::Occupied));
     assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(false));
     // A mark for all of it becomes a mark for each part.
-    table.activate();
+    Root::of(&table).activate();
     assert!(!table.take_accessed(at + 3 * PAGE));
     assert_eq!(table.large_pages(), 1, "what nobody used stays in one piece");
     use_page(at + 9 * PAGE);

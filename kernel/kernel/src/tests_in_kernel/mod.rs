@@ -32,9 +32,11 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 72] = [
+const OBJECTS: [(&str, Test); 74] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
+    ("answers-receive-the-next", calls::answers_receive_the_next),
+    ("known-pages-are-forgotten", calls::known_pages_are_forgotten),
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
     ("capabilities-travel", calls::capabilities_travel),

@@ -6,6 +6,7 @@ use alloc::format;
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::syscall::NO_DEADLINE;
 use capos_abi::{Entry, RawEntry};
+use capos_ring::Ring;
 use capos_rt::{Error, raw};
 
 /// Bytes of a message and of its answer.
@@ -62,11 +63,29 @@ pub fn call(cap: u64, (interface, method): (u64, u16), params: u32, memory: u64,
     encode(1, Operation::Call { cap, interface, method, params, results, caps })
 }
 
+/// The buffer for messages in `memory`, and the place for one capability at its end.
+fn room(memory: u64) -> (Buffer, CapArray) {
+    (Buffer { address: memory, length: 1024 }, CapArray { address: memory + RECEIVED, sent: 0, accepted: 1 })
+}
+
 /// A RECV into `memory`, with room for one capability at its end.
+pub fn receive_entry(tag: u64, endpoint: u64, memory: u64) -> Entry {
+    let (buffer, caps) = room(memory);
+    Entry { user_data: tag | raw::TAG, operation: Operation::Recv { endpoint, buffer, caps } }
+}
+
+/// The same as it lies in the ring.
 pub fn receive(tag: u64, endpoint: u64, memory: u64) -> RawEntry {
-    let buffer = Buffer { address: memory, length: 1024 };
-    let caps = CapArray { address: memory + RECEIVED, sent: 0, accepted: 1 };
-    encode(tag, Operation::Recv { endpoint, buffer, caps })
+    receive_entry(tag, endpoint, memory).encode()
+}
+
+/// Answers a call with the message that it brought to `memory`, and receives the next one there.
+#[inline]
+pub fn answer_and_receive(tag: u64, reply: u64, endpoint: u64, memory: u64) -> Entry {
+    let (buffer, caps) = room(memory);
+    let results = Buffer { address: memory + 40, length: MESSAGE };
+    let operation = Operation::ReturnRecv { reply, endpoint, exception: 0, results, buffer, caps };
+    Entry { user_data: tag | raw::TAG, operation }
 }
 
 /// A RETURN of `length` bytes.
@@ -76,8 +95,13 @@ pub fn answer(reply: u64, memory: u64, length: u32) -> RawEntry {
 }
 
 /// RELEASE.
+pub fn release_entry(cap: u64) -> Entry {
+    Entry { user_data: 4 | raw::TAG, operation: Operation::Release { cap } }
+}
+
+/// The same as it lies in the ring.
 pub fn release(cap: u64) -> RawEntry {
-    encode(4, Operation::Release { cap })
+    release_entry(cap).encode()
 }
 
 /// NOTIFY with one bit.
@@ -95,6 +119,13 @@ pub fn push(entry: &RawEntry) {
     // SAFETY: all entries here name pages of [`page`], which live as long as the process and to
     // which no references exist.
     unsafe { raw::push(entry) };
+}
+
+/// Queues an entry in a ring, without the runtime.
+#[inline]
+pub fn queue(ring: &Ring, entry: &Entry) {
+    // SAFETY: as in `push`.
+    unsafe { ring.push(entry) };
 }
 
 /// Reads all completions away; the first status that is not 0, or 0.

@@ -36,24 +36,27 @@ enum Received {
     Released,
 }
 
-/// Answers calls with as many bytes as they brought, one system call for each.
+/// Answers calls with as many bytes as they brought, one system call and one entry for each.
 fn echo(env: &Env, received: Received) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
     let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());
-    entries::push(&entries::receive(2, endpoint, memory));
-    let mut queued = 1;
-    loop {
-        // The answer's own completion may lie there; the next call's is waited for.
-        raw::enter(queued, queued, NO_DEADLINE);
-        entries::drain();
-        entries::push(&entries::answer(entries::read(memory + 16), memory + 40, MESSAGE));
-        queued = 2;
+    let ring = raw::ring().ok_or_else(|| Error::new("the thread has no rings"))?;
+    entries::queue(&ring, &entries::receive_entry(2, endpoint, memory));
+    raw::enter(1, 1, NO_DEADLINE);
+    while ring.pop().is_some() {
         if received == Received::Released {
-            entries::push(&entries::release(entries::read(memory + RECEIVED)));
-            queued = 3;
+            entries::queue(&ring, &entries::release_entry(entries::read(memory + RECEIVED)));
         }
-        entries::push(&entries::receive(2, endpoint, memory));
+        entries::queue(&ring, &entries::answer_and_receive(2, entries::read(memory + 16), endpoint, memory));
+        if received == Received::Released {
+            // That of the release lies there at once; the next call's is waited for.
+            raw::enter(2, 2, NO_DEADLINE);
+            let _ = ring.pop();
+        } else {
+            raw::enter(1, 1, NO_DEADLINE);
+        }
     }
+    Err(Error::new("a wait for a call ended without one"))
 }
 
 /// The same for calls that come together: all that have come are answered by one system call.

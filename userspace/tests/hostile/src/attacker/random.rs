@@ -66,7 +66,7 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
         ])
         .unwrap_or(0);
     let method = u16::try_from(random.next() % 9).unwrap_or(0);
-    let operation = match random.next() % 10 {
+    let operation = match random.next() % 11 {
         0 => Operation::Nop,
         1 => {
             // A message over the rings' indices would keep this process's own honest entries out of
@@ -80,6 +80,13 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
         5 => Operation::Notify { notification: cap, bits: random.next() },
         6 => Operation::Wait { cap },
         7 if random.next().is_multiple_of(64) => Operation::Release { cap },
+        8 => {
+            // As RECV above.
+            let address = if buffer.address == FIRST_RING { kit.message } else { buffer.address };
+            let reply = if random.next().is_multiple_of(2) { kit.reply() } else { cap };
+            let (results, buffer, caps) = (buffer, Buffer { address, ..buffer }, array(sent, accepted));
+            Operation::ReturnRecv { reply, endpoint: cap, exception: 0, results, buffer, caps }
+        }
         _ => Operation::Call { cap, interface, method, params: buffer, results, caps: array(sent, accepted) },
     };
     kit::encode(tag, operation)

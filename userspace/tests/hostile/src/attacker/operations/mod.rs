@@ -335,7 +335,7 @@ impl<'a> World<'a> {
         self.offers(slot, sent);
         let length = self.random.pick(&[0, 8, 16, 64, 256, 1000, 1024]).unwrap_or(0);
         let at = |address: u64, length: u32| Buffer { address: if length == 0 { 0 } else { address }, length };
-        match self.below(8) {
+        match self.below(9) {
             0..=2 => Operation::Call {
                 cap: self.id_of(kit::INTERFACE),
                 interface: kit::INTERFACE,
@@ -349,12 +349,18 @@ impl<'a> World<'a> {
                 buffer: Buffer { address: self.in_slot(slot, PARAMS), length: length + 40 },
                 caps: self.caps(slot, 0, accepted),
             },
-            _ => {
+            way => {
                 let reply = self.id_of(REPLY);
                 self.held.retain(|one| one.id != reply);
                 let exception = if self.below(3) == 0 { self.small(7) } else { 0 };
                 let results = at(self.in_slot(slot, 0), length);
-                Operation::Return { reply, exception, results, caps: self.caps(slot, sent, 0) }
+                if way < 8 {
+                    return Operation::Return { reply, exception, results, caps: self.caps(slot, sent, 0) };
+                }
+                let endpoint = self.id_of(EndpointClient::INTERFACE_ID);
+                let buffer = Buffer { address: self.in_slot(slot, PARAMS), length: length + 40 };
+                let caps = self.caps(slot, sent, accepted);
+                Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps }
             }
         }
     }

@@ -28,7 +28,7 @@ const SHORTEST: u64 = 50_000;
 
 /// Switches from one thread to another since the start.
 pub static SWITCHES: AtomicU64 = AtomicU64::new(0);
-/// Time that processors had nothing to do, nanoseconds.
+/// Time that processors had nothing to do, ticks of the time-stamp counter.
 pub static IDLE: AtomicU64 = AtomicU64::new(0);
 
 /// What a processor knows about scheduling.
@@ -40,12 +40,13 @@ pub struct CpuState {
     handoff: Option<Arc<Thread>>,
     /// Whose vector registers the processor holds, by the thread's number.
     loaded: u64,
-    slice_end: u64,
+    /// When the current slice began, by the time-stamp counter, and how long it is, in nanoseconds.
+    slice: (u64, u64),
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
-    /// When the processor came to have nothing to do, while it has not.
+    /// When the processor came to have nothing to do, while it has not, by the time-stamp counter.
     idle_since: Option<u64>,
-    /// When the current thread began to run.
+    /// Until when the current thread's time is accounted for, by the time-stamp counter.
     since: u64,
     /// What the timer is set to; 0 where it is not.
     armed: u64,
@@ -151,7 +152,7 @@ impl CpuState {
                 self.queue.push(thread);
             } else if thread.change(State::Ready, State::Running) {
                 if self.queue.is_free_for(thread.priority()) || !self.had_current {
-                    self.slice_end = now.saturating_add(SLICE);
+                    self.slice = (now, SLICE);
                 }
                 return Some(thread);
             }
@@ -159,7 +160,7 @@ impl CpuState {
         loop {
             let (thread, slice) = self.pop()?;
             if thread.change(State::Ready, State::Running) {
-                self.slice_end = now.saturating_add(slice.unwrap_or(SLICE));
+                self.slice = (now, slice.unwrap_or(SLICE));
                 return Some(thread);
             }
         }
@@ -194,17 +195,28 @@ impl CpuState {
             || self.handoff.as_ref().is_some_and(|ready| ready.priority() > priority)
     }
 
+    /// When the current slice ends, nanoseconds.
+    fn slice_end(&self) -> u64 {
+        let (began, length) = self.slice;
+        time::at(began).saturating_add(length)
+    }
+
+    /// Whether nobody waits here with this priority or a higher one.
+    fn is_free_for(&self, priority: i8) -> bool {
+        self.queue.is_free_for(priority) && self.handoff.as_ref().is_none_or(|ready| ready.priority() < priority)
+    }
+
     /// Sets the timer to the end of the slice, where somebody waits for it, or to the next deadline.
     #[inline]
     fn arm(&mut self) {
-        if self.queue.len() > 0 || deadline::is_uncovered() {
+        if self.queue.len() > 0 || self.handoff.is_some() || deadline::is_uncovered() {
             self.set_timer();
         }
     }
 
     fn set_timer(&mut self) {
-        let alone = self.current.as_ref().is_none_or(|current| self.queue.is_free_for(current.priority()));
-        let slice = if alone { u64::MAX } else { self.slice_end };
+        let alone = self.current.as_ref().is_none_or(|current| self.is_free_for(current.priority()));
+        let slice = if alone { u64::MAX } else { self.slice_end() };
         let slice = if self.is_limited() { slice.min(self.limit_end) } else { slice };
         let due = if deadline::cover() {
             self.covers = deadline::earliest();
@@ -259,13 +271,7 @@ impl CpuState {
     #[inline(always)]
     fn settle_time(&mut self, now: u64) {
         if let Some(current) = &self.current {
-            let ran = now.saturating_sub(self.since);
-            current.handle.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
-            let account = &current.process.account;
-            account.cpu_nanoseconds.fetch_add(ran, Ordering::Relaxed);
-            if account.is_cpu_limited() {
-                account.spend(ran);
-            }
+            charge(current, self.since, now);
             self.since = now;
         } else if let Some(since) = &mut self.idle_since {
             IDLE.fetch_add(now.saturating_sub(*since), Ordering::Relaxed);
@@ -289,7 +295,7 @@ impl CpuState {
         }
         let left = thread.process.account.cpu_left().unwrap_or(u64::MAX);
         let share = left.checked_div(processors::count() as u64).unwrap_or(left).max(SHORTEST).min(left);
-        self.limit_end = now.saturating_add(share);
+        self.limit_end = time::at(now).saturating_add(share);
         left > 0
     }
 
@@ -336,7 +342,7 @@ impl CpuState {
             self.covers = deadline::earliest();
         }
         // One that is due comes.
-        if self.armed != self.covers && (self.armed == 0 || self.armed > now) {
+        if self.armed != self.covers && (self.armed == 0 || self.armed > time::at(now)) {
             self.armed = self.covers;
             match self.covers {
                 0 => time::disarm(),
@@ -352,15 +358,18 @@ impl CpuState {
             let may_stay = current.handle.may_run_on(percpu::current().index);
             if may_stay && !self.is_outranked(current.priority()) {
                 let pointer = current.context();
-                if let Some(ready) = self.handoff.take() {
+                // It keeps its place where nobody waits longer, and no other processor could take it.
+                if (processors::count() > 1 || self.queue.len() > 0)
+                    && let Some(ready) = self.handoff.take()
+                {
                     self.queue.push(ready);
                 }
                 self.arm();
                 return (Choice::Run(pointer), None);
             }
-            preempt(self, time::now(), true);
+            preempt(self, time::tsc(), true);
         }
-        let now = time::now();
+        let now = time::tsc();
         let left = self.put_down(now);
         self.had_current = left.is_some();
         let cpu = percpu::current();
@@ -380,16 +389,27 @@ impl CpuState {
         (choice, left)
     }
 
-    /// Where the current thread goes on, which is not to be looked at any further. Nobody waits in any queue.
+    /// Where the current thread goes on, or, where it waits, the one that was made ready: where nobody waits in any queue, and
+    /// nothing else is to be looked at.
     #[inline(always)]
-    fn stays(&self, cpu: &PerCpu) -> Option<*mut Context> {
+    fn go_on(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
-        let stays = self.handoff.is_none() && current.state() == State::Running;
-        if !stays || !current.handle.may_run_on(cpu.index) {
-            return None;
+        let state = current.state();
+        match self.handoff.take() {
+            None if state == State::Running && current.handle.may_run_on(cpu.index) => {
+                cpu.called.store(false, Ordering::Relaxed);
+                Some(current.context())
+            }
+            None => None,
+            Some(next) => {
+                let may = state == State::Blocked && !current.process.account.is_cpu_limited() && may_begin(&next);
+                if may && next.change(State::Ready, State::Running) {
+                    return Some(self.exchange(cpu, next, SLICE));
+                }
+                self.handoff = Some(next);
+                None
+            }
         }
-        cpu.called.store(false, Ordering::Relaxed);
-        Some(current.context())
     }
 
     /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would: where nobody
@@ -429,15 +449,18 @@ impl CpuState {
     /// Puts the current thread down, which waits, and takes another one up, which is running by its state, for so long.
     #[inline(always)]
     fn exchange(&mut self, cpu: &PerCpu, next: Arc<Thread>, slice: u64) -> *mut Context {
-        let now = time::now();
-        let left = self.put_down(now);
+        let now = time::tsc();
+        if let Some(left) = self.current.take() {
+            charge(&left, self.since, now);
+            left.put_down();
+            // It waits, so its process has it: it does not end here.
+            drop(left);
+        }
         self.had_current = true;
-        self.slice_end = now.saturating_add(slice);
+        self.slice = (now, slice);
         let context = next.context();
         self.take_up(cpu, next, now);
         cpu.called.store(false, Ordering::Relaxed);
-        // It waits, so its process has it: it does not end here.
-        drop(left);
         context
     }
 
@@ -448,16 +471,16 @@ impl CpuState {
         self.since = now;
         cpu.running.store(next.priority(), Ordering::Relaxed);
         cpu.thread.store(next.handle.id, Ordering::Relaxed);
-        next.process.space.activate();
-        self.load_fpu(&next);
+        next.process.space.activate(cpu);
+        self.load_fpu(cpu, &next);
         cpu.set_current(Some(&next));
         self.current = Some(next);
     }
 
     /// Takes a thread up: the processor holds its vector registers then.
     #[inline(always)]
-    fn load_fpu(&mut self, next: &Thread) {
-        let stayed = next.take_up(percpu::current().index);
+    fn load_fpu(&mut self, cpu: &PerCpu, next: &Thread) {
+        let stayed = next.take_up(cpu.index);
         if !(stayed && self.loaded == next.handle.id) {
             next.restore_fpu();
             self.loaded = next.handle.id;
@@ -472,6 +495,18 @@ impl CpuState {
         }
         self.queue.take_dead(&mut dead);
         dead
+    }
+}
+
+/// Accounts for the time that a thread has run between two counts of the time-stamp counter.
+#[inline(always)]
+fn charge(thread: &Thread, since: u64, now: u64) {
+    let ran = now.saturating_sub(since);
+    thread.handle.cpu_ticks.fetch_add(ran, Ordering::Relaxed);
+    let account = &thread.process.account;
+    account.cpu_ticks.fetch_add(ran, Ordering::Relaxed);
+    if account.is_cpu_limited() {
+        account.spend(time::at(now).saturating_sub(time::at(since)));
     }
 }
 
@@ -512,7 +547,7 @@ pub fn forget_dead() {
 pub fn pause() {
     percpu::current().paused.store(true, Ordering::Relaxed);
     let mut cpu = percpu::current().scheduler.lock();
-    let now = time::now();
+    let now = time::tsc();
     preempt(&mut cpu, now, false);
 }
 
@@ -552,7 +587,7 @@ fn leave() -> ! {
             Choice::Resume(thread) => syscall::resume(&thread),
             Choice::Again => {}
             Choice::Idle => {
-                cpu.scheduler.lock().idle_since.get_or_insert_with(time::now);
+                cpu.scheduler.lock().idle_since.get_or_insert_with(time::tsc);
                 context::idle()
             }
         }
@@ -563,14 +598,14 @@ fn leave() -> ! {
 fn end_idle() {
     let mut cpu = percpu::current().scheduler.lock();
     if cpu.idle_since.is_some() {
-        cpu.settle_time(time::now());
+        cpu.settle_time(time::tsc());
         cpu.idle_since = None;
     }
 }
 
 /// Limits of CPU time have changed: every processor looks at that of the thread that it runs.
 pub fn limits_changed() {
-    percpu::current().scheduler.lock().look_at_limit(time::now());
+    percpu::current().scheduler.lock().look_at_limit(time::tsc());
     processors::others().for_each(processors::call);
 }
 
@@ -582,7 +617,7 @@ pub fn start(boot: crate::boot::BootInfo) -> ! {
 
 /// Accounts for the time until now on all processors, so that what is read next is true.
 pub fn settle_times() {
-    let now = time::now();
+    let now = time::tsc();
     processors::all().for_each(|processor| processor.scheduler.lock().settle_time(now));
 }
 
@@ -639,7 +674,7 @@ pub fn join() -> ! {
 /// Another processor has something for this one.
 pub fn on_call() -> ! {
     end_idle();
-    percpu::current().scheduler.lock().look_at_limit(time::now());
+    percpu::current().scheduler.lock().look_at_limit(time::tsc());
     leave()
 }
 
@@ -685,7 +720,7 @@ fn hand_over(next: Arc<Thread>) -> ! {
 fn go_back() -> ! {
     let cpu = percpu::current();
     let context = match run_queue::waiting() {
-        0 if is_undisturbed(cpu) => cpu.scheduler.lock().stays(cpu),
+        0 if is_undisturbed(cpu) => cpu.scheduler.lock().go_on(cpu),
         1 if is_undisturbed(cpu) => cpu.scheduler.lock().switch(cpu),
         _ => None,
     };
@@ -733,11 +768,11 @@ pub fn on_timer() -> ! {
     deadline::expire();
     {
         let mut cpu = percpu::current().scheduler.lock();
-        let now = time::now();
+        let now = time::tsc();
         cpu.look_at_limit(now);
         let priority = cpu.current.as_ref().map(|current| current.priority());
         let waiting = priority.is_some_and(|priority| !cpu.queue.is_free_for(priority));
-        if now >= cpu.slice_end && (waiting || cpu.handoff.is_some()) {
+        if (waiting || cpu.handoff.is_some()) && time::at(now) >= cpu.slice_end() {
             preempt(&mut cpu, now, false);
         }
     }
@@ -756,7 +791,7 @@ pub fn on_interrupt(vector: u8) -> ! {
         let ready = cpu.handoff.as_ref().map(|ready| ready.priority());
         let current = cpu.current.as_ref().map(|current| current.priority());
         if ready.is_some() && ready >= current {
-            let now = time::now();
+            let now = time::tsc();
             preempt(&mut cpu, now, true);
         }
     }
@@ -768,7 +803,7 @@ fn preempt(cpu: &mut CpuState, now: u64, front: bool) {
     if cpu.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
         && let Some(thread) = cpu.put_down(now)
     {
-        let left = cpu.slice_end.saturating_sub(now);
+        let left = cpu.slice_end().saturating_sub(time::at(now));
         if front && left > SLICE / 8 && thread.handle.may_run_on(percpu::current().index) {
             cpu.queue.push_front(thread, left);
         } else {

@@ -22,7 +22,17 @@ static WALL_START: AtomicU64 = AtomicU64::new(0);
 
 /// Nanoseconds since the kernel's first instruction; 0 until the clock runs.
 pub fn now() -> u64 {
-    CLOCK.get().map_or(0, |clock| clock.scale.nanoseconds(tsc().wrapping_sub(clock.start)))
+    at(tsc())
+}
+
+/// The same where the time-stamp counter was `count`.
+pub fn at(count: u64) -> u64 {
+    lasting(count.wrapping_sub(start_tsc()))
+}
+
+/// Nanoseconds that so many ticks of the time-stamp counter last; 0 until the clock runs.
+pub fn lasting(ticks: u64) -> u64 {
+    CLOCK.get().map_or(0, |clock| clock.scale.nanoseconds(ticks))
 }
 
 /// Raises the timer interrupt on this processor when `deadline` (as [`now`] counts) has passed, at
@@ -50,6 +60,7 @@ pub fn tsc_hertz() -> u64 {
 }
 
 /// The time-stamp counter.
+#[inline(always)]
 pub fn tsc() -> u64 {
     // SAFETY: reading the counter has no effect, and `cpu::detect` made sure that it is there.
     unsafe { _rdtsc() }

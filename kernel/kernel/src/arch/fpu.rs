@@ -10,8 +10,8 @@ use super::cpu;
 pub struct Fpu {
     area: NonNull<u8>,
     layout: Layout,
-    /// The sets of registers that are in it.
-    mask: u64,
+    /// The sets of registers that are in it: the lower and the upper half of their bits.
+    mask: [u32; 2],
     method: Method,
 }
 
@@ -51,12 +51,12 @@ impl Fpu {
             (_, true) => Method::Whole,
             _ => Method::Old,
         };
-        Some(Self { area, layout, mask: features.state_mask, method })
+        Some(Self { area, layout, mask: [features.state_mask as u32, (features.state_mask >> 32) as u32], method })
     }
 
     /// Stores the processor's registers here.
     pub fn save(&mut self) {
-        let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
+        let [low, high] = self.mask;
         // SAFETY: the area is aligned to 64 bytes and as large as CPUID says for the enabled
         // state; the instructions used are those that CPUID announced.
         unsafe {
@@ -76,7 +76,7 @@ impl Fpu {
 
     /// Loads the registers from here.
     pub fn restore(&self) {
-        let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
+        let [low, high] = self.mask;
         // SAFETY: the area was made by `new` and written by `save` only, so it is well formed.
         unsafe {
             if self.method != Method::Old {

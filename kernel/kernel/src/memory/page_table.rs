@@ -12,7 +12,8 @@ use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, in
 
 use super::frames::{self, Frame};
 use super::{hhdm, kernel_space};
-use crate::{percpu, processors};
+use crate::percpu::PerCpu;
+use crate::processors;
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -596,10 +597,10 @@ impl Root {
 
     /// Makes the tables those of this processor, where they are not gone.
     #[inline(always)]
-    pub fn activate(&self) {
+    pub fn activate(&self, cpu: &PerCpu) {
         let address = self.0.load(Ordering::Relaxed);
-        if address != 0 && kernel_space::loaded_root().address() != address {
-            percpu::current().set_root(address);
+        if address != 0 && cpu.root() != address {
+            cpu.set_root(address);
             // SAFETY: the kernel half of these tables equals the one in use, so the code that runs and all kernel data stay
             // where they are; the user half is of no concern to Rust.
             unsafe { kernel_space::load_root(Frame::from_address(address)) };

@@ -76,8 +76,8 @@ pub struct Account {
     holders: AtomicU32,
     /// The highest priority that its threads may have.
     priority: i8,
-    /// CPU time used by this account's threads, nanoseconds.
-    pub cpu_nanoseconds: AtomicU64,
+    /// CPU time used by this account's threads, ticks of the time-stamp counter.
+    pub cpu_ticks: AtomicU64,
     /// How much of it there may be.
     pub(super) cpu: CpuTime,
 }
@@ -99,7 +99,7 @@ impl Account {
             retired: AtomicBool::new(false),
             holders: AtomicU32::new(0),
             priority,
-            cpu_nanoseconds: AtomicU64::new(0),
+            cpu_ticks: AtomicU64::new(0),
             cpu: CpuTime::new(limited),
         })
     }
@@ -325,7 +325,7 @@ impl Account {
     fn rest(&mut self) -> (Option<Arc<Account>>, Amounts, u64) {
         // While the parent is there, and with it all those above.
         self.cpu.give_back();
-        (self.parent.get_mut().take(), cost(self.limits(), self.own), *self.cpu_nanoseconds.get_mut())
+        (self.parent.get_mut().take(), cost(self.limits(), self.own), *self.cpu_ticks.get_mut())
     }
 }
 
@@ -343,7 +343,7 @@ impl Drop for Account {
             for (resource, amount) in ALL.into_iter().zip(rest) {
                 account.refund(resource, amount);
             }
-            account.cpu_nanoseconds.fetch_add(time, Ordering::Relaxed);
+            account.cpu_ticks.fetch_add(time, Ordering::Relaxed);
             let Some(mut last) = Arc::into_inner(account) else { return };
             (parent, rest, time) = last.rest();
         }

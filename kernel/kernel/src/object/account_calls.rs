@@ -18,6 +18,7 @@ use super::notification::Notification;
 use super::process::Process;
 use crate::kernel_call::{Invocation, refused};
 use crate::scheduler;
+use crate::time;
 
 /// The longest name of a process, in bytes.
 const MAX_NAME: usize = 64;
@@ -179,7 +180,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         usage.set_threads(small(threads));
         usage.set_processes(small(processes));
         usage.set_objects(small(objects));
-        usage.set_cpu_nanoseconds(self.cpu_nanoseconds.load(core::sync::atomic::Ordering::Relaxed));
+        usage.set_cpu_nanoseconds(time::lasting(self.cpu_ticks.load(core::sync::atomic::Ordering::Relaxed)));
         results.set_cpu_left(self.cpu_left().unwrap_or(u64::MAX));
         write_limits(self, results.init_limits());
         Ok(Completion::Done)

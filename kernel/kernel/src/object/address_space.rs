@@ -16,6 +16,7 @@ use super::mmio::Mmio;
 use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
+use crate::percpu::PerCpu;
 
 /// What can be mapped.
 #[derive(Clone, Debug)]
@@ -559,8 +560,8 @@ impl AddressSpace {
 
     /// Makes this the processor's address space, where it is not gone: then no thread of it runs.
     #[inline(always)]
-    pub fn activate(&self) {
-        self.root.activate();
+    pub fn activate(&self, cpu: &PerCpu) {
+        self.root.activate(cpu);
     }
 
     /// Runs `act` with the page tables, for [`crate::user_memory`].

@@ -16,6 +16,7 @@ use spin::Once;
 
 use super::account::Account;
 use super::process::{self, Cause, End};
+use crate::time;
 
 /// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -180,7 +181,7 @@ impl Account {
             true => "its limit of CPU time",
             false => "the limit of CPU time that it shares with its parent",
         };
-        let ran = self.cpu_nanoseconds.load(Ordering::Relaxed) / 1_000_000;
+        let ran = time::lasting(self.cpu_ticks.load(Ordering::Relaxed)) / 1_000_000;
         let report = format!("{whose} is used up; its own threads have run for {}.{:03} s", ran / 1000, ran % 1000);
         Some(End { cause: Cause::CpuTime, code: 0, report })
     }

@@ -74,7 +74,7 @@ impl MachineKernel<Invocation<'_>> for Machine {
         statistics.set_context_switches(scheduler::SWITCHES.load(Ordering::Relaxed));
         statistics.set_kernel_entry_tsc(time::start_tsc());
         statistics.set_init_start_tsc(INIT_START.load(Ordering::Relaxed));
-        statistics.set_idle_nanoseconds(scheduler::IDLE.load(Ordering::Relaxed));
+        statistics.set_idle_nanoseconds(time::lasting(scheduler::IDLE.load(Ordering::Relaxed)));
         let processors = u32::try_from(processors::count()).unwrap_or(0);
         let mut interrupts = statistics.init_timer_interrupts(processors);
         for (number, processor) in (0..processors).zip(processors::all()) {

@@ -16,6 +16,7 @@ use super::thread_handle::ThreadHandle;
 use crate::kernel_call::{self, Invocation};
 use crate::operation::OperationRef;
 use crate::run_queue::{HIGHEST, LOWEST};
+use crate::time;
 use crate::{processors, scheduler};
 
 /// The longest name, in bytes.
@@ -38,7 +39,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     ) -> Answer {
         scheduler::settle_times();
         results.set_id(self.id);
-        results.set_cpu_nanoseconds(self.cpu_nanoseconds.load(Ordering::Relaxed));
+        results.set_cpu_nanoseconds(time::lasting(self.cpu_ticks.load(Ordering::Relaxed)));
         results.set_alive(!self.ending.has_come());
         results.set_name(self.name().as_str());
         results.set_priority(self.priority());

@@ -23,7 +23,8 @@ struct Life {
 /// A thread as others know it.
 pub struct ThreadHandle {
     pub id: u64,
-    pub cpu_nanoseconds: AtomicU64,
+    /// CPU time that it has used, ticks of the time-stamp counter.
+    pub cpu_ticks: AtomicU64,
     priority: AtomicI8,
     /// The processors that it may run on, from bit 0.
     affinity: AtomicU64,
@@ -46,7 +47,7 @@ impl ThreadHandle {
         let life = Life { thread, name: String::new() };
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            cpu_nanoseconds: AtomicU64::new(0),
+            cpu_ticks: AtomicU64::new(0),
             priority: AtomicI8::new(priority),
             affinity: AtomicU64::new(u64::MAX),
             life: Mutex::new(life),

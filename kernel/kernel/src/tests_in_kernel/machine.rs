@@ -11,7 +11,7 @@ use crate::arch::{cpu, interrupts, io_apic, msr};
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root};
 use crate::memory::{heap, kernel_space};
-use crate::{entropy, log, time};
+use crate::{entropy, log, percpu, time};
 
 /// The tests by name.
 pub const TESTS: [(&str, fn()); 13] = [
@@ -121,7 +121,7 @@ fn page_table_maps_and_returns_its_frames() {
     }
     assert_eq!(table.map(0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
     assert!(!table.take_accessed(low), "nobody touched the page");
-    Root::of(&table).activate();
+    Root::of(&table).activate(percpu::current());
     assert_eq!(table.unmap(low), Some(page.address()));
     assert_eq!(table.unmap(low), None);
     assert_eq!(table.lookup(low), None);
@@ -176,7 +176,7 @@ fn large_pages_split_and_grow_together() {
     assert_eq!(table.map(at + PAGE, physical(1), READ_WRITE, none), Err(MapError::Occupied));
     assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(false));
     // A mark for all of it becomes a mark for each part.
-    Root::of(&table).activate();
+    Root::of(&table).activate(percpu::current());
     assert!(!table.take_accessed(at + 3 * PAGE));
     assert_eq!(table.large_pages(), 1, "what nobody used stays in one piece");
     use_page(at + 9 * PAGE);

@@ -9,6 +9,7 @@ use capos_abi::{Entry, RawEntry, Status};
 use capos_rt::{Context, Error};
 
 use crate::kit::{self, Kit, patched};
+use crate::pointers;
 
 const TAG: u64 = 0x7a67;
 
@@ -19,6 +20,7 @@ fn samples(kit: &Kit) -> Vec<(&'static str, RawEntry)> {
         ("CALL", kit.usage(TAG)),
         ("RECV", kit.receive(TAG)),
         ("RETURN", kit::answer(TAG, 0, results, CapArray::default())),
+        ("RETURN_RECV", pointers::and_receive(kit, kit::answer(TAG, 0, results, CapArray::default()))),
         ("RELEASE", kit::release(TAG, 0)),
         ("CANCEL", kit::cancel(TAG, 0x1_0000)),
         ("NOTIFY", kit::encode(TAG, Operation::Notify { notification: kit::id(&kit.notification), bits: 1 })),
@@ -55,7 +57,7 @@ pub async fn reserved(kit: &Kit) -> Result<(), Error> {
 
 /// Opcodes that do not exist.
 pub async fn opcodes(kit: &Kit) -> Result<(), Error> {
-    for opcode in 11..=u8::MAX {
+    for opcode in 12..=u8::MAX {
         for mut raw in [kit.usage(TAG), kit::encode(TAG, Operation::Nop)] {
             if let Some(slot) = raw.get_mut(0) {
                 *slot = opcode;

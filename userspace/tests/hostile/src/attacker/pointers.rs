@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use capos_abi::bootstrap::{LAUNCH_RECORD, PROGRAM_BASE, USER_END};
 use capos_abi::entry::{Buffer, CapArray, Operation};
-use capos_abi::{RawEntry, Status};
+use capos_abi::{Entry, RawEntry, Status};
 use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Error};
 use capos_schema::kernel::ResourceAccountClient;
@@ -100,6 +100,18 @@ fn converse(
     Ok(result)
 }
 
+/// The RETURN_RECV that a RETURN and an honest RECV are together.
+pub fn and_receive(kit: &Kit, answer: RawEntry) -> RawEntry {
+    let both = (Entry::decode(&answer), Entry::decode(&kit.receive(RECEIVE)));
+    let (Ok(Entry { user_data, operation: Operation::Return { reply, exception, results, .. } }), Ok(receive)) = both
+    else {
+        return answer;
+    };
+    let Operation::Recv { endpoint, buffer, caps } = receive.operation else { return answer };
+    let operation = Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps };
+    Entry { user_data, operation }.encode()
+}
+
 fn must_be_bad(what: &str, why: &str, found: Option<i32>) -> Result<(), Error> {
     kit::ensure(found == Some(Status::BadAddress as i32), || {
         let found = found.map_or_else(|| "no answer".into(), kit::words);
@@ -170,6 +182,12 @@ pub async fn run(kit: &Kit) -> Result<(), Error> {
             "RETURN with results at",
             why,
             converse(kit, kit.call(CALL), kit.receive(RECEIVE), bad_return, 0)?.answer,
+        )?;
+        let bad_both = |entry| patched(and_receive(kit, entry), FIRST, *address);
+        must_be_bad(
+            "RETURN_RECV with results at",
+            why,
+            converse(kit, kit.call(CALL), kit.receive(RECEIVE), bad_both, 0)?.answer,
         )?;
         let bad_caps = |entry| patched(entry, CAPS, *address);
         must_be_bad(

@@ -448,7 +448,7 @@ impl<'a> World<'a> {
             }
         }
         if let Some(opcode) = entry.first_mut() {
-            *opcode %= 13;
+            *opcode %= 14;
         }
         kit::patched(entry, 8, tag | raw::TAG)
     }

@@ -87,6 +87,12 @@ impl<H> Forest<H> {
         self.nodes.len() == 0
     }
 
+    /// Bytes that it holds and no node is in.
+    #[must_use]
+    pub const fn spare_bytes(&self) -> usize {
+        self.nodes.spare_bytes()
+    }
+
     /// Adds a capability that derives from nothing.
     ///
     /// # Errors

@@ -47,6 +47,8 @@ pub struct Pool<T> {
     /// First hole.
     hole: u32,
     length: usize,
+    /// Chunks that are no holes.
+    whole: usize,
 }
 
 /// One of the two lists of chunks.
@@ -88,7 +90,7 @@ impl<T> Pool<T> {
     /// An empty pool; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { chunks: Vec::new(), room: NIL, hole: NIL, length: 0 }
+        Self { chunks: Vec::new(), room: NIL, hole: NIL, length: 0, whole: 0 }
     }
 
     /// How many elements there are.
@@ -101,6 +103,15 @@ impl<T> Pool<T> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// Bytes that it holds and no element is in. By the order in which elements came and went there are more or less of
+    /// them for the same elements.
+    #[must_use]
+    pub const fn spare_bytes(&self) -> usize {
+        let places = self.whole.saturating_mul(CHUNK).saturating_sub(self.length);
+        let list = self.chunks.capacity().saturating_mul(size_of::<Chunk<T>>());
+        places.saturating_mul(size_of::<Slot<T>>()).saturating_add(list)
     }
 
     /// Stores a value; its index. `None`, and the value is lost, where there is no memory for it.
@@ -145,6 +156,7 @@ impl<T> Pool<T> {
         let chunk = self.chunks.get_mut(number as usize)?;
         chunk.slots = slots;
         chunk.empty = NIL;
+        self.whole = self.whole.saturating_add(1);
         self.link(List::Room, number);
         Some(())
     }
@@ -211,6 +223,7 @@ impl<T> Pool<T> {
         self.unlink(List::Room, number);
         if let Some(chunk) = self.chunks.get_mut(number as usize) {
             *chunk = Chunk::hole();
+            self.whole = self.whole.saturating_sub(1);
         }
         self.link(List::Hole, number);
         while self.chunks.last().is_some_and(|chunk| chunk.slots.capacity() == 0) {
@@ -288,6 +301,9 @@ mod tests {
                     from = index + 1;
                 }
                 prop_assert_eq!(seen, model.len());
+                let places: usize = pool.chunks.iter().map(|chunk| chunk.slots.capacity()).sum();
+                let held = places * size_of::<Slot<u16>>() + pool.chunks.capacity() * size_of::<Chunk<u16>>();
+                prop_assert_eq!(pool.spare_bytes(), held - model.len() * size_of::<Slot<u16>>());
             }
             let mut indices: Vec<u32> = model.keys().copied().collect();
             indices.sort_unstable_by_key(|index| index.reverse_bits());

@@ -88,6 +88,11 @@ pub fn count() -> usize {
     FOREST.lock().len()
 }
 
+/// Bytes that the forest holds for nodes to come.
+pub fn spare_bytes() -> usize {
+    FOREST.lock().spare_bytes()
+}
+
 /// Kills everything that derives from a node; gives how many capabilities that were.
 pub fn revoke(node: NodeId) -> u32 {
     let mut count: u32 = 0;

@@ -16,8 +16,9 @@ use crate::port::Port;
 
 /// Nanoseconds of a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
-/// How long the driver looks for a change of a register before it looks again.
-const STEP: u64 = MILLISECOND / 10;
+/// How long the driver waits before it looks at a register again: at first, then twice as long each time, and at last.
+const FIRST_STEP: u64 = MILLISECOND / 10;
+const LAST_STEP: u64 = MILLISECOND;
 /// How long the firmware may take to hand over: at once (AHCI 1.3.1, section 10.6.3), and where it says that it is busy.
 const HAND_OVER: u64 = 25 * MILLISECOND;
 const BUSY_HAND_OVER: u64 = 2000 * MILLISECOND;
@@ -120,6 +121,7 @@ impl Controller {
     /// Waits until something is so, but no longer than this many nanoseconds. Whether it is.
     pub async fn until(&self, nanoseconds: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
         let end = self.clock.now().saturating_add(nanoseconds);
+        let mut step = FIRST_STEP;
         loop {
             // What is so at the end of the time counts, however late this task is woken.
             let late = self.clock.now() >= end;
@@ -129,7 +131,8 @@ impl Controller {
             if late {
                 return false;
             }
-            self.clock.sleep(STEP).await;
+            self.clock.sleep(step).await;
+            step = step.saturating_mul(2).min(LAST_STEP);
         }
     }
 

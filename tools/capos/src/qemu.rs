@@ -76,6 +76,8 @@ pub struct Machine {
     pub unreadable: Option<u64>,
     /// Another image, as a virtio disk that is not booted.
     pub beside: Option<PathBuf>,
+    /// Drives at the SATA controller of [`Board::Q35`] that hold the image, too, and are not booted.
+    pub more_drives: Vec<Medium>,
     /// A kernel that QEMU starts in place of the image.
     pub direct: Option<DirectKernel>,
     /// Whether it counts instructions in place of time, one a nanosecond. Wants TCG.
@@ -123,6 +125,7 @@ impl Machine {
             medium: Medium::Virtio,
             unreadable: None,
             beside: None,
+            more_drives: Vec::new(),
             direct: None,
             icount: false,
         }
@@ -195,6 +198,16 @@ impl Machine {
                 arguments.push("-device".into());
                 arguments.push(format!("ide-hd,drive={MEDIUM},bus=ide.0,bootindex=0"));
             }
+        }
+        // The medium itself is at the first of the controller's lines, or at the third.
+        for (drive, line) in self.more_drives.iter().zip(3_usize..) {
+            let (device, image) = match drive {
+                Medium::Virtio => bail!("more drives are at the SATA controller: `cdrom` or `sata`"),
+                Medium::Cdrom => ("ide-cd", image.clone()),
+                Medium::Sata => ("ide-hd", image.replace("readonly=on", "snapshot=on")),
+            };
+            arguments.extend(["-drive".into(), format!("if=none,id=drive{line},{image}")]);
+            arguments.extend(["-device".into(), format!("{device},drive=drive{line},bus=ide.{line}")]);
         }
         if let Some(beside) = &self.beside {
             arguments.push("-drive".into());
@@ -375,6 +388,18 @@ mod tests {
         let text = text(&machine);
         assert!(text.contains("inject-error.0.sector=8,file.image.driver=file,file.image.filename=a,,b.iso"), "{text}");
         assert!(text.contains("id=beside,format=raw,readonly=on,file=c.iso -device virtio-blk-pci,drive=beside"));
+    }
+
+    #[test]
+    fn more_drives_are_at_lines_of_their_own() {
+        let mut machine = Machine::new(Path::new("a.iso"), "tcg");
+        machine.more_drives = vec![Medium::Cdrom, Medium::Sata];
+        let words = text(&machine);
+        let disc = "-drive if=none,id=drive3,format=raw,readonly=on,file=a.iso -device ide-cd,drive=drive3,bus=ide.3";
+        let disk = "-drive if=none,id=drive4,format=raw,snapshot=on,file=a.iso -device ide-hd,drive=drive4,bus=ide.4";
+        assert!(words.contains(disc) && words.contains(disk), "{words}");
+        machine.more_drives = vec![Medium::Virtio];
+        assert!(machine.arguments().is_err());
     }
 
     #[test]

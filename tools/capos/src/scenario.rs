@@ -39,6 +39,8 @@ pub struct Settings {
     pub firmware: Firmware,
     /// How the image is attached.
     pub medium: Medium,
+    /// Drives that hold the image as well.
+    pub more_drives: Vec<Medium>,
     /// QEMU's processor model and features.
     pub cpu: String,
     /// Whether the terminal is one as `capos run` is started in, with QEMU's own keys.
@@ -69,6 +71,7 @@ impl Default for Settings {
             board: Board::Q35,
             firmware: Firmware::Bios,
             medium: Medium::Virtio,
+            more_drives: Vec::new(),
             cpu: "max".into(),
             person: false,
             export: true,
@@ -128,6 +131,7 @@ impl Scenario {
             cpus: self.settings.cpus,
             cpu: self.settings.cpu.clone(),
             medium: self.settings.medium,
+            more_drives: self.settings.more_drives.clone(),
             icount: self.settings.icount,
             ..Machine::new(image, accelerator)
         }

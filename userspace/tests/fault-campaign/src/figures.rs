@@ -54,13 +54,13 @@ pub struct Figures {
 
 /// The smallest block of the kernel's heap, in bytes.
 const BLOCK: u64 = 16;
-/// What the record of a page takes at most, in bytes: a node of such a tree has 368 and five records at least.
-const RECORD: u64 = 74;
+/// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
+const RECORD: u64 = 2 << 10;
 
 impl Figures {
-    /// Whether this is what was held before so many kills: to the frame, the process and the thread. In the heap there is
-    /// a record of each page of a file that the kernel keeps, in trees whose nodes are fuller or emptier by the order in
-    /// which pages came and went; beside these it may differ by less than one smallest block for each kill.
+    /// Whether this is what was held before so many kills: to the frame, the process and the thread, and in the heap to
+    /// less than one smallest block for each kill. There is a record of each page of a file that the kernel keeps, and a
+    /// process's table of capabilities is as large as it had to be.
     pub fn is_same(&self, before: &Self, kills: u64) -> bool {
         let heap = self.heap_bytes.abs_diff(before.heap_bytes);
         let records = self.cached.abs_diff(before.cached).saturating_mul(RECORD);

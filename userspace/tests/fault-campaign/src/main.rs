@@ -1,11 +1,11 @@
-//! A fault-injection campaign: kills every service that runs, drivers among them, at a hundred points of its clients'
-//! work, as a fault would. After each kill the service is back, each client has seen one error at most, which says that
-//! the other side was gone, and its next request is answered; after the hundred the kernel holds what it held before, to
-//! the frame and the byte.
+//! A fault-injection campaign: kills every service that runs, drivers among them, at a hundred points of the work that two
+//! clients have it do, as a fault would. After each kill the service is back, each client has seen one error at most, which
+//! says that the other side was gone, and its next request is answered; after all of them the kernel holds what it held
+//! before, to the frame.
 //!
-//! Its thread has the highest priority, so that it kills at the very instruction that it means to, whatever the service
-//! does there. It needs a machine whose clock counts instructions (`icount = true`): a point is the same in every run then,
-//! and time that nothing is done in costs nothing.
+//! Its thread has the highest priority, so that it kills when it means to, whatever the service does there. It needs a
+//! machine whose clock counts instructions (`icount = true`): a point is the same in every run then, but where a disk is
+//! waited for, and time that nothing is done in costs little.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;

@@ -119,7 +119,7 @@ impl Uses {
         match service {
             "virtio-blk" if number.is_multiple_of(5) => self.disk_info(&self.disk).await,
             "virtio-blk" => self.disk_read(&self.disk).await,
-            "ahci" => self.drives(odd).await,
+            "ahci" => self.drives(number).await,
             "iso9660" => self.medium(number).await,
             "log" if odd => self.journal.write(LogLevel::Info, &format!("use {number}")).await,
             "log" => self.log_is_read().await,
@@ -152,20 +152,28 @@ impl Uses {
         holds(&memory, 1, STANDARD)
     }
 
-    async fn drives(&self, read: bool) -> Result<(), CallError> {
+    /// The machine has an optical drive, which comes first, and a disk.
+    async fn drives(&self, number: usize) -> Result<(), CallError> {
         let drives = self.drives.drives().await?;
-        match drives.first() {
-            Some(drive) if read => {
-                let disk = self.drives.open(drive.port).await?;
-                self.disk_read(&disk).await
-            }
-            Some(_) => Ok(()),
-            // Without drives it says that there is none, whichever it is asked for.
-            None => match self.drives.open(0).await {
-                Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => Ok(()),
-                Err(error) => Err(error),
-                Ok(_) => Err(CallError::failed("it opens a drive that is not there")),
-            },
+        let [disc, disk] = drives.as_slice() else {
+            return Err(CallError::failed(format!("{} drives in place of two", drives.len())));
+        };
+        ensure(disc.optical && !disk.optical, || "the optical drive is not the first".into())?;
+        let drive = match number % 3 {
+            0 => return self.no_drive(disk.port.saturating_add(1)).await,
+            1 => disc,
+            _ => disk,
+        };
+        let disk = self.drives.open(drive.port).await?;
+        self.disk_read(&disk).await
+    }
+
+    /// It says so where a port has no drive.
+    async fn no_drive(&self, port: u32) -> Result<(), CallError> {
+        match self.drives.open(port).await {
+            Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(CallError::failed("it opens a drive that is not there")),
         }
     }
 
@@ -211,10 +219,7 @@ impl Uses {
 
     async fn records(&self, number: usize) -> Result<(), CallError> {
         match number % 3 {
-            0 => {
-                let event = GeneralEvent { kind: "campaign.use".into(), ..GeneralEvent::default() };
-                self.audit.general(&event).await.map(drop)
-            }
+            0 => self.record().await.map(drop),
             1 => {
                 let found = self.records.query(&Query { kind: "log.start".into(), ..Query::default() }).await?;
                 ensure(found.records.len() == 1, || format!("{} records of a beginning", found.records.len()))
@@ -279,12 +284,13 @@ impl Uses {
         session.end().await
     }
 
-    /// The sequence of the next record of the audit log's present chain.
+    /// Puts a record into the audit log; gives its sequence.
     ///
     /// # Errors
     /// The log's.
-    pub async fn next_record(&self) -> Result<u64, CallError> {
-        Ok(self.records.verify().await?.records.saturating_add(1))
+    pub async fn record(&self) -> Result<u64, CallError> {
+        let event = GeneralEvent { kind: "campaign.use".into(), ..GeneralEvent::default() };
+        Ok(self.audit.general(&event).await?.sequence)
     }
 
     /// Whether the shell has opened a session from the record of this sequence on.

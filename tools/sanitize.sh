@@ -3,7 +3,7 @@
 set -eu
 
 target=x86_64-unknown-linux-gnu
-crates=${CRATES:-"capos-ring capos-mem"}
+crates=${CRATES:-"capos-ring capos-mem capos-rt"}
 packages=
 for crate in $crates; do
     packages="$packages -p $crate"

@@ -136,6 +136,16 @@ impl Server {
         }
     }
 
+    /// Lets go of the objects that it answers with. They may hold the surroundings of their process, and those this server:
+    /// in a test, whose memory does not go with a process, they would keep each other.
+    #[cfg(not(capos_guest))]
+    pub(crate) fn let_go(&self) {
+        let provided = core::mem::take(&mut *self.provided.borrow_mut());
+        let durable = self.durable.borrow_mut().take();
+        let exported = core::mem::take(&mut *self.exported.borrow_mut());
+        drop((provided, durable, exported));
+    }
+
     /// See [`crate::Env::serve`].
     pub fn serve(&self, ordinal: u16, object: Rc<dyn Dispatch>) {
         self.provided.borrow_mut().insert(ordinal, Provided::One(object));

@@ -165,9 +165,11 @@ pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnc
     PLACE.set(Some(Rc::new(Runtime::new(ring))));
     let env = Env::new(record);
     runtime::with(|rt| rt.facts.borrow_mut().learn(&env));
+    let server = env.server().clone();
     let main = main(env);
     let result = runtime::with(|rt| rt.block_on(main));
-    drop(PLACE.take());
+    server.let_go();
+    drop((server, PLACE.take()));
     match result {
         Some(Ok(value)) => value,
         Some(Err(error)) => panic!("{error}"),

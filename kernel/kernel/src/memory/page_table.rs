@@ -155,21 +155,6 @@ impl PageTable {
         Some(Self { root, tables: 1, large: 0, spare: None, spares: 0, known: Known::default() })
     }
 
-    /// Maps the 4 KiB at `physical` at `address`; takes zeroed frames for missing tables.
-    ///
-    /// # Errors
-    /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
-    pub fn map(
-        &mut self,
-        address: u64,
-        physical: u64,
-        access: Access,
-        frames: &mut dyn FnMut() -> Option<Frame>,
-    ) -> Result<(), MapError> {
-        let mut run = self.run(address, access, frames);
-        if run.put(physical)? { Ok(()) } else { Err(MapError::Occupied) }
-    }
-
     /// Maps one page after the other, from `address` on; takes zeroed frames for missing tables.
     pub fn run<'a>(
         &'a mut self,

@@ -103,32 +103,43 @@ fn check_marks(block: &[u8]) {
     assert!(rest.iter().all(|byte| *byte == !*last));
 }
 
+/// Maps one page. False where something is mapped there.
+fn map(
+    table: &mut PageTable,
+    address: u64,
+    physical: u64,
+    access: Access,
+    frames: &mut dyn FnMut() -> Option<Frame>,
+) -> Result<bool, MapError> {
+    table.run(address, access, frames).put(physical)
+}
+
 fn page_table_maps_and_returns_its_frames() {
     let before = frames::free_count();
     let mut table = PageTable::new(&mut frames::allocate).unwrap();
     let page = frames::allocate().unwrap();
     let (low, high) = (0x40_0000, 0x7fff_ffff_e000);
-    table.map(low, page.address(), READ_EXECUTE, &mut frames::allocate).unwrap();
-    table.map(high, page.address(), READ_WRITE, &mut frames::allocate).unwrap();
+    let frames: &mut dyn FnMut() -> Option<Frame> = &mut frames::allocate;
+    assert_eq!(map(&mut table, low, page.address(), READ_EXECUTE, frames), Ok(true));
+    assert_eq!(map(&mut table, high, page.address(), READ_WRITE, frames), Ok(true));
     assert_eq!(table.table_frames(), 7);
     assert_eq!(table.lookup(low + 5), Some((page.address() + 5, READ_EXECUTE)));
     assert_eq!(table.lookup(high + 4095), Some((page.address() + 4095, READ_WRITE)));
     assert_eq!(table.lookup(low + 4096), None);
-    let mut map = |address, physical| table.map(address, physical, READ_WRITE, &mut frames::allocate);
-    assert_eq!(map(low, page.address()), Err(MapError::Occupied));
+    assert_eq!(map(&mut table, low, page.address(), READ_WRITE, frames), Ok(false));
+    assert_eq!(table.lookup(low), Some((page.address(), READ_EXECUTE)), "what was there stays");
     for bad in [low + 1, 0x7fff_ffff_f000, 0x8000_0000_0000, 0xffff_8000_0000_0000] {
-        assert_eq!(map(bad, page.address()), Err(MapError::BadAddress));
+        assert_eq!(map(&mut table, bad, page.address(), READ_WRITE, frames), Err(MapError::BadAddress));
     }
-    assert_eq!(table.map(0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
+    assert_eq!(map(&mut table, 0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
     assert!(!table.take_accessed(low), "nobody touched the page");
     Root::of(&table).activate(percpu::current());
     assert_eq!(table.unmap(low), Some(page.address()));
     assert_eq!(table.unmap(low), None);
     assert_eq!(table.lookup(low), None);
     // The whole user half at once: 2^35 pages, of which the walk looks only at tables that are there.
-    let mut frames = frames::allocate;
-    assert_eq!(table.map(low, page.address(), READ_WRITE, &mut frames), Ok(()));
-    assert_eq!(table.map(0x7000_0000_0000, page.address(), READ_WRITE, &mut frames), Ok(()));
+    assert_eq!(map(&mut table, low, page.address(), READ_WRITE, frames), Ok(true));
+    assert_eq!(map(&mut table, 0x7000_0000_0000, page.address(), READ_WRITE, frames), Ok(true));
     table.unmap_range(low + 0x1000, 0x7000_0000_0000);
     assert!(table.lookup(low).is_some(), "before the range");
     assert_eq!(table.lookup(0x7000_0000_0000), None);
@@ -173,7 +184,7 @@ fn large_pages_split_and_grow_together() {
     assert!(whole(&table, READ_WRITE, &[]));
     assert_eq!(table.lookup(at + LARGE_PAGE), None);
     assert!(table.reach(at + 5 * PAGE + 9, true).is_some_and(|byte| byte == block.offset(5).pointer().wrapping_add(9)));
-    assert_eq!(table.map(at + PAGE, physical(1), READ_WRITE, none), Err(MapError::Occupied));
+    assert_eq!(map(&mut table, at + PAGE, physical(1), READ_WRITE, none), Err(MapError::Occupied));
     assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(false));
     // A mark for all of it becomes a mark for each part.
     Root::of(&table).activate(percpu::current());
@@ -202,7 +213,7 @@ fn large_pages_split_and_grow_together() {
     assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Ok(true));
     table.unmap_range(0, 0x7fff_ffff_f000);
     assert_eq!((table.lookup(at), table.large_pages()), (None, 0));
-    assert_eq!(table.map(at + LARGE_PAGE, physical(1), READ_EXECUTE, none), Ok(()));
+    assert_eq!(map(&mut table, at + LARGE_PAGE, physical(1), READ_EXECUTE, none), Ok(true));
     assert_eq!(table.lookup(at + LARGE_PAGE + PAGE), None, "a table that was put aside comes back zeroed");
     assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Err(MapError::NoFrame));
     assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, &mut frames::allocate), Ok(true));

@@ -60,8 +60,17 @@ impl CpuTime {
         self.limit.load(Ordering::Relaxed).saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
+    /// Counts what was used. What goes beyond the limit, since no entry is interrupted, is used of the limit that this one was
+    /// carved out of: who carves time in small pieces has no more of it.
     fn add(&self, amount: u64) {
-        self.used.store(self.used.load(Ordering::Relaxed).saturating_add(amount), Ordering::Relaxed);
+        let used = self.used.load(Ordering::Relaxed).saturating_add(amount);
+        let over = used.saturating_sub(self.limit.load(Ordering::Relaxed));
+        self.used.store(used.saturating_sub(over), Ordering::Relaxed);
+        if over > 0
+            && let Some(from) = self.from.get().and_then(Weak::upgrade)
+        {
+            from.cpu.add(over);
+        }
     }
 
     /// Lowers a limit; whose it was carved out of has that back.

@@ -51,13 +51,25 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     assert_eq!(own.cpu_limit(), Some(220));
     drop(own);
     assert_eq!(left(&limited), 680);
+    // What goes beyond a limit is used of the one above, and of the one above that; none of it comes back.
+    let outer = limited.carve_object([0, 0, 0, 0, 1], 0).unwrap();
+    outer.limit_cpu(30).unwrap();
+    let inner = outer.carve_object([0; 5], 0).unwrap();
+    inner.limit_cpu(10).unwrap();
+    assert_eq!((left(&limited), left(&outer), left(&inner)), (650, 20, 10));
+    inner.spend(25);
+    assert_eq!((left(&limited), left(&outer), left(&inner)), (650, 5, 0));
+    inner.spend(15);
+    assert_eq!((left(&limited), left(&outer), left(&inner)), (640, 0, 0));
+    drop((inner, outer));
+    assert_eq!(left(&limited), 640);
     // An account that has retired still limits those below it, and what is given back does not lead past it.
     let kept = sharing.hold(Resource::Frames, 1).unwrap();
     let given = sharing.carve_object([0, 0, 0, 0, 0], 0).unwrap();
     sharing.retire();
     limited.retire();
     drop((kept, sharing));
-    assert_eq!(given.cpu_left(), Some(680));
+    assert_eq!(given.cpu_left(), Some(640));
     given.spend(700);
     assert_eq!(given.cpu_left(), Some(0));
     drop((given, greedy, limited));

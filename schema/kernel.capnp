@@ -178,9 +178,9 @@ interface MemoryObject {
 
   copy @3 (account :ResourceAccount, offset :UInt64, bytes :UInt64) -> (memory :MemoryObject);
   # Anonymous memory with what lies at `offset`, both whole pages, paid for by `account` at once and in full. It has the
-  # frames of this memory until one of the two writes: then the writer gets a frame of its own. A page of paged memory that
-  # is not in is an exception that names it. What the copy holds does not depend on what becomes of this memory. Needs the
-  # right to read.
+  # frames of this memory until one of the two writes: then the writer gets a frame of its own. Pages of paged memory that
+  # are not in are asked of its pager, and the call is answered once they have come; one that does not come is an exception
+  # that names it. What the copy holds does not depend on what becomes of this memory. Needs the right to read.
 }
 
 interface Pager $import "annotations.capnp".kernelCalls {

@@ -348,10 +348,13 @@ fn insert_all(process: &Arc<Process>, order: &[usize], given: Vec<Given>) -> Res
 
 /// Writes the reason of an exception, as far as there is room.
 fn except(process: &Process, call: &Call, exception: &Exception) -> Outcome {
-    let reason = exception.reason_bytes();
+    except_with(process, call, exception.kind, exception.reason_bytes())
+}
+
+fn except_with(process: &Process, call: &Call, kind: ExceptionKind, reason: &[u8]) -> Outcome {
     let length = reason.len().min(call.results.length as usize);
     match process.space.write(call.results.address, reason.get(..length).unwrap_or_default()) {
-        Ok(()) => Outcome { status: exception.kind as i32, length: length as u32, ..Outcome::default() },
+        Ok(()) => Outcome { status: kind as i32, length: length as u32, ..Outcome::default() },
         Err(_) => Status::BadAddress.into(),
     }
 }
@@ -361,13 +364,36 @@ pub fn answer_later(
     operation: &OperationRef,
     write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
 ) {
+    answer_with(operation, Vec::new(), write);
+}
+
+/// The same with a new capability for the caller, with all rights.
+pub fn give_later(
+    operation: &OperationRef,
+    object: Object,
+    write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
+) {
+    answer_with(operation, alloc::vec![Given { object, rights: Rights::ALL, parent: None }], write);
+}
+
+fn answer_with(
+    operation: &OperationRef,
+    given: Vec<Given>,
+    write: impl FnOnce(capnp::any_pointer::Builder<'_>) -> Result<Completion, Exception>,
+) {
     let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
     let process = &operation.thread.process;
     let outcome = match sync::results(write) {
-        Ok(answer) => respond(process, &call, Word::words_to_bytes(&answer.words), &answer.order, Vec::new()),
+        Ok(answer) => respond(process, &call, Word::words_to_bytes(&answer.words), &answer.order, given),
         Err(exception) => except(process, &call, &exception),
     };
     operation.complete(outcome);
+}
+
+/// Answers a call that was deferred with an exception.
+pub fn except_later(operation: &OperationRef, kind: ExceptionKind, reason: &[u8]) {
+    let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
+    operation.complete(except_with(&operation.thread.process, &call, kind, reason));
 }
 
 /// Answers a call that was deferred and has no results.

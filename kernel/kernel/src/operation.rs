@@ -12,6 +12,7 @@ use capos_captable::{ListKey, NodeId, QueueKey};
 
 use crate::object::ending::Ending;
 use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::partial_copy::Copying;
 use crate::object::notification::Notification;
 use crate::object::thread::Thread;
 
@@ -70,6 +71,8 @@ pub enum Kind {
     End { call: Call, ending: Arc<Ending>, key: ListKey },
     /// Waits for a line in the kernel's log.
     Log { call: Call, position: u64, key: ListKey },
+    /// Waits for pages that it copies.
+    Copy { call: Call, copying: Arc<Copying> },
     /// A buffer offered to an endpoint.
     Receive { endpoint: Arc<Endpoint>, buffer: Buffer, caps: CapArray, key: Option<ListKey> },
     /// Waits for bits of a notification.
@@ -338,7 +341,8 @@ impl Kind {
             | Self::Delivered { call }
             | Self::Sleep { call, .. }
             | Self::End { call, .. }
-            | Self::Log { call, .. } => Some(*call),
+            | Self::Log { call, .. }
+            | Self::Copy { call, .. } => Some(*call),
             Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => None,
         }
     }

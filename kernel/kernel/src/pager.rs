@@ -23,9 +23,10 @@ use crate::object::address_space::{AddressSpace, Backing, Fault, Mapping, Place}
 use crate::object::capability::Object;
 use crate::object::endpoint::Client;
 use crate::object::memory::MemoryObject;
+use crate::object::memory::partial_copy::{self, Copying};
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::{State, Thread};
-use crate::operation::Call;
+use crate::operation::{Call, OperationRef};
 use crate::{cache, ipc, report, scheduler};
 
 /// Pages that are asked for together at most.
@@ -48,9 +49,29 @@ pub struct PageIn {
 #[derive(Default)]
 struct PageInState {
     ended: bool,
-    waiters: Vec<Arc<Thread>>,
+    waiting: Waiting,
     /// Its place among the calls of the pager's endpoint.
     key: Option<ListKey>,
+}
+
+/// Who waits for pages.
+#[derive(Default)]
+struct Waiting {
+    threads: Vec<Arc<Thread>>,
+    /// Calls that copy the pages.
+    copies: Vec<OperationRef>,
+}
+
+impl Waiting {
+    /// The pages are in, or are to be asked for in another way.
+    fn go_on(self) {
+        for thread in self.threads {
+            scheduler::wake(&thread);
+        }
+        for copy in self.copies {
+            partial_copy::go_on(&copy);
+        }
+    }
 }
 
 impl core::fmt::Debug for PageIn {
@@ -80,11 +101,26 @@ impl PageIn {
         self.state.lock().key = Some(key);
     }
 
-    /// Takes it out of the calls that wait at the pager's endpoint, where it is still among them.
-    fn withdraw(&self, pager: &Client) {
+    /// Takes it out of the calls that wait at the pager's endpoint. False where it is not among them any more.
+    fn withdraw(&self, pager: &Client) -> bool {
         let key = self.state.lock().key.take();
-        if let Some(key) = key {
-            pager.endpoint.forget_call(key);
+        key.is_some_and(|key| pager.endpoint.forget_call(key))
+    }
+
+    /// Ends it where nobody waits for it any more and the pager has not taken it: nobody would pay for its window. One that
+    /// the pager has taken holds places in the pager's table until it is answered.
+    fn end_unwanted(&self) {
+        let is_wanted = {
+            let state = self.state.lock();
+            state.ended || !state.waiting.threads.is_empty() || !state.waiting.copies.is_empty()
+        };
+        if !is_wanted
+            && let Some(content) = self.memory.paged_content()
+            && self.withdraw(&content.pager)
+            && self.end().is_some()
+        {
+            cache::take_back(self.count);
+            self.forget_request(true);
         }
     }
 
@@ -99,18 +135,18 @@ impl PageIn {
         Ok(CapSlot { word0: id.0, word1: kernel_dispatch::MEMORY_OBJECT })
     }
 
-    /// Ends it: no more waiters come, and the window is nobody's.
-    fn end(&self) -> Option<Vec<Arc<Thread>>> {
-        let waiters = {
+    /// Ends it: nobody comes to wait any more, and the window is nobody's.
+    fn end(&self) -> Option<Waiting> {
+        let waiting = {
             let mut state = self.state.lock();
             if core::mem::replace(&mut state.ended, true) {
                 return None;
             }
-            core::mem::take(&mut state.waiters)
+            core::mem::take(&mut state.waiting)
         };
         derivation::revoke(self.node);
         derivation::forget(self.node);
-        Some(waiters)
+        Some(waiting)
     }
 
     /// A thread waits for the pages. False where the request has ended, or there is no memory to wait: then it
@@ -118,18 +154,42 @@ impl PageIn {
     fn join(self: &Arc<Self>, thread: &Arc<Thread>) -> bool {
         let mut state = self.state.lock();
         // Where it cannot wait for want of memory, it touches the page again until it can, or the page is in.
-        if state.ended || state.waiters.try_reserve(1).is_err() {
+        if state.ended || state.waiting.threads.try_reserve(1).is_err() {
             return false;
         }
         thread.change(State::Running, State::Blocked);
         thread.await_page(self);
-        state.waiters.push(Arc::clone(thread));
+        state.waiting.threads.push(Arc::clone(thread));
         true
+    }
+
+    /// A copy waits for the pages. False where the request has ended.
+    ///
+    /// # Errors
+    /// No memory to wait.
+    fn join_copy(self: &Arc<Self>, operation: &OperationRef, copying: &Copying) -> Result<bool, Status> {
+        let mut state = self.state.lock();
+        if state.ended {
+            return Ok(false);
+        }
+        state.waiting.copies.try_reserve(1).map_err(|_| Status::OutOfMemory)?;
+        copying.await_page(self);
+        state.waiting.copies.push(operation.clone());
+        Ok(true)
     }
 
     /// A thread that waited has ended.
     pub fn forget_waiter(&self, thread: &Arc<Thread>) {
-        self.state.lock().waiters.retain(|waiter| !Arc::ptr_eq(waiter, thread));
+        self.state.lock().waiting.threads.retain(|waiter| !Arc::ptr_eq(waiter, thread));
+        self.end_unwanted();
+    }
+
+    /// The call of a copy that waited has ended.
+    pub fn forget_copy(&self, operation: &OperationRef) {
+        let is_it =
+            |copy: &OperationRef| copy.ticket == operation.ticket && Arc::ptr_eq(&copy.thread, &operation.thread);
+        self.state.lock().waiting.copies.retain(|copy| !is_it(copy));
+        self.end_unwanted();
     }
 
     fn forget_request(&self, absent: bool) {
@@ -146,30 +206,28 @@ impl PageIn {
     /// The pager has filled the window.
     pub fn finish(&self) {
         self.window.settle();
-        let Some(waiters) = self.end() else { return };
+        let Some(waiting) = self.end() else { return };
         cache::insert(&self.memory, self.first, self.window.take_frames());
         self.forget_request(false);
-        for waiter in waiters {
-            scheduler::wake(&waiter);
-        }
+        waiting.go_on();
     }
 
-    /// The pager cannot, or is gone: who waits dies of its touch. Where several pages were asked for,
-    /// it touches again first, and the page is asked for alone.
+    /// The pager cannot, or is gone: who waits dies of its touch, and what copies is answered. Where several pages were
+    /// asked for, it touches again first, and the page is asked for alone.
     pub fn fail(&self, reason: &str) {
-        let Some(waiters) = self.end() else { return };
+        let Some(waiting) = self.end() else { return };
         cache::take_back(self.count);
         self.forget_request(true);
         if self.count > 1
             && let Some(content) = self.memory.paged_content()
         {
             content.state.lock().failed = Some((self.first, self.count));
-            for waiter in waiters {
-                scheduler::wake(&waiter);
-            }
-            return;
+            return waiting.go_on();
         }
-        for waiter in waiters {
+        for copy in waiting.copies {
+            partial_copy::fail(&copy, self.first, reason);
+        }
+        for waiter in waiting.threads {
             let report = report::page_in_failed(&waiter, self.memory.id, self.first.saturating_mul(PAGE), reason);
             waiter.process.doom(End { cause: Cause::Fault, code: 0, report });
         }
@@ -195,31 +253,56 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
         }
         return;
     }
-    match state.pages.get(page) {
-        Some(PageState::Loading(first)) => {
-            let request = state.requests.get(&first).cloned();
-            drop(state);
-            // Where the request has just ended, the thread touches the page again.
-            if let Some(request) = request {
-                request.join(thread);
-            }
-        }
-        _ if state.abandoned => {
-            drop(state);
-            let report = report::page_in_failed(thread, memory.id, offset, Status::Disconnected.words());
-            thread.process.doom(End { cause: Cause::Fault, code: 0, report });
-        }
-        _ => {
-            let alone = state.failed.is_some_and(|(first, count)| page.checked_sub(first).is_some_and(|at| at < count));
-            let count = if alone { 1 } else { state.pages.run_of_absent(page, WINDOW) };
-            drop(state);
-            cache::MISSES.fetch_add(1, Ordering::Relaxed);
-            if let Err(status) = start(thread, mapping, memory, page, count.max(1)) {
-                let report = report::page_in_failed(thread, memory.id, offset, status.words());
-                thread.process.doom(End { cause: Cause::Fault, code: 0, report });
-            }
-        }
+    drop(state);
+    let join = |request: &Arc<PageIn>| {
+        // Where the request has just ended, the thread touches the page again.
+        request.join(thread);
+        Ok(true)
+    };
+    if let Err(status) = ask(memory, page, WINDOW, Some(mapping), join) {
+        let report = report::page_in_failed(thread, memory.id, offset, status.words());
+        thread.process.doom(End { cause: Cause::Fault, code: 0, report });
     }
+}
+
+/// Lets a copy wait for a page of paged memory that is not in. False where it should look again. It asks for `most` pages at
+/// most, for which the copy has paid: nobody pays for a window.
+///
+/// # Errors
+/// The pager is gone; no memory.
+pub fn bring_for_copy(
+    operation: &OperationRef,
+    copying: &Copying,
+    memory: &Arc<MemoryObject>,
+    page: u64,
+    most: u64,
+) -> Result<bool, Status> {
+    ask(memory, page, most.min(WINDOW), None, |request| request.join_copy(operation, copying))
+}
+
+/// Finds or makes the request for a page that is not in, and lets `join` wait for that: what it says.
+fn ask(
+    memory: &Arc<MemoryObject>,
+    page: u64,
+    most: u64,
+    mapping: Option<&Mapping>,
+    join: impl FnOnce(&Arc<PageIn>) -> Result<bool, Status>,
+) -> Result<bool, Status> {
+    let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
+    let state = content.state.lock();
+    if let Some(PageState::Loading(first)) = state.pages.get(page) {
+        let request = state.requests.get(&first).cloned();
+        drop(state);
+        return request.map_or(Ok(false), |request| join(&request));
+    }
+    if state.abandoned {
+        return Err(Status::Disconnected);
+    }
+    let alone = state.failed.is_some_and(|(first, count)| page.checked_sub(first).is_some_and(|at| at < count));
+    let count = if alone { 1 } else { state.pages.run_of_absent(page, most) };
+    drop(state);
+    cache::MISSES.fetch_add(1, Ordering::Relaxed);
+    start(mapping, memory, page, count.max(1), join)
 }
 
 /// The capability to its pager was revoked. What is in stays; who waits for the rest, and who touches
@@ -268,12 +351,12 @@ fn map_around<'a>(
 }
 
 fn start(
-    thread: &Arc<Thread>,
-    mapping: &Mapping,
+    mapping: Option<&Mapping>,
     memory: &Arc<MemoryObject>,
     first: u64,
     wanted: u64,
-) -> Result<(), Status> {
+    join: impl FnOnce(&Arc<PageIn>) -> Result<bool, Status>,
+) -> Result<bool, Status> {
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
     let count = if cache::make_room((wanted as usize).saturating_mul(2)) { wanted } else { 1 };
@@ -282,7 +365,7 @@ fn start(
     }
     // The request may go on into the next block.
     let ends = [first, first.saturating_add(count.saturating_sub(1))].into_iter().filter(|_| count > 1);
-    let large = ends.filter_map(|page| mapping.large_around(page.saturating_mul(PAGE))).map(|offset| offset / PAGE);
+    let large = ends.filter_map(|page| mapping?.large_around(page.saturating_mul(PAGE))).map(|offset| offset / PAGE);
     let window = MemoryObject::window(cache::frames_for(memory, (first, count), large)?);
     let node = derivation::add(None, Holder::Kernel)?;
     let params = sync::results(|builder| {
@@ -303,18 +386,18 @@ fn start(
     {
         let mut pages = content.state.lock();
         if pages.pages.run_of_absent(first, count) < count {
-            // Another thread's fault was faster: this one touches the page again and finds what that began.
+            // Another was faster: who wanted the page looks again and finds what that began.
             drop(pages);
             cache::take_back(count);
             derivation::forget(node);
-            return Ok(());
+            return Ok(false);
         }
         pages.pages.begin(first, count, first);
         pages.requests.insert(first, Arc::clone(&request));
     }
-    request.join(thread);
+    let joined = join(&request);
     ipc::send_page_in(&request, &content.pager);
-    Ok(())
+    joined
 }
 
 /// What became of an attempt to read paged memory.

@@ -22,6 +22,9 @@ const LOWEST: u64 = 0x10_0000;
 pub struct Frame(u64);
 
 impl Frame {
+    /// The first of memory, which is left alone.
+    pub const FIRST: Frame = Frame(0);
+
     /// Physical address of its first byte. Addresses have 52 bits at most, so nothing overflows.
     pub fn address(self) -> u64 {
         self.0.wrapping_mul(PAGE)

@@ -138,10 +138,10 @@ impl Endpoint {
         Ok(None)
     }
 
-    /// Takes a queued call out.
-    pub fn forget_call(&self, key: ListKey) {
+    /// Takes a queued call out. False where it is not there any more.
+    pub fn forget_call(&self, key: ListKey) -> bool {
         let call = self.inner.lock().calls.remove(key);
-        drop(call);
+        call.is_some()
     }
 
     /// Takes a waiting receiver out.

@@ -1,5 +1,7 @@
 //! MemoryObject: memory that can be mapped. Anonymous, from the boot package, or paged.
 
+pub mod partial_copy;
+
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -201,53 +203,6 @@ impl MemoryObject {
         frames.extend((0..count).map(|n| first.offset(n)));
         let owned = Mutex::new(Owned::single(frames));
         Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(owned), Some(charge), Some(object)))
-    }
-
-    /// Memory with what `source` has in `count` pages from `first` on, paid for by `account`: with the same frames, each
-    /// until one of the two writes there, as far as they can be shared.
-    ///
-    /// # Errors
-    /// Not pages of `source`; quota; no memory; a page of paged memory that is not in. Nothing has changed then.
-    pub fn copy(source: &Arc<Self>, account: &Arc<Account>, first: u64, count: u64) -> Result<Arc<Self>, CopyError> {
-        let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
-        let end = end.ok_or(Status::InvalidArgument)?;
-        let object = account.hold(Resource::Objects, 1)?;
-        // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
-        // no write is refused later for want of quota.
-        let charge = account.hold(Resource::Frames, count)?;
-        let mut copied = Owned { frames: Vec::new(), blocks: 0, shared: true, pinned: false };
-        let (pages, bytes) = (usize::try_from(count).map_err(|_| Status::OutOfMemory)?, count.saturating_mul(PAGE));
-        copied.frames.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
-        if !source.can_share() && !cache::make_room(pages) {
-            return Err(Status::OutOfMemory.into());
-        }
-        for page in first..end {
-            let frame = source.resident_frame(page).ok_or(CopyError::Absent(page))?;
-            let frame = if source.can_share() && frames::share(frame) {
-                frame
-            } else {
-                let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
-                user_memory::copy_frame(frame, own);
-                own
-            };
-            copied.frames.push(frame);
-        }
-        if let Content::Anonymous(owned) = &source.content
-            && source.can_share()
-        {
-            {
-                let mut owned = owned.lock();
-                owned.shared = true;
-                // From now on each frame goes back by itself.
-                owned.blocks = 0;
-            }
-            source.for_each_mapping(|mapping| {
-                if let Some(space) = mapping.space.upgrade() {
-                    space.protect(mapping, first.saturating_mul(PAGE), bytes);
-                }
-            });
-        }
-        Ok(Self::new(bytes, Content::Anonymous(Mutex::new(copied)), Some(charge), Some(object)))
     }
 
     /// Whether other objects can have frames of this one.

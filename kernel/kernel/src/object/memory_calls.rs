@@ -10,10 +10,12 @@ use capos_schema::sync::{Completion, Exception, capability};
 
 use super::Answer;
 use super::capability::Object;
+use super::memory::partial_copy::{self, Copying, PartialCopy};
 use super::memory::{CopyError, MemoryObject};
 use crate::cache;
 use crate::kernel_call::{Invocation, refused};
 use crate::memory::frames::Frame;
+use crate::operation::Kind;
 
 /// How many frames one call names at most.
 const MAX_IDS: u32 = 512;
@@ -77,13 +79,18 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
         if bytes == 0 || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
             return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory"));
         }
-        let copy = MemoryObject::copy(self, account, offset / PAGE, bytes / PAGE).map_err(|error| match error {
-            CopyError::Status(status) => refused(status),
-            CopyError::Absent(page) => {
-                Exception::failed(alloc::format!("page {page} of the paged memory is not in; touch it first"))
+        let mut copy = PartialCopy::new(self, account, offset / PAGE, bytes / PAGE).map_err(refused)?;
+        match copy.advance(self) {
+            Ok(()) => {}
+            Err(CopyError::Status(status)) => return Err(refused(status)),
+            Err(CopyError::Absent(_)) => {
+                let copying = Copying::new(self, copy);
+                let operation = cx.defer(|call| Kind::Copy { call, copying })?;
+                partial_copy::go_on(&operation);
+                return Ok(Completion::Pending);
             }
-        })?;
-        cx.give(Object::Memory(copy), Rights::ALL, None);
+        }
+        cx.give(Object::Memory(copy.finish(self)), Rights::ALL, None);
         results.set_memory(capability());
         Ok(Completion::Done)
     }

@@ -578,11 +578,14 @@ impl Thread {
         }
         let Some(kind) = ended.kind else { return };
         match kind {
-            Kind::Queued { client, key, .. } => client.endpoint.forget_call(key),
+            Kind::Queued { client, key, .. } => {
+                client.endpoint.forget_call(key);
+            }
             Kind::Sleep { deadline, .. } => deadline::remove(deadline),
             Kind::End { ending, key, .. } => ending.forget(key),
             Kind::Word { address, key: Some(key) } => self.process.words.forget(address, key),
             Kind::Log { key, .. } => super::log::forget_reader(key),
+            Kind::Copy { copying, .. } => copying.cancel(&OperationRef { thread: Arc::clone(self), ticket }),
             Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
             Kind::Wait { notification, key } => notification.forget(key),
             Kind::Watch { call } => {

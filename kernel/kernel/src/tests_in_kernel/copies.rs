@@ -16,6 +16,7 @@ use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
+use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::memory::{CopyError, MemoryObject};
 use crate::object::thread::State;
 use crate::{cache, fault};
@@ -44,6 +45,18 @@ fn is_writable(actor: &Actor, at: u64) -> bool {
     actor.process.space.with_table(|table, _| table.find(at, true).is_ok()).unwrap()
 }
 
+/// A copy of pages, all of which are in.
+fn copied(
+    source: &MemoryObject,
+    account: &Arc<Account>,
+    first: u64,
+    count: u64,
+) -> Result<Arc<MemoryObject>, CopyError> {
+    let mut copy = PartialCopy::new(source, account, first, count)?;
+    copy.advance(source)?;
+    Ok(copy.finish(source))
+}
+
 fn frame(memory: &MemoryObject, page: u64) -> Frame {
     memory.resident_frame(page).unwrap()
 }
@@ -63,7 +76,7 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
     assert!(is_writable(&other, AT + 5 * PAGE));
 
     let free = frames::free_count();
-    let copy = MemoryObject::copy(&source, account, 2, bytes / PAGE - 2).unwrap();
+    let copy = copied(&source, account, 2, bytes / PAGE - 2).unwrap();
     map(&other, &copy, COPIED);
     assert!(free - frames::free_count() <= 4, "tables and the heap's, but no page");
     assert!((2..bytes / PAGE).all(|page| frame(&source, page) == frame(&copy, page - 2)));
@@ -99,7 +112,7 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
     assert_eq!(other.read(AT + LARGE_PAGE - 4, 8), b"straddle");
 
     // A copy of the copy; it is mapped again; then those before it end.
-    let third = MemoryObject::copy(&copy, account, 0, 16).unwrap();
+    let third = copied(&copy, account, 0, 16).unwrap();
     other.process.space.unmap(COPIED, copy.bytes()).unwrap();
     map(&other, &copy, COPIED);
     assert!(!is_writable(&other, COPIED + 3 * PAGE));
@@ -122,14 +135,14 @@ pub fn cached_pages_are_copied(account: &Arc<Account>) {
     let before = frames::free_count() + heap::frames();
     let mut paging = paging(account, 40);
     let charged = account.usage();
-    assert_eq!(MemoryObject::copy(&paging.memory, account, 3, 2).err(), Some(CopyError::Absent(3)));
+    assert_eq!(copied(&paging.memory, account, 3, 2).err(), Some(CopyError::Absent(3)));
     assert_eq!(account.usage(), charged, "nothing was made");
     paging.touch(0);
     let (reply, offset, bytes, window) = paging.take();
     paging.fill(offset, bytes, window);
     let Object::Memory(filled) = paging.pager.process.get(window).unwrap().object else { return };
     map(&paging.pager, &filled, AT);
-    let kept = MemoryObject::copy(&filled, account, 0, 4).unwrap();
+    let kept = copied(&filled, account, 0, 4).unwrap();
     // The pager writes on: the cache gets what it wrote, its copy what was there.
     paging.pager.write(AT + PAGE, &77_u64.to_le_bytes());
     drop(filled);
@@ -137,7 +150,7 @@ pub fn cached_pages_are_copied(account: &Arc<Account>) {
     paging.touch(0);
     assert_eq!((paging.number_at(1), paging.number_at(2)), (Some(77), Some(2)));
 
-    let copy = MemoryObject::copy(&paging.memory, account, 1, 3).unwrap();
+    let copy = copied(&paging.memory, account, 1, 3).unwrap();
     let reader = Actor::new(account, "reader");
     map(&reader, &copy, COPIED);
     map(&reader, &kept, AT);
@@ -204,7 +217,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let Object::Memory(first) = actor.process.get(received[0]).unwrap().object else { return };
 
     // Only so many can have one frame; who comes later has what was in it.
-    let many: Vec<_> = (0..300).map(|_| MemoryObject::copy(&first, account, 0, 1).unwrap()).collect();
+    let many: Vec<_> = (0..300).map(|_| copied(&first, account, 0, 1).unwrap()).collect();
     let sharing = many.iter().filter(|copy| frame(copy, 0) == frame(&first, 0)).count();
     assert_eq!(sharing, 254, "and the two that had it before");
     map(&actor, &many[299], COPIED);
@@ -215,7 +228,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     // A device's memory is its own: what is shared is copied before, and what is pinned is copied at once.
     memory.pin(4, 2).unwrap();
     assert!((1..6).all(|page| (frame(&memory, page) == frame(&first, page - 1)) == (page < 4)));
-    let eager = MemoryObject::copy(&memory, account, 0, 8).unwrap();
+    let eager = copied(&memory, account, 0, 8).unwrap();
     assert!((0..8).all(|page| frame(&memory, page) != frame(&eager, page)));
     assert!(is_writable(&actor, AT + 7 * PAGE));
     drop(eager);

@@ -7,6 +7,7 @@ mod accounts;
 mod bench;
 mod calls;
 mod copies;
+mod copies_of_absent_pages;
 mod cpu_time;
 mod exhaustion;
 mod full_heap;
@@ -32,7 +33,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 74] = [
+const OBJECTS: [(&str, Test); 78] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -84,6 +85,10 @@ const OBJECTS: [(&str, Test); 74] = [
     ("copies-stay-apart", copies::copies_stay_apart),
     ("cached-pages-are-copied", copies::cached_pages_are_copied),
     ("copies-are-paid-for", copies::copies_are_paid_for),
+    ("absent-pages-are-copied", copies_of_absent_pages::absent_pages_are_copied),
+    ("copies-of-absent-pages-end", copies_of_absent_pages::copies_of_absent_pages_end),
+    ("copies-wait-without-memory", copies_of_absent_pages::copies_wait_without_memory),
+    ("unwanted-requests-end", copies_of_absent_pages::unwanted_requests_end),
     ("long-chains-are-listed", revocation::long_chains_are_listed),
     ("large-rings-end", revocation::large_rings_end),
     ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),

@@ -213,7 +213,7 @@ pub fn mappings_obey(account: &Arc<Account>) {
 pub struct Paging {
     pub pager: Actor,
     pub user: Actor,
-    endpoint: CapId,
+    pub endpoint: CapId,
     pub memory: Arc<MemoryObject>,
 }
 
@@ -226,7 +226,7 @@ pub fn paging(account: &Arc<Account>, pages: u64) -> Paging {
 }
 
 /// The same with memory that ends with what derives from a capability.
-fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeId>) -> Paging {
+pub fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeId>) -> Paging {
     let pager = Actor::new(account, "pager");
     let user = Actor::new(account, "user");
     let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());

@@ -1,0 +1,242 @@
+//! PartialCopy: a copy of memory that is being made.
+//!
+//! A page of paged memory that is not in is asked of its pager, and the call goes on when it has come. What was copied
+//! stays copied meanwhile, whatever becomes of the cache: so a copy ends, also where it is larger than free memory.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+use capos_abi::{ExceptionKind, Status};
+use capos_paging::PAGE;
+use capos_schema::kernel_capnp::memory_object::copy_results;
+use capos_schema::sync::{Completion, capability};
+use spin::Mutex;
+
+use super::{Content, CopyError, MemoryObject, Owned};
+use crate::memory::frames::{self, Frame};
+use crate::memory::reserve;
+use crate::object::account::{Account, Charge, Resource};
+use crate::object::capability::Object;
+use crate::operation::{Kind, OperationRef};
+use crate::pager::{self, PageIn};
+use crate::{cache, kernel_call, user_memory};
+
+/// A copy of pages, as far as it is made. It is paid for as a whole.
+#[derive(Debug)]
+pub struct PartialCopy {
+    first: u64,
+    /// Pages before this one are all there.
+    done: usize,
+    frames: Taken,
+    charge: Charge,
+    object: Charge,
+}
+
+/// The frames of a copy, [`ABSENT`] where a page is not there yet. Given back on drop.
+#[derive(Debug, Default)]
+struct Taken(Vec<Frame>);
+
+/// In the place of a frame; as one it is never handed out.
+const ABSENT: Frame = Frame::FIRST;
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.iter().copied().filter(|frame| *frame != ABSENT).for_each(frames::free);
+    }
+}
+
+impl PartialCopy {
+    /// The copy of `count` pages of `source` from `first` on, with those that are in.
+    ///
+    /// # Errors
+    /// Not pages of `source`; quota; no memory.
+    pub fn new(source: &MemoryObject, account: &Arc<Account>, first: u64, count: u64) -> Result<Self, Status> {
+        let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
+        let end = end.ok_or(Status::InvalidArgument)?;
+        let object = account.hold(Resource::Objects, 1)?;
+        // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
+        // no write is refused later for want of quota.
+        let charge = account.hold(Resource::Frames, count)?;
+        let mut frames = Taken::default();
+        let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
+        frames.0.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
+        if !source.can_share() && !cache::make_room(pages) {
+            return Err(Status::OutOfMemory);
+        }
+        // All that is in is taken now, in the caller's time. What comes later is taken in that of the pager.
+        for page in first..end {
+            frames.0.push(match frame_of(source, page) {
+                Ok(frame) => frame,
+                Err(CopyError::Absent(_)) => ABSENT,
+                Err(CopyError::Status(status)) => return Err(status),
+            });
+        }
+        Ok(Self { first, done: 0, frames, charge, object })
+    }
+
+    /// Copies the pages that have come in.
+    ///
+    /// # Errors
+    /// The first page that is not in, and how many from it on are wanted still; no memory.
+    pub fn advance(&mut self, source: &MemoryObject) -> Result<(), CopyError> {
+        let page = |done: usize| self.first.saturating_add(done as u64);
+        let rest = self.frames.0.get_mut(self.done..).unwrap_or_default();
+        for place in rest {
+            if *place == ABSENT {
+                *place = frame_of(source, page(self.done))?;
+            }
+            self.done = self.done.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// How many pages in a row are not there yet.
+    fn wanted(&self) -> u64 {
+        let rest = self.frames.0.get(self.done..).unwrap_or_default();
+        rest.iter().take_while(|frame| **frame == ABSENT).count() as u64
+    }
+
+    /// The copy, of which all is there. From now on nobody writes what both have.
+    pub fn finish(mut self, source: &MemoryObject) -> Arc<MemoryObject> {
+        let frames = core::mem::take(&mut self.frames.0);
+        let bytes = (frames.len() as u64).saturating_mul(PAGE);
+        if let Content::Anonymous(owned) = &source.content
+            && source.can_share()
+        {
+            {
+                let mut owned = owned.lock();
+                owned.shared = true;
+                // From now on each frame goes back by itself.
+                owned.blocks = 0;
+            }
+            source.for_each_mapping(|mapping| {
+                if let Some(space) = mapping.space.upgrade() {
+                    space.protect(mapping, self.first.saturating_mul(PAGE), bytes);
+                }
+            });
+        }
+        let content = Content::Anonymous(Mutex::new(Owned { frames, blocks: 0, shared: true, pinned: false }));
+        MemoryObject::new(bytes, content, Some(self.charge), Some(self.object))
+    }
+}
+
+/// The frame that a copy has for a page: that of the source, or one with the same content where that cannot be shared.
+fn frame_of(source: &MemoryObject, page: u64) -> Result<Frame, CopyError> {
+    let resident = || source.resident_frame(page).ok_or(CopyError::Absent(page));
+    let frame = resident()?;
+    if source.can_share() && frames::share(frame) {
+        return Ok(frame);
+    }
+    cache::make_room(1);
+    let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
+    // What gave way may be this very page.
+    let frame = resident().inspect_err(|_| frames::free(own))?;
+    user_memory::copy_frame(frame, own);
+    Ok(own)
+}
+
+/// A copy of paged memory whose call waits for pages.
+#[derive(Debug)]
+pub struct Copying {
+    source: Arc<MemoryObject>,
+    /// Taken out while pages are copied, and when the call ends.
+    copy: Mutex<Option<PartialCopy>>,
+    /// The request for pages that it waits for, or waited for last.
+    request: Mutex<Weak<PageIn>>,
+}
+
+impl Copying {
+    /// One that is yet to wait.
+    pub fn new(source: &Arc<MemoryObject>, copy: PartialCopy) -> Arc<Self> {
+        Arc::new(Self { source: Arc::clone(source), copy: Mutex::new(Some(copy)), request: Mutex::default() })
+    }
+
+    /// Notes the request that it waits for.
+    pub fn await_page(&self, request: &Arc<PageIn>) {
+        *self.request.lock() = Arc::downgrade(request);
+    }
+
+    /// Its call has ended before the copy was made.
+    pub fn cancel(&self, operation: &OperationRef) {
+        let copy = self.copy.lock().take();
+        let request = core::mem::take(&mut *self.request.lock()).upgrade();
+        if let Some(request) = request {
+            request.forget_copy(operation);
+        }
+        drop(copy);
+    }
+}
+
+fn copying(operation: &OperationRef) -> Option<Arc<Copying>> {
+    match operation.peek()?.kind {
+        Kind::Copy { copying, .. } => Some(copying),
+        _ => None,
+    }
+}
+
+/// Goes on with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No lock may
+/// be held.
+pub fn go_on(operation: &OperationRef) {
+    let Some(copying) = copying(operation) else { return };
+    loop {
+        let taken = copying.copy.lock().take();
+        let Some(mut copy) = taken else { return };
+        let (page, status) = match copy.advance(&copying.source) {
+            Ok(()) if reserve::is_whole() => return answer(operation, copy.finish(&copying.source)),
+            // The answer may make the heap larger.
+            Ok(()) => (copy.first, Status::OutOfMemory),
+            Err(CopyError::Absent(page)) => {
+                let most = copy.wanted();
+                *copying.copy.lock() = Some(copy);
+                match pager::bring_for_copy(operation, &copying, &copying.source, page, most) {
+                    Ok(true) => return,
+                    Ok(false) => continue,
+                    Err(status) => (page, status),
+                }
+            }
+            Err(CopyError::Status(status)) => (copy.first.saturating_add(copy.done as u64), status),
+        };
+        return refuse(operation, page, kernel_call::refused(status).kind, status.words());
+    }
+}
+
+/// A page that an operation's copy needs cannot be had.
+pub fn fail(operation: &OperationRef, page: u64, reason: &str) {
+    refuse(operation, page, ExceptionKind::Failed, reason);
+}
+
+fn answer(operation: &OperationRef, memory: Arc<MemoryObject>) {
+    kernel_call::give_later(operation, Object::Memory(memory), |results| {
+        results.init_as::<copy_results::Builder<'_>>().set_memory(capability());
+        Ok(Completion::Done)
+    });
+}
+
+/// Ends the call with an exception. It takes no memory: the heap may be full where a pager ends.
+fn refuse(operation: &OperationRef, page: u64, kind: ExceptionKind, reason: &str) {
+    let mut text = Text { bytes: [0; 320], length: 0 };
+    // What does not fit is left out.
+    let _ = write!(text, "page {page} of the paged memory cannot be copied: {reason}");
+    kernel_call::except_later(operation, kind, text.bytes.get(..text.length).unwrap_or_default());
+}
+
+/// A short text without memory of the heap.
+struct Text {
+    bytes: [u8; 320],
+    length: usize,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let rest = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let mut fits = text.len().min(rest.len());
+        while !text.is_char_boundary(fits) {
+            fits = fits.saturating_sub(1);
+        }
+        let (to, from) = (rest.get_mut(..fits), text.as_bytes().get(..fits));
+        to.zip(from).into_iter().for_each(|(to, from)| to.copy_from_slice(from));
+        self.length = self.length.saturating_add(fits);
+        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}

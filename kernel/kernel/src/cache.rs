@@ -280,6 +280,12 @@ pub fn make_room(count: usize) -> bool {
     frames::free_count() >= count.saturating_add(reserve::kept())
 }
 
+/// Whether fewer than `count` frames were free, besides what is kept for the heap, and the cache has made them free. No lock
+/// may be held.
+pub fn gives_way(count: usize) -> bool {
+    frames::free_count() < count.saturating_add(reserve::kept()) && make_room(count)
+}
+
 /// Gives up the page that was not used for longest, roughly. False where there is none.
 fn evict_one() -> bool {
     // Objects looked at are let go after the clock's lock, since one's end takes it.

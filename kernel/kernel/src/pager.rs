@@ -33,6 +33,8 @@ use crate::{cache, ipc, report, scheduler};
 const WINDOW: u64 = 32;
 /// Resident pages that are mapped together at most.
 const AROUND: u64 = 16;
+/// Page tables that mapping them may need: those of three levels, and one more behind the border of the lowest.
+const TABLES: usize = 6;
 
 /// A request for pages.
 pub struct PageIn {
@@ -248,6 +250,10 @@ pub fn require(thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) 
         let result = map_around(&thread.process.space, place, &state, page, run);
         drop(state);
         if let Err(status) = result {
+            // The cache gives way to page tables too: the thread touches the page again then.
+            if status == Status::OutOfMemory && cache::gives_way(TABLES) {
+                return;
+            }
             let report = report::no_page_table(thread, memory.id, offset, status);
             thread.process.doom(End { cause: Cause::Fault, code: 0, report });
         }

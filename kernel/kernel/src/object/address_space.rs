@@ -13,6 +13,7 @@ use super::account::{Account, Resource};
 use super::dma::DmaRegion;
 use super::memory::MemoryObject;
 use super::mmio::Mmio;
+use crate::cache;
 use crate::derivation::{self, Holder};
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
@@ -240,6 +241,7 @@ impl AddressSpace {
     /// # Errors
     /// Quota; no memory.
     pub fn new(account: &Arc<Account>) -> Result<Arc<Self>, Status> {
+        cache::make_room(1);
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
@@ -293,23 +295,32 @@ impl AddressSpace {
             let attached = derivation::attach(node, Holder::Mapping(Arc::downgrade(&mapping)))?;
             *mapping.node.lock() = Some(attached);
         }
-        let mut guard = self.inner.lock();
-        let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
-        inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
-        let mapped = match inner.regions.insert(start, length, offset, Arc::clone(&mapping)) {
-            Ok(()) => self.fill(inner, &mapping).inspect_err(|_| clear(inner, start, length)),
-            Err(error) => Err(error.into()),
-        };
-        if let Err(failure) = mapped {
-            inner.settle(&self.account);
-            drop(guard);
-            return Err(failure);
+        match self.show(&mapping) {
+            // The page cache gives way to page tables too, where nothing is locked. Paged memory needs none yet.
+            Err(MapFailure::Status(Status::OutOfMemory))
+                if !mapping.backing.is_paged() && cache::gives_way(tables(length)) =>
+            {
+                self.show(&mapping)?;
+            }
+            shown => shown?,
         }
-        drop(guard);
         if let Backing::Memory(memory) = &mapping.backing {
             memory.note_mapping(&mapping);
         }
         Ok(())
+    }
+
+    /// Notes a new mapping and enters its pages: all, or nothing.
+    fn show(&self, mapping: &Arc<Mapping>) -> Result<(), MapFailure> {
+        let mut guard = self.inner.lock();
+        let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
+        inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
+        let (start, length) = (mapping.start, mapping.length);
+        let mapped = match inner.regions.insert(start, length, mapping.offset, Arc::clone(mapping)) {
+            Ok(()) => self.fill(inner, mapping).inspect_err(|_| clear(inner, start, length)),
+            Err(error) => Err(error.into()),
+        };
+        mapped.inspect_err(|_| inner.settle(&self.account))
     }
 
     /// Enters the pages of a new mapping that are there for good.
@@ -620,6 +631,11 @@ impl Drop for AddressSpace {
     fn drop(&mut self) {
         self.destroy();
     }
+}
+
+/// Page tables that a mapping may need, those put aside for large pages included.
+fn tables(length: u64) -> usize {
+    usize::try_from(length / LARGE_PAGE).unwrap_or(usize::MAX).saturating_add(8)
 }
 
 fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) -> Option<Frame> {

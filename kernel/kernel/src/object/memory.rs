@@ -190,6 +190,9 @@ impl MemoryObject {
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
         let count = usize::try_from(pages).map_err(|_| Status::InvalidArgument)?;
+        if !cache::make_room(count) {
+            return Err(Status::OutOfMemory);
+        }
         let first = frames::allocate_contiguous(count).or_else(|| {
             // Frames that the cache holds for pages to come may break up what is free.
             if cache::let_go() { frames::allocate_contiguous(count) } else { None }

@@ -33,7 +33,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 78] = [
+const OBJECTS: [(&str, Test); 79] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -99,6 +99,7 @@ const OBJECTS: [(&str, Test); 78] = [
     ("dead-pagers-are-told", processes::dead_pagers_are_told),
     ("revoked-pagers-are-told", processes::revoked_pagers_are_told),
     ("the-cache-gives-way", processes::the_cache_gives_way),
+    ("the-cache-gives-way-to-tables", processes::the_cache_gives_way_to_tables),
     ("threads-end-alone", threads::threads_end_alone),
     ("threads-give-everything-back", threads::threads_give_everything_back),
     ("threads-run-once-they-are-known", threads::threads_run_once_they_are_known),

@@ -13,7 +13,7 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, buffer, memory, settle, status};
 use crate::memory::page_table::Access;
-use crate::memory::{frames, heap};
+use crate::memory::{frames, heap, reserve};
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::capability::Object;
@@ -465,6 +465,59 @@ pub fn the_cache_gives_way(account: &Arc<Account>) {
     assert_eq!(paging.number_at(5), Some(5));
     drop(paging);
     assert_eq!(cache::frames_held(), 0);
+    assert_eq!(frames::free_count() + heap::frames(), before);
+}
+
+/// Where all free memory is kept for the heap, pages of the cache give way to page tables as well: a page is shown, memory is
+/// mapped and a process is made.
+pub fn the_cache_gives_way_to_tables(account: &Arc<Account>) {
+    const FAR: u64 = 0x40_0000_0000;
+    let before = frames::free_count() + heap::frames();
+    let mut paging = paging(account, 64);
+    let mut reader = Actor::new(account, "reader");
+    let read = Access { read: true, ..Access::default() };
+    let range = (FAR, 64 * 4096);
+    reader.process.space.map(Backing::Memory(Arc::clone(&paging.memory)), range, 0, read, None).unwrap();
+    let space = reader.give(Object::Space(Arc::clone(&reader.process.space)));
+    let page = reader.give(Object::Memory(memory(account, 1, 7)));
+    let own = reader.give(Object::Account(Arc::clone(&reader.process.account)));
+    let mut hog: Vec<frames::Frame> = Vec::with_capacity(frames::total());
+    // All that is free but the heap's part is taken, and the cache has a window of pages.
+    let mut fill = |paging: &mut Paging| {
+        hog.drain(..hog.len().min(100)).for_each(frames::free);
+        paging.touch(0);
+        if paging.memory.resident_pages() == 0 {
+            let (reply, offset, bytes, window) = paging.take();
+            paging.fill(offset, bytes, window);
+            paging.answer(reply, 0);
+        }
+        while let Some(frame) = frames::allocate_dirty() {
+            hog.push(frame);
+        }
+        assert_eq!((frames::free_count(), paging.memory.resident_pages()), (reserve::kept(), 32));
+    };
+    fill(&mut paging);
+    reader.thread.change(State::Blocked, State::Running);
+    fault::page_fault(&reader.thread, FAR, false, false, true);
+    settle();
+    assert_eq!((reader.report(), reader.thread.state()), (None, State::Running), "it touches the page again");
+    fill(&mut paging);
+    let (status, _) = reader.call_kernel(space, interface::ADDRESS_SPACE, 0, &[page], |params| {
+        let mut params: schema::address_space::map_params::Builder<'_> = params.init_as();
+        params.set_address(2 * FAR);
+        params.set_length(4096);
+        params.init_access().set_read(true);
+    });
+    assert_eq!(status, 0);
+    fill(&mut paging);
+    let (status, made) = reader.call_kernel(own, interface::RESOURCE_ACCOUNT, 4, &[], |params| {
+        let mut params: schema::resource_account::create_process_params::Builder<'_> = params.init_as();
+        params.set_name("child");
+        params.init_limits().set_frames(8);
+    });
+    assert_eq!((status, made.len()), (0, 1));
+    hog.into_iter().for_each(frames::free);
+    drop((paging, reader));
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 

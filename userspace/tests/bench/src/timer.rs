@@ -110,6 +110,23 @@ impl Timers<'_> {
         self.check(&found, DEADLINES, DEADLINES, &format!("{DEADLINES} deadlines"))
     }
 
+    /// The end of a turn for which the timer is set means nothing any more once nobody runs: the next interrupt is that of
+    /// the deadline behind it.
+    async fn rest(&self) -> Result<(), Error> {
+        let mut found = Vec::new();
+        for _ in 0..DEADLINES {
+            let spinners = self.spinners(1, 0).await?;
+            compute(SLICE / 10)?;
+            end(spinners).await?;
+            let wait = || {
+                raw::enter(0, 1, capos_rt::now()?.saturating_add(FAR));
+                Ok(())
+            };
+            found.extend(self.during(wait).await?);
+        }
+        self.check(&found, DEADLINES, DEADLINES, &format!("{DEADLINES} deadlines behind turns"))
+    }
+
     /// A thread that nobody waits behind is not interrupted, whatever deadlines are to come.
     async fn alone(&self) -> Result<(), Error> {
         let found = self.during(|| compute(WHILE)).await?;
@@ -126,10 +143,7 @@ impl Timers<'_> {
         };
         let found = self.during(wait).await?;
         let turns = capos_rt::now()?.saturating_sub(from) / SLICE;
-        for spinner in spinners {
-            spinner.process.kill("it was watched").await?;
-            drop(spinner.process.wait().await?);
-        }
+        end(spinners).await?;
         // The deadline is one, and a turn that had begun before is another one on each processor.
         let most = turns.saturating_add(2).saturating_mul(self.processors).saturating_add(1);
         self.check(&found, turns, most, &format!("{turns} turns"))
@@ -157,6 +171,15 @@ impl Timers<'_> {
     }
 }
 
+/// Ends processes that compute for ever.
+async fn end(spinners: Vec<Started>) -> Result<(), Error> {
+    for spinner in spinners {
+        spinner.process.kill("it was watched").await?;
+        drop(spinner.process.wait().await?);
+    }
+    Ok(())
+}
+
 /// Computes for so long, without entering the kernel.
 fn compute(nanoseconds: u64) -> Result<(), Error> {
     let from = capos_rt::now()?;
@@ -174,6 +197,7 @@ pub async fn test(bench: &Bench, env: &Env) -> Result<(), Error> {
     let (mut passed, mut failed) = (0, 0);
     let results = [
         ("idle-processors-are-not-interrupted", timers.idle().await),
+        ("idle-processors-forget-turns", timers.rest().await),
         ("who-runs-alone-is-not-interrupted", timers.alone().await),
         ("turns-are-interrupted-at-their-end", timers.turns().await),
         ("limits-of-cpu-time-are-kept", timers.limits().await),

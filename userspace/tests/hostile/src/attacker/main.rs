@@ -158,6 +158,7 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "storm-of-calls" => noise::call_itself(kit),
         "storm-of-signals" => noise::notify(kit),
         "pager" => pager::serve(kit, argument).await,
+        "copy-weights" => pager::copy_pages(kit, argument).await,
         "read-weights-by-kernel" => pager::read_by_kernel(kit).await,
         "own-pager" => pager::own_pager(kit, false).await,
         "own-pager-by-kernel" => pager::own_pager(kit, true).await,

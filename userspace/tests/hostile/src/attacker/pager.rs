@@ -2,6 +2,9 @@
 //! get what it was promised or die with words; nobody else may notice.
 
 use alloc::format;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{RawEntry, Status};
@@ -164,6 +167,14 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
                     kit::expect(&kit::release(7, id), Status::StaleCapability)?;
                 }
             }
+            "copies-window" => {
+                // What it writes to its copy afterwards is nobody else's.
+                pager.fill(&request)?;
+                let copy = request.window.copy(&kit.account, 0, request.bytes).await?;
+                let mapping = memory::map(&copy, 0, request.bytes, Access::ReadWrite)?;
+                pager.answer(&request)?;
+                (0..request.bytes / PAGE).for_each(|page| poke(mapping.address() + page * PAGE));
+            }
             "code" => {
                 let access = AddressSpaceAccess { read: true, write: false, execute: true };
                 let result = kit.space.map(request.window.as_cap(), 0x6000_0000_0000, 0, PAGE, &access).await;
@@ -201,6 +212,41 @@ pub async fn read_pages(env: &Env, content: u8) -> Result<(), Error> {
         kit::ensure(found == content, || format!("page {page} holds {found:#x} in place of {content:#x}"))?;
     }
     Ok(())
+}
+
+/// Copies `weights`, of which nothing is in: the copy has the content, and is its own; or the copy is refused in words of
+/// which `refusal` is a part.
+pub async fn copy_pages(kit: &Kit, refusal: &str) -> Result<(), Error> {
+    let weights: MemoryObjectClient = kit.env.cap("weights")?;
+    let info = weights.info().await?;
+    // Two at once wait for the same pages.
+    let mut part = pin!(weights.copy(&kit.account, PAGE, 2 * PAGE));
+    // It is polled once, so that it is under way.
+    let done = poll_fn(|context| Poll::Ready(part.as_mut().poll(context).is_ready())).await;
+    kit::ensure(!done, || "a copy was there at once".into())?;
+    let copy = match weights.copy(&kit.account, 0, info.bytes).await {
+        Ok(copy) if refusal.is_empty() => copy,
+        Ok(_) => return Err(Error::new("pages that there are not were copied")),
+        Err(error) => {
+            let words = format!("{error}");
+            kit::ensure(!refusal.is_empty() && words.contains(refusal), || format!("the copy was refused: {words}"))?;
+            kit::ensure(part.await.is_err(), || "a part was copied".into())?;
+            return kit.still_served();
+        }
+    };
+    let part = part.await.context("copying a part")?;
+    let shown = memory::map(&weights, 0, info.bytes, Access::Read)?;
+    for (copy, pages) in [(copy, info.bytes / PAGE), (part, 2)] {
+        let mapping = memory::map(&copy, 0, pages * PAGE, Access::ReadWrite)?;
+        for page in 0..pages {
+            let found = touch(mapping.address() + page * PAGE);
+            kit::ensure(found == CONTENT, || format!("page {page} of a copy holds {found:#x}"))?;
+            poke(mapping.address() + page * PAGE);
+            let found = touch(shown.address() + page * PAGE);
+            kit::ensure(found == CONTENT, || format!("page {page} holds {found:#x} once its copy was written"))?;
+        }
+    }
+    kit.still_served()
 }
 
 /// Has the kernel read its parameters from `weights`, so that the page comes in for a system call.

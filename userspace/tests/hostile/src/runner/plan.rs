@@ -416,6 +416,7 @@ pub const PLANS: &[Plan] = &[
     paged("read-weights", "a5", Returns, "twice", Runs),
     paged("read-weights", "a5", Returns, "unmaps", Runs),
     paged("read-weights", "a5", Returns, "keeps-capability", Runs),
+    paged("read-weights", "a5", Returns, "copies-window", Runs),
     paged("read-weights", "a5", Returns, "code", Runs),
     paged("read-weights", "a5", Returns, "bad-pointer", Runs),
     paged(
@@ -439,6 +440,13 @@ pub const PLANS: &[Plan] = &[
     paged("read-weights", "0", Runs, "never", Runs),
     paged("read-weights", "0", Runs, "late", Runs),
     paged("read-weights", "0", Runs, "late-exception", Runs),
+    paged("copy-weights", "", Returns, "honest", Runs),
+    paged("copy-weights", "", Returns, "copies-window", Runs),
+    paged("copy-weights", "disk", Returns, "exception", Runs),
+    paged("copy-weights", "gone", Returns, "dies", Returns),
+    paged("copy-weights", "gone", Returns, "drops", Runs),
+    paged("copy-weights", "", Runs, "never", Runs),
+    paged("copy-weights", "", Runs, "late", Runs),
     paged("answer-from-weights", "", Returns, "honest", Runs),
     paged("read-weights", "0", Runs, "touches-itself", Runs),
     // Ordinary programs on std.

@@ -403,6 +403,9 @@ fn start(
     }
     let joined = join(&request);
     ipc::send_page_in(&request, &content.pager);
+    if joined.is_err() {
+        request.end_unwanted();
+    }
     joined
 }
 

@@ -241,7 +241,7 @@ impl AddressSpace {
     /// # Errors
     /// Quota; no memory.
     pub fn new(account: &Arc<Account>) -> Result<Arc<Self>, Status> {
-        cache::make_room(1);
+        cache::gives_way(1);
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;

@@ -61,18 +61,23 @@ impl PartialCopy {
         let mut frames = Taken::default();
         let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
         frames.0.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
-        if !source.can_share() && !cache::make_room(pages) {
+        let shares = source.can_share();
+        if !shares && !cache::make_room(pages) {
             return Err(Status::OutOfMemory);
         }
         // All that is in is taken now, in the caller's time. What comes later is taken in that of the pager.
+        let mut done = None;
         for page in first..end {
-            frames.0.push(match frame_of(source, page) {
+            frames.0.push(match frame_of(source, page, shares) {
                 Ok(frame) => frame,
-                Err(CopyError::Absent(_)) => ABSENT,
+                Err(CopyError::Absent(_)) => {
+                    done = done.or(Some(frames.0.len()));
+                    ABSENT
+                }
                 Err(CopyError::Status(status)) => return Err(status),
             });
         }
-        Ok(Self { first, done: 0, frames, charge, object })
+        Ok(Self { first, done: done.unwrap_or(pages), frames, charge, object })
     }
 
     /// Copies the pages that have come in.
@@ -81,10 +86,11 @@ impl PartialCopy {
     /// The first page that is not in, and how many from it on are wanted still; no memory.
     pub fn advance(&mut self, source: &MemoryObject) -> Result<(), CopyError> {
         let page = |done: usize| self.first.saturating_add(done as u64);
+        let shares = source.can_share();
         let rest = self.frames.0.get_mut(self.done..).unwrap_or_default();
         for place in rest {
             if *place == ABSENT {
-                *place = frame_of(source, page(self.done))?;
+                *place = frame_of(source, page(self.done), shares)?;
             }
             self.done = self.done.saturating_add(1);
         }
@@ -121,17 +127,25 @@ impl PartialCopy {
     }
 }
 
-/// The frame that a copy has for a page: that of the source, or one with the same content where that cannot be shared.
-fn frame_of(source: &MemoryObject, page: u64) -> Result<Frame, CopyError> {
-    let resident = || source.resident_frame(page).ok_or(CopyError::Absent(page));
-    let frame = resident()?;
-    if source.can_share() && frames::share(frame) {
-        return Ok(frame);
-    }
+/// The frame that a copy has for a page: that of the source, where it `shares` them and this one can be, or one with the same
+/// content.
+#[inline]
+fn frame_of(source: &MemoryObject, page: u64, shares: bool) -> Result<Frame, CopyError> {
+    let frame = source.resident_frame(page).ok_or(CopyError::Absent(page))?;
+    if shares && frames::share(frame) { Ok(frame) } else { own_frame(source, page) }
+}
+
+/// A frame with the content of a page.
+#[cold]
+#[inline(never)]
+fn own_frame(source: &MemoryObject, page: u64) -> Result<Frame, CopyError> {
     cache::make_room(1);
     let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
     // What gave way may be this very page.
-    let frame = resident().inspect_err(|_| frames::free(own))?;
+    let Some(frame) = source.resident_frame(page) else {
+        frames::free(own);
+        return Err(CopyError::Absent(page));
+    };
     user_memory::copy_frame(frame, own);
     Ok(own)
 }

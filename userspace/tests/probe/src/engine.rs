@@ -201,8 +201,11 @@ async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Re
     Ok(())
 }
 
-/// The models of the scenario.
-async fn named(env: &Env, titles: &[&str]) -> Result<Vec<ModelInfo>, Error> {
+/// The models of the scenario that have these names.
+///
+/// # Errors
+/// There is none by one of them.
+pub async fn named(env: &Env, titles: &[&str]) -> Result<Vec<ModelInfo>, Error> {
     let models = env.cap::<ModelCatalogClient>("catalog")?.list().await?;
     let find = |title: &&str| {
         let found = models.iter().find(|model| model.display_name.trim() == *title).cloned();

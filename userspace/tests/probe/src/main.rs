@@ -1,7 +1,8 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
 //! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
 //! `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and `engine-ends` models that the engine runs,
-//! `embedders` those that embed texts. What does not hold ends it with an error that says so.
+//! `embedders` those that embed texts, `two-sessions` two sessions that talk to one model. What does not hold ends it
+//! with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -10,6 +11,7 @@ mod capabilities;
 mod embedder;
 mod engine;
 mod models;
+mod sessions;
 mod sharing;
 mod workers;
 
@@ -63,6 +65,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "engine-fits" => engine::large(env, true, report).await,
         "engine-evicts" => engine::large(env, false, report).await,
         "engine-context" => engine::whole_context(env, report).await,
+        "two-sessions" => sessions::run(env, report).await,
         "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use capos_gguf::{TensorType, Writer, WriterValue};
+use capos_gguf::{CHAT_TEMPLATE, TOOL_TEMPLATE, TensorType, Writer, WriterValue};
 use serde::Deserialize;
 
 /// What a model says, as `[runner.model.chain]` asks for it.
@@ -16,6 +16,8 @@ use serde::Deserialize;
 pub struct Chain {
     /// Its chat template, by its path from the scenario's folder.
     pub template: PathBuf,
+    /// Its template for conversations with tools, where it has one for these.
+    pub tool_template: Option<PathBuf>,
     /// Its control tokens.
     #[serde(default)]
     pub marks: Vec<String>,
@@ -48,8 +50,14 @@ fn vocabulary(chain: &Chain) -> BTreeMap<String, usize> {
 /// # Errors
 /// The template cannot be read, or a token would be followed by two others.
 pub fn file(chain: &Chain, title: &str, folder: &Path) -> Result<Vec<u8>> {
-    let path = folder.join(&chain.template);
-    let template = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let read = |path: &PathBuf| {
+        let path = folder.join(path);
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    };
+    let mut templates = vec![(CHAT_TEMPLATE, read(&chain.template)?)];
+    if let Some(path) = &chain.tool_template {
+        templates.push((TOOL_TEMPLATE, read(path)?));
+    }
     let ids = vocabulary(chain);
     let mut texts = vec![String::new(); ids.len()];
     let mut kinds = vec![0i32; ids.len()];
@@ -72,12 +80,12 @@ pub fn file(chain: &Chain, title: &str, folder: &Path) -> Result<Vec<u8>> {
         let other = follows.insert(*from_id, *to_id).filter(|other| other != to_id);
         ensure!(other.is_none(), "the token {from:?} is followed by two others, and a chain goes on in one way only");
     }
-    write(title, &template, texts, kinds, &follows)
+    write(title, &templates, texts, kinds, &follows)
 }
 
 fn write(
     title: &str,
-    template: &str,
+    templates: &[(&str, String)],
     texts: Vec<String>,
     kinds: Vec<i32>,
     follows: &BTreeMap<usize, usize>,
@@ -100,7 +108,7 @@ fn write(
         writer.entry(&format!("llama.{key}"), WriterValue::U32(value));
     }
     writer.entry("llama.attention.layer_norm_rms_epsilon", WriterValue::F32(1e-5));
-    writer.text("tokenizer.chat_template", template);
+    templates.iter().for_each(|(key, template)| writer.text(key, template));
     writer.text("tokenizer.ggml.model", "llama");
     writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; texts.len()]));
     writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(texts));
@@ -212,7 +220,7 @@ mod tests {
     fn a_token_has_one_successor() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/infer/templates");
         let says = [["a", "b"], ["a", "c"]].map(|said| said.map(str::to_owned).to_vec()).to_vec();
-        let chain = Chain { template: "hermes.jinja".into(), marks: Vec::new(), says };
+        let chain = Chain { template: "hermes.jinja".into(), tool_template: None, marks: Vec::new(), says };
         let error = file(&chain, "two ways", &folder).unwrap_err().to_string();
         assert!(error.contains("followed by two others"), "{error}");
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Delta, Message, Template, Tool};
+use capos_chat::{AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Tool};
 use capos_engine::Sampling;
 use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Reason, Request};
 use capos_tokenizer::{Marks, Tokenizer};
@@ -109,13 +109,12 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     if args.prompt_only || args.answer.is_some() {
         let tokenizer = file.tokenizer()?;
         let header = file.header()?;
-        let source = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
+        let format = ChatFormat::of(&header, &tokenizer).with_context(|| file.name().to_string())?;
         return match &args.answer {
-            Some(path) => take_apart(path, &tokenizer, CallForm::of(source), &tools, as_json),
+            Some(path) => take_apart(path, &tokenizer, format.form(), &tools, as_json),
             None => {
-                let template = Template::new(source, &tokenizer).with_context(|| file.name().to_string())?;
                 let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now };
-                show_prompt(&template, &conversation, &tokenizer, as_json)
+                show_prompt(&format, &conversation, &tokenizer, as_json)
             }
         };
     }
@@ -205,12 +204,12 @@ fn read(path: &Path) -> Result<Value> {
 }
 
 fn show_prompt(
-    template: &Template,
+    format: &ChatFormat,
     conversation: &Conversation<'_>,
     tokenizer: &Tokenizer,
     as_json: bool,
 ) -> Result<()> {
-    let prompt = template.render(conversation)?;
+    let prompt = format.render(conversation)?;
     if as_json {
         println!("{}", json!({ "text": prompt.text(), "ids": prompt.encode(tokenizer) }));
     } else {

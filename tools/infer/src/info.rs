@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use capos_chat::CallForm;
 use capos_engine::{Model, Pooling};
 use serde_json::json;
 
@@ -47,7 +48,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<()> {
         "tiedOutput": model.tied_output(),
         "bytesPerToken": model.bytes_per_token(),
         "licence": facts.license,
-        "chatTemplate": facts.chat_template.is_some(),
+        "chatTemplate": facts.template_without_tools().is_some(),
+        "callsTools": CallForm::first(facts.templates_with_tools()).is_some(),
         "writes": model.writes(),
         "pooling": config.pooling.map(|pooling| match pooling {
             Pooling::Mean => "mean",

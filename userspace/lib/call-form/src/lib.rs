@@ -46,6 +46,11 @@ impl CallForm {
         Self::mentioned(template).filter(|_| reads(template, "tools"))
     }
 
+    /// The first of a file's templates for conversations with tools whose form is known, and that form.
+    pub fn first<'t>(templates: impl IntoIterator<Item = &'t str>) -> Option<(&'t str, Self)> {
+        templates.into_iter().find_map(|template| Some((template, Self::of(template)?)))
+    }
+
     /// The form whose marks a template has in it.
     fn mentioned(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);

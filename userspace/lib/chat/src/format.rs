@@ -4,7 +4,7 @@ use capos_call_form::CallForm;
 use capos_gguf::Header;
 use capos_tokenizer::Tokenizer;
 
-use crate::{ChatError, Template};
+use crate::{ChatError, Conversation, Prompt, Template};
 
 /// What stands for the chat template of a file without one, which was made to go on with texts: a transcript.
 const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
@@ -16,6 +16,8 @@ const TRANSCRIPT_STOPS: [&str; 3] = ["\nUser:", "\nTool:", "\nSystem:"];
 /// How a model file is talked to: its template, or a transcript where it has none.
 pub struct ChatFormat {
     template: Template,
+    /// The template of conversations with tools, where the file has one for these.
+    with_tools: Option<Template>,
     form: Option<CallForm>,
     stops: &'static [&'static str],
 }
@@ -24,19 +26,27 @@ impl ChatFormat {
     /// The format of the file whose tokenizer this is.
     ///
     /// # Errors
-    /// [`ChatError::Syntax`] where its template is none.
+    /// [`ChatError::Syntax`] where a template of it is none.
     pub fn of(header: &Header<'_>, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
-        let source = header.facts().chat_template;
+        let facts = header.facts();
+        let source = facts.template_without_tools();
+        let with_tools = CallForm::first(facts.templates_with_tools());
+        let apart = with_tools.map(|(template, _)| template).filter(|template| Some(*template) != source);
         Ok(Self {
             template: Template::new(source.unwrap_or(TRANSCRIPT), tokenizer)?,
-            form: source.and_then(CallForm::of),
+            with_tools: apart.map(|template| Template::new(template, tokenizer)).transpose()?,
+            form: with_tools.map(|(_, form)| form),
             stops: if source.is_some() { &[] } else { &TRANSCRIPT_STOPS },
         })
     }
 
-    /// What makes a prompt of a conversation.
-    pub fn template(&self) -> &Template {
-        &self.template
+    /// What the model is to read of a conversation.
+    ///
+    /// # Errors
+    /// [`ChatError::Rendering`] where the template refuses the conversation.
+    pub fn render(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
+        let with_tools = self.with_tools.as_ref().filter(|_| !conversation.tools.is_empty());
+        with_tools.unwrap_or(&self.template).render(conversation)
     }
 
     /// How the model writes calls; none where it cannot be told of tools, or its calls not be read.

@@ -4,6 +4,11 @@ use alloc::format;
 
 use crate::Header;
 
+/// Key of the template of conversations.
+pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+/// Key of the template of conversations with tools, of files that have one for these.
+pub const TOOL_TEMPLATE: &str = "tokenizer.chat_template.tool_use";
+
 /// The facts about a model that its file tells, each as far as it is there and of the right type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
@@ -22,6 +27,9 @@ pub struct Facts<'a> {
     pub quantisation: &'static str,
     /// `tokenizer.chat_template`, where it says something.
     pub chat_template: Option<&'a str>,
+    /// `tokenizer.chat_template.tool_use`, where it says something: the template that tells of tools, of files that keep
+    /// it apart.
+    pub tool_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.
     pub vocabulary: u64,
     /// Values of all tensors together.
@@ -29,8 +37,19 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
+    /// The templates for conversations with tools, the one to be preferred first.
+    pub fn templates_with_tools(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.tool_template.into_iter().chain(self.chat_template)
+    }
+
+    /// The template for conversations without tools.
+    pub fn template_without_tools(&self) -> Option<&'a str> {
+        self.chat_template.or(self.tool_template)
+    }
+
     pub(crate) fn of(header: &Header<'a>) -> Self {
         let text = |key: &str| header.get(key).and_then(|value| value.as_text());
+        let template = |key: &str| text(key).filter(|template| !template.trim().is_empty());
         let architecture = text("general.architecture").unwrap_or("");
         let context = header.get(&format!("{architecture}.context_length"));
         let file_type = header.get("general.file_type").and_then(|value| value.as_u64());
@@ -45,7 +64,8 @@ impl<'a> Facts<'a> {
             license: text("general.license"),
             description: text("general.description"),
             quantisation: file_type.and_then(file_type_name).unwrap_or_else(|| heaviest_type(header)),
-            chat_template: text("tokenizer.chat_template").filter(|template| !template.trim().is_empty()),
+            chat_template: template(CHAT_TEMPLATE),
+            tool_template: template(TOOL_TEMPLATE),
             vocabulary: header
                 .get("tokenizer.ggml.tokens")
                 .and_then(|value| value.as_array())

@@ -40,7 +40,7 @@ mod value;
 mod writer;
 
 pub use error::GgufError;
-pub use facts::{Facts, file_type_name};
+pub use facts::{CHAT_TEMPLATE, Facts, TOOL_TEMPLATE, file_type_name};
 pub use header::Header;
 pub use synthetic::{Synthetic, SyntheticError, small_model};
 pub use tensor::{TensorInfo, TensorType};

@@ -56,6 +56,7 @@ fn what_is_written_is_read() {
             description: None,
             quantisation: "Q4_K_M",
             chat_template: None,
+            tool_template: None,
             vocabulary: 3,
             parameters: 15 + 128,
         }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use capos_chat::{CallForm, ChatError, ChatFormat, Template};
+use capos_chat::{CallForm, ChatError, ChatFormat};
 use capos_engine::{EngineError, Model, Sampling};
 use capos_gguf::Header;
 use capos_grammar::Grammars;
@@ -61,8 +61,8 @@ impl<'f> LanguageModel<'f> {
         self.format.form()
     }
 
-    pub(crate) fn template(&self) -> &Template {
-        self.format.template()
+    pub(crate) fn format(&self) -> &ChatFormat {
+        &self.format
     }
 
     pub(crate) fn sampling(&self) -> Sampling {

@@ -17,10 +17,10 @@ const MAX_DESCRIPTION: usize = 240;
 pub fn describe(header: &Header<'_>, id: &str, bytes: u64, backend: &Backend) -> ModelInfo {
     let facts = header.facts();
     let (quantisation, supports_tools) = match backend {
-        Backend::Engine => (facts.quantisation, facts.chat_template.and_then(CallForm::of).is_some()),
+        Backend::Engine => (facts.quantisation, CallForm::first(facts.templates_with_tools()).is_some()),
         Backend::Embedder => (facts.quantisation, false),
         // A script calls tools of a model whose file is one that talks.
-        Backend::Scripted => (facts.quantisation, facts.chat_template.is_some()),
+        Backend::Scripted => (facts.quantisation, facts.template_without_tools().is_some()),
         // It has no tensors, and its answers need no template.
         Backend::Retrieval(handbook) => ("none", handbook.calls_tools()),
     };
@@ -169,6 +169,10 @@ mod tests {
         assert!(!calls("{{ tools }}{{ messages }}", &[]), "its calls are in no known form");
         assert!(calls("{{ messages }}", &[SCRIPTED]));
         assert!(!calls("", &[SCRIPTED]));
+        // Some keep the template that tells of tools apart.
+        let apart = |template| [(capos_gguf::TOOL_TEMPLATE, template)];
+        assert!(calls("{{ messages }}", &apart("{{ tools }}<tool_call>{{ messages }}")));
+        assert!(!calls("{{ messages }}", &apart("{{ tools }}{{ messages }}")), "its calls are in no known form");
     }
 
     #[test]

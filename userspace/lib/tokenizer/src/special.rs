@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-use capos_gguf::Header;
+use capos_gguf::{CHAT_TEMPLATE, Header, TOOL_TEMPLATE};
 
 use crate::{TokenKind, TokenizerError, Vocabulary, limits};
 
@@ -49,12 +49,15 @@ pub struct Special {
 
 impl Special {
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
-        let template = header.get("tokenizer.chat_template").and_then(|value| value.as_text()).unwrap_or("");
+        let templates = [CHAT_TEMPLATE, TOOL_TEMPLATE].map(|key| header.get(key).and_then(|value| value.as_text()));
         let kind = |id: u32| vocabulary.kind(id);
         let is_mark = |id: u32| matches!(kind(id), Some(TokenKind::Control | TokenKind::Unknown));
         let is_piece = |id: u32| kind(id) == Some(TokenKind::UserDefined);
         let text = |id: u32| vocabulary.text(id).unwrap_or("");
-        let spoken = |id: u32| text(id).contains(|c: char| !c.is_whitespace()) && template.contains(text(id));
+        let spoken = |id: u32| {
+            let said = || templates.iter().flatten().any(|template| template.contains(text(id)));
+            text(id).contains(|c: char| !c.is_whitespace()) && said()
+        };
         let with = |test: &dyn Fn(u32) -> bool| {
             vocabulary.ids().filter(|id| !text(*id).is_empty() && test(*id)).collect::<Vec<u32>>()
         };

@@ -5,6 +5,7 @@
 mod answers;
 mod calls;
 mod fixture;
+mod format;
 mod grammar;
 mod lines;
 mod template;

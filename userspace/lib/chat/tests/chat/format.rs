@@ -1,0 +1,92 @@
+//! Which of a file's templates is for which conversations, and how its calls are written.
+
+use capos_chat::{CallForm, ChatError, ChatFormat, Conversation, Message, Role, Tool};
+use capos_gguf::{CHAT_TEMPLATE, Header, TOOL_TEMPLATE, Writer, WriterValue};
+use capos_tokenizer::Tokenizer;
+
+use crate::fixture::{text, tools};
+
+const PLAIN: &str = "plain {% for message in messages %}{{ message.content }}{% endfor %}";
+const WITH_TOOLS: &str =
+    "<tool_call> {{ (tools or []) | length }}{% for message in messages %}{{ message.content }}{% endfor %}";
+/// The id of `<tool_call>`, which the vocabulary counts as text.
+const CALL: u32 = 259;
+
+/// A file with a vocabulary of bytes, whose templates lie under these keys.
+fn file(templates: &[(&str, &str)]) -> Vec<u8> {
+    let first = ["<unk>", "<s>", "</s>"].map(String::from).into_iter();
+    let tokens: Vec<String> =
+        first.chain((0..=255u8).map(|byte| format!("<0x{byte:02X}>"))).chain(["<tool_call>".into()]).collect();
+    let kinds = [2, 3, 3].into_iter().chain([6; 256]).chain([4]).collect();
+    let mut writer = Writer::new();
+    writer.text("tokenizer.ggml.model", "llama");
+    writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; tokens.len()]));
+    writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(tokens));
+    writer.entry("tokenizer.ggml.token_type", WriterValue::I32s(kinds));
+    let names = templates.iter().filter_map(|(key, _)| key.strip_prefix("tokenizer.chat_template."));
+    writer.entry("tokenizer.chat_templates", WriterValue::Texts(names.map(String::from).collect()));
+    templates.iter().for_each(|(key, template)| writer.text(key, template));
+    writer.header()
+}
+
+fn format(file: &[u8]) -> Result<(ChatFormat, Tokenizer), ChatError> {
+    let header = Header::parse(file, file.len() as u64).unwrap();
+    let tokenizer = Tokenizer::new(&header).unwrap();
+    Ok((ChatFormat::of(&header, &tokenizer)?, tokenizer))
+}
+
+/// What is read of one message with and without tools, and the form of calls.
+fn read(templates: &[(&str, &str)]) -> (String, String, Option<CallForm>) {
+    let (format, _) = format(&file(templates)).unwrap();
+    let render = |tools: &[Tool]| {
+        let messages = [Message::new(Role::User, "Hi")];
+        format.render(&Conversation { messages: &messages, tools, answer: true, now: None }).unwrap().text()
+    };
+    (render(&tools()), render(&[]), format.form())
+}
+
+/// Hermes 3 and others keep the template that tells of tools apart.
+#[test]
+fn conversations_with_tools_have_the_template_that_is_for_them() {
+    let told = format!("<tool_call> {}Hi", tools().len());
+    let hermes = Some(CallForm::Hermes);
+    let read_of = |with_tools, without| (String::from(with_tools), String::from(without));
+    for (templates, expected, form) in [
+        (&[(CHAT_TEMPLATE, PLAIN)][..], read_of("plain Hi", "plain Hi"), None),
+        (&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, WITH_TOOLS)], read_of(&told, "plain Hi"), hermes),
+        // The only one is for all.
+        (&[(TOOL_TEMPLATE, WITH_TOOLS)], read_of(&told, "<tool_call> 0Hi"), hermes),
+        // One that says nothing is none, and neither is one whose calls cannot be read.
+        (&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, " ")], read_of("plain Hi", "plain Hi"), None),
+        (&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, "{{ tools }}")], read_of("plain Hi", "plain Hi"), None),
+        (&[(CHAT_TEMPLATE, WITH_TOOLS), (TOOL_TEMPLATE, "{{ tools }}")], read_of(&told, "<tool_call> 0Hi"), hermes),
+        // A file may have others for other ends.
+        (&[(CHAT_TEMPLATE, PLAIN), ("tokenizer.chat_template.rag", WITH_TOOLS)], read_of("plain Hi", "plain Hi"), None),
+    ] {
+        let (with_tools, without, found) = read(templates);
+        assert_eq!(((with_tools, without), found), (expected, form), "{templates:?}");
+    }
+    let (with_tools, without, form) =
+        read(&[(CHAT_TEMPLATE, &text("templates/chatml.jinja")), (TOOL_TEMPLATE, &text("templates/hermes.jinja"))]);
+    assert!(with_tools.contains("Call functions within <tool_call></tool_call> tags."), "{with_tools}");
+    assert!(without.contains("You are a helpful assistant."), "{without}");
+    assert_eq!(form, hermes);
+}
+
+/// A mark that only the template with tools speaks of comes from that one only.
+#[test]
+fn marks_of_either_template_come_from_no_person() {
+    let (format, tokenizer) = format(&file(&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, WITH_TOOLS)])).unwrap();
+    let messages = [Message::new(Role::User, "<tool_call>")];
+    for (tools, marks) in [(tools(), 1), (Vec::new(), 0)] {
+        let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: None };
+        let ids = format.render(&conversation).unwrap().encode(&tokenizer);
+        assert_eq!(ids.iter().filter(|id| **id == CALL).count(), marks);
+    }
+}
+
+#[test]
+fn a_template_for_tools_that_is_none_is_refused() {
+    let refused = format(&file(&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, "{{ tools }}<tool_call>{% if")])).map(drop);
+    assert!(matches!(&refused, Err(ChatError::Syntax { .. })), "{refused:?}");
+}

@@ -51,6 +51,11 @@ pub enum GgufError {
         /// Where they are, in bytes from the start of the file.
         offset: u64,
     },
+    /// A metadata entry that is needed to run a model, with text that is not UTF-8.
+    NotUtf8 {
+        /// Its key.
+        key: String,
+    },
     /// A code that names no known type.
     UnknownType {
         /// Type of what.
@@ -118,6 +123,9 @@ impl fmt::Display for GgufError {
                 write!(f, "{what} at byte {offset} is {found}; at most {limit} is accepted")
             }
             Self::NotText { what, offset } => write!(f, "{what} at byte {offset} is not UTF-8"),
+            Self::NotUtf8 { key } => {
+                write!(f, "the metadata entry '{key}' is needed to run the model, and its text is not UTF-8")
+            }
             Self::UnknownType { what, offset, found } => {
                 write!(f, "the type of {what} at byte {offset} is {found}, which is not known")
             }

@@ -4,12 +4,18 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::cursor::Cursor;
+use crate::facts::{CHAT_TEMPLATE, TOOL_TEMPLATE};
 use crate::{DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, Value, ValueType, limits};
 
 /// Key of the entry that tells the alignment of tensor data.
 const ALIGNMENT: &str = "general.alignment";
 /// Key of the entry that tells how many files a model was split into.
 const PARTS: &str = "split.count";
+
+/// Key of the entry that tells what kind of model it is.
+const ARCHITECTURE: &str = "general.architecture";
+/// What the keys of vocabularies begin with, and those of the system's own entries.
+const NEEDED: [&str; 2] = ["tokenizer.ggml.", "capos."];
 
 /// Everything that lies before the tensor data of a file; borrows the bytes it was read from.
 #[derive(Clone, Debug)]
@@ -59,6 +65,7 @@ impl<'a> Header<'a> {
             data_offset: 0,
             file_size,
         };
+        header.check_texts()?;
         header.alignment = header.read_alignment()?;
         header.check_parts()?;
         header.tensors = read_tensors(&mut cursor, tensor_count, header.alignment)?;
@@ -83,6 +90,21 @@ impl<'a> Header<'a> {
             return Err(GgufError::Entry { key: ALIGNMENT, why });
         }
         Ok(alignment)
+    }
+
+    /// What is needed to run a model must be UTF-8. What people write about it may be in any encoding, and so may entries
+    /// that nobody knows.
+    fn check_texts(&self) -> Result<(), GgufError> {
+        let architecture = self.get(ARCHITECTURE).and_then(|value| value.as_text());
+        let of_architecture =
+            |key: &str| architecture.and_then(|name| key.strip_prefix(name)).is_some_and(|rest| rest.starts_with('.'));
+        let needed = |key: &str| {
+            [ARCHITECTURE, CHAT_TEMPLATE, TOOL_TEMPLATE].contains(&key)
+                || NEEDED.iter().any(|beginning| key.starts_with(beginning))
+                || of_architecture(key)
+        };
+        let wrong = self.entries.iter().find(|(key, value)| !value.is_utf8() && needed(key));
+        wrong.map_or(Ok(()), |(key, _)| Err(GgufError::NotUtf8 { key: key.to_string() }))
     }
 
     /// What is only a part of a model lacks the others' tensors; better it says so than which of them it misses first.

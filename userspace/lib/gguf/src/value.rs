@@ -89,6 +89,9 @@ pub enum Value<'a> {
     Bool(bool),
     /// Text.
     Text(&'a str),
+    /// Text that is not UTF-8. A file may describe itself in such; no entry that anybody needs has any
+    /// ([`Header::parse`](crate::Header::parse)).
+    Bytes(&'a [u8]),
     /// Values of one type.
     Array(Array<'a>),
     /// 64 bits, unsigned.
@@ -124,9 +127,21 @@ impl<'a> Value<'a> {
             ValueType::F64 => Self::F64(f64::from_le_bytes(bytes)),
             ValueType::Bool if a > 1 => return Err(GgufError::NotBool { offset }),
             ValueType::Bool => Self::Bool(a == 1),
-            ValueType::Text => Self::Text(cursor.text("a text", limits::METADATA_BYTES)?),
+            ValueType::Text => {
+                let bytes = cursor.bytes_with_length("a text", limits::METADATA_BYTES)?;
+                core::str::from_utf8(bytes).map_or(Self::Bytes(bytes), Self::Text)
+            }
             ValueType::Array => Self::Array(Array::read(cursor, nesting)?),
         })
+    }
+
+    /// Whether all text in it is UTF-8.
+    pub(crate) fn is_utf8(&self) -> bool {
+        match self {
+            Self::Bytes(_) => false,
+            Self::Array(array) => array.utf8,
+            _ => true,
+        }
     }
 
     /// The text, if it is one.
@@ -184,6 +199,8 @@ pub struct Array<'a> {
     kind: ValueType,
     length: u64,
     bytes: &'a [u8],
+    /// Whether all text in it is UTF-8.
+    utf8: bool,
 }
 
 impl<'a> Array<'a> {
@@ -206,18 +223,19 @@ impl<'a> Array<'a> {
         // Asked first, so that a length that cannot be true costs nothing.
         cursor.must_exist(length.saturating_mul(kind.least()), what)?;
         let mut rest = *cursor;
+        let mut utf8 = true;
         match kind.size() {
             Some(size) if kind != ValueType::Bool => {
                 rest.take(length.saturating_mul(size), what)?;
             }
             _ => {
                 for _ in 0..length {
-                    Value::read(&mut rest, kind, left)?;
+                    utf8 &= Value::read(&mut rest, kind, left)?.is_utf8();
                 }
             }
         }
         let bytes = cursor.take(rest.offset().saturating_sub(cursor.offset()), what)?;
-        Ok(Self { kind, length, bytes })
+        Ok(Self { kind, length, bytes, utf8 })
     }
 
     /// Type of the values.

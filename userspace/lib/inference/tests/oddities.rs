@@ -100,11 +100,16 @@ fn harmless_oddities_change_nothing() {
     let expected = said(&file).unwrap();
     assert!(expected.chars().count() > 5, "{expected:?}");
     let nested = list(LIST, &[list(TEXT, &[text(b"a"), text(b"")]), list(F64, &[f64::NAN.to_le_bytes().to_vec()])]);
-    let entries: [(&str, Vec<u8>); 12] = [
+    let latin = b"J\xfcrgen";
+    let entries: [(&str, Vec<u8>); 16] = [
+        ("an author in Latin-1", entry("general.author", TEXT, &text(latin))),
+        ("a description that is cut within a letter", entry("general.description", TEXT, &text(b"caf\xc3"))),
+        ("tags that are no UTF-8", entry("general.tags", LIST, &list(TEXT, &[text(b"a"), text(latin)]))),
+        ("another's file name", entry("quantize.imatrix.file", TEXT, &text(b"C:\\\xe4.dat"))),
         ("an unknown text", entry("general.quantized_by", TEXT, &text("Jürgen 🦙".as_bytes()))),
         ("an unknown number that is none", entry("general.odd", F64, &f64::NAN.to_le_bytes())),
         ("lists in lists", entry("general.base_model.tags", LIST, &nested)),
-        ("an empty list", entry("general.tags", LIST, &list(TEXT, &[]))),
+        ("an empty list", entry("general.languages", LIST, &list(TEXT, &[]))),
         ("an empty key", entry("", TEXT, &text(b"nobody"))),
         ("a key with a space and a colon", entry("quantize.imatrix: file", TEXT, &text(b"/training/x.dat"))),
         ("one file of one", entry("split.count", U16, &1u16.to_le_bytes())),
@@ -177,6 +182,35 @@ fn filled_as_plain(parts: &Parts) -> Vec<u8> {
         file[new..new + bytes].copy_from_slice(&plain[old..old + bytes]);
     }
     file
+}
+
+/// What is needed to run a model is refused where it is not UTF-8, with the entry's name; in a list as well.
+#[test]
+fn text_that_is_needed_has_to_be_utf8() {
+    let file = plain();
+    let latin = text(b"J\xfcrgen");
+    let one = |key| (key, laid_out(&file, 32, 0, &[entry(key, TEXT, &latin)]));
+    let several = entry("tokenizer.ggml.added_tokens", LIST, &list(TEXT, &[text(b"a"), latin.clone()]));
+    // Of an entry that is there: behind its key, a type and a length.
+    let changed = |key: &'static str| {
+        let mut file = file.clone();
+        let at = file.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
+        file[at + key.len() + 12] = 0xff;
+        (key, file)
+    };
+    for (key, file) in [
+        one("llama.rope.scaling.type"),
+        one("tokenizer.ggml.pre"),
+        one("tokenizer.chat_template.tool_use"),
+        one("capos.backend"),
+        ("tokenizer.ggml.added_tokens", laid_out(&file, 32, 0, &[several])),
+        changed("tokenizer.chat_template"),
+        changed("general.architecture"),
+    ] {
+        let why = said(&file).unwrap_err();
+        let expected = format!("the metadata entry '{key}' is needed to run the model, and its text is not UTF-8");
+        assert_eq!(why, expected);
+    }
 }
 
 /// What is one part of several is told apart from a file that lacks something.

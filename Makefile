@@ -7,8 +7,8 @@ BUILD := $(CARGO) build --workspace --bin capos
 
 # Of a variable that is given more than once make keeps the last value. Several models are meant, so make's own command line
 # is asked for all of them: make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf two.gguf'.
-MODELS := $(strip $(shell tr '\0' '\n' < /proc/$$PPID/cmdline 2>/dev/null | \
-    awk '/^MODEL:?=/ { n++; sub(/^MODEL:?=/, ""); all = all " " $$0 } END { if (n > 1) print all }'))
+MODELS := $(shell tr '\0' '\n' < /proc/$$PPID/cmdline 2>/dev/null | \
+    awk '/^MODEL:?=/ { sub(/^MODEL:?=/, ""); all = n++ ? all " " $$0 : $$0 } END { if (n > 1) print all }')
 ifneq ($(MODELS),)
 override MODEL := $(MODELS)
 endif

@@ -1,5 +1,6 @@
 //! `capos test`: every test there is, on the host and in QEMU, counted together.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -53,6 +54,8 @@ struct Tally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
+    /// What tests said that they did not do, on this host.
+    left_out: BTreeSet<String>,
 }
 
 impl Tally {
@@ -84,6 +87,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(part) = args.only.as_deref().filter(|_| tally.passed == 0 && tally.failed == 0) {
         tally.fail(part, "no test has this in its name; `make test` alone runs them all");
     }
+    for what in &tally.left_out {
+        println!("not run: {what}");
+    }
     for name in &tally.failures {
         println!("failed: {name}");
     }
@@ -109,6 +115,9 @@ fn host_tests(system: &System, tally: &mut Tally) -> Result<()> {
                 println!("{line}");
                 tally.failures.push(name.to_owned());
             }
+            Some(Line::LeftOut(what)) => {
+                tally.left_out.insert(what.to_owned());
+            }
             Some(Line::Noise) => {}
             None => println!("{line}"),
         }
@@ -127,6 +136,8 @@ fn host_tests(system: &System, tally: &mut Tally) -> Result<()> {
 enum Line<'a> {
     Result(u64, u64),
     Failure(&'a str),
+    /// What a test did not do here.
+    LeftOut(&'a str),
     Noise,
 }
 
@@ -137,6 +148,9 @@ fn test_line(line: &str) -> Option<Line<'_>> {
             before.trim_end().rsplit(' ').next()?.parse().ok()
         };
         return Some(Line::Result(number(" passed;")?, number(" failed;")?));
+    }
+    if let Some(what) = line.strip_prefix("not run: ") {
+        return Some(Line::LeftOut(what));
     }
     if let Some(test) = line.strip_prefix("test ") {
         return match test.strip_suffix(" ... FAILED") {
@@ -425,6 +439,7 @@ mod tests {
         assert_eq!(test_line(result), Some(Line::Result(12, 3)));
         assert_eq!(test_line("test a::b ... FAILED"), Some(Line::Failure("a::b")));
         assert_eq!(test_line("test a::b ... ok"), Some(Line::Noise));
+        assert_eq!(test_line("not run: kernels amx, for a reason"), Some(Line::LeftOut("kernels amx, for a reason")));
         assert_eq!(test_line("assertion failed: x"), None);
     }
 

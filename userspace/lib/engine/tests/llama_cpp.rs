@@ -95,7 +95,7 @@ macro_rules! kernels {
     ($($test:ident: $name:literal;)*) => {
         $(#[test]
         fn $test() {
-            // A processor need not have them.
+            // A processor need not have them; then `kernels` says so.
             if let Some(kernels) = kernels().into_iter().find(|kernels| kernels.name() == $name) {
                 check(kernels);
             }
@@ -104,6 +104,14 @@ macro_rules! kernels {
         #[test]
         fn all_kernels_are_compared() {
             assert_eq!([$($name),*], kernel::NAMES);
+        }
+
+        #[test]
+        fn kernels_that_do_not_run_are_told() {
+            assert_eq!(support::left_out(&kernel::NAMES), [""; 0]);
+            let told = support::left_out(&["scalar", "swar", "sse41", "avx2"]);
+            let words = "which this processor or its system does not have";
+            assert_eq!(told, ["avx512", "amx"].map(|name| format!("not run: kernels {name}, {words}")));
         }
     };
 }

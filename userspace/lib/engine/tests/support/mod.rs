@@ -4,21 +4,33 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use capos_engine::kernel::{self, Kernels};
 use serde_json::Value;
 
-/// All kernels that can run here, those with AMX among them where the system permits it.
+/// All kernels that can run here, those with AMX among them where the system permits it. Of the others a line tells, once
+/// for each program of tests, which `capos test` repeats behind its count.
 pub fn kernels() -> Vec<&'static dyn Kernels> {
+    static TOLD: Once = Once::new();
     capos_engine_threads::permit_tiles();
     let found = kernel::available();
-    for name in kernel::NAMES {
-        if !found.iter().any(|kernels| kernels.name() == name) {
-            eprintln!("this processor, or its system, has no {name}: these kernels are not tried");
+    TOLD.call_once(|| {
+        let names: Vec<&str> = found.iter().map(|kernels| kernels.name()).collect();
+        for line in left_out(&names) {
+            // What is printed by macros is shown of tests that fail only. The line must not stand behind a test's name.
+            std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
         }
-    }
+    });
     found
+}
+
+/// What is told of kernels that are not among those found.
+pub fn left_out(found: &[&str]) -> Vec<String> {
+    let missing = kernel::NAMES.into_iter().filter(|name| !found.contains(name));
+    missing.map(|name| format!("not run: kernels {name}, which this processor or its system does not have")).collect()
 }
 
 /// The kernels of which each token's results are the same in whatever pass.

@@ -8,7 +8,7 @@ use core::cell::{Cell, RefCell};
 use capos_audit::Kind;
 use capos_broker::lease::LeaseObject;
 use capos_broker::model;
-use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
+use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span, Spent};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
@@ -105,6 +105,15 @@ impl Session {
         self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
         self.asked.add(question, decision);
         Ok(())
+    }
+
+    /// Counts tokens against the budgets of session and principal: how many are left, or which is used up. Of 0 tokens
+    /// it only tells.
+    fn count(&self, tokens: u64) -> Result<u64, Spent> {
+        let of_principal = self.policy.borrow().rules().principal_tokens;
+        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
+        let principal = (self.info.principal.as_str(), of_principal);
+        self.broker.budgets.borrow_mut().charge(session, principal, tokens)
     }
 
     async fn revoke(&self, cap: &Cap) {
@@ -238,7 +247,10 @@ impl UserSessionServer for Session {
         self.alive()?;
         let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
-        let opened = model::open(&self.broker.blocks.catalog, &rules, &wanted).await;
+        let opened = match self.count(0) {
+            Ok(_) => model::open(&self.broker.blocks.catalog, &rules, &wanted).await,
+            Err(spent) => Err(CallError::overloaded(spent.to_string())),
+        };
         let (found, outcome) = match &opened {
             Ok((_, info)) => (info.id.clone(), "granted".to_string()),
             Err(why) => (wanted, why.to_string()),
@@ -263,10 +275,12 @@ impl UserSessionServer for Session {
 
     async fn charge(&self, _cx: &CallContext, tokens: u64) -> Result<u64, CallError> {
         self.alive()?;
-        let of_principal = self.policy.borrow().rules().principal_tokens;
-        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
-        let principal = (self.info.principal.as_str(), of_principal);
-        let left = self.broker.budgets.borrow_mut().charge(session, principal, tokens);
+        let left = self.count(tokens);
+        // Whoever would go on all the same has nothing to ask any more.
+        let model = if left.is_err() { self.model.take() } else { None };
+        if let Some(model) = model {
+            self.revoke(model.as_cap()).await;
+        }
         if tokens > 0 {
             self.broker.keep().await.map_err(CallError::failed)?;
         }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use capos_rt::{Env, Error};
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
+use capos_schema::cap::CallError;
 use capos_schema::models::{
     ChatMessage, FinishReason, InferenceRequest, LanguageModelClient, ModelInfo, Role, StreamChunk, TokenStreamClient,
 };
@@ -205,7 +206,33 @@ async fn weights_are_shared(
     Ok(())
 }
 
-/// Both.
+/// B16: each session has its tokens and no others. When they are used up it is told, what it was given to ask the model by is
+/// gone, and it gets no other; a session beside it goes on.
+async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
+    let mut one = Talk::begin(broker, &ADA, model).await?;
+    let mut two = Talk::begin(broker, &GRACE, model).await?;
+    let quota = one.session.info().await?.limits.max_tokens;
+    ensure(one.session.charge(0).await? == quota, format!("of {quota} tokens some were used before any was"))?;
+    let left = one.session.charge(quota.saturating_sub(1)).await?;
+    ensure(left == 1, format!("{left} tokens are left where 1 should be"))?;
+    one.ask(ADA.first).await?;
+    let spent = why(one.session.charge(u64::from(TOKENS)).await);
+    ensure(spent.contains(&format!("this session has used its {quota} tokens")), format!("it says {spent:?}"))?;
+    ensure(one.model.complete(&request("Hi")).await.is_err(), "the model answers whose tokens are used up")?;
+    let again = why(one.session.model(&model.id).await);
+    ensure(again.contains("this session has used its"), format!("a model is asked for again: {again:?}"))?;
+    let left = two.session.charge(0).await?;
+    ensure(left == quota && !two.ask(GRACE.first).await?.is_empty(), format!("another session has {left} tokens"))?;
+    one.session.end().await?;
+    Ok(two.session.end().await?)
+}
+
+/// Why a call did not go well.
+fn why<T>(result: Result<T, CallError>) -> String {
+    result.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+/// All of it.
 ///
 /// # Errors
 /// What does not hold.
@@ -214,6 +241,8 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     for talking in named(env, &["talking"]).await? {
         conversations_are_their_own(&broker, &talking).await?;
         report.line("two sessions at once are answered as each alone");
+        quotas_are_enforced(&broker, &talking).await?;
+        report.line("quotas are enforced");
     }
     for numbers in named(env, &["numbers"]).await? {
         weights_are_shared(env, &broker, &numbers, report).await?;

@@ -327,9 +327,12 @@ impl Kind {
     #[inline(always)]
     fn is_call(&self) -> bool {
         match self {
-            Self::Queued { .. } | Self::Delivered { .. } | Self::Sleep { .. } | Self::End { .. } | Self::Log { .. } => {
-                true
-            }
+            Self::Queued { .. }
+            | Self::Delivered { .. }
+            | Self::Sleep { .. }
+            | Self::End { .. }
+            | Self::Log { .. }
+            | Self::Copy { .. } => true,
             Self::Receive { .. } | Self::Wait { .. } | Self::Watch { .. } | Self::Word { .. } => false,
         }
     }

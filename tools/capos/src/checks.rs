@@ -11,6 +11,7 @@ use crate::checks_audit::{self, Audit, Record};
 use crate::checks_effects;
 use crate::checks_home::{self, Home};
 use crate::checks_screen;
+use crate::checks_timing::{self, Timing};
 
 /// The file beside `terminal.txt`.
 pub const FILE: &str = "check.toml";
@@ -23,6 +24,8 @@ pub struct Checks {
     pub rows: Vec<String>,
     /// `transcript.txt`, where control sequences are taken out.
     pub transcript: Texts,
+    /// When it appeared, by `terminal.timing`.
+    pub timing: Vec<Timing>,
     /// `terminal.raw`, byte for byte.
     pub raw: Texts,
     /// `serial.log`.
@@ -82,6 +85,7 @@ impl Checks {
         }
         self.raw.check("terminal.raw", &raw, &mut failures);
         checks_screen::check(&raw, tail, &mut failures);
+        checks_timing::check(&self.timing, out, &raw, &mut failures)?;
         let Some(guest) = guest else {
             if self.audit.asks() || self.home.asks() {
                 failures.push("there is no export that audit.jsonl and home/ could be checked in".to_owned());

@@ -10,6 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use regex_lite::Regex;
 
+use crate::checks_timing::Piece;
+
 /// Takes control sequences out of a terminal's output: what is left is text and line feeds.
 #[derive(Debug, Default)]
 pub struct Stripper {
@@ -119,10 +121,12 @@ pub enum Miss {
 /// A terminal session.
 pub struct Terminal {
     line: File,
-    output: Receiver<Vec<u8>>,
+    began: Instant,
+    output: Receiver<(Instant, Vec<u8>)>,
     reader: Option<JoinHandle<()>>,
     stripper: Stripper,
     raw: Vec<u8>,
+    pieces: Vec<Piece>,
     text: String,
     seen: usize,
 }
@@ -137,18 +141,24 @@ impl Terminal {
             let mut buffer = [0; 4096];
             while let Ok(count) = source.read(&mut buffer) {
                 let bytes = buffer.get(..count).unwrap_or(&[]).to_vec();
-                if bytes.is_empty() || sender.send(bytes).is_err() {
+                if bytes.is_empty() || sender.send((Instant::now(), bytes)).is_err() {
                     return;
                 }
             }
         });
         let (stripper, raw, text) = (Stripper::default(), Vec::new(), String::new());
-        Ok(Self { line, output, reader: Some(reader), stripper, raw, text, seen: 0 })
+        let (began, pieces) = (Instant::now(), Vec::new());
+        Ok(Self { line, began, output, reader: Some(reader), stripper, raw, pieces, text, seen: 0 })
     }
 
     /// Everything that has appeared, as it came over the line.
     pub fn raw(&self) -> &[u8] {
         &self.raw
+    }
+
+    /// When each piece of it came, since the line was there.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// Everything that has appeared, as text.
@@ -192,8 +202,9 @@ impl Terminal {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.output.recv_timeout(left) {
             Ok(first) => {
-                for bytes in std::iter::once(first).chain(self.output.try_iter()) {
+                for (time, bytes) in std::iter::once(first).chain(self.output.try_iter()) {
                     self.stripper.feed(&bytes, &mut self.text);
+                    self.pieces.push((time.saturating_duration_since(self.began), bytes.len()));
                     self.raw.extend(bytes);
                 }
                 // A backspace may have taken back text that was already matched.

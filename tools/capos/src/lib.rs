@@ -14,6 +14,7 @@ pub mod checks_audit;
 mod checks_effects;
 pub mod checks_home;
 pub mod checks_screen;
+pub mod checks_timing;
 pub mod cpio;
 pub mod damage;
 pub mod damage_disc;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::Checks;
 use crate::checks_screen;
+use crate::checks_timing;
 use crate::expect::{Miss, Terminal};
 use crate::extra_models::ExtraModel;
 use crate::monitor::Monitor;
@@ -202,6 +203,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     let seconds = started.elapsed().as_secs_f64();
     std::fs::write(out.join("transcript.txt"), terminal.text())?;
     std::fs::write(out.join("terminal.raw"), terminal.raw())?;
+    std::fs::write(out.join(checks_timing::FILE), checks_timing::lines(terminal.pieces()))?;
 
     let export = export::unpack(&stream, out, scenario.settings.export);
     let (export, reason) = match export {

@@ -58,11 +58,11 @@ const BLOCK: u64 = 16;
 const RECORD: u64 = 2 << 10;
 
 impl Figures {
-    /// Whether this is what was held before so many kills: to the frame, the process and the thread, and in the heap to
-    /// less than one smallest block for each kill. There is a record of each page of a file that the kernel keeps, and a
-    /// process's table of capabilities is as large as it had to be.
+    /// Whether this is what was held before so many kills: to the frame, the process and the thread, and in the heap at most
+    /// less than one smallest block more for each kill. There is a record of each page of a file that the kernel keeps, and
+    /// a process's table of capabilities is as large as it had to be.
     pub fn is_same(&self, before: &Self, kills: u64) -> bool {
-        let heap = self.heap_bytes.abs_diff(before.heap_bytes);
+        let heap = self.heap_bytes.saturating_sub(before.heap_bytes);
         let records = self.cached.abs_diff(before.cached).saturating_mul(RECORD);
         Self { heap_bytes: before.heap_bytes, cached: before.cached, ..*self } == *before
             && heap < kills.saturating_mul(BLOCK).saturating_add(records)

@@ -98,6 +98,12 @@ impl<T> KeyedList<T> {
         Some((index, generation))
     }
 
+    /// Makes sure that one more element finds room, as long as none is added. False where there is no memory for it.
+    #[inline(always)]
+    pub fn make_room(&mut self) -> bool {
+        self.free != NIL || self.grow().is_some()
+    }
+
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> Option<()> {

@@ -8,7 +8,7 @@
 
 use alloc::sync::Arc;
 
-use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
+use capos_abi::entry::{Buffer, EntryWords, Opcode};
 use capos_abi::plain::{PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
 use capos_abi::{CapId, MessageHeader, Rights, Status};
 use capos_captable::Table;
@@ -18,9 +18,11 @@ use crate::memory::{frames, reserve};
 use crate::object::account::Resource;
 use crate::object::answers_with_numbers;
 use crate::object::capability::{Capability, Object};
+use crate::object::endpoint::Endpoint;
 use crate::object::reply::Reply;
-use crate::object::thread::{Inner, Thread};
-use crate::operation::{Call, Ended, Kind, OperationRef, Outcome, Ticket};
+use crate::object::thread::{Awake, Inner, Thread};
+use crate::operation::{Call, Kind, OperationRef, Outcome};
+use crate::ring::Corrupt;
 use crate::{kernel_call, scheduler, user_memory};
 
 const NOP: u64 = Opcode::Nop as u64;
@@ -77,9 +79,11 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         if !answers_with_numbers(&capability.object) {
             return None;
         }
+        // What the method does needs nothing of the thread's.
+        drop(own);
         let call = Call { interface, method, params, results, caps };
         let outcome = kernel_call::call_for_number(thread, (tag, cap), &call, capability)?;
-        own.post(tag, outcome);
+        thread.post(tag, outcome);
         return Some(Step::Done(1));
     };
     if interface != client.interface {
@@ -141,15 +145,12 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
     })
 }
 
-/// Answers a call of a thread of another process, without capabilities: that thread, where it goes on. `None` where the answer
-/// has to go the long way.
+/// A call that was answered: who made it, and whether it goes on, for [`Thread::settle_wait`].
+type Answered = (Arc<Thread>, Result<Awake, Corrupt>);
+
+/// Answers a call of a thread of another process, without capabilities. `None` where the answer has to go the long way.
 #[inline(always)]
-fn give_answer(
-    thread: &Arc<Thread>,
-    table: &mut Table<Capability>,
-    reply: CapId,
-    results: Buffer,
-) -> Option<Option<Arc<Thread>>> {
+fn give_answer(thread: &Arc<Thread>, table: &mut Table<Capability>, reply: CapId, results: Buffer) -> Option<Answered> {
     let process = &thread.process;
     let Capability { object: Object::Reply(Reply::Thread(origin, ticket)), .. } = table.get(reply).ok()? else {
         return None;
@@ -177,27 +178,15 @@ fn give_answer(
     drop(theirs);
     drop(table.remove(reply));
     process.account.refund(Resource::Capabilities, 1);
-    Some(if client.settle_wait(awake) { Some(client) } else { None })
+    Some((client, awake))
 }
 
-/// Offers a buffer where no call waits. `None` where the offer has to go the long way.
+/// The endpoint that a buffer may be offered to. `None` where the offer has to go the long way.
 #[inline(always)]
-fn offer(
-    thread: &Arc<Thread>,
-    own: &mut Inner,
-    table: &Table<Capability>,
-    (tag, cap): (u64, CapId),
-    (buffer, caps): (Buffer, CapArray),
-) -> Option<()> {
+fn receiving_end(table: &Table<Capability>, cap: CapId, buffer: Buffer) -> Option<Arc<Endpoint>> {
     let Capability { object: Object::Endpoint(endpoint), rights, .. } = table.get(cap).ok()? else { return None };
-    if !rights.contains(Rights::RECEIVE) || (buffer.length as usize) < MessageHeader::SIZE {
-        return None;
-    }
-    let mut waiting = endpoint.try_lock()?;
-    let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
-    let key = waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket })?;
-    own.begin(tag, cap, || Kind::Receive { endpoint: Arc::clone(endpoint), buffer, caps, key: Some(key) });
-    Some(())
+    let may = rights.contains(Rights::RECEIVE) && buffer.length as usize >= MessageHeader::SIZE;
+    may.then(|| Arc::clone(endpoint))
 }
 
 /// RETURN without capabilities to a thread of another process. `None` where it has to go the long way.
@@ -205,11 +194,11 @@ fn offer(
 fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
     let PlainReturn { user_data: tag, reply, results } = PlainReturn::read(words)?;
     let mut table = thread.process.try_capability_table()?;
-    let client = give_answer(thread, &mut table, CapId(reply), results)?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results)?;
     own.post(tag, Status::Ok);
     drop(own);
     drop(table);
-    if let Some(client) = client {
+    if client.settle_wait(awake) {
         scheduler::wake(&client);
     }
     Some(Step::Done(1))
@@ -218,33 +207,33 @@ fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWor
 /// RECV where no call waits. `None` where it has to go the long way.
 #[inline(never)]
 fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
-    let PlainRecv { user_data: tag, endpoint, buffer, caps } = PlainRecv::read(words)?;
+    let PlainRecv { user_data: tag, endpoint: cap, buffer, caps } = PlainRecv::read(words)?;
+    let cap = CapId(cap);
     let table = thread.process.try_capability_table()?;
-    offer(thread, &mut own, &table, (tag, CapId(endpoint)), (buffer, caps))?;
+    let endpoint = receiving_end(&table, cap, buffer)?;
+    let mut waiting = endpoint.try_lock()?;
+    let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
+    let key = Some(waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket })?);
+    drop(waiting);
+    own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     Some(Step::Done(0))
 }
 
 /// RETURN_RECV, where both parts can go the short way. `None` where it has to go the long way.
 #[inline(never)]
 fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
-    let PlainReturnRecv { user_data: tag, reply, results, endpoint, buffer, caps } = PlainReturnRecv::read(words)?;
+    let PlainReturnRecv { user_data: tag, reply, results, endpoint: cap, buffer, caps } = PlainReturnRecv::read(words)?;
+    let cap = CapId(cap);
     let mut table = thread.process.try_capability_table()?;
-    // No call can come to the buffer before the kernel is left, so it may hold the results until then.
-    let ticket = own.next_ticket()?;
-    offer(thread, &mut own, &table, (tag, CapId(endpoint)), (buffer, caps))?;
-    let Some(client) = give_answer(thread, &mut table, CapId(reply), results) else {
-        take_back(&mut own, ticket);
-        return None;
-    };
+    // Nothing can keep the buffer from being offered once the call is answered.
+    let endpoint = receiving_end(&table, cap, buffer)?;
+    let mut waiting = endpoint.try_lock()?;
+    let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results)?;
+    let key = waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket });
+    drop(waiting);
+    own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     drop(own);
     drop(table);
-    Some(client.map_or(Step::Done(0), Step::Met))
-}
-
-/// Takes an offer back.
-#[cold]
-fn take_back(own: &mut Inner, ticket: Ticket) {
-    if let Some(Ended { kind: Some(Kind::Receive { endpoint, key: Some(key), .. }), .. }) = own.drop_operation(ticket) {
-        endpoint.forget_receiver(key);
-    }
+    Some(if client.settle_wait(awake) { Step::Met(client) } else { Step::Done(0) })
 }

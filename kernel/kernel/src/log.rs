@@ -35,9 +35,9 @@ pub fn has_news() -> bool {
     NEWS.load(Ordering::Relaxed)
 }
 
-/// The same, once for what was written.
-pub fn take_news() -> bool {
-    NEWS.swap(false, Ordering::Relaxed)
+/// Somebody looks at what was written until now.
+pub fn take_news() {
+    NEWS.store(false, Ordering::Relaxed);
 }
 
 /// What [`read_from`] found.

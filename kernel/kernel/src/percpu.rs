@@ -90,9 +90,12 @@ impl PerCpu {
         (!thread.is_null()).then(|| ManuallyDrop::new(unsafe { Arc::from_raw(thread) }))
     }
 
-    /// Says in which thread's name the kernel works here. Called by the scheduler alone, which holds it as long as it is named.
+    /// Says in which thread's name the kernel works here.
+    ///
+    /// # Safety
+    /// The thread must be held as long as it is named.
     #[inline(always)]
-    pub fn set_current(&self, thread: Option<&Arc<Thread>>) {
+    pub unsafe fn set_current(&self, thread: Option<&Arc<Thread>>) {
         let pointer = thread.map_or(core::ptr::null(), Arc::as_ptr);
         self.current.store(pointer.cast_mut(), Ordering::Relaxed);
     }

@@ -36,7 +36,8 @@ pub static IDLE: AtomicU64 = AtomicU64::new(0);
 pub struct CpuState {
     current: Option<Arc<Thread>>,
     queue: RunQueue,
-    /// Made ready by the current thread.
+    /// Made ready while the current thread ran, and next before the queue. Where there is one processor and the queue is
+    /// empty it stays here while the current thread runs on.
     handoff: Option<Arc<Thread>>,
     /// Whose vector registers the processor holds, by the thread's number.
     loaded: u64,
@@ -104,7 +105,8 @@ impl CpuState {
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
         self.settle_time(now);
         let thread = self.current.take()?;
-        percpu::current().set_current(None);
+        // SAFETY: it is named no longer.
+        unsafe { percpu::current().set_current(None) };
         thread.put_down();
         Some(thread)
     }
@@ -199,6 +201,14 @@ impl CpuState {
     fn slice_end(&self) -> u64 {
         let (began, length) = self.slice;
         time::at(began).saturating_add(length)
+    }
+
+    /// Puts the thread that was kept beside the current one into the queue: what is beside it from then on was made ready
+    /// since.
+    fn queue_kept(&mut self) {
+        if let Some(kept) = self.handoff.take() {
+            self.queue.push(kept);
+        }
     }
 
     /// Whether nobody waits here with this priority or a higher one.
@@ -392,7 +402,7 @@ impl CpuState {
     /// Where the current thread goes on, or, where it waits, the one that was made ready: where nobody waits in any queue, and
     /// nothing else is to be looked at.
     #[inline(always)]
-    fn go_on(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+    fn stay_or_switch(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
         let state = current.state();
         match self.handoff.take() {
@@ -473,7 +483,9 @@ impl CpuState {
         cpu.thread.store(next.handle.id, Ordering::Relaxed);
         next.process.space.activate(cpu);
         self.load_fpu(cpu, &next);
-        cpu.set_current(Some(&next));
+        // SAFETY: it is held here from now on, and named by nobody once it is taken out: `put_down` sees to that, and who
+        // exchanges it for another names that one.
+        unsafe { cpu.set_current(Some(&next)) };
         self.current = Some(next);
     }
 
@@ -572,6 +584,10 @@ fn leave() -> ! {
     loop {
         process::bury();
         crate::object::log::serve();
+        if process::any_to_bury() {
+            // Whoever could not be served.
+            continue;
+        }
         let cpu = percpu::current();
         if cpu.paused.load(Ordering::Relaxed) {
             cpu.paused.store(false, Ordering::Relaxed);
@@ -690,7 +706,7 @@ pub fn on_syscall() -> ! {
     };
     match next {
         Some(next) => hand_over(next),
-        None => go_back(),
+        None => return_to_user(),
     }
 }
 
@@ -717,10 +733,10 @@ fn hand_over(next: Arc<Thread>) -> ! {
 /// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the only one that waits, where it
 /// does not go on.
 #[inline(always)]
-fn go_back() -> ! {
+fn return_to_user() -> ! {
     let cpu = percpu::current();
     let context = match run_queue::waiting() {
-        0 if is_undisturbed(cpu) => cpu.scheduler.lock().go_on(cpu),
+        0 if is_undisturbed(cpu) => cpu.scheduler.lock().stay_or_switch(cpu),
         1 if is_undisturbed(cpu) => cpu.scheduler.lock().switch(cpu),
         _ => None,
     };
@@ -759,6 +775,7 @@ pub fn on_exception(vector: u8, error_code: u64, name: &'static str) -> ! {
 /// The timer that [`CpuState::arm`] set has come.
 pub fn on_timer() -> ! {
     end_idle();
+    percpu::current().scheduler.lock().queue_kept();
     percpu::current().timer_interrupts.fetch_add(1, Ordering::Relaxed);
     {
         let mut cpu = percpu::current().scheduler.lock();
@@ -782,6 +799,7 @@ pub fn on_timer() -> ! {
 /// A device has raised an interrupt. Who waits for it runs at once.
 pub fn on_interrupt(vector: u8) -> ! {
     end_idle();
+    percpu::current().scheduler.lock().queue_kept();
     if !crate::object::interrupt::raise(vector) && interrupts::is_line(vector) {
         interrupts::mask(vector);
         log!("interrupt vector {vector} came, but no capability for it exists; it stays masked");

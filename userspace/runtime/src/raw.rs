@@ -44,8 +44,11 @@ pub fn pop() -> Option<Completion> {
 
 /// The thread's rings themselves, for who does without the executor altogether: a completion that is taken from them is
 /// lost to the runtime. `None` where the thread has none.
+///
+/// # Safety
+/// They are used by the thread that asks for them, as long as it runs, and only between the runtime's own turns.
 #[must_use]
-pub fn ring() -> Option<Ring> {
-    // SAFETY: the runtime's own rings, which live as long as the thread; who uses them does so between the runtime's turns.
+pub unsafe fn ring() -> Option<Ring> {
+    // SAFETY: the runtime's own rings, which live as long as the thread; the rest is the caller's.
     runtime::with(|rt| unsafe { Ring::at(rt.ring().address()) }.ok()).flatten()
 }

@@ -345,6 +345,13 @@ impl Kernel {
                 self.fail(tag, status);
             }
             Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
+                let receives = self.caps.get(&endpoint).is_some_and(|held| matches!(held.kind, Kind::Endpoint(_)));
+                if !receives {
+                    return self.fail(tag, Status::BadCapability);
+                }
+                if usize::try_from(buffer.length).unwrap_or(0) < MessageHeader::SIZE {
+                    return self.fail(tag, Status::TooLarge);
+                }
                 match self.return_results(reply, exception, results, CapArray { accepted: 0, ..caps }) {
                     Status::Ok => self.receive(tag, endpoint, buffer, CapArray { sent: 0, ..caps }),
                     refused => self.fail(tag, refused),

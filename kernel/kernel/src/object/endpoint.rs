@@ -95,7 +95,7 @@ impl Endpoint {
         })
     }
 
-    /// The same, where nobody else has locked them.
+    /// Locks who waits here, where nobody else has.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
         self.inner.try_lock()

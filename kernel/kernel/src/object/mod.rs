@@ -38,7 +38,8 @@ use capability::Object;
 /// What a method gives back to dispatch.
 type Answer = Result<Completion, Exception>;
 
-/// Whether an object has methods that [`number`] knows. What they do is bounded and short.
+/// Whether an object has methods that [`number`] knows. What they do is bounded and short, and they lock neither a
+/// capability table nor a thread: the caller's table is locked.
 #[inline]
 pub fn answers_with_numbers(object: &Object) -> bool {
     matches!(object, Object::Notification(_) | Object::Timer)

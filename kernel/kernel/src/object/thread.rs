@@ -39,11 +39,11 @@ const KERNEL_FRAMES: u64 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
-    /// In a run queue.
+    /// In a run queue, or beside the thread that runs.
     Ready,
     /// On a processor.
     Running,
-    /// Waits for completions or for a page.
+    /// Waits for completions or for a page, or has what it waited for and is about to be woken.
     Blocked,
     /// Never runs again.
     Dead,
@@ -153,11 +153,6 @@ impl Inner {
     #[inline(always)]
     pub fn begin(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
         self.body.as_mut()?.operations.begin(user_data, cap, kind)
-    }
-
-    /// As [`Thread::drop_operation`].
-    pub fn drop_operation(&mut self, ticket: Ticket) -> Option<Ended> {
-        self.body.as_mut()?.operations.end(ticket)
     }
 
     /// As [`Operations::plain`].

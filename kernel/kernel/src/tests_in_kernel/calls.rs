@@ -272,8 +272,8 @@ pub fn answers_receive_the_next(account: &Arc<Account>) {
     assert_eq!(usage(&pair), before);
 }
 
-/// The kernel keeps translations of pages that it reached. None outlives its page: what is unmapped, replaced or may not be
-/// written any more is not reached by the next message.
+/// The kernel keeps translations of pages that it reached. None outlives its page: what is unmapped is not reached by the next
+/// message, what is mapped there anew is, and not to be written where that is not allowed.
 pub fn known_pages_are_forgotten(account: &Arc<Account>) {
     const PLACE: u64 = 0x40_0000;
     let mut pair = pair(account);

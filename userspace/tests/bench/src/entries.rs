@@ -121,6 +121,12 @@ pub fn push(entry: &RawEntry) {
     unsafe { raw::push(entry) };
 }
 
+/// The thread's rings, for who leaves the runtime alone from now on.
+pub fn ring() -> Option<Ring> {
+    // SAFETY: programs here have one thread, and who asks does nothing but use them.
+    unsafe { raw::ring() }
+}
+
 /// Queues an entry in a ring, without the runtime.
 #[inline]
 pub fn queue(ring: &Ring, entry: &Entry) {

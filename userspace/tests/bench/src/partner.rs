@@ -40,7 +40,7 @@ enum Received {
 fn echo(env: &Env, received: Received) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
     let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());
-    let ring = raw::ring().ok_or_else(|| Error::new("the thread has no rings"))?;
+    let ring = entries::ring().ok_or_else(|| Error::new("the thread has no rings"))?;
     entries::queue(&ring, &entries::receive_entry(2, endpoint, memory));
     raw::enter(1, 1, NO_DEADLINE);
     while ring.pop().is_some() {

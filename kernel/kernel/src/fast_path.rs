@@ -18,12 +18,11 @@ use crate::memory::{frames, reserve};
 use crate::object::account::Resource;
 use crate::object::answers_with_numbers;
 use crate::object::capability::{Capability, Object};
-use crate::object::endpoint::Endpoint;
 use crate::object::reply::Reply;
 use crate::object::thread::{Awake, Inner, Thread};
 use crate::operation::{Call, Kind, OperationRef, Outcome};
 use crate::ring::Corrupt;
-use crate::{kernel_call, scheduler, user_memory};
+use crate::{ipc, kernel_call, scheduler, user_memory};
 
 const NOP: u64 = Opcode::Nop as u64;
 const CALL: u64 = Opcode::Call as u64;
@@ -181,14 +180,6 @@ fn give_answer(thread: &Arc<Thread>, table: &mut Table<Capability>, reply: CapId
     Some((client, awake))
 }
 
-/// The endpoint that a buffer may be offered to. `None` where the offer has to go the long way.
-#[inline(always)]
-fn receiving_end(table: &Table<Capability>, cap: CapId, buffer: Buffer) -> Option<Arc<Endpoint>> {
-    let Capability { object: Object::Endpoint(endpoint), rights, .. } = table.get(cap).ok()? else { return None };
-    let may = rights.contains(Rights::RECEIVE) && buffer.length as usize >= MessageHeader::SIZE;
-    may.then(|| Arc::clone(endpoint))
-}
-
 /// RETURN without capabilities to a thread of another process. `None` where it has to go the long way.
 #[inline(never)]
 fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
@@ -210,7 +201,7 @@ fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWo
     let PlainRecv { user_data: tag, endpoint: cap, buffer, caps } = PlainRecv::read(words)?;
     let cap = CapId(cap);
     let table = thread.process.try_capability_table()?;
-    let endpoint = receiving_end(&table, cap, buffer)?;
+    let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
     let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
     let key = Some(waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket })?);
@@ -226,7 +217,7 @@ fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, word
     let cap = CapId(cap);
     let mut table = thread.process.try_capability_table()?;
     // Nothing can keep the buffer from being offered once the call is answered.
-    let endpoint = receiving_end(&table, cap, buffer)?;
+    let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
     let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
     let (client, awake) = give_answer(thread, &mut table, CapId(reply), results)?;

@@ -10,7 +10,7 @@ use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 
 use crate::object::address_space::Unreachable;
-use crate::object::capability::Object;
+use crate::object::capability::{Capability, Object};
 use crate::object::endpoint::{Client, Endpoint, Met, Place};
 use crate::object::notification::{Notification, Waited};
 use crate::object::process::Process;
@@ -120,21 +120,23 @@ fn set_receive_key(thread: &Thread, ticket: crate::operation::Ticket, place: cap
 
 /// RECV.
 pub fn receive(thread: &Arc<Thread>, tag: u64, cap: CapId, buffer: Buffer, caps: CapArray) {
-    match receiving_end(&thread.process, cap, buffer) {
+    match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
         Ok(endpoint) => offer(thread, tag, (cap, &endpoint), buffer, caps),
         Err(status) => thread.post(tag, status),
     }
 }
 
-/// The endpoint that a RECV names, where it may receive there into such a buffer.
-fn receiving_end(process: &Process, cap: CapId, buffer: Buffer) -> Result<Arc<Endpoint>, Status> {
-    let endpoint = process.with(cap, |capability| match &capability.object {
-        Object::Endpoint(endpoint) if capability.rights.contains(Rights::RECEIVE) => Ok(Arc::clone(endpoint)),
-        Object::Endpoint(_) => Err(Status::MissingRight),
-        _ => Err(Status::WrongInterface),
-    });
-    let endpoint = endpoint.flatten()?;
-    if (buffer.length as usize) < MessageHeader::SIZE { Err(Status::TooLarge) } else { Ok(endpoint) }
+/// The endpoint that a capability is for, where calls may be received through it into such a buffer.
+///
+/// # Errors
+/// It is for something else; it lacks the right; no message fits.
+#[inline(always)]
+pub fn receiving_end(capability: &Capability, buffer: Buffer) -> Result<Arc<Endpoint>, Status> {
+    let Object::Endpoint(endpoint) = &capability.object else { return Err(Status::WrongInterface) };
+    if !capability.rights.contains(Rights::RECEIVE) {
+        return Err(Status::MissingRight);
+    }
+    if (buffer.length as usize) < MessageHeader::SIZE { Err(Status::TooLarge) } else { Ok(Arc::clone(endpoint)) }
 }
 
 /// Offers a buffer to an endpoint.
@@ -326,7 +328,7 @@ pub fn answer_and_receive(
     caps: CapArray,
 ) -> Result<(), Absent> {
     // Judged first, so that who is refused still has the call to answer.
-    let endpoint = match receiving_end(&thread.process, cap, buffer) {
+    let endpoint = match thread.process.with(cap, |capability| receiving_end(capability, buffer)).flatten() {
         Ok(endpoint) => endpoint,
         Err(status) => {
             thread.post(tag, status);

@@ -404,17 +404,15 @@ impl CpuState {
     #[inline(always)]
     fn stay_or_switch(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
-        let state = current.state();
         match self.handoff.take() {
-            None if state == State::Running && current.handle.may_run_on(cpu.index) => {
+            None if current.state() == State::Running && current.handle.may_run_on(cpu.index) => {
                 cpu.called.store(false, Ordering::Relaxed);
                 Some(current.context())
             }
             None => None,
             Some(next) => {
-                let may = state == State::Blocked && !current.process.account.is_cpu_limited() && may_begin(&next);
-                if may && next.change(State::Ready, State::Running) {
-                    return Some(self.exchange(cpu, next, SLICE));
+                if may_end(current) && may_begin(&next) && next.change(State::Ready, State::Running) {
+                    return Some(self.exchange(cpu, next));
                 }
                 self.handoff = Some(next);
                 None
@@ -429,36 +427,16 @@ impl CpuState {
     /// The thread, with which nothing has happened.
     #[inline(always)]
     fn switch_to(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
-        let may = self.is_left() && may_begin(&next) && next.handle.may_run_on(cpu.index);
-        if may && next.change(State::Blocked, State::Running) { Ok(self.exchange(cpu, next, SLICE)) } else { Err(next) }
+        let may = self.handoff.is_none()
+            && self.current.as_ref().is_some_and(|current| may_end(current))
+            && may_begin(&next)
+            && next.handle.may_run_on(cpu.index);
+        if may && next.change(State::Blocked, State::Running) { Ok(self.exchange(cpu, next)) } else { Err(next) }
     }
 
-    /// The same with the only thread that waits in any queue, where that is this processor's.
+    /// Puts the current thread down, which waits, and takes another one up, which is running by its state.
     #[inline(always)]
-    fn switch(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
-        if !self.is_left() || self.queue.len() != 1 {
-            return None;
-        }
-        let (next, slice) = self.queue.pop(cpu.index)?;
-        if may_begin(&next) && next.change(State::Ready, State::Running) {
-            return Some(self.exchange(cpu, next, slice.unwrap_or(SLICE)));
-        }
-        // It goes first all the same.
-        self.handoff = Some(next);
-        None
-    }
-
-    /// Whether the current thread waits, and nobody is to run instead of it.
-    #[inline(always)]
-    fn is_left(&self) -> bool {
-        let waits =
-            |current: &Arc<Thread>| current.state() == State::Blocked && !current.process.account.is_cpu_limited();
-        self.handoff.is_none() && self.current.as_ref().is_some_and(waits)
-    }
-
-    /// Puts the current thread down, which waits, and takes another one up, which is running by its state, for so long.
-    #[inline(always)]
-    fn exchange(&mut self, cpu: &PerCpu, next: Arc<Thread>, slice: u64) -> *mut Context {
+    fn exchange(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> *mut Context {
         let now = time::tsc();
         if let Some(left) = self.current.take() {
             charge(&left, self.since, now);
@@ -467,7 +445,7 @@ impl CpuState {
             drop(left);
         }
         self.had_current = true;
-        self.slice = (now, slice);
+        self.slice = (now, SLICE);
         let context = next.context();
         self.take_up(cpu, next, now);
         cpu.called.store(false, Ordering::Relaxed);
@@ -520,6 +498,12 @@ fn charge(thread: &Thread, since: u64, now: u64) {
     if account.is_cpu_limited() {
         account.spend(time::at(now).saturating_sub(time::at(since)));
     }
+}
+
+/// Whether a thread that is current waits, and can be put down without looking at anything else.
+#[inline(always)]
+fn may_end(current: &Thread) -> bool {
+    current.state() == State::Blocked && !current.process.account.is_cpu_limited()
 }
 
 /// Whether a thread can be taken up without looking at anything else.
@@ -714,7 +698,7 @@ pub fn on_syscall() -> ! {
 #[inline(always)]
 fn hand_over(next: Arc<Thread>) -> ! {
     let cpu = percpu::current();
-    let handed = match run_queue::waiting() == 0 && is_undisturbed(cpu) {
+    let handed = match is_undisturbed(cpu) {
         true => cpu.scheduler.lock().switch_to(cpu, next),
         false => Err(next),
     };
@@ -730,16 +714,12 @@ fn hand_over(next: Arc<Thread>) -> ! {
     }
 }
 
-/// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the only one that waits, where it
-/// does not go on.
+/// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the one that it made ready, where it
+/// waits.
 #[inline(always)]
 fn return_to_user() -> ! {
     let cpu = percpu::current();
-    let context = match run_queue::waiting() {
-        0 if is_undisturbed(cpu) => cpu.scheduler.lock().stay_or_switch(cpu),
-        1 if is_undisturbed(cpu) => cpu.scheduler.lock().switch(cpu),
-        _ => None,
-    };
+    let context = if is_undisturbed(cpu) { cpu.scheduler.lock().stay_or_switch(cpu) } else { None };
     match context {
         // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
         Some(context) => unsafe { context::enter_user(context) },
@@ -750,7 +730,8 @@ fn return_to_user() -> ! {
 /// Whether there is nothing to do on the way out but for the thread that goes on.
 #[inline(always)]
 fn is_undisturbed(cpu: &PerCpu) -> bool {
-    !process::any_to_bury()
+    run_queue::waiting() == 0
+        && !process::any_to_bury()
         && !crate::object::log::has_to_serve()
         && !cpu.paused.load(Ordering::Relaxed)
         && !deadline::is_uncovered()

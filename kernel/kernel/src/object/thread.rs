@@ -414,7 +414,7 @@ impl Thread {
     /// each entry taken has one reserved.
     #[inline]
     pub fn begin(&self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
-        self.inner.lock().body.as_mut()?.operations.begin(user_data, cap, kind)
+        self.inner.lock().begin(user_data, cap, kind)
     }
 
     fn with_operations<R>(&self, act: impl FnOnce(&mut Operations) -> R) -> Option<R> {

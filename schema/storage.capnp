@@ -13,6 +13,7 @@ interface BlockDevice {
   # Fills memory from `offset` on with `count` blocks; the device writes the memory itself, nothing is copied.
   write @2 (block :UInt64, count :UInt32, memory :Kernel.MemoryObject, offset :UInt64) -> ();
   flush @3 () -> ();
+  # Answers when what was asked for before is done, and what was written is on the medium.
 }
 
 struct Drive {

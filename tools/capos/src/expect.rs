@@ -98,6 +98,14 @@ impl Pattern {
             Self::Regex(regex) => regex.find(text).map(|found| found.end()),
         }
     }
+
+    /// The line of `text` in which it ends, at its first place there.
+    pub fn line_in<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (before, after) = text.split_at_checked(self.end_in(text)?)?;
+        let start = before.rfind('\n').map_or(0, |feed| feed + 1);
+        let end = before.len() + after.find('\n').unwrap_or(after.len());
+        text.get(start..end)
+    }
 }
 
 impl std::fmt::Display for Pattern {

@@ -324,8 +324,8 @@ fn play(
                 }
             },
             Step::Absent(pattern) => {
-                if pattern.end_in(terminal.text()).is_some() {
-                    return failed(format!("{pattern} has appeared and should not have"));
+                if let Some(line) = pattern.line_in(terminal.text()) {
+                    return failed(format!("{pattern} has appeared and should not have: {line}"));
                 }
             }
             Step::Send(bytes) => {

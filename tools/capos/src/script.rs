@@ -191,6 +191,9 @@ mod tests {
         let Step::Expect(pattern) = parse_step(r#"expect-regex "\d+\.5""#).unwrap() else { panic!() };
         assert_eq!(pattern.end_in("x 12.5"), Some(6));
         assert_eq!(pattern.end_in("x 12x5"), None);
+        assert_eq!(pattern.line_in("a\nx 12.5 y\nb"), Some("x 12.5 y"));
+        assert_eq!(pattern.line_in("12.5"), Some("12.5"));
+        assert_eq!(pattern.line_in("a\nb"), None);
     }
 
     #[test]

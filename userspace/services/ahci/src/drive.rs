@@ -209,12 +209,13 @@ impl Drive {
         }
     }
 
-    /// Makes what was written durable.
+    /// Makes what was written durable, once what was asked for before is done.
     ///
     /// # Errors
     /// The drive's, in words.
     pub async fn flush(&self) -> Result<(), CallError> {
         if self.is_optical() {
+            self.port.settled().await;
             return Ok(());
         }
         let fis = Fis::flush();

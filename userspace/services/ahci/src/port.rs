@@ -270,6 +270,11 @@ impl Port {
         self.issue(request).await
     }
 
+    /// Waits until the requests that came before have ended.
+    pub async fn settled(&self) {
+        drop(self.turns.next().await);
+    }
+
     /// Runs a request with a short answer, of at most [`ANSWER_BYTES`], that comes into the port's own memory.
     ///
     /// # Errors

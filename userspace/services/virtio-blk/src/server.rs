@@ -31,7 +31,7 @@ pub struct Device {
     notification: NotificationClient,
     /// By number.
     requests: RefCell<BTreeMap<u64, Waiting>>,
-    /// Tasks that wait for room in the queue.
+    /// Tasks that wait for room in the queue, or for answers to what was sent before.
     crowd: RefCell<Vec<Waker>>,
 }
 
@@ -124,6 +124,20 @@ impl Device {
         }
     }
 
+    /// Waits until the device has answered what was sent to it before.
+    async fn settled(&self) {
+        let Some(last) = self.requests.borrow().last_key_value().map(|(number, _)| *number) else { return };
+        core::future::poll_fn(|context| {
+            let under_way = |waiting: &Waiting| !matches!(waiting, Waiting::Answered(_));
+            if !self.requests.borrow().range(..=last).any(|(_, waiting)| under_way(waiting)) {
+                return Poll::Ready(());
+            }
+            self.crowd.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     async fn transfer(
         &self,
         command: Command,
@@ -212,6 +226,8 @@ impl BlockDeviceServer for Device {
     }
 
     async fn flush(&self, _cx: &CallContext) -> Result<(), CallError> {
+        // A device flushes what it has answered.
+        self.settled().await;
         if self.disk.borrow().flushable() { self.request(Command::Flush, 0, Vec::new()).await } else { Ok(()) }
     }
 }

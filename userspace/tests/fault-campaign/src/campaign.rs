@@ -15,6 +15,7 @@ use capos_schema::system::{FaultInjectorClient, ServiceInfo, ServiceState, Servi
 
 use crate::clients::client;
 use crate::figures::{Figures, Rest};
+use crate::patience::Patience;
 use crate::uses::{USES, Uses};
 
 /// Points of each use at which its service is killed.
@@ -87,6 +88,7 @@ pub struct Campaign {
     faults: FaultInjectorClient,
     supervisor: ServiceSupervisorClient,
     clock: Clock,
+    patience: Patience,
     own: String,
     /// How often each service was killed within its supervisor's window.
     deaths: RefCell<BTreeMap<String, u32>>,
@@ -95,13 +97,14 @@ pub struct Campaign {
 impl Campaign {
     /// # Errors
     /// The manifest does not grant what it takes.
-    pub fn new(env: &Env) -> Result<Self, Error> {
+    pub async fn new(env: &Env) -> Result<Self, Error> {
         Ok(Self {
             journal: env.cap("log")?,
             uses: Uses::new(env)?,
             faults: env.cap("faults")?,
             supervisor: env.cap("services")?,
             clock: env.clock()?,
+            patience: Patience::new(env).await?,
             own: env.name().to_string(),
             deaths: RefCell::default(),
         })
@@ -186,7 +189,17 @@ impl Campaign {
     }
 
     async fn rest(&self) -> Result<Rest, Error> {
-        Figures::at_rest(self.uses.status(), self.uses.disk(), &self.clock).await
+        Figures::at_rest(self.uses.status(), self.uses.disk(), &self.clock, &self.patience).await
+    }
+
+    /// Has a service do something for one client.
+    async fn once(&self, service: &str, number: usize) -> Result<(), Error> {
+        Ok(self.patience.wait(self.uses.one(service, number, 0)).await??)
+    }
+
+    /// Waits for a client's end. How many errors it saw.
+    async fn end(&self, client: Task<Result<u32, Error>>) -> Result<u32, Error> {
+        self.patience.wait(client).await?.context("a client was ended")?
     }
 
     /// The services, once this one may be killed so many times more.
@@ -197,21 +210,23 @@ impl Campaign {
         if deaths <= most {
             self.deaths.borrow_mut().insert(service.to_string(), deaths);
         } else {
-            self.forgotten().await;
+            self.forgotten().await?;
             self.deaths.borrow_mut().insert(service.to_string(), kills);
         }
         Ok(services)
     }
 
-    /// Waits until no death counts any more.
-    async fn forgotten(&self) {
+    /// Waits until no death counts any more. Nobody may wait for anything then: a minute passes at once.
+    async fn forgotten(&self) -> Result<(), Error> {
+        self.rest().await?;
         self.clock.sleep(WINDOW).await;
         self.deaths.borrow_mut().clear();
+        Ok(())
     }
 
     /// Kills each service once at rest, then uses each: a state that can be compared with itself.
     async fn round(&self, services: &[String]) -> Result<Rest, Error> {
-        self.forgotten().await;
+        self.forgotten().await?;
         for service in services {
             let before = self.within_bounds(service, 1).await?;
             self.faults.kill(service).await?;
@@ -220,7 +235,7 @@ impl Campaign {
         self.fill_log(services).await?;
         for service in services {
             for number in 0..USES {
-                self.uses.one(service, number, 0).await.with_context(|| format!("`{service}`, use {number}"))?;
+                self.once(service, number).await.with_context(|| format!("`{service}`, use {number}"))?;
             }
         }
         self.rest().await
@@ -243,7 +258,7 @@ impl Campaign {
     /// Waits until a service is back, and the system as it was: this service was started again so often, no other one was.
     async fn back(&self, service: &str, before: &[ServiceInfo], times: u32) -> Result<(), Error> {
         if Uses::known(service) {
-            self.uses.one(service, 0, 0).await.with_context(|| format!("`{service}`, after the kill"))?;
+            self.once(service, 0).await.with_context(|| format!("`{service}`, after the kill"))?;
         } else {
             self.rest().await?;
         }
@@ -287,7 +302,7 @@ impl Campaign {
         self.clock.sleep_until(start.saturating_add(middle(course.length, instant, INSTANTS))).await;
         self.faults.kill(service).await?;
         for task in clients {
-            let seen = task.await.context("a client was ended")??;
+            let seen = self.end(task).await?;
             course.errors = course.errors.saturating_add(seen);
         }
         self.back(service, &before, 1).await
@@ -305,20 +320,20 @@ impl Campaign {
     async fn used_by_two(&self, service: &str) -> Result<(), Error> {
         for number in 0..USES {
             for task in self.two(service, number).await.0 {
-                task.await.context("a client was ended")??;
+                self.end(task).await?;
             }
         }
         Ok(())
     }
 
-    /// How long it takes until two clients have their answers, in nanoseconds. Where they wait for the disk the machine's
-    /// clock goes on by as much as it likes: the shortest time has least of that.
+    /// How long it takes until two clients have their answers, in nanoseconds. Where they wait for the disk it is the host's
+    /// time that counts: the shortest has least of that.
     async fn length(&self, service: &str, number: usize) -> Result<u64, Error> {
         let mut length = u64::MAX;
         for _ in 0..MEASURED {
             let (clients, start) = self.two(service, number).await;
             for task in clients {
-                task.await.context("a client was ended")??;
+                self.end(task).await?;
             }
             length = length.min(self.clock.now().saturating_sub(start));
         }

@@ -10,6 +10,8 @@ use capos_schema::cap::CallError;
 use capos_schema::storage::BlockDeviceClient;
 use capos_schema::system::SystemStatusClient;
 
+use crate::patience::Patience;
+
 /// How long nothing may have changed for the machine to be at rest, in nanoseconds, so many times in a row.
 const PAUSE: u64 = 20_000_000;
 const PAUSES: u32 = 10;
@@ -87,11 +89,16 @@ impl Figures {
     ///
     /// # Errors
     /// It does not come to rest.
-    pub async fn at_rest(status: &SystemStatusClient, disk: &BlockDeviceClient, clock: &Clock) -> Result<Rest, Error> {
+    pub async fn at_rest(
+        status: &SystemStatusClient,
+        disk: &BlockDeviceClient,
+        clock: &Clock,
+        patience: &Patience,
+    ) -> Result<Rest, Error> {
         let (mut last, mut same) = (Self::now(status).await?, 0_u32);
         for _ in 0..LOOKS {
-            // A request that is sent to the disk now is answered after those that others wait for.
-            disk.flush().await?;
+            // That is answered after what others wait for now, however long the disk takes.
+            patience.wait(disk.flush()).await??;
             clock.sleep(PAUSE).await;
             let now = Self::now(status).await?;
             same = if now == last { same.saturating_add(1) } else { 0 };

@@ -1,10 +1,13 @@
-//! Entries of the common forms, read from their words at once instead of field by field: without an exception and without
-//! capabilities that are sent. What is read here is what [`Entry::decode`](crate::Entry::decode) reads; `None` refuses nothing,
+//! Entries of the common forms, read from their words at once instead of field by field: without an exception, and with one
+//! capability that is sent at most. What is read here is what [`Entry::decode`](crate::Entry::decode) reads; `None` refuses nothing,
 //! but says that it is to judge.
 
 use crate::entry::{Buffer, CapArray, EntryWords, MAX_CAPS, MAX_MESSAGE, Opcode};
 
-/// A well-formed CALL that sends no capabilities.
+/// Capabilities that entries of these forms send at most: a bit that says so.
+pub const MAX_SENT: u8 = 1;
+
+/// A well-formed CALL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainCall {
     pub user_data: u64,
@@ -25,15 +28,16 @@ pub struct PlainRecv {
     pub caps: CapArray,
 }
 
-/// A well-formed RETURN without an exception that sends no capabilities.
+/// A well-formed RETURN without an exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainReturn {
     pub user_data: u64,
     pub reply: u64,
     pub results: Buffer,
+    pub caps: CapArray,
 }
 
-/// A well-formed RETURN_RECV without an exception that sends no capabilities.
+/// A well-formed RETURN_RECV without an exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainReturnRecv {
     pub user_data: u64,
@@ -52,14 +56,21 @@ fn buffer(address: u64, length: u64) -> Option<Buffer> {
     fits.then_some(Buffer { address, length: length as u32 })
 }
 
-/// The array that an entry's last two words name, where it sends nothing and its shape is good.
+/// The bits that a count of capabilities can have: the most is a power of two.
+const COUNT: u64 = 2 * MAX_CAPS as u64 - 1;
+const _: () = assert!(MAX_CAPS.is_power_of_two());
+
+/// The array that an entry's last two words name, where the bits of `sent` say how many it may send, and its shape is good.
 #[inline(always)]
-fn accepted(address: u64, last: u64) -> Option<CapArray> {
+fn array(address: u64, last: u64, sent: u8) -> Option<CapArray> {
     // Above the buffer's length: how many are sent, how many accepted, and what is reserved.
     let counts = last >> 32;
-    let count = (counts >> 8) as u8;
-    let fits = counts & !0xff00 == 0 && count <= MAX_CAPS && address & 7 == 0 && (address == 0) == (count == 0);
-    fits.then_some(CapArray { address, sent: 0, accepted: count })
+    let accepted = (counts >> 8) as u8;
+    let fits = counts & !(COUNT << 8 | u64::from(sent)) == 0
+        && accepted <= MAX_CAPS
+        && address & 7 == 0
+        && (address == 0) == (counts == 0);
+    fits.then_some(CapArray { address, sent: counts as u8, accepted })
 }
 
 /// The lower half of a word.
@@ -84,7 +95,7 @@ impl PlainCall {
             method: (first >> 16) as u16,
             params: buffer(params, first >> 32)?,
             results: buffer(results, low(last))?,
-            caps: accepted(caps, last)?,
+            caps: array(caps, last, MAX_SENT)?,
         })
     }
 }
@@ -98,7 +109,7 @@ impl PlainRecv {
         if low(first) != Opcode::Recv as u64 || zero | none | low(last) != 0 {
             return None;
         }
-        Some(Self { user_data, endpoint, buffer: buffer(address, first >> 32)?, caps: accepted(caps, last)? })
+        Some(Self { user_data, endpoint, buffer: buffer(address, first >> 32)?, caps: array(caps, last, 0)? })
     }
 }
 
@@ -108,10 +119,11 @@ impl PlainReturn {
     #[must_use]
     pub fn read(words: &EntryWords) -> Option<Self> {
         let [first, user_data, reply, zero, results, none, caps, last] = *words;
-        if low(first) != Opcode::Return as u64 || zero | none | caps | last != 0 {
+        // It accepts none.
+        if low(first) != Opcode::Return as u64 || zero | none | low(last) != 0 || last >> 40 != 0 {
             return None;
         }
-        Some(Self { user_data, reply, results: buffer(results, first >> 32)? })
+        Some(Self { user_data, reply, results: buffer(results, first >> 32)?, caps: array(caps, last, MAX_SENT)? })
     }
 }
 
@@ -130,7 +142,7 @@ impl PlainReturnRecv {
             results: buffer(results, first >> 32)?,
             endpoint,
             buffer: buffer(address, low(last))?,
-            caps: accepted(caps, last)?,
+            caps: array(caps, last, MAX_SENT)?,
         })
     }
 }
@@ -153,9 +165,9 @@ mod tests {
             user_data,
             operation: Operation::Recv { endpoint, buffer, caps },
         });
-        let answer = PlainReturn::read(words).map(|PlainReturn { user_data, reply, results }| Entry {
+        let answer = PlainReturn::read(words).map(|PlainReturn { user_data, reply, results, caps }| Entry {
             user_data,
-            operation: Operation::Return { reply, exception: 0, results, caps: CapArray::default() },
+            operation: Operation::Return { reply, exception: 0, results, caps },
         });
         let both = PlainReturnRecv::read(words).map(|plain| {
             let PlainReturnRecv { user_data, reply, results, endpoint, buffer, caps } = plain;
@@ -167,10 +179,10 @@ mod tests {
 
     fn is_plain(entry: &Entry) -> bool {
         match entry.operation {
-            Operation::Call { caps, .. } => caps.sent == 0,
+            Operation::Call { caps, .. } => caps.sent <= MAX_SENT,
             Operation::Recv { .. } => true,
             Operation::Return { exception, caps, .. } | Operation::ReturnRecv { exception, caps, .. } => {
-                exception == 0 && caps.sent == 0
+                exception == 0 && caps.sent <= MAX_SENT
             }
             _ => false,
         }
@@ -211,7 +223,11 @@ mod tests {
     fn common_entries_are_read() {
         let buffer = Buffer { address: 0x1000, length: 64 };
         let caps = CapArray { address: 0x2000, sent: 0, accepted: 1 };
+        let sends = CapArray { sent: 1, ..caps };
         for operation in [
+            Operation::Call { cap: 7, interface: 9, method: 3, params: buffer, results: buffer, caps: sends },
+            Operation::Return { reply: 8, exception: 0, results: buffer, caps: CapArray { accepted: 0, ..sends } },
+            Operation::ReturnRecv { reply: 8, endpoint: 5, exception: 0, results: buffer, buffer, caps: sends },
             Operation::Call { cap: 7, interface: 9, method: 3, params: buffer, results: buffer, caps },
             Operation::Call {
                 cap: 7,

@@ -1,16 +1,16 @@
 //! The short way of calls between two processes: what [`crate::ipc`] does, for the case that nothing has to be waited for,
-//! queued, paged in or refused, and no capability travels. Everything is looked at under its lock before anything is
-//! changed. Where a condition does not hold, `None` says that nothing has happened, and the entry goes the long way, which
-//! knows every case.
+//! queued, paged in or refused, and no more than a copy of one capability travels. Everything is looked at under its lock
+//! before anything is changed. Where a condition does not hold, `None` says that nothing has happened, and the entry goes the
+//! long way, which knows every case.
 //!
 //! Locks are taken as everywhere, and those that come earlier in the order by trying: where another has one, the call goes the
 //! long way. The two processes are different ones, so nothing is locked twice.
 
 use alloc::sync::Arc;
 
-use capos_abi::entry::{Buffer, EntryWords, Opcode};
+use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
 use capos_abi::plain::{PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
-use capos_abi::{CapId, MessageHeader, Rights, Status};
+use capos_abi::{CapId, CapSlot, MessageHeader, Rights, Status, TransferMode};
 use capos_captable::Table;
 use spin::MutexGuard;
 
@@ -18,11 +18,12 @@ use crate::memory::{frames, reserve};
 use crate::object::account::Resource;
 use crate::object::answers_with_numbers;
 use crate::object::capability::{Capability, Object};
+use crate::object::process::Process;
 use crate::object::reply::Reply;
 use crate::object::thread::{Awake, Inner, Thread};
 use crate::operation::{Call, Kind, OperationRef, Outcome};
 use crate::ring::Corrupt;
-use crate::{ipc, kernel_call, scheduler, user_memory};
+use crate::{derivation, ipc, kernel_call, scheduler, user_memory};
 
 const NOP: u64 = Opcode::Nop as u64;
 const CALL: u64 = Opcode::Call as u64;
@@ -63,8 +64,44 @@ pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &Entry
     step.unwrap_or(Step::Long)
 }
 
-/// CALL without capabilities: of an object that answers with a number, or one which a thread of another process waits
-/// for. `None` where it has to go the long way.
+/// Gives a process a copy of the capability that another one sends along, and tells it of that in its array. `None`, and the
+/// receiver has nothing of it, where it has to go the long way.
+#[inline(never)]
+fn give_copy(
+    (from, own): (&Process, &Table<Capability>),
+    sent: CapArray,
+    (to, table): (&Process, &mut Table<Capability>),
+    accepted: CapArray,
+) -> Option<()> {
+    if accepted.accepted < sent.sent {
+        return None;
+    }
+    let [word0, word1] = from.space.peek(sent.address)?;
+    let (source, mask, TransferMode::Copy) = (CapSlot { word0, word1 }).sent().ok()? else { return None };
+    let Capability { object, rights, node: Some(node) } = own.get(CapId(source)).ok()? else { return None };
+    // Where slots are counted, the object's own lock is needed, and it may be one that is held here. A table is emptied after
+    // the end has come.
+    if to.ending.has_come() || !rights.contains(Rights::GRANT) || !object.counts_no_slots() {
+        return None;
+    }
+    to.account.charge(Resource::Capabilities, 1).ok()?;
+    let given = table.next_id().ok().and_then(|id| {
+        let nothing = (&*from.space, 0);
+        if !user_memory::copy_short(nothing, (&*to.space, accepted.address), &[id.0, object.interface()], 0) {
+            return None;
+        }
+        let node = derivation::add(Some(*node), to.slot(id)).ok()?;
+        let copy = || Capability { object: object.clone(), rights: rights.intersection(mask), node: Some(node) };
+        table.insert_with(|_| copy()).inspect_err(|_| derivation::forget(node)).ok()
+    });
+    if given.is_none() {
+        to.account.refund(Resource::Capabilities, 1);
+    }
+    given.map(drop)
+}
+
+/// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
+/// go the long way.
 #[inline(never)]
 fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
     let PlainCall { user_data: tag, cap, interface, method, params, results, caps } = PlainCall::read(words)?;
@@ -75,7 +112,7 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         return None;
     }
     let Object::Client(client) = &capability.object else {
-        if !answers_with_numbers(&capability.object) {
+        if caps.sent > 0 || !answers_with_numbers(&capability.object) {
             return None;
         }
         // What the method does needs nothing of the thread's.
@@ -95,12 +132,12 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         return None;
     }
     let mut theirs = receiver.thread.try_lock()?;
-    let Kind::Receive { buffer, .. } = theirs.plain(ticket)? else { return None };
+    let Kind::Receive { buffer, caps: accepted, .. } = theirs.plain(ticket)? else { return None };
     let length = params.length as usize;
     if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
         return None;
     }
-    let to = buffer.address;
+    let (to, accepted) = (buffer.address, *accepted);
     let next = own.next_ticket()?;
     let mut table_of_server = server.try_capability_table()?;
     let reply = table_of_server.next_id().ok()?;
@@ -109,7 +146,7 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         interface,
         reply: reply.0,
         method,
-        caps: 0,
+        caps: caps.sent,
         length: params.length,
         results_capacity: results.length,
         caps_accepted: caps.accepted,
@@ -128,12 +165,18 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         server.account.refund(Resource::Capabilities, 1);
         return None;
     }
+    if caps.sent > 0 && give_copy((process, &table), caps, (server, &mut table_of_server), accepted).is_none() {
+        // It was just put there, so nobody has to be told of its end.
+        drop(table_of_server.remove(reply));
+        server.account.refund(Resource::Capabilities, 1);
+        return None;
+    }
     drop(table_of_server);
     own.begin(tag, cap, || Kind::Delivered { call: Call { interface, method, params, results, caps } });
     drop(own);
     // It is not more than the buffer's, which has 32 bits.
     let length = params.length.wrapping_add(MessageHeader::SIZE as u32);
-    let awake = theirs.end_plain(ticket, Outcome { length, ..Outcome::default() });
+    let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
     drop(theirs);
     let met = waiting.receivers.pop();
     drop(waiting);
@@ -147,9 +190,15 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
 /// A call that was answered: who made it, and whether it goes on, for [`Thread::settle_wait`].
 type Answered = (Arc<Thread>, Result<Awake, Corrupt>);
 
-/// Answers a call of a thread of another process, without capabilities. `None` where the answer has to go the long way.
+/// Answers a call of a thread of another process. `None` where the answer has to go the long way.
 #[inline(always)]
-fn give_answer(thread: &Arc<Thread>, table: &mut Table<Capability>, reply: CapId, results: Buffer) -> Option<Answered> {
+fn give_answer(
+    thread: &Arc<Thread>,
+    table: &mut Table<Capability>,
+    reply: CapId,
+    results: Buffer,
+    caps: CapArray,
+) -> Option<Answered> {
     let process = &thread.process;
     let Capability { object: Object::Reply(Reply::Thread(origin, ticket)), .. } = table.get(reply).ok()? else {
         return None;
@@ -161,7 +210,7 @@ fn give_answer(thread: &Arc<Thread>, table: &mut Table<Capability>, reply: CapId
     let ticket = *ticket;
     let mut theirs = client.try_lock()?;
     let Kind::Delivered { call } = theirs.plain(ticket)? else { return None };
-    let (to, length) = (call.results, results.length);
+    let (to, accepted, length) = (call.results, call.caps, results.length);
     if length > to.length
         || (length > 0
             && !user_memory::copy_short(
@@ -173,19 +222,23 @@ fn give_answer(thread: &Arc<Thread>, table: &mut Table<Capability>, reply: CapId
     {
         return None;
     }
-    let awake = theirs.end_plain(ticket, Outcome { length, ..Outcome::default() });
+    if caps.sent > 0 {
+        let mut table_of_client = client.process.try_capability_table()?;
+        give_copy((process, table), caps, (&client.process, &mut table_of_client), accepted)?;
+    }
+    let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
     drop(theirs);
     drop(table.remove(reply));
     process.account.refund(Resource::Capabilities, 1);
     Some((client, awake))
 }
 
-/// RETURN without capabilities to a thread of another process. `None` where it has to go the long way.
+/// RETURN to a thread of another process. `None` where it has to go the long way.
 #[inline(never)]
 fn answer(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Option<Step> {
-    let PlainReturn { user_data: tag, reply, results } = PlainReturn::read(words)?;
+    let PlainReturn { user_data: tag, reply, results, caps } = PlainReturn::read(words)?;
     let mut table = thread.process.try_capability_table()?;
-    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results)?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, caps)?;
     own.post(tag, Status::Ok);
     drop(own);
     drop(table);
@@ -220,7 +273,8 @@ fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, word
     let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
     let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
-    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results)?;
+    let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, CapArray { accepted: 0, ..caps })?;
+    let caps = CapArray { sent: 0, ..caps };
     let key = waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket });
     drop(waiting);
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });

@@ -12,31 +12,41 @@ use crate::memory::page_table::PageTable;
 use crate::object::address_space::{AddressSpace, Unreachable};
 use crate::object::memory::MemoryObject;
 
-/// Copies bytes between two places in the direct map. Both may be seen and written by running
-/// threads, so each access is volatile; words are moved where both sides are aligned.
+/// Copies words between two places in the direct map. Both may be seen and written by running threads, so each access is
+/// volatile.
+///
+/// # Safety
+/// So many words at both places must lie aligned in one RAM frame each.
+#[inline(always)]
+unsafe fn copy_words(source: *const u64, target: *mut u64, words: usize) {
+    let mut at = 0_usize;
+    // Four at a time, with one check.
+    let fours = words & !3;
+    while at < fours {
+        for step in 0..4 {
+            let index = at.wrapping_add(step);
+            // SAFETY: `index` is below `words`, and both places are aligned.
+            unsafe { target.wrapping_add(index).write_volatile(source.wrapping_add(index).read_volatile()) };
+        }
+        at = at.wrapping_add(4);
+    }
+    while at < words {
+        // SAFETY: as above.
+        unsafe { target.wrapping_add(at).write_volatile(source.wrapping_add(at).read_volatile()) };
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Copies bytes between two places in the direct map, as [`copy_words`] where both sides are aligned.
 ///
 /// # Safety
 /// `length` bytes at both places must lie in one RAM frame each.
 unsafe fn copy_bytes(from: *const u8, to: *mut u8, length: usize) {
     let mut done = 0_usize;
     if (from as usize | to as usize).is_multiple_of(8) {
-        let (source, target) = (from.cast::<u64>(), to.cast::<u64>());
         let words = length / 8;
-        let mut at = 0_usize;
-        // Four at a time, with one check.
-        while at.wrapping_add(4) <= words {
-            for step in 0..4 {
-                let index = at.wrapping_add(step);
-                // SAFETY: `index` is below `words`, and both places are aligned.
-                unsafe { target.wrapping_add(index).write_volatile(source.wrapping_add(index).read_volatile()) };
-            }
-            at = at.wrapping_add(4);
-        }
-        while at < words {
-            // SAFETY: as above.
-            unsafe { target.wrapping_add(at).write_volatile(source.wrapping_add(at).read_volatile()) };
-            at = at.wrapping_add(1);
-        }
+        // SAFETY: that many words are in both, aligned.
+        unsafe { copy_words(from.cast(), to.cast(), words) };
         done = words.wrapping_mul(8);
     }
     while done < length {
@@ -123,6 +133,17 @@ impl AddressSpace {
             Ok(unsafe { AtomicU32::from_ptr(pointer(physical).cast()) }.load(Ordering::SeqCst))
         })
         .unwrap_or(Err(Unreachable::Forbidden))
+    }
+
+    /// The words at `from`. `None` where they do not lie aligned in one page that is resident, or where the space is locked.
+    #[inline(always)]
+    pub fn peek<const COUNT: usize>(&self, from: u64) -> Option<[u64; COUNT]> {
+        if !from.is_multiple_of(8) || room(from) < const { 8 * COUNT as u64 } {
+            return None;
+        }
+        let read = self.reach(from, false)?.cast::<[u64; COUNT]>();
+        // SAFETY: the words lie aligned in one page, a RAM frame; nothing is unmapped while this runs, as in `copy_short`.
+        Some(unsafe { read.read_volatile() })
     }
 
     /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
@@ -260,8 +281,15 @@ pub fn copy_short<const HEADER: usize>(
     // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since one
     // processor at a time works in the kernel.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
-    // SAFETY: both parts lie in one page each, as above.
-    unsafe { copy_bytes(read, written.wrapping_add(HEADER).cast(), length) };
+    let behind = written.wrapping_add(HEADER);
+    // SAFETY: both parts lie in one page each, as above, and are aligned.
+    unsafe { copy_words(read.cast(), behind, length / 8) };
+    let rest = length % 8;
+    if rest > 0 {
+        let whole = length.wrapping_sub(rest);
+        // SAFETY: what is left of them.
+        unsafe { copy_bytes(read.wrapping_add(whole), behind.cast::<u8>().wrapping_add(whole), rest) };
+    }
     compiler_fence(Ordering::Release);
     true
 }

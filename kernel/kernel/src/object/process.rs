@@ -165,11 +165,14 @@ impl Process {
     /// Quota; no memory; the parent is gone; the process is dead.
     pub fn insert(&self, object: Object, rights: Rights, parent: Option<NodeId>) -> Result<CapId, Status> {
         let kept = object.clone();
-        let id = self.insert_node(object, rights, |id| {
-            derivation::add(parent, Holder::Slot(self.itself.clone(), id)).map(Some)
-        })?;
+        let id = self.insert_node(object, rights, |id| derivation::add(parent, self.slot(id)).map(Some))?;
         kept.enter_slot();
         Ok(id)
+    }
+
+    /// A slot of its table, as a holder in the derivation forest.
+    pub fn slot(&self, id: CapId) -> Holder {
+        Holder::Slot(self.itself.clone(), id)
     }
 
     /// Locks its capabilities.
@@ -207,7 +210,7 @@ impl Process {
             capability.node = node;
         }
         if let Some(node) = node {
-            derivation::moved(node, Holder::Slot(self.itself.clone(), id));
+            derivation::moved(node, self.slot(id));
         }
     }
 

@@ -13,6 +13,7 @@ mod exhaustion;
 mod full_heap;
 mod large_pages;
 mod machine;
+mod one_capability;
 mod processes;
 mod refusals;
 mod restart;
@@ -33,7 +34,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 79] = [
+const OBJECTS: [(&str, Test); 80] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -41,6 +42,7 @@ const OBJECTS: [(&str, Test); 79] = [
     ("calls-are-refused", calls::calls_are_refused),
     ("calls-always-end", calls::calls_always_end),
     ("capabilities-travel", calls::capabilities_travel),
+    ("one-capability-travels", one_capability::one_capability_travels),
     ("revocation-ends-calls", calls::revocation_ends_calls),
     ("revocation-ends-waits", calls::revocation_ends_waits),
     ("operations-are-found-by-capability", calls::operations_are_found_by_capability),

@@ -122,8 +122,8 @@ interface File {
 }
 
 interface Directory {
-  # A tree of files with this directory as its root. Paths are relative, `/`-separated; `..` never
-  # leaves the root.
+  # A tree of files with this directory as its root. Paths are `/`-separated and begin there, with a leading `/` or
+  # without; `..` never leaves the root.
 
   list @0 (path :Text) -> (entries :List(EntryInfo))
       $A.tool("list_directory") $A.category(readOnly) $A.abortable $A.untrusted;

@@ -1,4 +1,5 @@
-//! Relative paths: what a client may name below the directory that it holds.
+//! Paths: what a client may name below the directory that it holds. That directory is the root, so that a leading `/` says
+//! nothing more, as for the rules of a policy and on a medium.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,8 +14,6 @@ pub const MAX_DEPTH: usize = 64;
 /// Why a path is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PathError {
-    /// It starts with `/`.
-    Absolute,
     /// Its `..` would leave the directory.
     Escapes,
     /// It is longer than [`MAX_PATH`], or has more than [`MAX_DEPTH`] components.
@@ -30,7 +29,6 @@ pub enum PathError {
 impl core::fmt::Display for PathError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Absolute => f.write_str("the path starts with `/`; give a path relative to this directory"),
             Self::Escapes => f.write_str("the path leads out of this directory by `..`"),
             Self::TooLong => write!(f, "the path is longer than {MAX_PATH} bytes or {MAX_DEPTH} components"),
             Self::NameTooLong(name) => {
@@ -50,9 +48,6 @@ impl core::fmt::Display for PathError {
 pub fn components(path: &str) -> Result<Vec<&str>, PathError> {
     if path.len() > MAX_PATH {
         return Err(PathError::TooLong);
-    }
-    if path.starts_with('/') {
-        return Err(PathError::Absolute);
     }
     if path.chars().any(char::is_control) {
         return Err(PathError::BadCharacter);
@@ -95,7 +90,9 @@ mod tests {
         assert_eq!(components("a/../b").unwrap(), ["b"]);
         assert_eq!(components(".").unwrap(), Vec::<&str>::new());
         assert_eq!(components("").unwrap(), Vec::<&str>::new());
-        assert_eq!(components("/etc"), Err(PathError::Absolute));
+        assert_eq!(components("/etc/./hosts").unwrap(), ["etc", "hosts"]);
+        assert_eq!(components("/").unwrap(), Vec::<&str>::new());
+        assert_eq!(components("/.."), Err(PathError::Escapes));
         assert_eq!(components("a/../../b"), Err(PathError::Escapes));
         assert_eq!(components(".."), Err(PathError::Escapes));
         assert_eq!(components("a\0b"), Err(PathError::BadCharacter));

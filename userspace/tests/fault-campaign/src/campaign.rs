@@ -14,7 +14,7 @@ use capos_schema::kernel::DebugLogClient;
 use capos_schema::system::{FaultInjectorClient, ServiceInfo, ServiceState, ServiceSupervisorClient};
 
 use crate::clients::client;
-use crate::figures::{Figures, Rest};
+use crate::figures::{Ledger, Rest};
 use crate::patience::Patience;
 use crate::uses::{USES, Uses};
 
@@ -26,8 +26,8 @@ const POINTS: u64 = USES as u64 * INSTANTS;
 const KILLS: u32 = 2;
 /// How often it is measured how long a use takes. The first time is longer: what it needs is not in memory yet.
 const MEASURED: u32 = 3;
-/// How often it is looked again whether the kernel holds what it held before.
-const ROUNDS: u32 = 3;
+/// It is looked what the machine holds after so many points of each service, and at the end.
+const PART: u64 = POINTS.div_ceil(3);
 /// Longer than any service's deaths count against it, in nanoseconds: the supervisor's bounds are those of the shipped
 /// system.
 const WINDOW: u64 = 61_000_000_000;
@@ -122,12 +122,12 @@ impl Campaign {
         for service in &services {
             self.used_by_two(service).await?;
         }
-        let before = self.round(&services).await?;
+        let mut ledger = Ledger::new(self.round(&services).await?);
         let mut failures: Vec<String> = Vec::new();
         let mut courses: Vec<Course> = services.iter().rev().map(|service| Course::new(service)).collect();
         // They take turns: the time after which deaths do not count any more is waited for by all of them together.
         let turn = self.turn().await?;
-        let mut first = 0;
+        let (mut first, mut looked) = (0, 0);
         while first < POINTS {
             let end = first.saturating_add(turn).min(POINTS);
             for course in courses.iter_mut().filter(|course| !course.failed) {
@@ -138,35 +138,22 @@ impl Campaign {
                 }
             }
             first = end;
+            let since = first.saturating_sub(looked);
+            if since >= PART || first == POINTS {
+                ledger.note(self.round(&services).await?, since);
+                looked = first;
+            }
         }
         for course in &courses {
             log::info!("{course}");
         }
-        let mut after = self.round(&services).await?;
-        for _ in 0..ROUNDS {
-            if after.figures.is_same(&before.figures, POINTS) {
-                break;
-            }
-            // What a process's table or tree had to be larger for may be smaller now. What is lost does not come back.
-            after = self.round(&services).await?;
-        }
-        if !after.figures.is_same(&before.figures, POINTS) {
-            failures.push(format!(
-                "the kernel holds {}; before it held {}{}",
-                after.figures,
-                before.figures,
-                after.difference(&before)
-            ));
+        if !ledger.agrees() {
+            failures.push(format!("the machine does not hold what it held: {ledger}"));
         }
         if !failures.is_empty() {
             return Err(Error::new(failures.join("; ")));
         }
-        Ok(format!(
-            "{} at {POINTS} points each; the kernel holds {}, before it held {}",
-            count(services.len(), "service"),
-            after.figures,
-            before.figures
-        ))
+        Ok(format!("{} at {POINTS} points each; {ledger}", count(services.len(), "service")))
     }
 
     /// At how many points in a row each service can be killed within its bounds.
@@ -189,7 +176,7 @@ impl Campaign {
     }
 
     async fn rest(&self) -> Result<Rest, Error> {
-        Figures::at_rest(self.uses.status(), self.uses.disk(), &self.clock, &self.patience).await
+        Rest::now(self.uses.status(), self.uses.disk(), &self.clock, &self.patience, &self.own).await
     }
 
     /// Has a service do something for one client.

@@ -1,4 +1,4 @@
-//! What the kernel holds.
+//! What the machine holds.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,17 +18,73 @@ const PAUSES: u32 = 10;
 /// A machine that is not at rest after so many looks never will be.
 const LOOKS: u32 = 5_000;
 
+/// The smallest block of the kernel's heap, in bytes.
+const BLOCK: u64 = 16;
+/// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
+const RECORD: u64 = 2 << 10;
+
 /// What was found at rest.
 pub struct Rest {
-    /// What the kernel holds.
-    pub figures: Figures,
-    /// Frames of each service, to tell whose they are where the figures differ.
+    /// What the machine holds.
+    figures: Figures,
+    /// Frames of each service that is killed. A process may have more of its own memory in one life than in another, by what
+    /// it did at the same time; what was its ends with it.
     services: Vec<(String, u64)>,
 }
 
 impl Rest {
-    /// Where the frames differ, service by service; the rest is the kernel's, the first process's, or a program's.
-    pub fn difference(&self, before: &Self) -> String {
+    /// What is held once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
+    ///
+    /// The service `own` is the one that kills.
+    ///
+    /// # Errors
+    /// It does not come to rest.
+    pub async fn now(
+        status: &SystemStatusClient,
+        disk: &BlockDeviceClient,
+        clock: &Clock,
+        patience: &Patience,
+        own: &str,
+    ) -> Result<Self, Error> {
+        let (mut last, mut same) = (Figures::now(status).await?, 0_u32);
+        for _ in 0..LOOKS {
+            // That is answered after what others wait for now, however long the disk takes.
+            patience.wait(disk.flush()).await??;
+            clock.sleep(PAUSE).await;
+            let now = Figures::now(status).await?;
+            same = if now == last { same.saturating_add(1) } else { 0 };
+            last = now;
+            if same == PAUSES {
+                let services = status.services().await?;
+                let others = services.into_iter().filter(|info| info.name != own);
+                let services = others.map(|info| (info.name, info.frames)).collect();
+                return Ok(Self { figures: now, services });
+            }
+        }
+        Err(Error::new("the machine does not come to rest"))
+    }
+
+    /// Frames that are nobody's who was killed: the kernel's, the first process's, the campaign's. What a service has put
+    /// aside for its own processes counts as in use.
+    fn frames(&self) -> i64 {
+        let own = self.services.iter().fold(0, |sum: u64, (_, frames)| sum.saturating_add(*frames));
+        self.figures.frames.wrapping_sub(own).cast_signed()
+    }
+
+    /// Whether frames were lost since then: one for each of so many kills of one service.
+    fn lost_frames(&self, then: &Self, kills: u64) -> bool {
+        self.frames().saturating_sub(then.frames()) >= kills.cast_signed()
+    }
+
+    /// The same of the kernel's heap: a smallest block. There is a record of each page of a file that the kernel keeps.
+    fn lost_heap(&self, then: &Self, kills: u64) -> bool {
+        let (now, then) = (&self.figures, &then.figures);
+        let records = now.cached.abs_diff(then.cached).saturating_mul(RECORD);
+        now.heap_bytes.saturating_sub(then.heap_bytes) >= kills.saturating_mul(BLOCK).saturating_add(records)
+    }
+
+    /// Where the services' frames differ, in words.
+    fn difference(&self, before: &Self) -> String {
         let mut words = String::new();
         for ((name, now), (_, then)) in self.services.iter().zip(&before.services).filter(|(now, then)| now != then) {
             words.push_str(&format!(", `{name}` {now} frames where it had {then}"));
@@ -37,39 +93,80 @@ impl Rest {
     }
 }
 
-/// What the kernel holds. Pages of files that it keeps are not in it: they are as many as were read, and go when memory
-/// is needed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Figures {
-    /// Frames that are neither free nor pages of files, without those of the kernel's heap: how many these are depends on
-    /// the order in which blocks were taken and given back.
-    pub frames: u64,
-    /// Bytes of the kernel's heap.
-    pub heap_bytes: u64,
-    /// Pages of files that it keeps.
-    pub cached: u64,
-    /// Processes.
-    pub processes: u32,
-    /// Threads.
-    pub threads: u32,
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { heap_bytes, cached, processes, threads, .. } = &self.figures;
+        let frames = self.frames();
+        write!(
+            f,
+            "{frames} frames beside the services' and {cached} pages of files, {heap_bytes} bytes in the kernel's heap, \
+             {processes} processes, {threads} threads"
+        )
+    }
 }
 
-/// The smallest block of the kernel's heap, in bytes.
-const BLOCK: u64 = 16;
-/// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
-const RECORD: u64 = 2 << 10;
+/// What was found at rest before a campaign, in it, and after it.
+pub struct Ledger {
+    before: Rest,
+    /// With how often each service was killed since the one before.
+    later: Vec<(Rest, u64)>,
+}
 
-impl Figures {
-    /// Whether this is what was held before so many kills: to the frame, the process and the thread, and in the heap at most
-    /// less than one smallest block more for each kill. There is a record of each page of a file that the kernel keeps, and
-    /// a process's table of capabilities is as large as it had to be.
-    pub fn is_same(&self, before: &Self, kills: u64) -> bool {
-        let heap = self.heap_bytes.saturating_sub(before.heap_bytes);
-        let records = self.cached.abs_diff(before.cached).saturating_mul(RECORD);
-        Self { heap_bytes: before.heap_bytes, cached: before.cached, ..*self } == *before
-            && heap < kills.saturating_mul(BLOCK).saturating_add(records)
+impl Ledger {
+    /// Begins with what was found before the first kill.
+    pub const fn new(before: Rest) -> Self {
+        Self { before, later: Vec::new() }
     }
 
+    /// Notes what was found after so many more kills of each service.
+    pub fn note(&mut self, rest: Rest, kills: u64) {
+        self.later.push((rest, kills));
+    }
+
+    /// Whether the machine holds at the end what it held before. What is lost is lost with each kill, so that it shows in
+    /// every part of the campaign; what a process that is not killed keeps for later, it keeps once.
+    pub fn agrees(&self) -> bool {
+        let rests = core::iter::once(&self.before).chain(self.later.iter().map(|(rest, _)| rest));
+        let in_every_part = |lost: fn(&Rest, &Rest, u64) -> bool| {
+            rests.clone().zip(&self.later).all(|(then, (now, kills))| lost(now, then, *kills))
+        };
+        let after = self.after();
+        let runs = |rest: &Rest| (rest.figures.processes, rest.figures.threads);
+        runs(after) == runs(&self.before) && !in_every_part(Rest::lost_frames) && !in_every_part(Rest::lost_heap)
+    }
+
+    fn after(&self) -> &Rest {
+        self.later.last().map_or(&self.before, |(rest, _)| rest)
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "before there were {}", self.before)?;
+        for (rest, kills) in &self.later {
+            write!(f, "; after {kills} more kills of each service {rest}")?;
+        }
+        f.write_str(&self.after().difference(&self.before))
+    }
+}
+
+/// What the machine holds. It is at rest when this stays the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Figures {
+    /// Frames that are neither free nor pages of files, without those of the kernel's heap: how many these are depends on
+    /// the order in which blocks were taken and given back.
+    frames: u64,
+    /// Bytes of the kernel's heap.
+    heap_bytes: u64,
+    /// Pages of files that it keeps.
+    cached: u64,
+    /// Processes.
+    processes: u32,
+    /// Threads.
+    threads: u32,
+}
+
+impl Figures {
     async fn now(status: &SystemStatusClient) -> Result<Self, CallError> {
         let statistics = status.statistics().await?;
         Ok(Self {
@@ -83,42 +180,5 @@ impl Figures {
             processes: statistics.processes,
             threads: statistics.threads,
         })
-    }
-
-    /// What it holds once the machine is at rest: nothing changes any more, and no page is on its way from the disk.
-    ///
-    /// # Errors
-    /// It does not come to rest.
-    pub async fn at_rest(
-        status: &SystemStatusClient,
-        disk: &BlockDeviceClient,
-        clock: &Clock,
-        patience: &Patience,
-    ) -> Result<Rest, Error> {
-        let (mut last, mut same) = (Self::now(status).await?, 0_u32);
-        for _ in 0..LOOKS {
-            // That is answered after what others wait for now, however long the disk takes.
-            patience.wait(disk.flush()).await??;
-            clock.sleep(PAUSE).await;
-            let now = Self::now(status).await?;
-            same = if now == last { same.saturating_add(1) } else { 0 };
-            last = now;
-            if same == PAUSES {
-                let services = status.services().await?;
-                let services = services.into_iter().map(|info| (info.name, info.frames)).collect();
-                return Ok(Rest { figures: now, services });
-            }
-        }
-        Err(Error::new("the machine does not come to rest"))
-    }
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} frames and {} pages of files, {} bytes in its heap, {} processes, {} threads",
-            self.frames, self.cached, self.heap_bytes, self.processes, self.threads
-        )
     }
 }

@@ -1,7 +1,7 @@
 //! A fault-injection campaign: kills every service that runs, drivers among them, at a hundred points of the work that two
 //! clients have it do, as a fault would. After each kill the service is back, each client has seen one error at most, which
-//! says that the other side was gone, and its next request is answered; after all of them the kernel holds what it held
-//! before, to the frame.
+//! says that the other side was gone, and its next request is answered; after all of them nothing is left of those that
+//! were killed.
 //!
 //! Its thread has the highest priority, so that it kills when it means to, whatever the service does there. It needs a
 //! machine whose clock counts instructions (`icount = true`): a point is the same in every run then, but where a disk is

@@ -4,8 +4,9 @@
 
 use crate::entry::{Buffer, CapArray, EntryWords, MAX_CAPS, MAX_MESSAGE, Opcode};
 
-/// Capabilities that entries of these forms send at most: a bit that says so.
+/// Capabilities that entries of these forms send at most: all bits that their count can have.
 pub const MAX_SENT: u8 = 1;
+const _: () = assert!((MAX_SENT + 1).is_power_of_two());
 
 /// A well-formed CALL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +61,13 @@ fn buffer(address: u64, length: u64) -> Option<Buffer> {
 const COUNT: u64 = 2 * MAX_CAPS as u64 - 1;
 const _: () = assert!(MAX_CAPS.is_power_of_two());
 
-/// The array that an entry's last two words name, where the bits of `sent` say how many it may send, and its shape is good.
+/// The array that an entry's last two words name, where it sends `most`, which has all bits below its highest, and its shape is good.
 #[inline(always)]
-fn array(address: u64, last: u64, sent: u8) -> Option<CapArray> {
+fn array(address: u64, last: u64, most: u8) -> Option<CapArray> {
     // Above the buffer's length: how many are sent, how many accepted, and what is reserved.
     let counts = last >> 32;
     let accepted = (counts >> 8) as u8;
-    let fits = counts & !(COUNT << 8 | u64::from(sent)) == 0
+    let fits = counts & !(COUNT << 8 | u64::from(most)) == 0
         && accepted <= MAX_CAPS
         && address & 7 == 0
         && (address == 0) == (counts == 0);
@@ -199,8 +200,35 @@ mod tests {
         ]
     }
 
+    /// The last word, as entries have it and nearly so: a length, how many are sent, how many accepted, and what is reserved.
+    fn last() -> impl Strategy<Value = u64> {
+        let length = prop_oneof![Just(0_u64), (0_u64..9).prop_map(|number| number * 8), 0_u64..1 << 32];
+        let accepted =
+            prop_oneof![3 => Just(0_u64), 3 => Just(1_u64), 1 => 2_u64..20, 1 => 30_u64..34, 1 => 0_u64..256];
+        let reserved = prop_oneof![9 => Just(0_u64), 1 => 0_u64..1 << 16];
+        (length, 0_u64..4, accepted, reserved)
+            .prop_map(|(length, sent, accepted, reserved)| length | sent << 32 | accepted << 40 | reserved << 48)
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        /// The same of words that are nearly of a common form, so that every bound is met.
+        #[test]
+        fn agrees_with_the_judge_at_the_bounds(
+            opcode in prop::sample::select(vec![Opcode::Call, Opcode::Recv, Opcode::Return, Opcode::ReturnRecv]),
+            length in prop_oneof![2 => Just(0_u64), 2 => (0_u64..9).prop_map(|number| number * 8)],
+            cap in 0_u64..3,
+            third in prop_oneof![3 => Just(0_u64), 1 => Just(8_u64)],
+            addresses in prop::array::uniform2(prop_oneof![2 => Just(0_u64), 3 => Just(0x1000_u64), 1 => Just(0x1004_u64)]),
+            caps in prop_oneof![2 => Just(0_u64), 3 => Just(0x2000_u64), 1 => Just(0x2001_u64)],
+            last in last(),
+        ) {
+            let [params, results] = addresses;
+            let words = [opcode as u64 | length << 32, 42, cap, third, params, results, caps, last];
+            let judged = Entry::decode(&bytes_of(&words)).ok().filter(is_plain);
+            prop_assert_eq!(read(&words), judged);
+        }
 
         /// The readers and the judge agree on every entry: what is read is what is judged, and what is judged to be of a
         /// common form is read.

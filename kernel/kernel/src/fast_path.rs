@@ -1,7 +1,8 @@
 //! The short way of calls between two processes: what [`crate::ipc`] does, for the case that nothing has to be waited for,
 //! queued, paged in or refused, and no more than a copy of one capability travels. Everything is looked at under its lock
 //! before anything is changed. Where a condition does not hold, `None` says that nothing has happened, and the entry goes the
-//! long way, which knows every case.
+//! long way, which knows every case. Who cannot pay for a capability, or where there is no memory for one, may have been
+//! written the message's bytes before that.
 //!
 //! Locks are taken as everywhere, and those that come earlier in the order by trying: where another has one, the call goes the
 //! long way. The two processes are different ones, so nothing is locked twice.
@@ -9,9 +10,9 @@
 use alloc::sync::Arc;
 
 use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
-use capos_abi::plain::{PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
+use capos_abi::plain::{MAX_SENT, PlainCall, PlainRecv, PlainReturn, PlainReturnRecv};
 use capos_abi::{CapId, CapSlot, MessageHeader, Rights, Status, TransferMode};
-use capos_captable::Table;
+use capos_captable::{NodeId, Table};
 use spin::MutexGuard;
 
 use crate::memory::{frames, reserve};
@@ -23,6 +24,7 @@ use crate::object::reply::Reply;
 use crate::object::thread::{Awake, Inner, Thread};
 use crate::operation::{Call, Kind, OperationRef, Outcome};
 use crate::ring::Corrupt;
+use crate::user_memory::Place;
 use crate::{derivation, ipc, kernel_call, scheduler, user_memory};
 
 const NOP: u64 = Opcode::Nop as u64;
@@ -64,40 +66,51 @@ pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &Entry
     step.unwrap_or(Step::Long)
 }
 
-/// Gives a process a copy of the capability that another one sends along, and tells it of that in its array. `None`, and the
-/// receiver has nothing of it, where it has to go the long way.
+/// A copy of a capability that a message takes along: judged, not yet given.
+struct Offer<'a> {
+    source: &'a Capability,
+    node: NodeId,
+    mask: Rights,
+    /// Where the receiver is told of it.
+    told: Place<'a, 2>,
+}
+
+/// The one capability that a process sends along to one that accepts so many. `None` where it has to go the long way.
 #[inline(never)]
-fn give_copy(
-    (from, own): (&Process, &Table<Capability>),
+fn offer<'a>(
+    (from, own): (&Process, &'a Table<Capability>),
     sent: CapArray,
-    (to, table): (&Process, &mut Table<Capability>),
-    accepted: CapArray,
-) -> Option<()> {
-    if accepted.accepted < sent.sent {
+    (to, accepted): (&'a Process, CapArray),
+) -> Option<Offer<'a>> {
+    const { assert!(MAX_SENT == 1) };
+    if accepted.accepted < MAX_SENT {
         return None;
     }
     let [word0, word1] = from.space.peek(sent.address)?;
-    let (source, mask, TransferMode::Copy) = (CapSlot { word0, word1 }).sent().ok()? else { return None };
-    let Capability { object, rights, node: Some(node) } = own.get(CapId(source)).ok()? else { return None };
-    // Where slots are counted, the object's own lock is needed, and it may be one that is held here. A table is emptied after
-    // the end has come.
-    if to.ending.has_come() || !rights.contains(Rights::GRANT) || !object.counts_no_slots() {
-        return None;
-    }
+    let (id, mask, TransferMode::Copy) = (CapSlot { word0, word1 }).sent().ok()? else { return None };
+    let source = own.get(CapId(id)).ok()?;
+    let node = source.node.filter(|_| source.rights.contains(Rights::GRANT))?;
+    Some(Offer { source, node, mask, told: to.space.place(accepted.address)? })
+}
+
+/// Gives it. Its receiver has an operation in flight, so its table is not emptied yet. `None`, and the receiver has nothing of
+/// it, where it cannot pay or there is no memory.
+#[inline(never)]
+fn give(offer: Offer<'_>, to: &Process, table: &mut Table<Capability>) -> Option<()> {
+    let Offer { source: Capability { object, rights, .. }, node, mask, told } = offer;
     to.account.charge(Resource::Capabilities, 1).ok()?;
     let given = table.next_id().ok().and_then(|id| {
-        let nothing = (&*from.space, 0);
-        if !user_memory::copy_short(nothing, (&*to.space, accepted.address), &[id.0, object.interface()], 0) {
-            return None;
-        }
-        let node = derivation::add(Some(*node), to.slot(id)).ok()?;
+        let node = derivation::add(Some(node), to.slot(id)).ok()?;
         let copy = || Capability { object: object.clone(), rights: rights.intersection(mask), node: Some(node) };
         table.insert_with(|_| copy()).inspect_err(|_| derivation::forget(node)).ok()
     });
-    if given.is_none() {
+    let Some(id) = given else {
         to.account.refund(Resource::Capabilities, 1);
-    }
-    given.map(drop)
+        return None;
+    };
+    object.enter_slot();
+    told.write([id.0, object.interface()]);
+    Some(())
 }
 
 /// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
@@ -137,10 +150,11 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
     if length.wrapping_add(MessageHeader::SIZE) > buffer.length as usize {
         return None;
     }
-    let (to, accepted) = (buffer.address, *accepted);
+    let to = buffer.address;
     let next = own.next_ticket()?;
     let mut table_of_server = server.try_capability_table()?;
     let reply = table_of_server.next_id().ok()?;
+    let sent = if caps.sent > 0 { Some(offer((process, &table), caps, (server, *accepted))?) } else { None };
     let header = MessageHeader {
         badge: client.badge,
         interface,
@@ -165,7 +179,9 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         server.account.refund(Resource::Capabilities, 1);
         return None;
     }
-    if caps.sent > 0 && give_copy((process, &table), caps, (server, &mut table_of_server), accepted).is_none() {
+    if let Some(sent) = sent
+        && give(sent, server, &mut table_of_server).is_none()
+    {
         // It was just put there, so nobody has to be told of its end.
         drop(table_of_server.remove(reply));
         server.account.refund(Resource::Capabilities, 1);
@@ -210,7 +226,8 @@ fn give_answer(
     let ticket = *ticket;
     let mut theirs = client.try_lock()?;
     let Kind::Delivered { call } = theirs.plain(ticket)? else { return None };
-    let (to, accepted, length) = (call.results, call.caps, results.length);
+    let (to, length) = (call.results, results.length);
+    let sent = if caps.sent > 0 { Some(offer((process, table), caps, (&client.process, call.caps))?) } else { None };
     if length > to.length
         || (length > 0
             && !user_memory::copy_short(
@@ -222,9 +239,8 @@ fn give_answer(
     {
         return None;
     }
-    if caps.sent > 0 {
-        let mut table_of_client = client.process.try_capability_table()?;
-        give_copy((process, table), caps, (&client.process, &mut table_of_client), accepted)?;
+    if let Some(sent) = sent {
+        give(sent, &client.process, &mut *client.process.try_capability_table()?)?;
     }
     let awake = theirs.end_plain(ticket, Outcome { length, caps: caps.sent, ..Outcome::default() });
     drop(theirs);

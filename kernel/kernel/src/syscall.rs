@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::bootstrap::USER_END;
 use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
@@ -74,6 +75,9 @@ fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
     }
 }
 
+/// Entries that went the long way, for tests: what both ways do alike does not show which one it was.
+pub static LONG_ENTRIES: AtomicU64 = AtomicU64::new(0);
+
 /// Entries that are taken the short way before the clock is looked at: none of them copies more than a page.
 const SHORT: u32 = 32;
 
@@ -137,6 +141,7 @@ fn take_long_way(
         scheduler::wake(&next);
     }
     if let Some((enter, waiting)) = rest {
+        LONG_ENTRIES.fetch_add(1, Ordering::Relaxed);
         run(thread, Enter { waiting: waiting.copied(), ..enter });
     }
     None

@@ -3,6 +3,7 @@
 //! The kernel never uses a user address as a pointer, so a bad one is an answer and never a fault.
 //! This module holds all unsafe code that touches what a process can see, except the rings.
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use capos_paging::PAGE;
@@ -146,6 +147,15 @@ impl AddressSpace {
         Some(unsafe { read.read_volatile() })
     }
 
+    /// Where words can be written before the kernel is left. `None` as for [`AddressSpace::peek`].
+    #[inline(always)]
+    pub fn place<const COUNT: usize>(&self, to: u64) -> Option<Place<'_, COUNT>> {
+        if !to.is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
+            return None;
+        }
+        Some(Place { words: self.reach(to, true)?.cast(), space: PhantomData })
+    }
+
     /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
     /// happened, where both do not lie aligned in a page each that is resident, where the space is locked, or where
     /// `answer` says so.
@@ -212,6 +222,22 @@ impl AddressSpace {
                 .unwrap_or(Err(Unreachable::Forbidden))
         };
         if write { self.owning((address, length), judge) } else { judge() }
+    }
+}
+
+/// Words of user memory that can be written.
+#[derive(Debug)]
+pub struct Place<'a, const COUNT: usize> {
+    words: *mut [u64; COUNT],
+    space: PhantomData<&'a AddressSpace>,
+}
+
+impl<const COUNT: usize> Place<'_, COUNT> {
+    /// Writes them.
+    #[inline(always)]
+    pub fn write(self, words: [u64; COUNT]) {
+        // SAFETY: they lie aligned in one page, a RAM frame; nothing is unmapped while this runs, as in `copy_short`.
+        unsafe { self.words.write_volatile(words) };
     }
 }
 
@@ -282,7 +308,7 @@ pub fn copy_short<const HEADER: usize>(
     // processor at a time works in the kernel.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
     let behind = written.wrapping_add(HEADER);
-    // SAFETY: both parts lie in one page each, as above, and are aligned.
+    // SAFETY: both parts lie in one page each, as above, and are aligned; where there are none, nothing is copied.
     unsafe { copy_words(read.cast(), behind, length / 8) };
     let rest = length % 8;
     if rest > 0 {

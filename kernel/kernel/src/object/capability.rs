@@ -110,12 +110,7 @@ impl Object {
         }
     }
 
-    /// Whether it does not matter to it how many slots designate it: [`Object::enter_slot`] does nothing.
-    pub fn counts_no_slots(&self) -> bool {
-        matches!(self, Self::Client(_) | Self::Memory(_) | Self::Notification(_))
-    }
-
-    /// A slot designates it from now on.
+    /// A slot designates it from now on. Takes no lock.
     pub fn enter_slot(&self) {
         match self {
             Self::Account(account) => account.enter_slot(),

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
@@ -14,6 +15,7 @@ use crate::derivation;
 use crate::object::account::Account;
 use crate::object::capability::Object;
 use crate::object::endpoint::Client;
+use crate::syscall::LONG_ENTRIES;
 
 /// How a message with a capability goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +38,8 @@ const RECEIVED: u64 = SCRATCH + 0x200;
 const SENT: u64 = SCRATCH + 0x400;
 /// Where nothing is mapped.
 const NOWHERE: u64 = 0x7000_0000;
+/// What an answer says beside its capability.
+const WORDS: &[u8; 8] = b"results!";
 
 fn accepting(address: u64, accepted: u8) -> CapArray {
     if accepted == 0 { CapArray::default() } else { CapArray { address, sent: 0, accepted } }
@@ -64,16 +68,31 @@ impl Way {
         if self.is_call() { &pair.server } else { &pair.client }
     }
 
+    /// Entries of a message that arrives which go the long way: a call that is queued and its receive; the end of a receive
+    /// that nothing came for.
+    const fn long_entries(self) -> u64 {
+        match self {
+            Self::Call | Self::Answer => 0,
+            Self::QueuedCall => 2,
+            Self::AnswerAndReceive => 1,
+        }
+    }
+
     /// Sends what the slot at `array` says to who accepts so many; what the receiver has then, or what the sender is told.
     fn send(self, pair: &mut Pair, array: u64, accepted: u8) -> Result<CapSlot, i32> {
-        let accepts = accepting(RECEIVED, accepted);
+        self.send_to(pair, array, (RECEIVED, accepted))
+    }
+
+    /// The same, where it is received into the array at `received`.
+    fn send_to(self, pair: &mut Pair, array: u64, (received, accepted): (u64, u8)) -> Result<CapSlot, i32> {
+        let accepts = accepting(received, accepted);
         let sends = CapArray { address: array, sent: 1, accepted: 0 };
         if self.is_call() {
             self.send_call(pair, sends, accepts)?
         } else {
             self.send_answer(pair, sends, accepts)?
         };
-        let raw = self.receiver(pair).read(RECEIVED, CapSlot::SIZE);
+        let raw = self.receiver(pair).read(received, CapSlot::SIZE);
         Ok(CapSlot::decode(raw.as_slice().try_into().unwrap()))
     }
 
@@ -108,6 +127,7 @@ impl Way {
         assert!(pair.client.run(2, calling(pair, accepts)).is_empty());
         assert_eq!(pair.server.completions().len(), 1);
         let reply = header(&pair.server).reply;
+        pair.server.write(SCRATCH + 0x300, WORDS);
         let answers = answering(reply, sends);
         let told = match (self, answers) {
             (Self::AnswerAndReceive, Operation::Return { reply, exception, results, caps }) => {
@@ -129,12 +149,15 @@ impl Way {
         }
         let answered = pair.client.completions();
         assert_eq!((answered.len(), answered[0].status, answered[0].caps), (1, 0, 1));
+        assert_eq!(answered[0].length as usize, WORDS.len());
+        assert_eq!(pair.client.read(SCRATCH + 0x100, WORDS.len()), WORDS);
         Ok(())
     }
 }
 
 fn answering(reply: u64, caps: CapArray) -> Operation {
-    Operation::Return { reply, exception: 0, results: Buffer::default(), caps }
+    let results = if caps.sent == 0 { Buffer::default() } else { buffer(0x300, WORDS.len() as u32) };
+    Operation::Return { reply, exception: 0, results, caps }
 }
 
 /// What both hold, what they pay for, and all that derives from anything.
@@ -154,13 +177,15 @@ pub fn one_capability_travels(account: &Arc<Account>) {
         limits_leave_nothing(way, &mut pair);
     }
     receivers_without_an_array(account);
+    callers_without_an_array(account);
+    answers_and_calls_share_an_array(account);
 }
 
 fn copies_arrive(way: Way, pair: &mut Pair) {
     let sender = way.sender(pair);
     let object = Object::Memory(memory(&sender.process.account, 1, 1));
     let Object::Endpoint(endpoint) = pair.server.process.get(pair.endpoint).unwrap().object else { return };
-    // The one that is called through is itself sent, and one whose slots are counted.
+    // One for the endpoint that is called, and the endpoint itself, whose slots are counted.
     let client = Object::Client(Client { endpoint: Arc::clone(&endpoint), badge: 1, interface: 7 });
     for (object, interface) in
         [(object, interface::MEMORY_OBJECT), (client, 7), (Object::Endpoint(endpoint), interface::ENDPOINT)]
@@ -168,10 +193,14 @@ fn copies_arrive(way: Way, pair: &mut Pair) {
         let source = way.sender(pair).give(object);
         let before = held(pair);
         let mask = Rights(Rights::GRANT.0 | Rights::READ.0);
-        // In one page, and across two.
-        for array in [SENT, SCRATCH + PAGE - 8] {
+        // Both arrays in one page, which is the short way; one of them across two pages.
+        for (array, received) in [(SENT, RECEIVED), (SCRATCH + PAGE - 8, RECEIVED), (SENT, SCRATCH + PAGE - 8)] {
             way.sender(pair).write(array, &CapSlot::send(source.0, mask, TransferMode::Copy).encode());
-            let got = way.send(pair, array, 1).unwrap();
+            let long = LONG_ENTRIES.load(Ordering::Relaxed);
+            let got = way.send_to(pair, array, (received, 1)).unwrap();
+            if (array, received) == (SENT, RECEIVED) {
+                assert_eq!(LONG_ENTRIES.load(Ordering::Relaxed) - long, way.long_entries(), "{way:?}");
+            }
             assert_eq!(got.word1, interface, "{way:?}");
             let (sender, receiver) = (&way.sender(pair).process, &way.receiver(pair).process);
             let here = receiver.get(CapId(got.word0)).unwrap();
@@ -179,10 +208,18 @@ fn copies_arrive(way: Way, pair: &mut Pair) {
             let node = sender.get(source).unwrap().node.unwrap();
             assert_eq!(derivation::revoke(node), 1, "{way:?}: it derives from its source");
             assert_eq!(receiver.get(CapId(got.word0)).err(), Some(Status::StaleCapability));
-            drop(here);
+            if let Object::Client(client) = here.object {
+                assert_eq!(client.badge, 1);
+            }
             assert_eq!(held(pair), before, "{way:?}");
         }
         way.sender(pair).process.release(source).unwrap();
+    }
+    if way.is_call() {
+        // What is called through is itself sent.
+        pair.client.send_caps(SENT, &[pair.cap], TransferMode::Copy);
+        let got = way.send(pair, SENT, 1).unwrap();
+        pair.server.process.release(CapId(got.word0)).unwrap();
     }
 }
 
@@ -259,4 +296,48 @@ fn receivers_without_an_array(account: &Arc<Account>) {
     assert_eq!((told.len(), told[0].status), (1, status(Status::BadAddress)));
     assert_eq!(pair.client.run(3, Operation::Cancel { target: 2 }).len(), 2);
     assert_eq!(held(&pair), before);
+}
+
+/// A caller whose array is not there is told so; the server has answered.
+fn callers_without_an_array(account: &Arc<Account>) {
+    let mut pair = calls::pair(account);
+    let source = pair.server.give(Object::Timer);
+    pair.server.send_caps(SENT, &[source], TransferMode::Copy);
+    let before = held(&pair);
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    assert!(pair.client.run(2, calling(&pair, accepting(NOWHERE, 1))).is_empty());
+    assert_eq!(pair.server.completions().len(), 1);
+    let reply = header(&pair.server).reply;
+    let told = pair.server.once(answering(reply, CapArray { address: SENT, sent: 1, accepted: 0 }));
+    assert_eq!(told.status, 0);
+    let answered = pair.client.completions();
+    assert_eq!((answered.len(), answered[0].status, answered[0].caps), (1, status(Status::BadAddress), 0));
+    assert_eq!(held(&pair), before);
+}
+
+/// A RETURN_RECV names one array: what is sent is taken from it before the next call's capability comes into it.
+fn answers_and_calls_share_an_array(account: &Arc<Account>) {
+    let mut pair = calls::pair(account);
+    let theirs = pair.client.give(Object::Timer);
+    let own = pair.server.give(Object::Log);
+    pair.client.send_caps(SENT, &[theirs], TransferMode::Copy);
+    pair.server.send_caps(SENT, &[own], TransferMode::Copy);
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    assert!(pair.client.run(2, calling(&pair, accepting(RECEIVED, 1))).is_empty());
+    assert_eq!(pair.server.completions().len(), 1);
+    let shared = CapArray { address: SENT, sent: 1, accepted: 1 };
+    let Operation::Return { reply, exception, results, .. } = answering(header(&pair.server).reply, shared) else {
+        return;
+    };
+    let (endpoint, buffer) = (pair.endpoint.0, buffer(0, 256));
+    let both = Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps: shared };
+    assert!(pair.server.run(7, both).is_empty());
+    assert_eq!(pair.client.completions()[0].caps, 1);
+    let [got] = pair.client.received_caps(RECEIVED, 1)[..] else { return };
+    assert!(matches!(pair.client.process.get(got).unwrap().object, Object::Log));
+    assert!(pair.client.run(2, calling(&pair, CapArray { address: SENT, sent: 1, accepted: 0 })).is_empty());
+    let received = pair.server.completions();
+    assert_eq!((received.len(), received[0].user_data, received[0].caps), (1, 7, 1));
+    let [got] = pair.server.received_caps(SENT, 1)[..] else { return };
+    assert!(matches!(pair.server.process.get(got).unwrap().object, Object::Timer));
 }

@@ -20,6 +20,9 @@ const LOOKS: u32 = 5_000;
 
 /// The smallest block of the kernel's heap, in bytes.
 const BLOCK: u64 = 16;
+/// Of what would be lost with each kill, so much counts as lost: one of so many. The first process, which is not killed, has
+/// room for more or for less that is under way at once, which is 19 frames and 5 KiB of the kernel's heap, up or down.
+const SHARE: u64 = 3;
 /// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
 const RECORD: u64 = 2 << 10;
 
@@ -73,14 +76,14 @@ impl Rest {
 
     /// Whether frames were lost since then: one for each of so many kills of one service.
     fn lost_frames(&self, then: &Self, kills: u64) -> bool {
-        self.frames().saturating_sub(then.frames()) >= kills.cast_signed()
+        self.frames().saturating_sub(then.frames()) >= (kills / SHARE).cast_signed()
     }
 
     /// The same of the kernel's heap: a smallest block. There is a record of each page of a file that the kernel keeps.
     fn lost_heap(&self, then: &Self, kills: u64) -> bool {
         let (now, then) = (&self.figures, &then.figures);
         let records = now.cached.abs_diff(then.cached).saturating_mul(RECORD);
-        now.heap_bytes.saturating_sub(then.heap_bytes) >= kills.saturating_mul(BLOCK).saturating_add(records)
+        now.heap_bytes.saturating_sub(then.heap_bytes) >= (kills / SHARE).saturating_mul(BLOCK).saturating_add(records)
     }
 
     /// Where the services' frames differ, in words.

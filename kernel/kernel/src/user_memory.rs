@@ -166,18 +166,9 @@ impl AddressSpace {
         to: u64,
         answer: impl FnOnce(u64) -> Option<Result<[u64; COUNT], E>>,
     ) -> Option<Result<(), E>> {
-        if !(from | to).is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
-            return None;
-        }
-        let (read, written) = (self.reach(from, false)?.cast::<u64>(), self.reach(to, true)?.cast::<u64>());
-        // SAFETY: an aligned word in a user frame; nothing is unmapped while this runs, as in `copy_short`.
-        let words = match answer(unsafe { read.read_volatile() })? {
-            Ok(words) => words,
-            Err(error) => return Some(Err(error)),
-        };
-        // SAFETY: the words lie in one page, a RAM frame, as above.
-        unsafe { written.cast::<[u64; COUNT]>().write_volatile(words) };
-        Some(Ok(()))
+        let [word] = self.peek(from)?;
+        let place = self.place(to)?;
+        Some(answer(word)?.map(|words| place.write(words)))
     }
 
     /// Copies kernel bytes into user memory.

@@ -6,6 +6,12 @@
 //!
 //! Locks are taken as everywhere, and those that come earlier in the order by trying: where another has one, the call goes the
 //! long way. The two processes are different ones, so nothing is locked twice.
+//!
+//! Several processors do this at once: the kernel's lock may be shared ([`crate::kernel_lock`]). So what an entry does here may
+//! concern what it has locked, its own thread, and what is made for any number of processors at once (accounts, the heap, the
+//! derivation forest, deadlines), and nothing else. What is done by who has the kernel's lock alone does not happen meanwhile:
+//! nothing is mapped or unmapped, no page comes in or goes, no process or thread ends, no capability is revoked.
+//! A thread that was told to go on may still be on the processor where it began to wait: [`crate::scheduler`] sees to that.
 
 use alloc::sync::Arc;
 
@@ -15,7 +21,7 @@ use capos_abi::{CapId, CapSlot, MessageHeader, Rights, Status, TransferMode};
 use capos_captable::{NodeId, Table};
 use spin::MutexGuard;
 
-use crate::memory::{frames, reserve};
+use crate::memory::reserve;
 use crate::object::account::Resource;
 use crate::object::answers_with_numbers;
 use crate::object::capability::{Capability, Object};
@@ -48,7 +54,7 @@ pub enum Step {
 #[inline(always)]
 pub fn entry(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords) -> Step {
     // Where memory is short, the long way decides what may still be done.
-    if frames::free_count() < reserve::kept() {
+    if !reserve::allows_short() {
         return Step::Long;
     }
     let [first, tag, rest @ ..] = words;

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use core::mem::{ManuallyDrop, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use capos_sync::Presence;
+
 use crate::arch::context::Context;
 use crate::arch::msr;
 use crate::memory::heap::try_box;
@@ -30,6 +32,8 @@ pub struct PerCpu {
     pub apic_id: AtomicU32,
     /// Physical address of the top table that it has loaded; 0 before the first change.
     root: AtomicU64,
+    /// Whether it shares the kernel's lock.
+    pub presence: Presence,
     /// What another processor asks of it, see [`crate::processors::Request`].
     pub request: AtomicU32,
     /// Another processor has called it to look at its queue, and it has not yet.
@@ -143,6 +147,7 @@ pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
         index,
         apic_id: AtomicU32::new(0),
         root: AtomicU64::new(0),
+        presence: Presence::new(),
         request: AtomicU32::new(0),
         called: AtomicBool::new(false),
         paused: AtomicBool::new(false),

@@ -1,5 +1,8 @@
 //! Which thread runs: preemptive, by priority and round robin within one, with one queue per
-//! processor; and the entry points that the machine layer calls, with the kernel's lock held.
+//! processor; and the entry points that the machine layer calls, with the kernel's lock held: alone, but for system calls.
+//!
+//! Processors that share the kernel's lock look at their own state alone, and leave the kernel where nothing else has to be
+//! looked at. Whatever concerns another processor's state or a queue is done by who has the lock alone: see [`exclude`].
 //!
 //! A processor that has nothing to do, or something less urgent than what waits at another, takes the first thread that
 //! waits there. At the end of its slice a thread goes to the queue of the processor where fewest wait. Thus
@@ -45,6 +48,8 @@ pub struct CpuState {
     slice: (u64, u64),
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
+    /// The thread that ran last was put down already, by [`exclude`].
+    laid_down: bool,
     /// When the processor came to have nothing to do, while it has not, by the time-stamp counter.
     idle_since: Option<u64>,
     /// Until when the current thread's time is accounted for, by the time-stamp counter.
@@ -92,8 +97,31 @@ pub fn make_room(threads: usize) -> bool {
     processors::all().all(|processor| processor.scheduler.lock().queue.make_room(threads))
 }
 
-/// Makes a blocked thread ready.
+/// Has the kernel's lock alone from here on, where this processor shared it. No lock may be held; the current thread may be
+/// dead afterwards.
+///
+/// A thread that waits is put down before others come in: once its wait is over they take it up, on another processor.
+#[inline]
+pub fn exclude() {
+    if kernel_lock::is_shared() {
+        exclude_others();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn exclude_others() {
+    let now = time::tsc();
+    let laid_down = percpu::current().scheduler.lock().lay_down(now);
+    kernel_lock::exclude();
+    if let Some((thread, since)) = laid_down {
+        charge(&thread, since, now);
+    }
+}
+
+/// Makes a blocked thread ready. Where this processor shares the kernel's lock, no other lock may be held.
 pub fn wake(thread: &Arc<Thread>) {
+    exclude();
     if thread.change(State::Blocked, State::Ready) {
         percpu::current().scheduler.lock().make_ready(Arc::clone(thread));
     }
@@ -104,11 +132,26 @@ impl CpuState {
     #[inline(always)]
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
         self.settle_time(now);
+        self.release()
+    }
+
+    /// The same; its time is accounted for.
+    #[inline(always)]
+    fn release(&mut self) -> Option<Arc<Thread>> {
         let thread = self.current.take()?;
         // SAFETY: it is named no longer.
         unsafe { percpu::current().set_current(None) };
         thread.put_down();
         Some(thread)
+    }
+
+    /// Puts the current thread down, where it waits; gives it, and when its time was last accounted for.
+    #[cold]
+    fn lay_down(&mut self, now: u64) -> Option<(Arc<Thread>, u64)> {
+        self.current.as_ref().filter(|current| current.state() == State::Blocked)?;
+        let since = core::mem::replace(&mut self.since, now);
+        self.laid_down = true;
+        Some((self.release()?, since))
     }
 
     /// A thread can run: the next one, unless an earlier one that was made ready goes before it.
@@ -381,7 +424,7 @@ impl CpuState {
         }
         let now = time::tsc();
         let left = self.put_down(now);
-        self.had_current = left.is_some();
+        self.had_current = core::mem::take(&mut self.laid_down) || left.is_some();
         let cpu = percpu::current();
         let Some(next) = self.next(now) else {
             self.rest_timer(now);
@@ -506,10 +549,11 @@ fn may_end(current: &Thread) -> bool {
     current.state() == State::Blocked && !current.process.account.is_cpu_limited()
 }
 
-/// Whether a thread can be taken up without looking at anything else.
+/// Whether a thread can be taken up without looking at anything else: the processor on which it began to wait has put it
+/// down, which it does before it gives the kernel's lock up.
 #[inline(always)]
 fn may_begin(next: &Thread) -> bool {
-    !next.has_resume() && !next.process.account.is_cpu_limited()
+    next.processor().is_none() && !next.has_resume() && !next.process.account.is_cpu_limited()
 }
 
 /// The thread whose turn it is among those that wait, taken out of the queue: for tests.
@@ -565,6 +609,7 @@ pub fn forget(thread: &Arc<Thread>) {
 /// Leaves the kernel: the current thread goes on if it can, another one otherwise. Values that the
 /// caller still has are lost, so it must have none.
 fn leave() -> ! {
+    exclude();
     loop {
         process::bury();
         crate::object::log::serve();
@@ -583,7 +628,7 @@ fn leave() -> ! {
             // SAFETY: the context is that of the thread that is current from now on, which the
             // scheduler's state keeps alive; its address space is active and its vector registers
             // are loaded. No lock is held.
-            Choice::Run(pointer) => unsafe { context::enter_user(pointer) },
+            Choice::Run(pointer) => unsafe { context::enter_user(cpu, pointer) },
             Choice::Resume(thread) => syscall::resume(&thread),
             Choice::Again => {}
             Choice::Idle => {
@@ -678,34 +723,33 @@ pub fn on_call() -> ! {
     leave()
 }
 
-/// A thread has made a system call.
+/// A thread has made a system call. The kernel's lock may be shared.
 #[inline(always)]
-pub fn on_syscall() -> ! {
+pub fn on_syscall(cpu: &'static PerCpu) -> ! {
     // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
-    let current = unsafe { percpu::current().current() };
+    let current = unsafe { cpu.current() };
     let next = match current {
         Some(thread) if thread.state() == State::Running => syscall::handle(&thread),
         // Another processor has ended it meanwhile.
         _ => None,
     };
     match next {
-        Some(next) => hand_over(next),
-        None => return_to_user(),
+        Some(next) => hand_over(cpu, next),
+        None => return_to_user(cpu),
     }
 }
 
 /// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.
 #[inline(always)]
-fn hand_over(next: Arc<Thread>) -> ! {
-    let cpu = percpu::current();
-    let handed = match is_undisturbed(cpu) {
+fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
+    let handed = match is_undisturbed() {
         true => cpu.scheduler.lock().switch_to(cpu, next),
         false => Err(next),
     };
     match handed {
         // SAFETY: the context is that of the thread that is current from now on, which the scheduler's state keeps alive;
         // its address space is active and its vector registers are loaded. No lock is held.
-        Ok(context) => unsafe { context::enter_user(context) },
+        Ok(context) => unsafe { context::enter_user(cpu, context) },
         Err(next) => {
             wake(&next);
             drop(next);
@@ -717,23 +761,21 @@ fn hand_over(next: Arc<Thread>) -> ! {
 /// Leaves the kernel: to the thread that came in, where nothing has changed for it, or to the one that it made ready, where it
 /// waits.
 #[inline(always)]
-fn return_to_user() -> ! {
-    let cpu = percpu::current();
-    let context = if is_undisturbed(cpu) { cpu.scheduler.lock().stay_or_switch(cpu) } else { None };
+fn return_to_user(cpu: &'static PerCpu) -> ! {
+    let context = if is_undisturbed() { cpu.scheduler.lock().stay_or_switch(cpu) } else { None };
     match context {
         // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
-        Some(context) => unsafe { context::enter_user(context) },
+        Some(context) => unsafe { context::enter_user(cpu, context) },
         None => leave(),
     }
 }
 
-/// Whether there is nothing to do on the way out but for the thread that goes on.
+/// Whether there is nothing to do on the way out but for the thread that goes on. Where one is [paused](pause), none is current.
 #[inline(always)]
-fn is_undisturbed(cpu: &PerCpu) -> bool {
+fn is_undisturbed() -> bool {
     run_queue::waiting() == 0
         && !process::any_to_bury()
         && !crate::object::log::has_to_serve()
-        && !cpu.paused.load(Ordering::Relaxed)
         && !deadline::is_uncovered()
 }
 

@@ -11,7 +11,7 @@ use capos_abi::{CapId, Entry, Status, syscall as number};
 use crate::fast_path::Step;
 use crate::memory::reserve;
 use crate::object::process::{Cause, End};
-use crate::object::thread::{Taken, Thread};
+use crate::object::thread::{State, Taken, Thread};
 use crate::pager::{self, Brought};
 use crate::{fast_path, ipc, kernel_call, log, report, scheduler, time, word};
 
@@ -52,6 +52,10 @@ pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
 #[cold]
 #[inline(never)]
 fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
+    scheduler::exclude();
+    if thread.state() != State::Running {
+        return;
+    }
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "the code is 32 bits wide")]
         number::EXIT => {
@@ -103,8 +107,10 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
         match fast_path::entry(thread, own, &words) {
             Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
             Step::Met(other) => {
-                if let Some(earlier) = next.replace(other) {
-                    scheduler::wake(&earlier);
+                if let Some(earlier) = next.replace(other)
+                    && !go_on_behind(thread, &earlier)
+                {
+                    return take_long_way(thread, next, None);
                 }
             }
             Step::Long => {
@@ -128,6 +134,14 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
     finish(thread, u64::from(taken), (wanted, deadline), next)
 }
 
+/// Lets one that was told to go on do so, where another one was as well. Whether this thread still runs.
+#[cold]
+#[inline(never)]
+fn go_on_behind(thread: &Thread, earlier: &Arc<Thread>) -> bool {
+    scheduler::wake(earlier);
+    thread.state() == State::Running
+}
+
 /// Lets who was told to go on do so, and takes what is left of an ENTER the long way, an entry before it that was taken
 /// already.
 #[cold]
@@ -140,7 +154,8 @@ fn take_long_way(
     if let Some(next) = next {
         scheduler::wake(&next);
     }
-    if let Some((enter, waiting)) = rest {
+    scheduler::exclude();
+    if let Some((enter, waiting)) = rest.filter(|_| thread.state() == State::Running) {
         LONG_ENTRIES.fetch_add(1, Ordering::Relaxed);
         run(thread, Enter { waiting: waiting.copied(), ..enter });
     }

@@ -295,8 +295,8 @@ pub fn copy_short<const HEADER: usize>(
     let read = if length == 0 { Some(core::ptr::null_mut()) } else { source.reach(from, false) };
     let (Some(read), Some(written)) = (read, target.reach(to, true)) else { return false };
     let written = written.cast::<u64>();
-    // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since one
-    // processor at a time works in the kernel.
+    // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since that
+    // needs the kernel's lock alone, which this processor has or shares.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
     let behind = written.wrapping_add(HEADER);
     // SAFETY: both parts lie in one page each, as above, and are aligned; where there are none, nothing is copied.

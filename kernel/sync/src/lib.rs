@@ -1,4 +1,4 @@
-//! What several processors or threads agree on through shared words of memory: the kernel's [`TicketLock`], the indices
+//! What several processors or threads agree on through shared words of memory: the kernel's [`SharedLock`], the indices
 //! of rings ([`ring`]), the kernel's queues of those who wait for a word ([`WordWaits`]), and what is built on waiting:
 //! a [`WordLock`], a [`Step`], a task's [`Flag`] and an executor's [`Knocks`].
 //!
@@ -14,11 +14,13 @@ extern crate alloc;
 mod event;
 pub mod primitives;
 pub mod ring;
+mod shared_lock;
 mod ticket_lock;
 mod word_lock;
 mod word_waits;
 
 pub use event::{Flag, Knocks, Step};
+pub use shared_lock::{Presence, SharedLock};
 pub use ticket_lock::TicketLock;
 pub use word_lock::WordLock;
 pub use word_waits::{Waited, WordWaits};

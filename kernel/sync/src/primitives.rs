@@ -1,10 +1,10 @@
 //! The atomics and locks that everything here is made of: `core`'s and `spin`'s, or loom's.
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 #[cfg(not(loom))]
 pub use spin::Mutex;
 

@@ -9,7 +9,8 @@ use capos_machine::page_entry::USER_END;
 pub use super::fpu::Fpu;
 use super::{gdt, msr};
 use crate::memory::kernel_space;
-use crate::{kernel_lock, percpu, scheduler};
+use crate::percpu::{self, PerCpu};
+use crate::{kernel_lock, scheduler};
 
 /// The registers of a thread in user mode. The entry code writes it, [`enter_user`] loads it.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ impl Context {
     }
 }
 
-/// Lets the thread of `context` run on this processor, and gives the kernel's lock up. The address space must be
+/// Lets the thread of `context` run on this processor, which is `cpu`, and gives the kernel's lock up. The address space must be
 /// active and the thread's vector registers loaded.
 ///
 /// A context that the processor would not accept is reported to the scheduler as a general
@@ -101,8 +102,7 @@ impl Context {
 /// # Safety
 /// `context` must stay valid and untouched by others until the processor next enters the kernel
 /// from user mode, which saves the registers there. No lock may be held.
-pub unsafe fn enter_user(context: *mut Context) -> ! {
-    let cpu = percpu::current();
+pub unsafe fn enter_user(cpu: &PerCpu, context: *mut Context) -> ! {
     cpu.set_context(context);
     // SAFETY: the caller gives a valid context that nobody else uses now.
     let registers = unsafe { &mut *context };
@@ -117,7 +117,7 @@ pub unsafe fn enter_user(context: *mut Context) -> ! {
     // these two in a system call.
     let fast =
         registers.rcx == registers.rip && registers.r11 == registers.rflags && registers.rflags & SLOW_FLAGS == 0;
-    kernel_lock::give();
+    kernel_lock::give(cpu);
     // SAFETY: the context is valid, its instruction pointer canonical, its flags harmless; GS is
     // the kernel's and both paths swap it as their last step but one.
     unsafe { if fast { return_fast(context) } else { return_slow(context) } }
@@ -227,7 +227,7 @@ pub fn open(then: extern "C" fn() -> !) -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
     kernel_space::activate();
-    kernel_lock::give();
+    kernel_lock::give(cpu);
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt after the
     // instruction behind `sti` pushes its frame there and its handler never returns. `call` leaves the
     // stack aligned as a function expects it.
@@ -245,7 +245,7 @@ pub fn idle() -> ! {
     let cpu = percpu::current();
     cpu.set_context(core::ptr::null_mut());
     kernel_space::activate();
-    kernel_lock::give();
+    kernel_lock::give(cpu);
     // SAFETY: nothing on the stack is needed any more, so it can be begun anew; an interrupt in
     // the loop pushes its frame there and its handler never returns.
     unsafe {

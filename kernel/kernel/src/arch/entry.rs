@@ -8,7 +8,7 @@ use core::mem::offset_of;
 
 use super::context::Context;
 use super::{cpu, gdt, msr};
-use crate::percpu::{CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
+use crate::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
 use crate::{kernel_lock, scheduler};
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
@@ -58,8 +58,9 @@ unsafe extern "C" fn system_call() -> ! {
 }
 
 extern "C" fn on_system_call() -> ! {
-    kernel_lock::take();
-    scheduler::on_syscall()
+    let cpu = percpu::current();
+    kernel_lock::enter(cpu);
+    scheduler::on_syscall(cpu)
 }
 
 // One stub of 16 bytes per vector. Those for which the processor pushes no error code push a zero.

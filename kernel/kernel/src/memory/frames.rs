@@ -83,7 +83,7 @@ fn is_refused() -> bool {
     if granted == usize::MAX {
         return false;
     }
-    // One processor at a time works in the kernel. Behind the last one granted comes "none", which is the largest number.
+    // Tests have one processor. Behind the last one granted comes "none", which is the largest number.
     GRANTED.store(granted.wrapping_sub(1), Ordering::Relaxed);
     granted == 0
 }

@@ -13,14 +13,18 @@ use capos_abi::entry::Operation;
 use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_METHODS, PROCESS, PROCESS_METHODS};
 
 use super::frames;
-use crate::cache;
 use crate::object::capability::{Capability, Object};
 use crate::object::process::Process;
+use crate::{cache, processors};
 
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
-/// is larger, such as messages. One operation runs at a time, since the kernel is not preempted and one processor at a
-/// time works in it.
+/// is larger, such as messages. One such operation runs at a time, since the kernel is not preempted and one processor at a
+/// time has its lock alone.
 pub const OPERATION: usize = 64;
+/// What an entry that goes the short way allocates at most, which each processor may at once: a frame each for the capability
+/// tables of both sides, the list of receivers, a node of the derivation forest, a deadline and the tree's nodes above it.
+/// What is longer than a frame does not come out of the reserve.
+const SHORT: usize = 8;
 /// What cannot be refused may take: the ends of all processes (1024, each with a report in a block of at most 800
 /// bytes and 64 bytes for how it ended) and of all threads (4096, each with 64 bytes for how it ended, or 110 for
 /// the deadline of its wait) need 391 frames.
@@ -40,14 +44,25 @@ const _: () = assert!(
 /// [`FRAMES`] once processes run, and nothing before.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
+/// [`KEPT`], and what entries that go the short way on all other processors may take of it.
+static KEPT_BESIDE_OTHERS: AtomicUsize = AtomicUsize::new(0);
+
 /// How many frames are kept for the heap now.
 pub fn kept() -> usize {
     KEPT.load(Ordering::Relaxed)
 }
 
-/// Keeps so many from now on; gives how many it were before.
+/// Keeps so many from now on; gives how many it were before. All processors have been added.
 pub fn keep(frames: usize) -> usize {
+    let others = processors::count().saturating_sub(1).saturating_mul(SHORT);
+    KEPT_BESIDE_OTHERS.store(frames.saturating_add(others), Ordering::Relaxed);
     KEPT.swap(frames, Ordering::Relaxed)
+}
+
+/// Whether an entry may go the short way: the reserve stays whole, whatever other processors take meanwhile the same way.
+#[inline(always)]
+pub fn allows_short() -> bool {
+    frames::free_count() >= KEPT_BESIDE_OTHERS.load(Ordering::Relaxed)
 }
 
 /// Whether all of the reserve is free, where pages of the cache have given way. No lock may be held.

@@ -215,7 +215,7 @@ pub struct Thread {
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
-// that makes it; the state machine lets one processor at a time run a thread. All else is `Sync`.
+// that makes it; its state lets one processor at a time take it up, once it has been put down. All else is `Sync`.
 unsafe impl Sync for Thread {}
 // SAFETY: nothing in it belongs to a particular processor.
 unsafe impl Send for Thread {}
@@ -313,14 +313,14 @@ impl Thread {
 
     /// The processor that ran it stops doing so: stores the vector registers, which are this thread's.
     pub fn put_down(&self) {
-        self.processor.store(0, Ordering::Relaxed);
-        // SAFETY: called by the processor that ran the thread, before anybody else runs it.
+        // SAFETY: called by the processor that ran the thread, and nobody else runs it before it is said to be on none.
         unsafe { (*self.registers.get()).fpu.save() }
+        self.processor.store(0, Ordering::Release);
     }
 
     /// The number of the processor on which it is current.
     pub fn processor(&self) -> Option<u32> {
-        self.processor.load(Ordering::Relaxed).checked_sub(1)
+        self.processor.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Loads its vector registers.
@@ -543,6 +543,7 @@ impl Thread {
     /// locks come before the thread's own.
     #[cold]
     pub fn die_of(&self, corrupt: Corrupt) {
+        scheduler::exclude();
         self.process.doom(End { cause: Cause::Fault, code: 0, report: report::corrupt_ring(self, corrupt) });
     }
 

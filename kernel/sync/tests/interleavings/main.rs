@@ -5,7 +5,7 @@
 mod model;
 mod rings;
 
-use capos_sync::{Flag, Futex, Knocks, Step, TicketLock, WordLock};
+use capos_sync::{Flag, Futex, Knocks, Presence, SharedLock, Step, TicketLock, WordLock};
 use model::{Arc, Counter, Kernel, Queue, explore, thread};
 
 /// As many threads as numbers take the lock, each once.
@@ -33,6 +33,80 @@ fn the_kernels_lock_lets_one_in_at_a_time() {
     take_by::<2>(5);
     // Two that wait in turns could be followed for ever.
     take_by::<3>(1);
+}
+
+/// A lock, what each of `SHARERS` has of its own under it, and what is everybody's.
+struct Shared<const SHARERS: usize> {
+    lock: SharedLock,
+    sharers: [(Presence, Counter); SHARERS],
+    all: Counter,
+}
+
+impl<const SHARERS: usize> Shared<SHARERS> {
+    /// Has the lock alone, and counts everywhere.
+    fn alone(&self) {
+        self.lock.take(|| Some(self.sharers.iter().map(|(presence, _)| presence)), thread::yield_now);
+        self.sharers.iter().for_each(|(_, own)| own.count());
+        self.all.count();
+        self.lock.give();
+    }
+
+    /// Shares the lock and counts for itself, where it is not closed; has it alone otherwise, as a processor does.
+    fn share(&self, number: usize) -> u32 {
+        let (presence, own) = &self.sharers[number];
+        if !self.lock.try_share(presence) {
+            self.alone();
+            return 1;
+        }
+        assert!(presence.is_in());
+        let before = self.all.get();
+        own.count();
+        assert_eq!(self.all.get(), before, "somebody has the lock alone meanwhile");
+        presence.leave();
+        0
+    }
+}
+
+/// `SHARERS` share a lock while one has it alone, each once.
+fn share_by<const SHARERS: usize>(preemptions: usize) {
+    explore(preemptions, || {
+        let sharers = std::array::from_fn(|_| (Presence::new(), Counter::new()));
+        let shared = Arc::new(Shared::<SHARERS> { lock: SharedLock::new(), sharers, all: Counter::new() });
+        let others: Vec<_> = (0..SHARERS)
+            .map(|number| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.share(number))
+            })
+            .collect();
+        shared.alone();
+        let alone: Vec<u32> = others.into_iter().map(|other| other.join().unwrap()).collect();
+        let total = 1 + alone.iter().sum::<u32>();
+        assert_eq!(shared.all.get(), total);
+        for ((_, own), alone) in shared.sharers.iter().zip(alone) {
+            assert_eq!(own.get(), total + 1 - alone, "a count was lost");
+        }
+    });
+}
+
+#[test]
+fn who_has_the_kernels_lock_alone_meets_nobody_who_shares_it() {
+    share_by::<1>(4);
+    share_by::<2>(1);
+}
+
+/// Two who share a lock do so at once.
+#[test]
+fn who_shares_the_kernels_lock_waits_for_nobody_who_does() {
+    explore(1, || {
+        let (lock, first, second) = (SharedLock::new(), Presence::new(), Presence::new());
+        assert!(lock.try_share(&first) && lock.try_share(&second));
+        second.leave();
+        first.leave();
+        lock.take(|| Some([&first, &second].into_iter()), || panic!("nobody shares it"));
+        assert!(!lock.try_share(&first) && !first.is_in());
+        lock.give();
+        assert!(lock.try_share(&first));
+    });
 }
 
 fn lock_thrice(preemptions: usize, kernel: fn() -> Kernel) {

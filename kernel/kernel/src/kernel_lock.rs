@@ -19,19 +19,27 @@ static LOCK: SharedLock = SharedLock::new();
 #[inline(always)]
 pub fn enter(own: &PerCpu) {
     if !LOCK.try_share(&own.presence) {
+        wait_to_enter(own);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_to_enter(own: &PerCpu) {
+    if !LOCK.share_in_time(&own.presence, wait) {
         take();
     }
 }
 
+/// What a processor does while it waits.
+fn wait() {
+    processors::answer();
+    core::hint::spin_loop();
+}
+
 /// Waits until this processor has the kernel to itself. It must not share the lock.
 pub fn take() {
-    LOCK.take(
-        || (processors::count() > 1).then(|| processors::all().map(|processor| &processor.presence)),
-        || {
-            processors::answer();
-            core::hint::spin_loop();
-        },
-    );
+    LOCK.take(|| (processors::count() > 1).then(|| processors::all().map(|processor| &processor.presence)), wait);
 }
 
 /// Whether this processor shares the lock, which it has.

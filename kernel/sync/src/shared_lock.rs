@@ -44,6 +44,22 @@ impl SharedLock {
         true
     }
 
+    /// Shares the lock once nobody has it alone, doing `meanwhile` again and again as long as it waits. False, and it does not
+    /// share the lock, where somebody who came later has had it before: it may take it alone then, so that it has its turn.
+    ///
+    /// Were it to take it alone at once, all others would have to as well, one behind the other, for as long as one of them
+    /// waits.
+    pub fn share_in_time(&self, own: &Presence, mut meanwhile: impl FnMut()) -> bool {
+        let before = self.alone.drawn();
+        while !self.alone.has_passed(before) {
+            if !self.closed.load(Ordering::Relaxed) && self.try_share(own) {
+                return true;
+            }
+            meanwhile();
+        }
+        false
+    }
+
     /// Takes the lock alone, in the order of arrival, doing `meanwhile` again and again as long as it waits. `others` are all
     /// who may share it, `None` where there are none; this one must not share it.
     #[inline]

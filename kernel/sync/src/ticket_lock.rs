@@ -29,6 +29,17 @@ impl TicketLock {
         }
     }
 
+    /// The ticket that is drawn next: those before it were drawn by who came earlier.
+    pub(crate) fn drawn(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Whether whoever drew this ticket has given the lock up again.
+    pub(crate) fn has_passed(&self, ticket: u32) -> bool {
+        // Fewer than 2³¹ wait at once.
+        self.served.load(Ordering::Relaxed).wrapping_sub(ticket).wrapping_sub(1) < 1 << 31
+    }
+
     /// Lets the next one in. The caller must have taken the lock.
     #[inline]
     pub fn give(&self) {

@@ -54,7 +54,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
     /// Shares the lock and counts for itself, where it is not closed; has it alone otherwise, as a processor does.
     fn share(&self, number: usize) -> u32 {
         let (presence, own) = &self.sharers[number];
-        if !self.lock.try_share(presence) {
+        if !self.lock.try_share(presence) && !self.lock.share_in_time(presence, thread::yield_now) {
             self.alone();
             return 1;
         }

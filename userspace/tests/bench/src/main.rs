@@ -3,12 +3,13 @@
 //! `@AXIS=POINT` is a point of a curve.
 //!
 //! On a machine of several processors it measures instead what they do at once; with `tests=timer` on the kernel's command
-//! line it tests when they are interrupted.
+//! line it tests when they are interrupted, and with `tests=calls` what becomes of calls beside each other.
 //!
 //! With an argument it is the other side of one of its own measurements.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
+mod at_once;
 mod calls;
 mod copies;
 mod curves;
@@ -182,8 +183,12 @@ async fn measure_all(env: &Env) -> Result<(), Error> {
     let spawner = Spawner::new(env, given.as_cap()).await?;
     let bench = Bench { env: env.clone(), account, image: image(env)?, given };
     let machine: MachineClient = env.cap("machine")?;
-    if machine.info().await?.command_line.contains("tests=timer") {
+    let command_line = machine.info().await?.command_line;
+    if command_line.contains("tests=timer") {
         return timer::test(&bench, env).await;
+    }
+    if command_line.contains("tests=calls") {
+        return bench.test_calls(env).await;
     }
     if capos_rt::processors() > 1 {
         bench.throughput().await?;

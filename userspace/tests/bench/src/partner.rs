@@ -14,7 +14,7 @@ use capos_schema::kernel::{EndpointClient, MemoryObjectClient};
 
 use crate::entries::{self, MESSAGE, RECEIVED};
 use crate::switch::Side;
-use crate::{throughput, timer};
+use crate::{at_once, throughput, timer};
 
 /// The tag of the first RECV of several.
 const FIRST_CALL: u64 = 100;
@@ -115,6 +115,7 @@ pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
         "echo-release" => echo(env, Received::Released),
         "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),
         "call" => throughput::call(env),
+        "call-until-refused" => at_once::call_until_refused(env),
         "compute" => throughput::work(),
         "spin" => timer::spin(),
         "greeter" => {

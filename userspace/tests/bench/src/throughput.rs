@@ -21,7 +21,7 @@ const AT_ONCE: [u64; 3] = [1, 2, 4];
 /// Steps of arithmetic of each that computes.
 const STEPS: u64 = 200_000_000;
 /// Calls of each that calls another process.
-const CALLS: i32 = 20_000;
+pub const CALLS: i32 = 20_000;
 
 /// The part of a process that computes: its exit code says what came out.
 pub fn work() -> ! {
@@ -53,7 +53,7 @@ pub fn call(env: &Env) -> Result<(), Error> {
 
 impl Bench {
     /// Waits for processes, and judges what each came to.
-    async fn judged(&self, processes: Vec<ProcessClient>, expected: i32) -> Result<(), Error> {
+    pub async fn judged(&self, processes: Vec<ProcessClient>, expected: i32) -> Result<(), Error> {
         for process in processes {
             let exit = process.wait().await?;
             if exit.cause != ExitInfoCause::Exited || exit.code != expected {

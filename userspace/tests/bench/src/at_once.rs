@@ -1,0 +1,203 @@
+//! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same are
+//! ended and lose their capabilities in the midst of a call, and memory is mapped and taken away. Every answer is the right
+//! one, whoever is left alone has all of them, and in the end nothing is held that was not before.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use capos_abi::Rights;
+use capos_abi::syscall::NO_DEADLINE;
+use capos_process::Granted;
+use capos_rt::memory::{self, Access, PAGE};
+use capos_rt::{Context, Env, Error, log, raw};
+use capos_schema::cap::AsCap;
+use capos_schema::kernel::{
+    CapabilityTableClient, EndpointClient, ExitInfoCause, MachineClient, NotificationClient, ObjectClient,
+    ProcessClient,
+};
+
+use crate::entries::{self, CAPS, RESULTS};
+use crate::throughput::CALLS;
+use crate::{Bench, calls};
+
+/// How often somebody is disturbed, each time the test is gone through.
+const ROUNDS: u64 = 40;
+/// Pairs that nobody disturbs.
+const PAIRS: usize = 2;
+/// Processes that call one server and are disturbed: the first sends a capability along each time.
+const CALLERS: u64 = 3;
+/// The exit code of a process whose call had a wrong answer. No status has this number.
+const WRONG: i32 = 1 << 20;
+
+/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along, where
+/// there is one.
+pub fn call_until_refused(env: &Env) -> Result<(), Error> {
+    let target: ObjectClient = env.cap("target")?;
+    let memory = calls::message();
+    let mut sent = 0;
+    if let Ok(given) = env.cap::<NotificationClient>("given") {
+        entries::write(memory + CAPS, given.as_cap().id());
+        entries::write(memory + CAPS + 8, u64::from(Rights::ALL.0));
+        sent = 1;
+        core::mem::forget(given);
+    }
+    let call = entries::call(target.as_cap().id(), (entries::INTERFACE, 0), entries::MESSAGE, memory, (sent, 0));
+    for round in 0_u64.. {
+        entries::write(memory, round);
+        entries::push(&call);
+        raw::enter(1, 1, NO_DEADLINE);
+        let status = entries::drain();
+        if status != 0 {
+            capos_rt::exit(status);
+        }
+        if (0..8).any(|word| entries::read(memory + 8 * word) != entries::read(memory + RESULTS + 8 * word)) {
+            capos_rt::exit(WRONG);
+        }
+    }
+    Ok(())
+}
+
+/// What is done to processes that call.
+#[derive(Clone, Copy, Debug)]
+enum Disturbance {
+    /// Who answers is ended.
+    ServerEnded,
+    /// One of those that call is ended.
+    CallerEnded,
+    /// The capability that they call is revoked.
+    Revoked,
+    /// They are left alone, and ended in the end.
+    None,
+}
+
+const DISTURBANCES: [Disturbance; 4] =
+    [Disturbance::ServerEnded, Disturbance::CallerEnded, Disturbance::Revoked, Disturbance::None];
+
+/// What the kernel holds: frames that are not free beside those of its heap, and bytes of its heap.
+async fn held(machine: &MachineClient) -> Result<(u64, u64), Error> {
+    let told = machine.statistics().await?;
+    Ok((told.total_frames.saturating_sub(told.free_frames).saturating_sub(told.heap_frames), told.heap_bytes))
+}
+
+impl Bench {
+    /// Maps memory, writes to it and takes it away, so many times: others wait for that where they are in the kernel, and have
+    /// to forget it where they are not.
+    async fn map_and_unmap(&self, times: u64) -> Result<(), Error> {
+        for time in 0..times {
+            let block = self.account.create_memory(16 * PAGE).await?;
+            let mapping = memory::map(&block, 0, 16 * PAGE, Access::ReadWrite)?;
+            for page in 0..16 {
+                mapping.write(page * PAGE, &time.to_le_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round: processes call, are disturbed, and are ended.
+    async fn disturb(&self, table: &CapabilityTableClient, round: u64, what: Disturbance) -> Result<(), Error> {
+        let endpoint: EndpointClient = self.account.create_endpoint().await?;
+        let client = endpoint.mint(round, entries::INTERFACE).await?;
+        let server = self.launch("echo-release", vec![Granted::new("serve", &endpoint)]).await?;
+        let mut callers: Vec<ProcessClient> = Vec::new();
+        for caller in 0..CALLERS {
+            let mut grants = vec![Granted::new("target", &client)];
+            if caller == 0 {
+                grants.push(Granted::new("given", &self.given));
+            }
+            callers.push(self.launch("call-until-refused", grants).await?);
+        }
+        self.map_and_unmap(1 + round % 7).await?;
+        match what {
+            Disturbance::ServerEnded => server.kill("its callers are to notice").await?,
+            Disturbance::CallerEnded => {
+                for caller in callers.iter().skip(1).take(1) {
+                    caller.kill("the others are not to notice").await?;
+                }
+            }
+            Disturbance::Revoked => drop(table.revoke(client.as_cap().id()).await?),
+            Disturbance::None => {}
+        }
+        self.map_and_unmap(1 + round % 3).await?;
+        let reason = "it was disturbed enough";
+        for (at, caller) in callers.into_iter().enumerate() {
+            // Who was refused ends by itself: with the capability all are.
+            if !matches!(what, Disturbance::Revoked) {
+                // It may have ended meanwhile.
+                drop(caller.kill(reason).await);
+            }
+            let exit = caller.wait().await?;
+            let killed = exit.cause == ExitInfoCause::Killed;
+            let refused = exit.cause == ExitInfoCause::Exited && exit.code < 0;
+            let expected = match what {
+                Disturbance::Revoked => refused,
+                Disturbance::ServerEnded => killed || refused,
+                Disturbance::CallerEnded | Disturbance::None => killed,
+            };
+            if !expected {
+                let (cause, code, report) = (exit.cause, exit.code, exit.report);
+                return Err(Error::new(format!("caller {at} ended by {cause:?} with {code}: {report}")));
+            }
+        }
+        drop(server.kill(reason).await);
+        let exit = server.wait().await?;
+        if exit.cause != ExitInfoCause::Killed {
+            return Err(Error::new(format!("the server ended by itself: {}", exit.report)));
+        }
+        Ok(())
+    }
+
+    /// All rounds, beside pairs that are left alone.
+    async fn disturb_all(&self, table: &CapabilityTableClient) -> Result<(), Error> {
+        let mut servers = Vec::new();
+        let mut undisturbed = Vec::new();
+        for _ in 0..PAIRS {
+            let server = self.partner("echo", 0, entries::INTERFACE).await?;
+            undisturbed.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
+            servers.push(server);
+        }
+        for (round, what) in (0..ROUNDS).zip(DISTURBANCES.into_iter().cycle()) {
+            self.disturb(table, round, what).await.with_context(|| format!("round {round}, {what:?}"))?;
+        }
+        self.judged(undisturbed, CALLS).await.context("who was left alone")?;
+        for server in servers {
+            server.end().await?;
+        }
+        Ok(())
+    }
+
+    async fn calls_beside_ends(&self, env: &Env) -> Result<String, Error> {
+        let (table, machine) = (env.cap::<CapabilityTableClient>("table")?, env.cap::<MachineClient>("machine")?);
+        // The first time this process takes what it keeps.
+        self.disturb_all(&table).await?;
+        let before = held(&machine).await?;
+        self.disturb_all(&table).await?;
+        let after = held(&machine).await?;
+        if before != after {
+            let (had, has) = (before, after);
+            return Err(Error::new(format!(
+                "{had:?} frames and bytes of the kernel's heap were held, and {has:?} are"
+            )));
+        }
+        let ended = 2 * ROUNDS * (CALLERS + 1);
+        Ok(format!("{ended} processes ended beside {} calls", 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned())))
+    }
+
+    /// The test.
+    pub async fn test_calls(&self, env: &Env) -> Result<(), Error> {
+        match self.calls_beside_ends(env).await {
+            Ok(what) => {
+                log::info!("ok calls-beside-ends");
+                log::info!("{what}");
+                log::info!("1 passed, 0 failed");
+                Ok(())
+            }
+            Err(why) => {
+                log::info!("FAILED calls-beside-ends: {why}");
+                log::info!("0 passed, 1 failed");
+                Err(Error::new("the test has failed"))
+            }
+        }
+    }
+}

@@ -552,7 +552,7 @@ fn may_end(current: &Thread) -> bool {
 /// Whether a thread can be taken up without looking at anything else: the processor on which it began to wait has put it
 /// down, which it does before it gives the kernel's lock up.
 #[inline(always)]
-fn may_begin(next: &Thread) -> bool {
+pub fn may_begin(next: &Thread) -> bool {
     next.processor().is_none() && !next.has_resume() && !next.process.account.is_cpu_limited()
 }
 

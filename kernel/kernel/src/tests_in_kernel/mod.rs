@@ -34,7 +34,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 80] = [
+const OBJECTS: [(&str, Test); 82] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -109,6 +109,8 @@ const OBJECTS: [(&str, Test); 80] = [
     ("threads-wait-in-every-way", threads::threads_wait_in_every_way),
     ("priorities-are-bounded", threads::priorities_are_bounded),
     ("higher-priorities-go-first", threads::higher_priorities_go_first),
+    ("threads-are-put-down-first", threads::threads_are_put_down_first),
+    ("system-calls-share-the-lock", threads::system_calls_share_the_lock),
     ("threads-share-pages", threads::threads_share_pages),
     ("words-are-woken", words::words_are_woken),
     ("words-are-checked", words::words_are_checked),

@@ -23,7 +23,7 @@ use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
 use crate::run_queue::{Dead, RunQueue};
-use crate::{derivation, fault};
+use crate::{derivation, fault, kernel_lock, percpu, scheduler};
 
 /// Where calls here put their results.
 const RESULTS: u64 = 0x1000;
@@ -387,6 +387,34 @@ pub fn higher_priorities_go_first(account: &Arc<Account>) {
     let order: Vec<usize> = core::iter::from_fn(|| queue.pop(0)).map(|(thread, _)| place(&thread)).collect();
     assert_eq!(order, [5, 4, 0, 2]);
     assert_eq!((queue.highest(), queue.is_free_for(-1)), (None, true));
+}
+
+/// A thread that waits can be taken up where another processor has put it down, and not before: its registers are being saved
+/// there.
+pub fn threads_are_put_down_first(account: &Arc<Account>) {
+    let actor = Actor::new(account, "moving");
+    assert!(scheduler::may_begin(&actor.thread));
+    assert!(!actor.thread.take_up(6), "processor 6 did not run it before");
+    assert_eq!(actor.thread.processor(), Some(6));
+    assert!(!scheduler::may_begin(&actor.thread));
+    actor.thread.put_down();
+    assert!(scheduler::may_begin(&actor.thread));
+}
+
+/// A system call shares the kernel's lock, and has it alone from where it needs that.
+pub fn system_calls_share_the_lock(_: &Arc<Account>) {
+    let own = percpu::current();
+    assert!(!kernel_lock::is_shared(), "the tests have the kernel to themselves");
+    kernel_lock::give(own);
+    kernel_lock::enter(own);
+    assert!(kernel_lock::is_shared());
+    kernel_lock::give(own);
+    assert!(!kernel_lock::is_shared());
+    kernel_lock::enter(own);
+    scheduler::exclude();
+    assert!(!kernel_lock::is_shared());
+    // Once it is had alone there is nothing to wait for.
+    scheduler::exclude();
 }
 
 /// Two threads that touch the same page wait for one request; one that ends meanwhile leaves nothing.

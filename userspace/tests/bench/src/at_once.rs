@@ -23,7 +23,7 @@ use crate::throughput::CALLS;
 use crate::{Bench, calls};
 
 /// How often somebody is disturbed, each time the test is gone through.
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 16;
 /// Pairs that nobody disturbs.
 const PAIRS: usize = 2;
 /// Processes that call one server and are disturbed: the first sends a capability along each time.

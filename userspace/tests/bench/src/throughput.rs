@@ -21,7 +21,7 @@ const AT_ONCE: [u64; 3] = [1, 2, 4];
 /// Steps of arithmetic of each that computes.
 const STEPS: u64 = 200_000_000;
 /// Calls of each that calls another process.
-pub const CALLS: i32 = 20_000;
+pub const CALLS: i32 = 10_000;
 
 /// The part of a process that computes: its exit code says what came out.
 pub fn work() -> ! {

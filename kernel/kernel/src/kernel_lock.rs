@@ -6,12 +6,12 @@
 //! ([`exclude`]). It gives the lock up as the last thing before it goes back.
 //!
 //! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
-//! ([`processors::answer`]). Nobody begins to share it then.
+//! ([`processors::answer`]). Before the next in the line has closed it, others may have shared it.
 
-use capos_sync::SharedLock;
+use capos_sync::{Presence, SharedLock};
 
 use crate::percpu::{self, PerCpu};
-use crate::processors;
+use crate::processors::{self, Request};
 
 static LOCK: SharedLock = SharedLock::new();
 
@@ -26,9 +26,23 @@ pub fn enter(own: &PerCpu) {
 #[cold]
 #[inline(never)]
 fn wait_to_enter(own: &PerCpu) {
-    if !LOCK.share_in_time(&own.presence, wait) {
+    let may_share = || {
+        // Who asks has the lock, and goes on once this one is in the line: who learns of the end looks later than this one lets
+        // go of what has ended.
+        let ends = processors::asked() == Request::Leave;
+        if !ends {
+            wait();
+        }
+        !ends
+    };
+    if !LOCK.share_in_time(&own.presence, may_share) {
         take();
     }
+}
+
+/// Those of all processors, where there are others.
+fn presences() -> Option<impl Iterator<Item = &'static Presence>> {
+    (processors::count() > 1).then(|| processors::all().map(|processor| &processor.presence))
 }
 
 /// What a processor does while it waits.
@@ -39,7 +53,7 @@ fn wait() {
 
 /// Waits until this processor has the kernel to itself. It must not share the lock.
 pub fn take() {
-    LOCK.take(|| (processors::count() > 1).then(|| processors::all().map(|processor| &processor.presence)), wait);
+    LOCK.take(presences, wait);
 }
 
 /// Whether this processor shares the lock, which it has.
@@ -52,8 +66,7 @@ pub fn is_shared() -> bool {
 /// ended the current thread. No lock may be held.
 #[cold]
 pub fn exclude() {
-    percpu::current().presence.leave();
-    take();
+    LOCK.exclude(&percpu::current().presence, presences, wait);
 }
 
 /// Gives the lock up, as this processor has it, whose data these are.

@@ -1,6 +1,6 @@
 //! The processors that run, and what one of them asks of the others.
 //!
-//! The processor that works in the kernel may ask others to forget translations, or to leave an address space that
+//! The processor that has the kernel's lock alone may ask others to forget translations, or to leave an address space that
 //! ends. It waits until they have. They answer in an interrupt, or while they wait for the kernel's lock, and need
 //! no lock for it.
 
@@ -27,7 +27,7 @@ const FEW: u64 = 32;
 static ALL: [AtomicPtr<PerCpu>; MOST] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The range that is to be forgotten. Written by the processor that has the kernel's lock, before it asks.
+/// The range that is to be forgotten. Written by the processor that has the kernel's lock alone, before it asks.
 static START: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 
@@ -125,12 +125,16 @@ fn ask(request: Request, of: impl Fn(&PerCpu) -> bool) {
     }
 }
 
-/// Does what this processor was asked for; tells what that was.
-pub fn answer() -> Request {
+/// What this processor is asked for.
+pub fn asked() -> Request {
+    Request::from_raw(percpu::current().request.load(Ordering::Acquire))
+}
+
+/// Does what this processor was asked for.
+pub fn answer() {
     let processor = percpu::current();
-    let request = Request::from_raw(processor.request.load(Ordering::Acquire));
-    match request {
-        Request::None => return request,
+    match asked() {
+        Request::None => return,
         Request::Forget => {
             let (start, end) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
             if end.saturating_sub(start) > FEW * PAGE {
@@ -142,7 +146,6 @@ pub fn answer() -> Request {
         Request::Leave => kernel_space::activate(),
     }
     processor.request.store(Request::None as u32, Ordering::Release);
-    request
 }
 
 /// A thread waits in this processor's queue: lets another processor that idles, or that runs something less urgent, have

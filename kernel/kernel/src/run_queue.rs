@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::object::thread::{State, Thread};
 
@@ -17,12 +17,27 @@ const LEVELS: usize = 4;
 /// Threads that a level has room for in any case.
 const KEPT: usize = 64;
 
-/// Threads that wait in any processor's queue.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Threads that wait in any processor's queue: how many of each level, in so many bits each. There are not as many threads as
+/// these can count.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+const BITS: u32 = u64::BITS / LEVELS as u32;
 
 /// How many threads wait in any processor's queue.
 pub fn waiting() -> usize {
-    WAITING.load(Ordering::Relaxed)
+    let all = WAITING.load(Ordering::Relaxed);
+    (0..LEVELS as u32).map(|level| (all >> level.wrapping_mul(BITS)) as usize & ((1 << BITS) - 1)).sum()
+}
+
+/// Whether somebody waits in a processor's queue.
+#[inline(always)]
+pub fn is_waited() -> bool {
+    WAITING.load(Ordering::Relaxed) != 0
+}
+
+/// Whether somebody who waits in any processor's queue goes before a thread with this priority.
+pub fn outranks(priority: i8) -> bool {
+    let above = (index(priority) as u32).wrapping_add(1).wrapping_mul(BITS);
+    WAITING.load(Ordering::Relaxed).checked_shr(above).is_some_and(|above| above != 0)
 }
 
 /// Threads that are taken out of the queue at once, since they died.
@@ -58,6 +73,8 @@ struct Level {
     threads: VecDeque<Arc<Thread>>,
     /// What is left of the slice of the first, where it was interrupted.
     front_slice: Option<u64>,
+    /// How many of them are counted in the queue's length, and among all that wait.
+    counted: usize,
 }
 
 /// A processor's queue.
@@ -106,9 +123,12 @@ impl RunQueue {
         self.levels.iter().rev().flat_map(|level| &level.threads)
     }
 
-    fn set_length(&mut self, length: usize) {
-        WAITING.fetch_add(length.wrapping_sub(self.length), Ordering::Relaxed);
-        self.length = length;
+    /// Counts the threads of a level, after some came or went.
+    fn count(&mut self, at: usize) {
+        let Some(level) = self.levels.get_mut(at) else { return };
+        let more = level.threads.len().wrapping_sub(core::mem::replace(&mut level.counted, level.threads.len()));
+        self.length = self.length.wrapping_add(more);
+        WAITING.fetch_add((more as u64) << (at as u32).wrapping_mul(BITS), Ordering::Relaxed);
     }
 
     /// The highest priority of those that wait and may run on a processor.
@@ -134,16 +154,18 @@ impl RunQueue {
 
     /// A thread waits behind all others of its priority.
     pub fn push(&mut self, thread: Arc<Thread>) {
-        self.set_length(self.length.wrapping_add(1));
+        let at = index(thread.priority());
         self.level(thread.priority()).threads.push_back(thread);
+        self.count(at);
     }
 
     /// A thread waits before all others of its priority, for what is left of its slice.
     pub fn push_front(&mut self, thread: Arc<Thread>, slice: u64) {
-        self.set_length(self.length.wrapping_add(1));
+        let at = index(thread.priority());
         let level = self.level(thread.priority());
         level.threads.push_front(thread);
         level.front_slice = Some(slice);
+        self.count(at);
     }
 
     /// The thread whose turn it is on a processor, and what is left of its slice where it was interrupted.
@@ -156,7 +178,7 @@ impl RunQueue {
             if level.threads.is_empty() {
                 self.occupied &= !(1 << top);
             }
-            self.set_length(self.length.saturating_sub(1));
+            self.count(top as usize);
             return Some(next);
         }
         self.pop_from_behind(processor)
@@ -165,25 +187,26 @@ impl RunQueue {
     /// The same, where the first of all may not run there.
     #[cold]
     fn pop_from_behind(&mut self, processor: u32) -> Option<(Arc<Thread>, Option<u64>)> {
-        let level = self.level(self.highest_for(processor)?);
+        let highest = self.highest_for(processor)?;
+        let level = self.level(highest);
         let place = level.threads.iter().position(|thread| thread.handle.may_run_on(processor))?;
         let thread = level.threads.remove(place)?;
         let slice = if place == 0 { level.front_slice.take() } else { None };
         self.settle();
-        self.set_length(self.length.saturating_sub(1));
+        self.count(index(highest));
         Some((thread, slice))
     }
 
     /// Takes a thread out, where it waits here.
     pub fn remove(&mut self, thread: &Arc<Thread>) -> Option<Arc<Thread>> {
-        for level in &mut self.levels {
+        for (at, level) in self.levels.iter_mut().enumerate() {
             if let Some(place) = level.threads.iter().position(|other| Arc::ptr_eq(other, thread)) {
                 if place == 0 {
                     level.front_slice = None;
                 }
                 let found = level.threads.remove(place);
                 self.settle();
-                self.set_length(self.length.saturating_sub(1));
+                self.count(at);
                 return found;
             }
         }
@@ -217,7 +240,7 @@ impl RunQueue {
             }
         }
         self.settle();
-        self.set_length(self.levels.iter().map(|level| level.threads.len()).sum());
+        (0..LEVELS).for_each(|at| self.count(at));
     }
 
     /// Gives back the memory of queues that were long; room for so many threads stays. Where there is no memory

@@ -17,8 +17,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arch::context::{self, Context};
 use crate::arch::interrupts;
-use crate::object::process;
+use crate::memory::kernel_space;
 use crate::object::thread::{self, State, Thread};
+use crate::object::{cpu_time, process};
 use crate::percpu::{self, PerCpu};
 use crate::run_queue::{self, Dead, RunQueue};
 use crate::{deadline, fault, first_process, kernel_lock, log, processors, syscall, time};
@@ -48,8 +49,9 @@ pub struct CpuState {
     slice: (u64, u64),
     /// The thread that ran last hands over; otherwise the processor was idle.
     had_current: bool,
-    /// The thread that ran last was put down already, by [`exclude`].
-    laid_down: bool,
+    /// The thread that ran last, which [`exclude`] has put down: in its name the kernel works here until it is decided what runs
+    /// next.
+    laid_down: Option<Arc<Thread>>,
     /// When the processor came to have nothing to do, while it has not, by the time-stamp counter.
     idle_since: Option<u64>,
     /// Until when the current thread's time is accounted for, by the time-stamp counter.
@@ -97,8 +99,8 @@ pub fn make_room(threads: usize) -> bool {
     processors::all().all(|processor| processor.scheduler.lock().queue.make_room(threads))
 }
 
-/// Has the kernel's lock alone from here on, where this processor shared it. No lock may be held; the current thread may be
-/// dead afterwards.
+/// Has the kernel's lock alone from here on, where this processor shared it. No other lock may be held. The current thread may
+/// be dead afterwards; where it waits it may be gone, so nobody may have borrowed it.
 ///
 /// A thread that waits is put down before others come in: once its wait is over they take it up, on another processor.
 #[inline]
@@ -111,12 +113,8 @@ pub fn exclude() {
 #[cold]
 #[inline(never)]
 fn exclude_others() {
-    let now = time::tsc();
-    let laid_down = percpu::current().scheduler.lock().lay_down(now);
+    percpu::current().scheduler.lock().lay_down();
     kernel_lock::exclude();
-    if let Some((thread, since)) = laid_down {
-        charge(&thread, since, now);
-    }
 }
 
 /// Makes a blocked thread ready. Where this processor shares the kernel's lock, no other lock may be held.
@@ -128,14 +126,14 @@ pub fn wake(thread: &Arc<Thread>) {
 }
 
 impl CpuState {
-    /// The current thread stops running here.
+    /// The current thread stops running here, where it has not been laid down already.
     #[inline(always)]
     fn put_down(&mut self, now: u64) -> Option<Arc<Thread>> {
         self.settle_time(now);
-        self.release()
+        self.laid_down.take().or_else(|| self.release())
     }
 
-    /// The same; its time is accounted for.
+    /// Puts the current thread down, and nothing else.
     #[inline(always)]
     fn release(&mut self) -> Option<Arc<Thread>> {
         let thread = self.current.take()?;
@@ -145,13 +143,13 @@ impl CpuState {
         Some(thread)
     }
 
-    /// Puts the current thread down, where it waits; gives it, and when its time was last accounted for.
+    /// Puts the current thread down, where it waits. What this processor does until it is decided what runs next is still its
+    /// time.
     #[cold]
-    fn lay_down(&mut self, now: u64) -> Option<(Arc<Thread>, u64)> {
-        self.current.as_ref().filter(|current| current.state() == State::Blocked)?;
-        let since = core::mem::replace(&mut self.since, now);
-        self.laid_down = true;
-        Some((self.release()?, since))
+    fn lay_down(&mut self) {
+        if self.current.as_ref().is_some_and(|current| current.state() == State::Blocked) {
+            self.laid_down = self.release();
+        }
     }
 
     /// A thread can run: the next one, unless an earlier one that was made ready goes before it.
@@ -226,6 +224,9 @@ impl CpuState {
 
     /// The highest priority of the threads that wait for this processor, or for any.
     fn highest(&self) -> Option<i8> {
+        if !run_queue::is_waited() {
+            return None;
+        }
         let own = self.queue.highest();
         if run_queue::waiting() == self.queue.len() {
             return own;
@@ -323,7 +324,7 @@ impl CpuState {
     /// Accounts for the time until now.
     #[inline(always)]
     fn settle_time(&mut self, now: u64) {
-        if let Some(current) = &self.current {
+        if let Some(current) = self.current.as_ref().or(self.laid_down.as_ref()) {
             charge(current, self.since, now);
             self.since = now;
         } else if let Some(since) = &mut self.idle_since {
@@ -332,9 +333,12 @@ impl CpuState {
         }
     }
 
-    /// Whether the current thread's CPU time is limited.
+    /// Whether the CPU time of the thread in whose name the kernel works here is limited.
     fn is_limited(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.process.account.is_cpu_limited())
+        self.current
+            .as_ref()
+            .or(self.laid_down.as_ref())
+            .is_some_and(|current| current.process.account.is_cpu_limited())
     }
 
     /// Whether a thread whose CPU time is limited has any left. Notes when to look again: before those who use of the
@@ -424,7 +428,7 @@ impl CpuState {
         }
         let now = time::tsc();
         let left = self.put_down(now);
-        self.had_current = core::mem::take(&mut self.laid_down) || left.is_some();
+        self.had_current = left.is_some();
         let cpu = percpu::current();
         let Some(next) = self.next(now) else {
             self.rest_timer(now);
@@ -442,20 +446,27 @@ impl CpuState {
         (choice, left)
     }
 
-    /// Where the current thread goes on, or, where it waits, the one that was made ready: where nobody waits in any queue, and
-    /// nothing else is to be looked at.
+    /// Where the current thread goes on, or, where it waits, the one that was made ready: where nobody who waits in any queue
+    /// goes before it, and nothing else is to be looked at.
     #[inline(always)]
-    fn stay_or_switch(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
+    fn stay_or_switch<const WAITED: bool>(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
         let current = self.current.as_ref()?;
         match self.handoff.take() {
-            None if current.state() == State::Running && current.handle.may_run_on(cpu.index) => {
+            None if current.state() == State::Running
+                && current.handle.may_run_on(cpu.index)
+                && !(WAITED && run_queue::outranks(current.priority())) =>
+            {
                 cpu.called.store(false, Ordering::Relaxed);
                 Some(current.context())
             }
             None => None,
             Some(next) => {
-                if may_end(current) && may_begin(&next) && next.change(State::Ready, State::Running) {
-                    return Some(self.exchange(cpu, next));
+                let may = current.state() == State::Blocked
+                    && may_begin(&next)
+                    && !is_either_limited(current, &next)
+                    && !(WAITED && run_queue::outranks(next.priority()));
+                if may && next.change(State::Ready, State::Running) {
+                    return Some(self.exchange::<WAITED>(cpu, next));
                 }
                 self.handoff = Some(next);
                 None
@@ -464,31 +475,43 @@ impl CpuState {
     }
 
     /// Lets a blocked thread run in the place of the current one, which waits, as [`CpuState::decide`] would: where nobody
-    /// waits in any queue, and nothing else is to be looked at.
+    /// who waits in any queue goes before it, and nothing else is to be looked at.
     ///
     /// # Errors
     /// The thread, with which nothing has happened.
     #[inline(always)]
-    fn switch_to(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+    fn switch_to<const WAITED: bool>(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
         let may = self.handoff.is_none()
-            && self.current.as_ref().is_some_and(|current| may_end(current))
+            && self
+                .current
+                .as_ref()
+                .is_some_and(|current| current.state() == State::Blocked && !is_either_limited(current, &next))
             && may_begin(&next)
-            && next.handle.may_run_on(cpu.index);
-        if may && next.change(State::Blocked, State::Running) { Ok(self.exchange(cpu, next)) } else { Err(next) }
+            && next.handle.may_run_on(cpu.index)
+            && !(WAITED && run_queue::outranks(next.priority()));
+        if may && next.change(State::Blocked, State::Running) {
+            Ok(self.exchange::<WAITED>(cpu, next))
+        } else {
+            Err(next)
+        }
     }
 
-    /// Puts the current thread down, which waits, and takes another one up, which is running by its state.
+    /// Puts the current thread down, which waits, and takes another one up, which is running by its state. Where others wait
+    /// for their turn, they share one slice.
     #[inline(always)]
-    fn exchange(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> *mut Context {
+    fn exchange<const WAITED: bool>(&mut self, cpu: &PerCpu, next: Arc<Thread>) -> *mut Context {
         let now = time::tsc();
         if let Some(left) = self.current.take() {
-            charge(&left, self.since, now);
+            // Its account has no limit.
+            count(&left, self.since, now);
             left.put_down();
             // It waits, so its process has it: it does not end here.
             drop(left);
         }
         self.had_current = true;
-        self.slice = (now, SLICE);
+        if !WAITED {
+            self.slice = (now, SLICE);
+        }
         let context = next.context();
         self.take_up(cpu, next, now);
         cpu.called.store(false, Ordering::Relaxed);
@@ -531,29 +554,47 @@ impl CpuState {
     }
 }
 
-/// Accounts for the time that a thread has run between two counts of the time-stamp counter.
+/// Counts the time that a thread has run between two counts of the time-stamp counter.
 #[inline(always)]
-fn charge(thread: &Thread, since: u64, now: u64) {
+fn count(thread: &Thread, since: u64, now: u64) {
     let ran = now.saturating_sub(since);
     thread.handle.cpu_ticks.fetch_add(ran, Ordering::Relaxed);
+    thread.process.account.cpu_ticks.fetch_add(ran, Ordering::Relaxed);
+}
+
+/// The same, and takes it from what its account may use.
+#[inline(always)]
+fn charge(thread: &Thread, since: u64, now: u64) {
+    count(thread, since, now);
     let account = &thread.process.account;
-    account.cpu_ticks.fetch_add(ran, Ordering::Relaxed);
     if account.is_cpu_limited() {
         account.spend(time::at(now).saturating_sub(time::at(since)));
     }
-}
-
-/// Whether a thread that is current waits, and can be put down without looking at anything else.
-#[inline(always)]
-fn may_end(current: &Thread) -> bool {
-    current.state() == State::Blocked && !current.process.account.is_cpu_limited()
 }
 
 /// Whether a thread can be taken up without looking at anything else: the processor on which it began to wait has put it
 /// down, which it does before it gives the kernel's lock up.
 #[inline(always)]
 pub fn may_begin(next: &Thread) -> bool {
-    next.processor().is_none() && !next.has_resume() && !next.process.account.is_cpu_limited()
+    next.processor().is_none() && !next.has_resume()
+}
+
+/// Whether the CPU time of one of two threads is limited, so that it has to be looked at when they take turns.
+#[inline(always)]
+fn is_either_limited(current: &Thread, next: &Thread) -> bool {
+    cpu_time::is_any_limited() && [current, next].iter().any(|thread| thread.process.account.is_cpu_limited())
+}
+
+/// Has a thread current on this processor while something is done, and puts it down then, if that has not been done before: for
+/// tests. Whether there was one to put down.
+#[inline(never)]
+pub fn with_current(thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
+    let cpu = percpu::current();
+    cpu.scheduler.lock().take_up(cpu, Arc::clone(thread), time::tsc());
+    act();
+    let left = cpu.scheduler.lock().put_down(time::tsc());
+    kernel_space::activate();
+    left.is_some()
 }
 
 /// The thread whose turn it is among those that wait, taken out of the queue: for tests.
@@ -743,7 +784,8 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
 #[inline(always)]
 fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
     let handed = match is_undisturbed() {
-        true => cpu.scheduler.lock().switch_to(cpu, next),
+        true if run_queue::is_waited() => switch_among_others(cpu, next),
+        true => cpu.scheduler.lock().switch_to::<false>(cpu, next),
         false => Err(next),
     };
     match handed {
@@ -762,7 +804,11 @@ fn hand_over(cpu: &'static PerCpu, next: Arc<Thread>) -> ! {
 /// waits.
 #[inline(always)]
 fn return_to_user(cpu: &'static PerCpu) -> ! {
-    let context = if is_undisturbed() { cpu.scheduler.lock().stay_or_switch(cpu) } else { None };
+    let context = match is_undisturbed() {
+        true if run_queue::is_waited() => stay_among_others(cpu),
+        true => cpu.scheduler.lock().stay_or_switch::<false>(cpu),
+        false => None,
+    };
     match context {
         // SAFETY: as in `hand_over`: its thread is current from now on, or has been all the time.
         Some(context) => unsafe { context::enter_user(cpu, context) },
@@ -770,13 +816,22 @@ fn return_to_user(cpu: &'static PerCpu) -> ! {
     }
 }
 
+/// [`CpuState::switch_to`], while others wait for their turn.
+#[inline(never)]
+fn switch_among_others(cpu: &PerCpu, next: Arc<Thread>) -> Result<*mut Context, Arc<Thread>> {
+    cpu.scheduler.lock().switch_to::<true>(cpu, next)
+}
+
+/// [`CpuState::stay_or_switch`], while others wait for their turn.
+#[inline(never)]
+fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
+    cpu.scheduler.lock().stay_or_switch::<true>(cpu)
+}
+
 /// Whether there is nothing to do on the way out but for the thread that goes on. Where one is [paused](pause), none is current.
 #[inline(always)]
 fn is_undisturbed() -> bool {
-    run_queue::waiting() == 0
-        && !process::any_to_bury()
-        && !crate::object::log::has_to_serve()
-        && !deadline::is_uncovered()
+    !process::any_to_bury() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()
 }
 
 /// A thread touched an address that is not mapped, or not for that.

@@ -93,6 +93,8 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
     // What is told that it goes on: the last one is handed over to where this thread waits.
     let mut next = None;
     let short = entries.min(SHORT);
+    // Where an entry needed the kernel's lock alone, this thread may have ended since. It has no rings then: nothing is taken out
+    // of them any more, and it does not wait.
     loop {
         let mut own = thread.lock();
         let Taken { words, more } = match own.take_entry() {

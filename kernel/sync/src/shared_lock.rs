@@ -29,8 +29,8 @@ impl SharedLock {
         }
     }
 
-    /// Shares the lock, until [`Presence::leave`]. False, and nothing has happened, where somebody has it alone or waits for
-    /// that.
+    /// Shares the lock, until [`Presence::leave`]. False, and nothing has happened, where somebody has it alone, or waits for
+    /// those who share it.
     #[inline(always)]
     pub fn try_share(&self, own: &Presence) -> bool {
         own.0.store(true, Ordering::Relaxed);
@@ -44,18 +44,21 @@ impl SharedLock {
         true
     }
 
-    /// Shares the lock once nobody has it alone, doing `meanwhile` again and again as long as it waits. False, and it does not
-    /// share the lock, where somebody who came later has had it before: it may take it alone then, so that it has its turn.
+    /// Shares the lock once nobody has it alone, doing `meanwhile` again and again as long as it waits and that says so. False,
+    /// and it does not share the lock, where it says otherwise, or somebody who came later has had the lock before: it may take
+    /// it alone then, so that it has its turn.
     ///
     /// Were it to take it alone at once, all others would have to as well, one behind the other, for as long as one of them
     /// waits.
-    pub fn share_in_time(&self, own: &Presence, mut meanwhile: impl FnMut()) -> bool {
+    pub fn share_in_time(&self, own: &Presence, mut meanwhile: impl FnMut() -> bool) -> bool {
         let before = self.alone.drawn();
         while !self.alone.has_passed(before) {
             if !self.closed.load(Ordering::Relaxed) && self.try_share(own) {
                 return true;
             }
-            meanwhile();
+            if !meanwhile() {
+                return false;
+            }
         }
         false
     }
@@ -63,11 +66,31 @@ impl SharedLock {
     /// Takes the lock alone, in the order of arrival, doing `meanwhile` again and again as long as it waits. `others` are all
     /// who may share it, `None` where there are none; this one must not share it.
     #[inline]
-    pub fn take<'a, I>(&self, others: impl FnOnce() -> Option<I>, mut meanwhile: impl FnMut())
+    pub fn take<'a, I>(&self, others: impl FnOnce() -> Option<I>, meanwhile: impl FnMut())
     where
         I: Iterator<Item = &'a Presence>,
     {
-        self.alone.take(&mut meanwhile);
+        self.close(self.alone.draw(), others, meanwhile);
+    }
+
+    /// The same for one who shares it, and does not from then on until it is alone. It is in the line before it leaves: whoever
+    /// learns of what is done meanwhile has the lock later.
+    #[inline]
+    pub fn exclude<'a, I>(&self, own: &Presence, others: impl FnOnce() -> Option<I>, meanwhile: impl FnMut())
+    where
+        I: Iterator<Item = &'a Presence>,
+    {
+        let ticket = self.alone.draw();
+        own.leave();
+        self.close(ticket, others, meanwhile);
+    }
+
+    #[inline]
+    fn close<'a, I>(&self, ticket: u32, others: impl FnOnce() -> Option<I>, mut meanwhile: impl FnMut())
+    where
+        I: Iterator<Item = &'a Presence>,
+    {
+        self.alone.wait_for(ticket, &mut meanwhile);
         self.closed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if let Some(others) = others() {

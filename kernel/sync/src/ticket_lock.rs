@@ -22,8 +22,19 @@ impl TicketLock {
 
     /// Waits until it is this one's turn, doing `meanwhile` again and again.
     #[inline]
-    pub fn take(&self, mut meanwhile: impl FnMut()) {
-        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+    pub fn take(&self, meanwhile: impl FnMut()) {
+        self.wait_for(self.draw(), meanwhile);
+    }
+
+    /// A place in the line, which must be waited for.
+    #[inline]
+    pub(crate) fn draw(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until it is this ticket's turn.
+    #[inline]
+    pub(crate) fn wait_for(&self, ticket: u32, mut meanwhile: impl FnMut()) {
         while self.served.load(Ordering::Acquire) != ticket {
             meanwhile();
         }

@@ -143,6 +143,7 @@ pub unsafe fn go_back(context: *mut Context) -> ! {
 }
 
 extern "C" fn on_bad_registers() -> ! {
+    scheduler::exclude();
     scheduler::on_exception(13, 0, "an instruction or thread pointer outside the user half")
 }
 

@@ -206,9 +206,14 @@ fn external(vector: u8) -> ! {
         }
         REQUEST => {
             apic::end_of_interrupt();
-            match processors::answer() {
-                Request::None | Request::Forget => resume(),
+            match processors::asked() {
+                Request::None | Request::Forget => {
+                    processors::answer();
+                    resume()
+                }
                 Request::Leave => {
+                    // It answers while it waits. So it is in the line before who asks goes on: who learns of the end looks
+                    // later than this one lets go of what has ended.
                     kernel_lock::take();
                     scheduler::on_call()
                 }

@@ -15,7 +15,7 @@ use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_METHODS, 
 use super::frames;
 use crate::object::capability::{Capability, Object};
 use crate::object::process::Process;
-use crate::{cache, processors};
+use crate::{cache, kernel_lock, processors};
 
 /// What one operation allocates at most: a frame for each size of small blocks (15), and 49 frames for what
 /// is larger, such as messages. One such operation runs at a time, since the kernel is not preempted and one processor at a
@@ -31,6 +31,9 @@ const SHORT: usize = 8;
 const ENDS: usize = 448;
 /// Frames that are the heap's alone.
 pub const FRAMES: usize = OPERATION + ENDS;
+
+/// The page cache gives way before entries could not go the short way for want of memory.
+const _: () = assert!(FRAMES + (processors::MOST - 1) * SHORT <= cache::RESERVE);
 
 /// Method numbers of what must be possible where memory is full, since it gives memory back.
 const KILL: u16 = 5;
@@ -59,10 +62,12 @@ pub fn keep(frames: usize) -> usize {
     KEPT.swap(frames, Ordering::Relaxed)
 }
 
-/// Whether an entry may go the short way: the reserve stays whole, whatever other processors take meanwhile the same way.
+/// Whether an entry may go the short way: the reserve stays whole, whatever other processors take meanwhile the same way. Where
+/// there is no more than for one of them, it goes the long way, alone.
 #[inline(always)]
 pub fn allows_short() -> bool {
-    frames::free_count() >= KEPT_BESIDE_OTHERS.load(Ordering::Relaxed)
+    let free = frames::free_count();
+    free >= KEPT_BESIDE_OTHERS.load(Ordering::Relaxed) || free >= kept() && !kernel_lock::is_shared()
 }
 
 /// Whether all of the reserve is free, where pages of the cache have given way. No lock may be held.

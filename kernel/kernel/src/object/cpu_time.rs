@@ -21,10 +21,17 @@ use crate::time;
 /// Whether any account's CPU time was ever limited: where it was not, nobody looks at accounts for it.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// Whether any account's CPU time was ever limited.
+#[inline(always)]
+pub fn is_any_limited() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
+
 /// No limit.
 const NONE: u64 = u64::MAX;
 
-/// What an account knows of CPU time, in nanoseconds. It changes only under the kernel's lock.
+/// What an account knows of CPU time, in nanoseconds. It changes only under the kernel's lock, which is had
+/// alone.
 #[derive(Debug)]
 pub struct CpuTime {
     /// What may be used; [`NONE`] where nothing bounds it here.
@@ -100,7 +107,7 @@ impl Account {
     /// Whether its threads' time counts against a limit.
     #[inline(always)]
     pub fn is_cpu_limited(&self) -> bool {
-        ANY.load(Ordering::Relaxed) && self.cpu.limited.load(Ordering::Relaxed)
+        is_any_limited() && self.cpu.limited.load(Ordering::Relaxed)
     }
 
     /// Its threads' time counts from now on.

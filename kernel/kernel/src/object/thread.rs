@@ -485,7 +485,8 @@ impl Thread {
         }
     }
 
-    /// Whether it goes on, which [`scheduler::wake`] lets it: what it waits for is there. Nothing of it is locked.
+    /// Whether it goes on, which [`scheduler::wake`] lets it: what it waits for is there. Nothing is locked: where its rings are
+    /// corrupt, this processor has the kernel's lock alone afterwards.
     #[inline(always)]
     pub fn settle_wait(&self, awake: Result<Awake, Corrupt>) -> bool {
         match awake {

@@ -34,7 +34,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 82] = [
+const OBJECTS: [(&str, Test); 83] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -110,6 +110,7 @@ const OBJECTS: [(&str, Test); 82] = [
     ("priorities-are-bounded", threads::priorities_are_bounded),
     ("higher-priorities-go-first", threads::higher_priorities_go_first),
     ("threads-are-put-down-first", threads::threads_are_put_down_first),
+    ("who-waits-is-laid-down", threads::who_waits_is_laid_down),
     ("system-calls-share-the-lock", threads::system_calls_share_the_lock),
     ("threads-share-pages", threads::threads_share_pages),
     ("words-are-woken", words::words_are_woken),

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::syscall::{EXIT, EXIT_PROCESS, EXIT_THREAD};
@@ -23,7 +24,7 @@ use crate::object::notification::Notification;
 use crate::object::process::{Cause, End, Process};
 use crate::object::thread::State;
 use crate::run_queue::{Dead, RunQueue};
-use crate::{derivation, fault, kernel_lock, percpu, scheduler};
+use crate::{derivation, fault, kernel_lock, percpu, scheduler, time};
 
 /// Where calls here put their results.
 const RESULTS: u64 = 0x1000;
@@ -399,6 +400,35 @@ pub fn threads_are_put_down_first(account: &Arc<Account>) {
     assert!(!scheduler::may_begin(&actor.thread));
     actor.thread.put_down();
     assert!(scheduler::may_begin(&actor.thread));
+}
+
+/// A thread that waits is put down before this processor has the kernel's lock alone, which others may have had before. The
+/// time until another thread is chosen is its own, once.
+pub fn who_waits_is_laid_down(account: &Arc<Account>) {
+    let actor = Actor::new(account, "waiting");
+    let own = percpu::current();
+    let ticks = || {
+        let read = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed);
+        (read(&actor.thread.handle.cpu_ticks), read(&actor.process.account.cpu_ticks))
+    };
+    let from = time::tsc();
+    let had_current = scheduler::with_current(&actor.thread, || {
+        assert_eq!(actor.thread.processor(), Some(own.index));
+        kernel_lock::give(own);
+        kernel_lock::enter(own);
+        scheduler::exclude();
+        assert_eq!((kernel_lock::is_shared(), actor.thread.processor()), (false, None));
+        // What it used so far is seen by who looks then.
+        scheduler::settle_times();
+        let (used, of_account) = ticks();
+        assert!(used > 0 && used == of_account, "{used} ticks of the thread, {of_account} of its account");
+    });
+    assert!(had_current);
+    let (used, of_account) = ticks();
+    assert!(used == of_account && used <= time::tsc() - from, "{used} ticks");
+    let before = used;
+    scheduler::settle_times();
+    assert_eq!(ticks(), (before, before), "it runs no more");
 }
 
 /// A system call shares the kernel's lock, and has it alone from where it needs that.

@@ -35,6 +35,11 @@ fn the_kernels_lock_lets_one_in_at_a_time() {
     take_by::<3>(1);
 }
 
+fn wait_in_line() -> bool {
+    thread::yield_now();
+    true
+}
+
 /// A lock, what each of `SHARERS` has of its own under it, and what is everybody's.
 struct Shared<const SHARERS: usize> {
     lock: SharedLock,
@@ -54,7 +59,7 @@ impl<const SHARERS: usize> Shared<SHARERS> {
     /// Shares the lock and counts for itself, where it is not closed; has it alone otherwise, as a processor does.
     fn share(&self, number: usize) -> u32 {
         let (presence, own) = &self.sharers[number];
-        if !self.lock.try_share(presence) && !self.lock.share_in_time(presence, thread::yield_now) {
+        if !self.lock.try_share(presence) && !self.lock.share_in_time(presence, wait_in_line) {
             self.alone();
             return 1;
         }
@@ -65,6 +70,37 @@ impl<const SHARERS: usize> Shared<SHARERS> {
         presence.leave();
         0
     }
+}
+
+/// Two who share the lock both come to need it alone: each has it once, after it has left.
+#[test]
+fn who_shares_the_kernels_lock_has_it_alone_later() {
+    explore(2, || {
+        let sharers = std::array::from_fn(|_| (Presence::new(), Counter::new()));
+        let shared = Arc::new(Shared::<2> { lock: SharedLock::new(), sharers, all: Counter::new() });
+        let work = |shared: Arc<Shared<2>>, number: usize| {
+            move || {
+                let Shared { lock, sharers, all } = &*shared;
+                let (presence, own) = &sharers[number];
+                let others = || Some(sharers.iter().map(|(presence, _)| presence));
+                if lock.try_share(presence) {
+                    own.count();
+                    lock.exclude(presence, others, thread::yield_now);
+                } else {
+                    lock.take(others, thread::yield_now);
+                    own.count();
+                }
+                assert!(!presence.is_in());
+                sharers.iter().for_each(|(_, own)| own.count());
+                all.count();
+                lock.give();
+            }
+        };
+        let other = thread::spawn(work(Arc::clone(&shared), 0));
+        work(Arc::clone(&shared), 1)();
+        other.join().unwrap();
+        assert_eq!((shared.all.get(), shared.sharers[0].1.get(), shared.sharers[1].1.get()), (2, 3, 3));
+    });
 }
 
 /// `SHARERS` share a lock while one has it alone, each once.

@@ -1,8 +1,9 @@
 //! The capOS microkernel.
 //!
 //! It knows capabilities, processes, memory, rings and time; no model, no agent, no tool, no user.
-//! It takes events (a system call, a fault, an interrupt) one at a time, whichever processor they come from, with
-//! interrupts off, never waits, and ends each by letting a thread run or idling.
+//! It takes events (a system call, a fault, an interrupt) with interrupts off, never waits, and ends each by letting a thread
+//! run or idling. Whichever processors they come from, it takes them one at a time, but for the short way of system calls, which
+//! several processors go at once ([`kernel_lock`]).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![deny(clippy::arithmetic_side_effects)]
 

@@ -124,7 +124,10 @@ impl Timers<'_> {
             };
             found.extend(self.during(wait).await?);
         }
-        self.check(&found, DEADLINES, DEADLINES, &format!("{DEADLINES} deadlines behind turns"))
+        // By the host's clock some turns end just before the wait for the deadline begins. Were turns not forgotten, all would
+        // make an interrupt.
+        let most = DEADLINES.saturating_add(DEADLINES / 2);
+        self.check(&found, DEADLINES, most, &format!("{DEADLINES} deadlines behind turns"))
     }
 
     /// A thread that nobody waits behind is not interrupted, whatever deadlines are to come.

@@ -69,7 +69,7 @@ impl Ring {
             return Err(CallError::Transport(Status::OutOfMemory));
         }
         let (length, caps) = lent.answer(&completion, own)?;
-        lent.received.truncate(length.div_ceil(8));
+        lent.received.truncate(message::whole_words(length));
         Ok(IncomingMessage { words: lent.received, caps })
     }
 }

@@ -30,6 +30,14 @@ pub fn address(buffer: &mut [Word]) -> u64 {
     if buffer.is_empty() { 0 } else { buffer.as_mut_ptr().expose_provenance() as u64 }
 }
 
+/// The words of a message of so many bytes. A last word that is not whole is none of its: the rest of it is left over in the
+/// buffer from other messages.
+#[inline]
+#[must_use]
+pub const fn whole_words(bytes: usize) -> usize {
+    bytes / 8
+}
+
 /// An array for the capabilities to send, with room for `accepted` that come back.
 #[must_use]
 pub fn cap_array(sent: &[CapArg], accepted: u8) -> Vec<Word> {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use capnp::Word;
+use capos_ring::message::whole_words;
 
 /// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 6] = [128, 512, 2 << 10, 8 << 10, 40 << 10, 128 << 10];
@@ -40,7 +41,7 @@ impl Pool {
     /// The first `bytes` of a buffer as a message of their own. A large message keeps the buffer,
     /// a small one is copied out of it so that the buffer goes back.
     pub(crate) fn cut(&mut self, mut buffer: Vec<Word>, bytes: usize) -> Vec<Word> {
-        let words = bytes.div_ceil(8).min(buffer.len());
+        let words = whole_words(bytes).min(buffer.len());
         if words >= buffer.len() / 2 {
             buffer.truncate(words);
             return buffer;
@@ -62,7 +63,8 @@ mod tests {
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
         let message = pool.cut(buffer, 20);
-        assert_eq!(message.len(), 3);
+        // Of its third word only a half would be the message's.
+        assert_eq!(message.len(), 2);
         let again = pool.take(4096);
         assert_eq!(again.as_ptr(), at);
         assert_eq!(pool.take(4 << 20).len(), 512 << 10);

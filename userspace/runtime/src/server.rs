@@ -18,7 +18,7 @@ use core::fmt;
 use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
 use capos_abi::{ExceptionKind, MessageHeader, Status};
-use capos_ring::message::{Lent, address, cap_array, transport};
+use capos_ring::message::{Lent, address, cap_array, transport, whole_words};
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, Message};
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
 
@@ -422,7 +422,7 @@ async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
     let header = lent.header().unwrap_or_default();
     let reply = (header.reply != 0).then(|| Reply(KernelCap::own(header.reply, 0)));
     let start = MessageHeader::SIZE / 8;
-    let words = usize::try_from(header.length).unwrap_or(0).div_ceil(8);
+    let words = whole_words(usize::try_from(header.length).unwrap_or(0));
     let message = lent.received.get(start..start.saturating_add(words)).unwrap_or_default().to_vec();
     give_back(lent.received);
     Ok(Received { header, message: IncomingMessage { words: message, caps }, reply })

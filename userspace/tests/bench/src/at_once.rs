@@ -3,24 +3,22 @@
 //! one, whoever is left alone has all of them, and in the end nothing is held that was not before.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use capos_abi::Rights;
-use capos_abi::syscall::NO_DEADLINE;
 use capos_process::Granted;
 use capos_rt::memory::{self, Access, PAGE};
-use capos_rt::{Context, Env, Error, log, raw};
+use capos_rt::{Context, Env, Error, log};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{
     CapabilityTableClient, EndpointClient, ExitInfoCause, MachineClient, NotificationClient, ObjectClient,
     ProcessClient,
 };
 
-use crate::entries::{self, CAPS, RESULTS};
-use crate::throughput::CALLS;
-use crate::{Bench, calls};
+use crate::entries::{self, CAPS};
+use crate::throughput::{self, CALLS};
+use crate::{Bench, calls, timer};
 
 /// How often somebody is disturbed, each time the test is gone through.
 const ROUNDS: u64 = 16;
@@ -45,15 +43,10 @@ pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     }
     let call = entries::call(target.as_cap().id(), (entries::INTERFACE, 0), entries::MESSAGE, memory, (sent, 0));
     for round in 0_u64.. {
-        entries::write(memory, round);
-        entries::push(&call);
-        raw::enter(1, 1, NO_DEADLINE);
-        let status = entries::drain();
-        if status != 0 {
-            capos_rt::exit(status);
-        }
-        if (0..8).any(|word| entries::read(memory + 8 * word) != entries::read(memory + RESULTS + 8 * word)) {
-            capos_rt::exit(WRONG);
+        match throughput::ask(&call, memory, round) {
+            Ok(true) => {}
+            Ok(false) => capos_rt::exit(WRONG),
+            Err(status) => capos_rt::exit(status),
         }
     }
     Ok(())
@@ -162,7 +155,7 @@ impl Bench {
         Ok(())
     }
 
-    async fn calls_beside_ends(&self, env: &Env) -> Result<String, Error> {
+    async fn calls_beside_ends(&self, env: &Env) -> Result<(), Error> {
         let (table, machine) = (env.cap::<CapabilityTableClient>("table")?, env.cap::<MachineClient>("machine")?);
         // The first time this process takes what it keeps.
         self.disturb_all(&table).await?;
@@ -175,23 +168,13 @@ impl Bench {
             )));
         }
         let ended = 2 * ROUNDS * (CALLERS + 1);
-        Ok(format!("{ended} processes ended beside {} calls", 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned())))
+        let calls = 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned());
+        log::info!("{ended} processes ended beside {calls} calls");
+        Ok(())
     }
 
     /// The test.
     pub async fn test_calls(&self, env: &Env) -> Result<(), Error> {
-        match self.calls_beside_ends(env).await {
-            Ok(what) => {
-                log::info!("ok calls-beside-ends");
-                log::info!("{what}");
-                log::info!("1 passed, 0 failed");
-                Ok(())
-            }
-            Err(why) => {
-                log::info!("FAILED calls-beside-ends: {why}");
-                log::info!("0 passed, 1 failed");
-                Err(Error::new("the test has failed"))
-            }
-        }
+        timer::tell([("calls-beside-ends", self.calls_beside_ends(env).await)])
     }
 }

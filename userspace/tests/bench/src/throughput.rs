@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use capos_abi::RawEntry;
 use capos_abi::syscall::NO_DEADLINE;
 use capos_measure::compute;
 use capos_process::Granted;
@@ -38,17 +39,23 @@ pub fn call(env: &Env) -> Result<(), Error> {
     let target: ObjectClient = env.cap("target")?;
     let memory = calls::message();
     let call = entries::call(target.as_cap().id(), (entries::INTERFACE, 0), entries::MESSAGE, memory, (0, 0));
-    let mut right = 0;
-    for round in 0..CALLS {
-        entries::write(memory, u64::from(round.cast_unsigned()));
-        entries::push(&call);
-        raw::enter(1, 1, NO_DEADLINE);
-        let same = |word: u64| entries::read(memory + 8 * word) == entries::read(memory + RESULTS + 8 * word);
-        if entries::drain() == 0 && (0..8).all(same) {
-            right += 1;
-        }
+    let right = (0..CALLS).filter(|round| ask(&call, memory, u64::from(round.cast_unsigned())) == Ok(true)).count();
+    capos_rt::exit(i32::try_from(right).unwrap_or(0))
+}
+
+/// Makes a call whose message begins with a number; whether the answer is the message.
+///
+/// # Errors
+/// The status with which the call was refused.
+pub fn ask(call: &RawEntry, memory: u64, number: u64) -> Result<bool, i32> {
+    entries::write(memory, number);
+    entries::push(call);
+    raw::enter(1, 1, NO_DEADLINE);
+    let same = |word: u64| entries::read(memory + 8 * word) == entries::read(memory + RESULTS + 8 * word);
+    match entries::drain() {
+        0 => Ok((0..8).all(same)),
+        status => Err(status),
     }
-    capos_rt::exit(right)
 }
 
 impl Bench {

@@ -197,7 +197,6 @@ pub async fn test(bench: &Bench, env: &Env) -> Result<(), Error> {
     let timers = Timers { bench, machine: env.cap("machine")?, processors: capos_rt::processors().into() };
     // Nothing of the start is left to do.
     raw::enter(0, 1, capos_rt::now()?.saturating_add(FAR));
-    let (mut passed, mut failed) = (0, 0);
     let results = [
         ("idle-processors-are-not-interrupted", timers.idle().await),
         ("idle-processors-forget-turns", timers.rest().await),
@@ -205,6 +204,15 @@ pub async fn test(bench: &Bench, env: &Env) -> Result<(), Error> {
         ("turns-are-interrupted-at-their-end", timers.turns().await),
         ("limits-of-cpu-time-are-kept", timers.limits().await),
     ];
+    tell(results)
+}
+
+/// Tells how tests have ended.
+///
+/// # Errors
+/// One has failed.
+pub fn tell<const COUNT: usize>(results: [(&str, Result<(), Error>); COUNT]) -> Result<(), Error> {
+    let (mut passed, mut failed) = (0, 0);
     for (name, result) in results {
         match result {
             Ok(()) => {

@@ -1,6 +1,6 @@
 //! The binary interface between the kernel and a process.
 //!
-//! A process talks to the kernel through two system calls ([`syscall`]) and one pair of rings per
+//! A process talks to the kernel through system calls ([`syscall`]) and one pair of rings per
 //! thread ([`ring`]). Everything else is an entry in a ring ([`entry`]) whose answer is a completion
 //! ([`completion`]). The kernel, the runtime and the fuzzer judge entries with the same validator,
 //! [`entry::Entry::decode`].

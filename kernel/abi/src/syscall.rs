@@ -1,7 +1,8 @@
-//! The two system calls.
+//! The system calls.
 //!
-//! Both use the `syscall` instruction: number in `rax`, arguments in `rdi`, `rsi`, `rdx`; the
-//! result comes back in `rax`; `rcx` and `r11` are lost, every other register is preserved.
+//! They use the `syscall` instruction: number in `rax`, arguments in `rdi`, `rsi`, `rdx`; the
+//! result comes back in `rax`; `rcx` and `r11` are lost, every other register is preserved, but for
+//! what [`INVOKE`] says.
 //! Any other number in `rax` kills the process with a report.
 
 /// `ENTER(to_submit: u32, min_complete: u32, deadline: u64) -> u64`.
@@ -29,3 +30,18 @@ pub const EXIT_THREAD: u64 = 1;
 
 /// `ENTER`'s deadline that never comes.
 pub const NO_DEADLINE: u64 = u64::MAX;
+
+/// `INVOKE(cap: u64, interface: u64, method: u64) -> (outcome: u64, number: u64)`.
+///
+/// Calls a method that has no parameters and answers with one number of 64 bits, of an object of the kernel, and touches no
+/// ring. `rax` says what has happened: [`INVOKE_DONE`], and `rdx` holds the number; or [`INVOKE_NOT`], and nothing has
+/// happened: the capability is none, or lacks a right, or its interface or method is another, or others keep the kernel busy.
+/// A call by an entry of the ring is then answered, or refused with the reason.
+///
+/// `rdi`, `rsi`, `r8`, `r9` and `r10` are lost as well.
+pub const INVOKE: u64 = 2;
+
+/// `INVOKE`'s outcome where the method was called.
+pub const INVOKE_DONE: u64 = 0;
+/// `INVOKE`'s outcome where nothing has happened.
+pub const INVOKE_NOT: u64 = 1;

@@ -7,6 +7,7 @@ use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 
 use capnp::{Word, any_pointer, word};
+use capos_abi::entry::{Buffer, CapArray};
 use capos_abi::{CapId, ExceptionKind, Rights, Status};
 use capos_captable::NodeId;
 use capos_paging::PAGE;
@@ -159,6 +160,17 @@ const EMPTY: [u64; 2] = [0, 0xffff_fffc];
 const ONE_WORD: u64 = 1 << 32;
 /// Bytes of such a message.
 const NUMBER: usize = 16;
+
+/// What a method answers that has no parameters and answers with one number. `None` where it is none of those, or refuses;
+/// nothing has happened then.
+#[inline(always)]
+pub fn number(thread: &Arc<Thread>, cap: CapId, capability: &Capability, method: u16) -> Option<u64> {
+    let call =
+        Call { interface: 0, method, params: Buffer::default(), results: Buffer::default(), caps: CapArray::default() };
+    // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
+    let invocation = Invocation::new(thread, (capability.rights, capability.node), (0, cap), call, &[]);
+    dispatch_number(&capability.object, &mut ManuallyDrop::new(invocation), method)?.ok()
+}
 
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
 /// `None` where it has to go the long way: nothing has happened then.

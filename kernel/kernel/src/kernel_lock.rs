@@ -23,6 +23,12 @@ pub fn enter(own: &PerCpu) {
     }
 }
 
+/// The same where nobody has it alone. False, and this processor is not in, where somebody has.
+#[inline(always)]
+pub fn try_enter(own: &PerCpu) -> bool {
+    LOCK.try_share(&own.presence)
+}
+
 #[cold]
 #[inline(never)]
 fn wait_to_enter(own: &PerCpu) {
@@ -77,4 +83,10 @@ pub fn give(own: &PerCpu) {
     } else {
         LOCK.give();
     }
+}
+
+/// Gives the lock up, which this processor, whose data these are, shares.
+#[inline(always)]
+pub fn give_shared(own: &PerCpu) {
+    own.presence.leave();
 }

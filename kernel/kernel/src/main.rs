@@ -31,6 +31,8 @@ mod fault;
 #[cfg(target_os = "none")]
 mod first_process;
 #[cfg(target_os = "none")]
+mod invoke;
+#[cfg(target_os = "none")]
 mod ipc;
 #[cfg(target_os = "none")]
 mod kernel_call;

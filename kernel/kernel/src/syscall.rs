@@ -1,4 +1,4 @@
-//! The two system calls.
+//! ENTER and EXIT.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -52,6 +52,10 @@ pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
 #[cold]
 #[inline(never)]
 fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
+    if number == number::INVOKE {
+        // It came here since its thread is traced, see the entry code.
+        return thread.with_context(|context| context.rax = number::INVOKE_NOT);
+    }
     scheduler::exclude();
     if thread.state() != State::Running {
         return;

@@ -27,6 +27,12 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     }
 }
 
+/// There are no objects of a kernel here.
+#[must_use]
+pub fn invoke(_cap: u64, _interface: u64, _method: u16) -> Option<u64> {
+    None
+}
+
 /// Ends the process.
 pub fn exit(code: i32) -> ! {
     std::process::exit(code)

@@ -1,7 +1,7 @@
 //! A thread's way to the kernel, for whoever builds a process on it: the runtime of async programs and the C library
 //! below `std`.
 //!
-//! It holds the two system calls, the ends of a thread's [`Ring`], the one way to make a CALL of a message and to read
+//! It holds the system calls, the ends of a thread's [`Ring`], the one way to make a CALL of a message and to read
 //! what became of it ([`message`]), calls that hold up the thread that makes them ([`BlockingCap`]), and what a process
 //! has once: its [`Heap`], with a [`ThreadCache`] before it for each thread that wants one, and its table of [`Addresses`].
 //!
@@ -33,10 +33,10 @@ pub use addresses::{Addresses, PAGE};
 pub use blocking::{Asked, BlockingCap, Here, wait};
 pub use heap::Heap;
 #[cfg(not(capos_guest))]
-pub use host::{enter, exit, exit_thread};
+pub use host::{enter, exit, exit_thread, invoke};
 pub use launch::{LastWords, last_words, means_to_grow};
 pub use raw_calls::{MAX_TEXT, unmap, write_line};
 pub use ring::{BLOCKING_ROOM, MOST_AT_ONCE, Ring};
 #[cfg(capos_guest)]
-pub use syscall::{enter, exit, exit_thread};
+pub use syscall::{enter, exit, exit_thread, invoke};
 pub use thread_cache::{BlockSource, ThreadCache};

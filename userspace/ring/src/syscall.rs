@@ -1,8 +1,8 @@
-//! The two system calls.
+//! The system calls.
 
 use core::arch::asm;
 
-use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD};
+use capos_abi::syscall::{ENTER, EXIT, EXIT_PROCESS, EXIT_THREAD, INVOKE, INVOKE_DONE};
 
 /// Gives the kernel up to `to_submit` entries of the ring and waits for `min_complete` unread
 /// completions or the deadline (nanoseconds, [`capos_abi::syscall::NO_DEADLINE`] for none). Says
@@ -29,6 +29,31 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
         );
     }
     taken
+}
+
+/// Calls a method that has no parameters and answers with one number, of an object of the kernel, without the ring. `None`
+/// where nothing has happened: an entry of the ring is answered, or refused with the reason.
+#[inline]
+#[must_use]
+pub fn invoke(cap: u64, interface: u64, method: u16) -> Option<u64> {
+    let (outcome, number): (u64, u64);
+    // SAFETY: INVOKE touches no memory of the process, and loses no registers but these.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") INVOKE => outcome,
+            inlateout("rdi") cap => _,
+            inlateout("rsi") interface => _,
+            inlateout("rdx") u64::from(method) => number,
+            lateout("rcx") _,
+            lateout("r8") _,
+            lateout("r9") _,
+            lateout("r10") _,
+            lateout("r11") _,
+            options(nomem, nostack),
+        );
+    }
+    (outcome == INVOKE_DONE).then_some(number)
 }
 
 /// Ends the process.

@@ -7,7 +7,7 @@
 
 use capos_abi::{Completion, RawEntry};
 use capos_ring::Ring;
-pub use capos_ring::enter;
+pub use capos_ring::{enter, invoke};
 
 use crate::runtime;
 

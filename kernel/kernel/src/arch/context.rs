@@ -47,7 +47,7 @@ const USER_FLAGS: u64 = 0x25_0dd5;
 /// Interrupts on, and the bit that is always set.
 const FIXED_FLAGS: u64 = 0x202;
 /// Flags that `sysretq` cannot be trusted with: trap and resume.
-const SLOW_FLAGS: u64 = 0x1_0100;
+pub const SLOW_FLAGS: u64 = 0x1_0100;
 
 static IDENTITIES: AtomicU64 = AtomicU64::new(1);
 

@@ -6,10 +6,12 @@
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
 
-use super::context::Context;
+use capos_abi::syscall::INVOKE;
+
+use super::context::{Context, SLOW_FLAGS};
 use super::{cpu, gdt, msr};
 use crate::percpu::{self, CONTEXT_OFFSET, SCRATCH_OFFSET, STACK_OFFSET};
-use crate::{kernel_lock, scheduler};
+use crate::{invoke, kernel_lock, scheduler};
 
 /// Flags that the system call instruction clears: all but the bit that is always set, that is
 /// interrupts, trap, direction, nested task and alignment check among them.
@@ -30,6 +32,9 @@ pub fn initialize() {
 #[unsafe(naked)]
 unsafe extern "C" fn system_call() -> ! {
     naked_asm!(
+        "cmp rax, {invoke_number}",
+        "je 3f",
+        "2:",
         "swapgs",
         "mov gs:[{scratch}], rsp",
         "mov rsp, gs:[{context}]",
@@ -43,8 +48,26 @@ unsafe extern "C" fn system_call() -> ! {
         "xor ebp, ebp",
         "call {handler}",
         "ud2",
+        // INVOKE, which returns from here: what it may change is cleared, so that nothing of the kernel's is seen. The stack
+        // stays a multiple of 16 for the call.
+        "3:",
+        "test r11d, {slow}",
+        "jnz 2b",
+        "swapgs",
+        "mov gs:[{scratch}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push rcx",
+        "push r11",
+        "call {invoke}",
+        "pop r11",
+        "pop rcx",
+        "mov rsp, gs:[{scratch}]",
+        "xor edi, edi", "xor esi, esi", "xor r8d, r8d", "xor r9d, r9d", "xor r10d, r10d",
+        "swapgs",
+        "sysretq",
         scratch = const SCRATCH_OFFSET, context = const CONTEXT_OFFSET, stack = const STACK_OFFSET,
-        handler = sym on_system_call,
+        invoke_number = const INVOKE, slow = const SLOW_FLAGS,
+        handler = sym on_system_call, invoke = sym invoke::invoke,
         rax = const offset_of!(Context, rax), rbx = const offset_of!(Context, rbx),
         rcx = const offset_of!(Context, rcx), rdx = const offset_of!(Context, rdx),
         rsi = const offset_of!(Context, rsi), rdi = const offset_of!(Context, rdi),

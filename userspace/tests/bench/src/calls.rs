@@ -4,7 +4,7 @@ use alloc::format;
 
 use capos_abi::Rights;
 use capos_measure::{Samples, count, overhead};
-use capos_rt::Error;
+use capos_rt::{Error, notify, raw};
 use capos_schema::cap::{AsCap, Client};
 use capos_schema::hello::GreeterClient;
 use capos_schema::kernel::NotificationClient;
@@ -33,7 +33,20 @@ impl Bench {
     pub async fn null_call(&self, series: &Series) -> Result<(), Error> {
         let notification: NotificationClient = self.account.create_notification().await?;
         let poll = poll(&notification);
-        series.enter("null_call", (&poll, 1), "Notification.poll of a kernel object, from ENTER to its return")
+        series.enter("ring_call", (&poll, 1), "Notification.poll of a kernel object, from ENTER to its return")?;
+        let cap = notification.as_cap().id();
+        let (mut samples, overhead) = (series.begin("null_call"), overhead());
+        for round in 0..series.rounds {
+            notify(&notification, round as u64).await.map_err(|status| Error::new(format!("signalling: {status}")))?;
+            let from = count();
+            let number = raw::invoke(cap, NotificationClient::INTERFACE_ID, POLL);
+            samples.add(from, count(), overhead);
+            if number != Some(round as u64) {
+                return Err(Error::new(format!("measuring null_call: {number:?} in round {round}")));
+            }
+        }
+        series.tell("null_call", samples, 1, "Notification.poll of a kernel object, from INVOKE to its return");
+        Ok(())
     }
 
     /// An entry of the ring, of 32 that come together.
@@ -85,7 +98,7 @@ impl Bench {
             let series = Series::at("batch", u64::from(batch), rounds);
             let how = format!("for each of {batch} in one ENTER");
             series.enter("ring_op", (&entries::nothing(), batch), &format!("NOP, {how}"))?;
-            series.enter("null_call", (&poll(&notification), batch), &format!("Notification.poll, {how}"))?;
+            series.enter("ring_call", (&poll(&notification), batch), &format!("Notification.poll, {how}"))?;
             let echo = self.partner(&format!("echo-{batch}"), 0, entries::INTERFACE).await?;
             let method = (entries::INTERFACE, 0);
             let call = entries::call(echo.client.as_cap().id(), method, entries::MESSAGE, message(), (0, 0));
@@ -115,8 +128,11 @@ impl Bench {
     }
 }
 
+/// The ordinal of Notification.poll.
+const POLL: u16 = 0;
+
 /// Notification.poll.
 fn poll(notification: &NotificationClient) -> capos_abi::RawEntry {
-    let method = (NotificationClient::INTERFACE_ID, 0);
+    let method = (NotificationClient::INTERFACE_ID, POLL);
     entries::call(notification.as_cap().id(), method, 8, entries::page(), (0, 0))
 }

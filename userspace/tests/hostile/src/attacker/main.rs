@@ -11,6 +11,7 @@ mod capabilities;
 mod devices;
 mod exhaust;
 mod fields;
+mod invoke;
 mod kit;
 mod memory;
 mod noise;
@@ -93,6 +94,9 @@ async fn attack(env: &Env, name: &str, argument: &str) -> Result<(), Error> {
         "missing-rights" => capabilities::rights(kit).await,
         "release-own" => capabilities::release_own(kit).await,
         "revoke-all" => capabilities::revoke_all(kit).await,
+        "invoke-registers" => invoke::registers(kit).await,
+        "invoke-refusals" => invoke::refusals(kit).await,
+        "invoke-random" => invoke::random(kit, seed()?).await,
         "random-entries" => random::entries(kit, seed()?).await,
         "random-rings" => random::rings(kit, seed()?).await,
         "random-operations" => operations::run(kit, seed()?).await,

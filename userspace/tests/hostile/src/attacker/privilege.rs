@@ -97,6 +97,12 @@ pub fn instruction(name: &str) -> Result<(), Error> {
             }
             "aligned-load" => asm!("movaps xmm0, [{0}]", in(reg) 0x40_0001_u64, out("xmm0") _),
             "single-step" => asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop", "nop"),
+            // INVOKE, whose way back the processor must not trace in the kernel.
+            "traced-invoke" => asm!(
+                "pushfq", "or qword ptr [rsp], 0x100", "popfq", "syscall", "nop",
+                inout("rax") 2_u64 => _, out("rdi") _, out("rsi") _, out("rdx") _, out("rcx") _, out("r8") _, out("r9") _,
+                out("r10") _, out("r11") _,
+            ),
             "lock-prefix" => asm!(".byte 0xf0, 0x90"),
             "long-instruction" => asm!(".fill 15, 1, 0x66", "nop"),
             _ => return Err(Error::new(format!("there is no attack by instruction `{name}`"))),

@@ -81,7 +81,6 @@ fn results_bytes(schema: &Schema, method: &Method) -> Result<u32> {
 
 fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method: &Method) -> Result<()> {
     let params = schema.structure(method.params)?;
-    let results_module = &schema.structure(method.results)?.module;
     let output = convert::results_type(schema, method)?;
     let named = params.role != Role::Params;
     code.docs_or(&method.doc, &format!("Calls `{}.{}`.", interface.name, method.name));
@@ -105,9 +104,18 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         code.line(&format!("let message = {WIRE}::encode_value(params)?;"));
     } else {
         let hint = convert::size_hint(schema, params, &arguments)?;
-        code.open(&format!("let message = {WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{", params.module));
+        code.open(&format!(
+            "let message = {WIRE}::compose({hint}, ({}, {}), |builder, place| {{",
+            params.data_words, params.pointers
+        ));
         for (field, name) in &arguments {
-            convert::write_argument(code, params, field, name)?;
+            anyhow::ensure!(
+                name != "builder" && name != "place",
+                "{}.{}: the generator has names of its own in place of `{name}`; rename the parameter",
+                interface.name,
+                method.name
+            );
+            convert::write_argument(code, schema, params, field, name)?;
         }
         code.line("::core::result::Result::Ok(())");
         code.close("})?;");
@@ -126,7 +134,7 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         Shape::Bare(owner, field) => {
             let value = convert::read_field(schema, owner, field)?;
             code.line(&format!(
-                "::core::result::Result::Ok({WIRE}::decode::<{results_module}::Owned, _>(&reply, |reader, caps| ::core::result::Result::Ok({value}))?)"
+                "::core::result::Result::Ok({WIRE}::read(&reply, |reader| ::core::result::Result::Ok({value}))?)"
             ));
         }
         Shape::Struct(_) => code.line(&format!("::core::result::Result::Ok({WIRE}::decode_value(&reply)?)")),

@@ -8,6 +8,9 @@ use crate::names;
 
 /// Path of the support module of generated code.
 pub const WIRE: &str = "::capos_schema::wire";
+/// Paths of what generated code reads and writes messages with.
+pub const READER: &str = "::capos_schema::reader";
+pub const BUILDER: &str = "::capos_schema::builder";
 /// Path of the capability module.
 pub const CAP: &str = "::capos_schema::cap";
 
@@ -162,78 +165,97 @@ pub fn default_value(schema: &Schema, field: &Field) -> Result<String> {
     })
 }
 
-/// The expression that reads a field from `reader`.
+/// The expression that reads a field from the struct `reader`.
 pub fn read_field(schema: &Schema, owner: &Struct, field: &Field) -> Result<String> {
     let path = format!("{}.{}", owner.name, field.name);
-    let name = names::snake(&field.name);
-    let getter = format!("reader.get_{name}()");
-    let inner = read_kind(schema, &path, &field.kind, &getter)?;
-    Ok(held(hold(schema, owner.id, field), &name, &inner))
-}
-
-/// The expression that reads a variant's payload from `value`, as capnpc's `Which` gives it.
-pub fn read_variant(schema: &Schema, owner: &Struct, field: &Field) -> Result<String> {
-    let path = format!("{}.{}", owner.name, field.name);
-    let inner = read_kind(schema, &path, &field.kind, "value")?;
-    Ok(held(hold(schema, owner.id, field), &names::snake(&field.name), &inner))
-}
-
-fn held(hold: Hold, name: &str, inner: &str) -> String {
-    let some = match hold {
-        Hold::Plain => return inner.to_owned(),
-        Hold::Optional => inner.to_owned(),
-        Hold::Boxed => format!("::alloc::boxed::Box::new({inner})"),
+    let ty = match &field.kind {
+        Kind::Group(id) => return Ok(format!("<{} as {WIRE}::Wire>::read(reader)?", struct_path(schema, *id)?)),
+        Kind::Slot(ty) => ty,
     };
-    format!("if reader.has_{name}() {{ ::core::option::Option::Some({some}) }} else {{ ::core::option::Option::None }}")
-}
-
-fn read_kind(schema: &Schema, path: &str, kind: &Kind, source: &str) -> Result<String> {
-    match kind {
-        Kind::Group(id) => Ok(format!("<{} as {WIRE}::Wire>::read({source}, caps)?", struct_path(schema, *id)?)),
-        Kind::Slot(ty) => read_type(schema, path, ty, source),
-    }
-}
-
-fn read_type(schema: &Schema, path: &str, ty: &Type, source: &str) -> Result<String> {
+    let at = field.offset;
+    let number = |rust: &str, default: &Option<String>| match default {
+        Some(default) => format!("reader.number_or::<{rust}>({at}, {default})"),
+        None => format!("reader.number::<{rust}>({at})"),
+    };
+    let default = scalar_default(schema, field)?;
     Ok(match ty {
         Type::Void => "()".to_owned(),
-        Type::Bool | Type::Int(_) | Type::Uint(_) | Type::Float(_) => source.to_owned(),
-        Type::Text => format!("{WIRE}::text({path:?}, {source})?"),
-        Type::Data => format!("{WIRE}::data({path:?}, {source})?"),
-        Type::Enum(_) => format!("{WIRE}::enumerant({path:?}, {source})?"),
-        Type::Struct(id) => format!(
-            "<{} as {WIRE}::Wire>::read({WIRE}::pointer({path:?}, {source})?, caps)?",
-            struct_path(schema, *id)?
-        ),
-        Type::Interface(id) => {
-            format!("<{} as {CAP}::Client>::from_cap(caps.take({path:?}, {source})?)", client_path(schema, *id)?)
+        Type::Bool if default.as_deref() == Some("true") => format!("!reader.flag({at})"),
+        Type::Bool => format!("reader.flag({at})"),
+        Type::Int(_) | Type::Uint(_) | Type::Float(_) => number(&owned_type(schema, ty)?, &default),
+        Type::Enum(id) => {
+            format!("{WIRE}::enumerant({path:?}, {}, {}::ALL)?", number("u16", &default), enum_path(schema, *id)?)
         }
-        Type::AnyCapability => {
-            format!("caps.take({path:?}, {source}.get_as_capability::<{WIRE}::Hook>())?")
-        }
-        Type::List(inner) => {
-            let list = format!("{WIRE}::pointer({path:?}, {source})?");
-            match &**inner {
-                Type::Void | Type::Bool | Type::Int(_) | Type::Uint(_) | Type::Float(_) => {
-                    format!("{list}.iter().collect()")
+        pointer => {
+            let inner = read_pointer(schema, &path, pointer, &format!("reader.pointer({at})"))?;
+            let (absent, present) = match (hold(schema, owner.id, field), &field.default) {
+                (Hold::Plain, None) => return Ok(inner),
+                (Hold::Plain, Some(_)) => (default_value(schema, field)?, inner),
+                (Hold::Optional, _) => {
+                    ("::core::option::Option::None".to_owned(), format!("::core::option::Option::Some({inner})"))
                 }
-                inner => {
-                    let item = read_list_item(schema, path, inner)?;
-                    format!(
-                        "{{ let list = {list}; let mut out = ::alloc::vec::Vec::with_capacity(list.len() as usize); \
-                         for item in list.iter() {{ out.push({item}); }} out }}"
-                    )
-                }
-            }
+                (Hold::Boxed, _) => (
+                    "::core::option::Option::None".to_owned(),
+                    format!("::core::option::Option::Some(::alloc::boxed::Box::new({inner}))"),
+                ),
+            };
+            format!("if reader.pointer({at}).is_null() {{ {absent} }} else {{ {present} }}")
         }
     })
 }
 
-fn read_list_item(schema: &Schema, path: &str, inner: &Type) -> Result<String> {
-    match inner {
-        Type::Struct(id) => Ok(format!("<{} as {WIRE}::Wire>::read(item, caps)?", struct_path(schema, *id)?)),
-        inner => read_type(schema, path, inner, "item"),
-    }
+/// The default that a scalar's bits lie relative to, where it is not zero.
+fn scalar_default(schema: &Schema, field: &Field) -> Result<Option<String>> {
+    Ok(match (&field.default, &field.kind) {
+        (Some(Value::Enum(ordinal)), _) => Some(format!("{ordinal}_u16")),
+        (Some(Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_)), _) => {
+            Some(default_value(schema, field)?)
+        }
+        _ => None,
+    })
+}
+
+/// The expression that reads what a pointer leads to.
+fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result<String> {
+    Ok(match ty {
+        Type::Text => format!("{pointer}.text({path:?})?"),
+        Type::Data => format!("{pointer}.data({path:?})?"),
+        Type::Struct(id) => {
+            format!("<{} as {WIRE}::Wire>::read({pointer}.structure({path:?})?)?", struct_path(schema, *id)?)
+        }
+        Type::Interface(id) => {
+            format!("<{} as {CAP}::Client>::from_cap({pointer}.cap({path:?})?)", client_path(schema, *id)?)
+        }
+        Type::AnyCapability => format!("{pointer}.cap({path:?})?"),
+        Type::List(inner) => match &**inner {
+            Type::Void => format!("::alloc::vec![(); {pointer}.length({path:?})?]"),
+            Type::Bool => format!("{pointer}.flags({path:?})?"),
+            Type::Int(_) | Type::Uint(_) | Type::Float(_) => {
+                format!("{pointer}.numbers::<{}>({path:?})?", owned_type(schema, inner)?)
+            }
+            Type::Enum(id) => {
+                let item = format!("{WIRE}::enumerant({path:?}, item, {}::ALL)?", enum_path(schema, *id)?);
+                collect(&format!("{pointer}.numbers::<u16>({path:?})?.into_iter()"), &item)
+            }
+            Type::Struct(id) => {
+                let item = format!("<{} as {WIRE}::Wire>::read(item)?", struct_path(schema, *id)?);
+                collect(&format!("{pointer}.structs({path:?})?.structures()"), &item)
+            }
+            inner => {
+                let item = read_pointer(schema, path, inner, "item")?;
+                collect(&format!("{pointer}.pointers({path:?})?.elements()"), &item)
+            }
+        },
+        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
+    })
+}
+
+/// A vector of what is made of each `item` of an iterator.
+fn collect(items: &str, item: &str) -> String {
+    format!(
+        "{{ let items = {items}; let mut out = ::alloc::vec::Vec::with_capacity(items.len()); \
+         for item in items {{ out.push({item}); }} out }}"
+    )
 }
 
 /// A borrow of an owned place, in the form that [`write_value`] takes.
@@ -259,8 +281,8 @@ fn from_reference(ty: &Type, reference: &str) -> String {
 /// Writes an owned field at `place` (such as `self.name`).
 pub fn write_field(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, place: &str) -> Result<()> {
     match (hold(schema, owner.id, field), &field.kind) {
-        (Hold::Plain, Kind::Slot(ty)) => write_value(code, owner, field, &borrow(ty, place)),
-        (Hold::Plain, Kind::Group(_)) => write_value(code, owner, field, &format!("&{place}")),
+        (Hold::Plain, Kind::Slot(ty)) => write_value(code, schema, owner, field, &borrow(ty, place)),
+        (Hold::Plain, Kind::Group(_)) => write_value(code, schema, owner, field, &format!("&{place}")),
         _ => write_optional(code, schema, owner, field, &format!("&{place}")),
     }
 }
@@ -268,15 +290,9 @@ pub fn write_field(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fie
 /// Writes a variant's payload, of which `value` is a reference.
 pub fn write_variant(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field) -> Result<()> {
     match (hold(schema, owner.id, field), &field.kind) {
-        (Hold::Plain, Kind::Slot(ty)) => write_value(code, owner, field, &from_reference(ty, "value")),
-        (Hold::Plain, Kind::Group(_)) => write_value(code, owner, field, "value"),
-        _ => {
-            // The discriminant must be set also where there is nothing to point to.
-            if let Kind::Slot(Type::Struct(_)) = &field.kind {
-                code.line(&format!("builder.reborrow().init_{}();", names::snake(&field.name)));
-            }
-            write_optional(code, schema, owner, field, "value")
-        }
+        (Hold::Plain, Kind::Slot(ty)) => write_value(code, schema, owner, field, &from_reference(ty, "value")),
+        (Hold::Plain, Kind::Group(_)) => write_value(code, schema, owner, field, "value"),
+        _ => write_optional(code, schema, owner, field, "value"),
     }
 }
 
@@ -285,82 +301,111 @@ fn write_optional(code: &mut Code, schema: &Schema, owner: &Struct, field: &Fiel
     code.open(&format!("if let ::core::option::Option::Some(value) = {option} {{"));
     let reference =
         if hold(schema, owner.id, field) == Hold::Boxed { "&**value".to_owned() } else { from_reference(ty, "value") };
-    write_value(code, owner, field, &reference)?;
+    write_value(code, schema, owner, field, &reference)?;
     code.close("}");
     Ok(())
 }
 
 /// Writes a client's argument.
-pub fn write_argument(code: &mut Code, owner: &Struct, field: &Field, name: &str) -> Result<()> {
+pub fn write_argument(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, name: &str) -> Result<()> {
     if field.has("optional") && is_pointer(&field.kind) {
         code.open(&format!("if let ::core::option::Option::Some(value) = {name} {{"));
-        write_value(code, owner, field, "value")?;
+        write_value(code, schema, owner, field, "value")?;
         code.close("}");
         Ok(())
     } else {
-        write_value(code, owner, field, name)
+        write_value(code, schema, owner, field, name)
     }
 }
 
-/// Writes a value given in borrowed form: scalars by value, everything else by reference or slice.
-pub fn write_value(code: &mut Code, owner: &Struct, field: &Field, value: &str) -> Result<()> {
+/// Writes a value to the struct at `place` of `builder`. It is given in borrowed form: scalars by value, everything else by
+/// reference or slice.
+pub fn write_value(code: &mut Code, schema: &Schema, owner: &Struct, field: &Field, value: &str) -> Result<()> {
     let path = format!("{}.{}", owner.name, field.name);
-    let name = names::snake(&field.name);
+    let at = field.offset;
+    let mut number = |value: &str, default: Option<String>| match default {
+        Some(default) => code.line(&format!("builder.number_or(place, {at}, {value}, {default});")),
+        None => code.line(&format!("builder.number(place, {at}, {value});")),
+    };
+    let default = scalar_default(schema, field)?;
     match &field.kind {
-        Kind::Group(_) => {
-            code.line(&format!("{WIRE}::Wire::write({value}, builder.reborrow().init_{name}(), caps)?;"));
+        Kind::Group(_) => code.line(&format!("{WIRE}::Wire::write({value}, builder, place)?;")),
+        Kind::Slot(Type::Void) => {}
+        Kind::Slot(Type::Bool) if default.as_deref() == Some("true") => {
+            code.line(&format!("builder.flag(place, {at}, ::core::ops::Not::not({value}));"));
         }
-        Kind::Slot(Type::Void) => code.line(&format!("builder.set_{name}(());")),
-        Kind::Slot(Type::Enum(_)) => code.line(&format!("builder.set_{name}(::core::convert::Into::into({value}));")),
-        Kind::Slot(Type::Struct(_)) => {
-            code.line(&format!("{WIRE}::Wire::write({value}, builder.reborrow().init_{name}(), caps)?;"));
-        }
-        Kind::Slot(Type::Interface(_)) => {
-            code.line(&format!("builder.set_{name}(caps.put({CAP}::AsCap::as_cap({value})));"));
-        }
-        Kind::Slot(Type::AnyCapability) => {
-            code.line(&format!(
-                "builder.reborrow().init_{name}().set_as_capability(caps.put({CAP}::AsCap::as_cap({value})));"
-            ));
-        }
-        Kind::Slot(Type::List(inner)) => {
-            code.open("{");
-            code.line(&format!("let value = {value};"));
-            code.line(&format!(
-                "let mut list = builder.reborrow().init_{name}({WIRE}::length({path:?}, value.len())?);"
-            ));
-            write_list(code, &path, inner)?;
-            code.close("}");
-        }
-        Kind::Slot(_) => code.line(&format!("builder.set_{name}({value});")),
+        Kind::Slot(Type::Bool) => code.line(&format!("builder.flag(place, {at}, {value});")),
+        Kind::Slot(Type::Int(_) | Type::Uint(_) | Type::Float(_)) => number(value, default),
+        Kind::Slot(Type::Enum(_)) => number(&format!("{value} as u16"), default),
+        Kind::Slot(pointer) => write_pointer(code, schema, &path, pointer, &format!("place.pointer({at})"), value)?,
     }
     Ok(())
 }
 
-/// Writes the slice `value` into the list builder `list`.
-fn write_list(code: &mut Code, path: &str, inner: &Type) -> Result<()> {
-    code.open("for (at, item) in (0_u32..).zip(value.iter()) {");
-    match inner {
-        Type::Struct(_) => code.line(&format!("{WIRE}::Wire::write(item, list.reborrow().get(at), caps)?;")),
-        Type::Enum(_) => code.line("list.set(at, (*item).into());"),
-        Type::Text => code.line("list.set(at, item.as_str());"),
-        Type::Data => code.line("list.set(at, item.as_slice());"),
-        Type::Interface(_) => code.line(&format!("list.set(at, caps.put({CAP}::AsCap::as_cap(item)));")),
-        Type::List(deeper) => {
-            code.line("let value = item.as_slice();");
-            code.line(&format!("let mut list = list.reborrow().init(at, {WIRE}::length({path:?}, value.len())?);"));
-            write_list(code, path, deeper)?;
+/// The sizes of a struct's sections.
+fn sections(schema: &Schema, id: u64) -> Result<(u16, u16)> {
+    schema.structure(id).map(|found| (found.data_words, found.pointers))
+}
+
+/// Writes what the pointer at the word `at` leads to.
+fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &str, value: &str) -> Result<()> {
+    match ty {
+        Type::Text => code.line(&format!("builder.text({path:?}, {at}, {value})?;")),
+        Type::Data => code.line(&format!("builder.data({path:?}, {at}, {value})?;")),
+        Type::Struct(id) => {
+            let (data, pointers) = sections(schema, *id)?;
+            code.open("{");
+            code.line(&format!("let inner = builder.structure({at}, {data}, {pointers})?;"));
+            code.line(&format!("{WIRE}::Wire::write({value}, builder, inner)?;"));
+            code.close("}");
         }
-        Type::AnyCapability => anyhow::bail!("{path}: List(Capability) is not supported; make a struct of it"),
-        _ => code.line("list.set(at, *item);"),
+        Type::Interface(_) | Type::AnyCapability => {
+            code.line(&format!("builder.cap({at}, {CAP}::AsCap::as_cap({value}));"));
+        }
+        Type::List(inner) => write_list(code, schema, path, inner, at, value)?,
+        scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
     }
-    code.close("}");
+    Ok(())
+}
+
+/// Writes the slice `value` as the list that the pointer at the word `at` leads to.
+fn write_list(code: &mut Code, schema: &Schema, path: &str, inner: &Type, at: &str, value: &str) -> Result<()> {
+    match inner {
+        Type::Void => code.line(&format!("builder.nothings({path:?}, {at}, {value}.len())?;")),
+        Type::Bool => code.line(&format!("builder.flags({path:?}, {at}, {value})?;")),
+        Type::Int(_) | Type::Uint(_) | Type::Float(_) => {
+            code.line(&format!("builder.numbers({path:?}, {at}, {value}.iter().copied())?;"));
+        }
+        Type::Enum(_) => {
+            code.line(&format!("builder.numbers({path:?}, {at}, {value}.iter().map(|item| *item as u16))?;"));
+        }
+        Type::Struct(id) => {
+            let (data, pointers) = sections(schema, *id)?;
+            code.open("{");
+            code.line(&format!("let value = {value};"));
+            code.line(&format!("let places = builder.structures({path:?}, {at}, value.len(), ({data}, {pointers}))?;"));
+            code.open("for (item, inner) in value.iter().zip(places) {");
+            code.line(&format!("{WIRE}::Wire::write(item, builder, inner)?;"));
+            code.close("}");
+            code.close("}");
+        }
+        inner => {
+            code.open("{");
+            code.line(&format!("let value = {value};"));
+            code.line(&format!("let first = builder.pointers({path:?}, {at}, value.len())?;"));
+            code.open("for (number, item) in value.iter().enumerate() {");
+            code.line("let at = first.wrapping_add(number);");
+            write_pointer(code, schema, path, inner, "at", &from_reference(inner, "item"))?;
+            code.close("}");
+            code.close("}");
+        }
+    }
     Ok(())
 }
 
 /// An expression for the size of a message in words, from the borrowed values of its fields.
 pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, String)]) -> Result<String> {
-    let mut fixed = structure.words.saturating_add(2);
+    let mut fixed = structure.words().saturating_add(2);
     let mut sum = String::new();
     for (field, name) in names_of {
         if field.has("optional") {
@@ -371,14 +416,14 @@ pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, Strin
             Kind::Slot(Type::Text | Type::Data) => sum.push_str(&format!(" + {name}.len() / 8 + 1")),
             Kind::Slot(Type::List(inner)) => {
                 let each = match &**inner {
-                    Type::Struct(id) => schema.structure(*id)?.words.saturating_add(6),
+                    Type::Struct(id) => schema.structure(*id)?.words().saturating_add(6),
                     Type::Text | Type::Data | Type::List(_) => 6,
                     _ => 1,
                 };
                 sum.push_str(&format!(" + {name}.len() * {each} + 2"));
             }
             Kind::Slot(Type::Struct(id)) | Kind::Group(id) => {
-                fixed = fixed.saturating_add(schema.structure(*id)?.words.saturating_add(24));
+                fixed = fixed.saturating_add(schema.structure(*id)?.words().saturating_add(24));
             }
             Kind::Slot(_) => {}
         }

@@ -145,18 +145,23 @@ impl<'a> Loader<'a> {
         for (at, field) in reader.get_fields()?.iter().enumerate() {
             let field_name = field.get_name()?.to_str()?.to_owned();
             let discriminant = Some(field.get_discriminant_value()).filter(|value| *value != field::NO_DISCRIMINANT);
-            let (kind, default) = match field.which()? {
+            let (kind, default, offset) = match field.which()? {
                 field::Slot(slot) => {
                     let ty = read_type(slot.get_type()?).with_context(|| format!("{name}.{field_name}"))?;
                     let default =
                         slot.get_had_explicit_default().then(|| read_value(slot.get_default_value()?)).transpose()?;
-                    (Kind::Slot(ty), default)
+                    if default == Some(Value::Other) {
+                        bail!(
+                            "{name}.{field_name} has a default of a pointer type, which the generator does not support"
+                        );
+                    }
+                    (Kind::Slot(ty), default, slot.get_offset())
                 }
                 field::Group(group) => {
                     let group_name = format!("{name}{}", names::pascal(&field_name));
                     let group_module = format!("{module}::{}", names::module(&field_name));
                     self.structure(group.get_type_id(), file, group_name, group_module, Role::Group)?;
-                    (Kind::Group(group.get_type_id()), None)
+                    (Kind::Group(group.get_type_id()), None, 0)
                 }
             };
             fields.push(Field {
@@ -164,14 +169,17 @@ impl<'a> Loader<'a> {
                 doc: self.member_doc(id, at),
                 discriminant,
                 kind,
+                offset,
                 default,
                 annotations: self.read_annotations(field.get_annotations()?)?,
             });
         }
-        let words = u32::from(reader.get_data_word_count()) + u32::from(reader.get_pointer_count());
-        let doc = self.doc(id);
+        let (data_words, pointers) = (reader.get_data_word_count(), reader.get_pointer_count());
+        let (discriminant, doc) = (reader.get_discriminant_offset(), self.doc(id));
         self.file()?.structs.push(id);
-        self.schema.structs.insert(id, Struct { id, file: file.to_owned(), name, module, doc, role, fields, words });
+        let file = file.to_owned();
+        let found = Struct { id, file, name, module, doc, role, fields, data_words, pointers, discriminant };
+        self.schema.structs.insert(id, found);
         Ok(())
     }
 
@@ -281,6 +289,8 @@ fn read_value(reader: value::Reader<'_>) -> Result<Value> {
         value::Text(value) => Value::Text(value?.to_str()?.to_owned()),
         value::Data(value) => Value::Data(value?.to_vec()),
         value::Enum(value) => Value::Enum(value),
+        // As a list that is not there.
+        value::List(list) if list.target_size()?.word_count == 0 => Value::Void,
         value::List(_) | value::Struct(_) | value::Interface(()) | value::AnyPointer(_) => Value::Other,
     })
 }

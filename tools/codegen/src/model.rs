@@ -62,8 +62,12 @@ pub struct Struct {
     pub role: Role,
     /// Fields outside its union, and fields of its union, in order.
     pub fields: Vec<Field>,
-    /// Size of its data section and pointer section in words.
-    pub words: u32,
+    /// Words of its data section.
+    pub data_words: u16,
+    /// Pointers behind them.
+    pub pointers: u16,
+    /// Where its discriminant lies, in units of 16 bits, if it has a union.
+    pub discriminant: u32,
 }
 
 /// One field.
@@ -77,6 +81,8 @@ pub struct Field {
     pub discriminant: Option<u16>,
     /// Its type; a group is a struct of its own that has no pointer.
     pub kind: Kind,
+    /// Where a slot lies: its number among the pointers, or its place in the data section in units of its own size.
+    pub offset: u32,
     /// Explicit default.
     pub default: Option<Value>,
     /// Annotations on the field.
@@ -226,6 +232,11 @@ impl Method {
 }
 
 impl Struct {
+    /// Size of its data section and pointer section in words.
+    pub fn words(&self) -> u32 {
+        u32::from(self.data_words) + u32::from(self.pointers)
+    }
+
     /// Fields outside the union.
     pub fn plain(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| field.discriminant.is_none())
@@ -297,7 +308,7 @@ impl Schema {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
             let structure = self.structs.get(&id)?;
-            words = words.saturating_add(structure.words);
+            words = words.saturating_add(structure.words());
             if words > 1024 || self.is_cyclic(id) {
                 return None;
             }

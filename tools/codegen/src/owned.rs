@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::code::Code;
-use crate::convert::{self, Hold, WIRE};
+use crate::convert::{self, BUILDER, Hold, READER, WIRE};
 use crate::model::{Enum, Field, File, Kind, Role, Schema, Struct, Type};
 use crate::names;
 
@@ -196,9 +196,10 @@ fn wire(code: &mut Code, schema: &Schema, structure: &Struct) -> Result<()> {
     let (name, module) = (&structure.name, &structure.module);
     code.open(&format!("impl {WIRE}::Wire for {name} {{"));
     code.line(&format!("type Capnp = {module}::Owned;"));
-    code.line(&format!("const WORDS: usize = {};", structure.words));
+    code.line(&format!("const DATA: u16 = {};", structure.data_words));
+    code.line(&format!("const POINTERS: u16 = {};", structure.pointers));
     code.open(&format!(
-        "fn read(reader: {module}::Reader<'_>, caps: &{WIRE}::CapReader<'_>) -> ::core::result::Result<Self, {WIRE}::WireError> {{"
+        "fn read(reader: {READER}::StructReader<'_>) -> ::core::result::Result<Self, {WIRE}::WireError> {{"
     ));
     if structure.is_enum() {
         read_union(code, schema, structure, "::core::result::Result::Ok(", ")")?;
@@ -218,11 +219,11 @@ fn wire(code: &mut Code, schema: &Schema, structure: &Struct) -> Result<()> {
     }
     code.close("}");
     code.open(&format!(
-        "fn write(&self, mut builder: {module}::Builder<'_>, caps: &mut {WIRE}::CapWriter) -> ::core::result::Result<(), {WIRE}::WireError> {{"
+        "fn write(&self, builder: &mut {BUILDER}::Builder, place: {BUILDER}::Place) -> ::core::result::Result<(), {WIRE}::WireError> {{"
     ));
     for field in structure.plain().filter(|field| !is_void(field)) {
-        let place = format!("self.{}", names::ident(&names::snake(&field.name)));
-        convert::write_field(code, schema, structure, field, &place)?;
+        let value = format!("self.{}", names::ident(&names::snake(&field.name)));
+        convert::write_field(code, schema, structure, field, &value)?;
     }
     if !structure.union().is_empty() {
         let subject = if structure.is_enum() { "self" } else { "&self.which" };
@@ -231,9 +232,9 @@ fn wire(code: &mut Code, schema: &Schema, structure: &Struct) -> Result<()> {
             let variant = format!("{}::{}", structure.union_name(), names::pascal(&field.name));
             let binding = if is_void(field) { "" } else { "(value)" };
             code.open(&format!("{variant}{binding} => {{"));
-            if is_void(field) {
-                convert::write_value(code, structure, field, "()")?;
-            } else {
+            let (at, ordinal) = (structure.discriminant, field.discriminant.unwrap_or(0));
+            code.line(&format!("builder.number(place, {at}, {ordinal}_u16);"));
+            if !is_void(field) {
                 convert::write_variant(code, schema, structure, field)?;
             }
             code.close("}");
@@ -247,21 +248,19 @@ fn wire(code: &mut Code, schema: &Schema, structure: &Struct) -> Result<()> {
 }
 
 fn read_union(code: &mut Code, schema: &Schema, structure: &Struct, before: &str, after: &str) -> Result<()> {
-    let (union, module) = (structure.union_name(), &structure.module);
-    code.open(&format!("{before}match reader.which() {{"));
+    let union = structure.union_name();
+    code.open(&format!("{before}match reader.number::<u16>({}) {{", structure.discriminant));
     for field in structure.union() {
-        let variant = names::pascal(&field.name);
+        let (ordinal, variant) = (field.discriminant.unwrap_or(0), names::pascal(&field.name));
         if is_void(field) {
-            code.line(&format!("::core::result::Result::Ok({module}::Which::{variant}(())) => {union}::{variant},"));
+            code.line(&format!("{ordinal} => {union}::{variant},"));
         } else {
-            code.line(&format!(
-                "::core::result::Result::Ok({module}::Which::{variant}(value)) => {union}::{variant}({}),",
-                convert::read_variant(schema, structure, field)?
-            ));
+            let value = convert::read_field(schema, structure, field)?;
+            code.line(&format!("{ordinal} => {union}::{variant}({value}),"));
         }
     }
     code.line(&format!(
-        "::core::result::Result::Err(unknown) => return ::core::result::Result::Err({WIRE}::WireError::unknown({:?}, unknown)),",
+        "unknown => return ::core::result::Result::Err({WIRE}::WireError::unknown({:?}, unknown)),",
         structure.name
     ));
     code.close(&format!("}}{after}"));

@@ -121,8 +121,7 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
         }
         if !params.fields.is_empty() {
             code.line(&format!(
-                "let ({pattern}) = {WIRE}::decode::<{}::Owned, _>(&message, |reader, caps| ::core::result::Result::Ok(({values}))).map_err({CAP}::CallError::bad_arguments)?;",
-                params.module
+                "let ({pattern}) = {WIRE}::read(&message, |reader| ::core::result::Result::Ok(({values}))).map_err({CAP}::CallError::bad_arguments)?;"
             ));
         }
     } else {
@@ -135,17 +134,16 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
         Shape::Unit => {
             code.line(&format!("{call};"));
             code.line(&format!(
-                "::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({}, |_, _| ::core::result::Result::Ok(()))?)",
-                results.module,
-                results.words.saturating_add(1)
+                "::core::result::Result::Ok({WIRE}::compose(1, ({}, {}), |_, _| ::core::result::Result::Ok(()))?)",
+                results.data_words, results.pointers
             ));
         }
         Shape::Bare(owner, field) => {
             code.line(&format!("let result = {call};"));
             let hint = convert::size_hint(schema, results, &[(field, "result".to_owned())])?;
             code.open(&format!(
-                "::core::result::Result::Ok({WIRE}::encode::<{}::Owned>({hint}, |mut builder, caps| {{",
-                results.module
+                "::core::result::Result::Ok({WIRE}::compose({hint}, ({}, {}), |builder, place| {{",
+                results.data_words, results.pointers
             ));
             convert::write_field(code, schema, owner, field, "result")?;
             code.line("::core::result::Result::Ok(())");

@@ -15,11 +15,15 @@ extern crate alloc;
 extern crate self as capos_schema;
 
 #[cfg(feature = "client")]
+pub mod builder;
+#[cfg(feature = "client")]
 pub mod cap;
 pub mod exception;
 mod hook;
 #[cfg(feature = "client")]
 pub mod local;
+#[cfg(feature = "client")]
+pub mod reader;
 #[cfg(feature = "reflect")]
 pub mod reflection;
 #[cfg(feature = "kernel")]

@@ -1,8 +1,10 @@
 //! From owned values to messages and back.
+//!
+//! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. What knows its types only at run time, or
+//! writes what no client would, goes through capnp's own readers and builders, by [`encode`] and [`decode`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -11,10 +13,12 @@ use capnp::message::{self, HeapAllocator, ReaderOptions, SegmentArray};
 use capnp::private::capability::ClientHook;
 use capnp::private::layout::CapTable;
 use capnp::traits::{FromPointerBuilder, Imbue, ImbueMut, Owned};
-use capnp::{NotInSchema, Word, any_pointer};
+use capnp::{Word, any_pointer};
 
+use crate::builder::{Builder, Place};
 use crate::cap::{Cap, CapArg, IncomingMessage, Message};
 use crate::hook::Slot;
+use crate::reader::{Segment, StructReader};
 
 /// Deepest nesting of a message that is read.
 pub const MAX_DEPTH: i32 = 64;
@@ -39,8 +43,9 @@ impl WireError {
 
     /// An ordinal that the schema does not have.
     #[must_use]
-    pub fn unknown(path: &'static str, found: NotInSchema) -> Self {
-        Self::new(path, alloc::format!("value {} is not in the schema", found.0))
+    #[cold]
+    pub fn unknown(path: &'static str, found: u16) -> Self {
+        Self::new(path, alloc::format!("value {found} is not in the schema"))
     }
 
     fn capnp(path: &'static str, error: &capnp::Error) -> Self {
@@ -60,20 +65,22 @@ impl core::error::Error for WireError {}
 pub trait Wire: Sized {
     /// capnpc's type of it.
     type Capnp: Owned;
-    /// Size of the struct itself in words.
-    const WORDS: usize;
+    /// Words of the struct's data section.
+    const DATA: u16;
+    /// Pointers behind them.
+    const POINTERS: u16;
 
     /// Reads it.
     ///
     /// # Errors
     /// The message is malformed, or holds what the schema does not know.
-    fn read(reader: <Self::Capnp as Owned>::Reader<'_>, caps: &CapReader<'_>) -> Result<Self, WireError>;
+    fn read(reader: StructReader<'_>) -> Result<Self, WireError>;
 
-    /// Writes it.
+    /// Writes it to its place, which is all zero.
     ///
     /// # Errors
     /// It is too large.
-    fn write(&self, builder: <Self::Capnp as Owned>::Builder<'_>, caps: &mut CapWriter) -> Result<(), WireError>;
+    fn write(&self, builder: &mut Builder, place: Place) -> Result<(), WireError>;
 }
 
 /// The capabilities of a message that is read.
@@ -174,7 +181,38 @@ fn copy(bytes: &[u8]) -> Vec<Word> {
 /// # Errors
 /// It is too large.
 pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
-    encode::<T::Capnp>(T::WORDS.saturating_add(64), |builder, caps| value.write(builder, caps))
+    let words = usize::from(T::DATA).saturating_add(usize::from(T::POINTERS));
+    let (mut builder, root) = Builder::new(words.saturating_add(64), T::DATA, T::POINTERS);
+    value.write(&mut builder, root)?;
+    Ok(builder.finish())
+}
+
+/// Makes a message whose root is a struct of these sizes, words of data and pointers, which `write` fills; `words` is how
+/// many it probably takes.
+///
+/// # Errors
+/// The message is longer than [`MAX_WORDS`].
+#[inline]
+pub fn compose(
+    words: usize,
+    (data, pointers): (u16, u16),
+    write: impl FnOnce(&mut Builder, Place) -> Result<(), WireError>,
+) -> Result<Message, WireError> {
+    let (mut builder, root) = Builder::new(words, data, pointers);
+    write(&mut builder, root)?;
+    Ok(builder.finish())
+}
+
+/// Reads a message's root as the struct that it is.
+///
+/// # Errors
+/// The message is malformed, or `read` fails.
+#[inline]
+pub fn read<R>(
+    message: &IncomingMessage,
+    read: impl FnOnce(StructReader<'_>) -> Result<R, WireError>,
+) -> Result<R, WireError> {
+    read(Segment::new(&message.words, &message.caps).root()?)
 }
 
 /// Reads a message's root.
@@ -193,7 +231,7 @@ pub fn decode<T: Owned, R>(
 /// # Errors
 /// The message is malformed.
 pub fn decode_value<T: Wire>(message: &IncomingMessage) -> Result<T, WireError> {
-    decode::<T::Capnp, T>(message, |reader, caps| T::read(reader, caps))
+    T::read(Segment::new(&message.words, &message.caps).root()?)
 }
 
 /// Reads an owned value from bytes that are at rest: one segment, no capabilities.
@@ -250,9 +288,14 @@ fn with_root(words: &[Word], caps: &[Cap], read: ReadRoot<'_>) -> Result<(), Wir
 #[must_use]
 pub fn reader_options(words: usize) -> ReaderOptions {
     let mut options = ReaderOptions::new();
-    options.traversal_limit_in_words(Some(words.saturating_mul(4).saturating_add(128)));
+    options.traversal_limit_in_words(Some(words_to_read(words)));
     options.nesting_limit(MAX_DEPTH);
     options
+}
+
+/// Words that may be read of a message of so many, counting those that are read again.
+pub(crate) fn words_to_read(words: usize) -> usize {
+    words.saturating_mul(4).saturating_add(128)
 }
 
 /// A list length as capnp wants it.
@@ -266,35 +309,11 @@ pub fn length(path: &'static str, length: usize) -> Result<u32, WireError> {
         .ok_or_else(|| WireError::new(path, "the list has too many elements"))
 }
 
-/// Text of a field.
+/// The value of an enum with this ordinal.
 ///
 /// # Errors
-/// A malformed pointer, or bytes that are not UTF-8.
-pub fn text(path: &'static str, found: capnp::Result<capnp::text::Reader<'_>>) -> Result<String, WireError> {
-    let found = pointer(path, found)?;
-    found.to_str().map(String::from).map_err(|_| WireError::new(path, "the text is not UTF-8"))
-}
-
-/// Bytes of a field.
-///
-/// # Errors
-/// A malformed pointer.
-pub fn data(path: &'static str, found: capnp::Result<capnp::data::Reader<'_>>) -> Result<Vec<u8>, WireError> {
-    Ok(pointer(path, found)?.to_vec())
-}
-
-/// An enum of a field.
-///
-/// # Errors
-/// An ordinal that the schema does not have.
-pub fn enumerant<W, T: From<W>>(path: &'static str, found: Result<W, NotInSchema>) -> Result<T, WireError> {
-    found.map(T::from).map_err(|unknown| WireError::unknown(path, unknown))
-}
-
-/// Whatever else a field points to.
-///
-/// # Errors
-/// A malformed pointer.
-pub fn pointer<T>(path: &'static str, found: capnp::Result<T>) -> Result<T, WireError> {
-    found.map_err(|error| WireError::capnp(path, &error))
+/// The schema does not have it.
+#[inline]
+pub fn enumerant<T: Copy>(path: &'static str, ordinal: u16, all: &[T]) -> Result<T, WireError> {
+    all.get(usize::from(ordinal)).copied().ok_or_else(|| WireError::unknown(path, ordinal))
 }

@@ -1,0 +1,272 @@
+//! Writing a message where it is sent from: one segment that grows.
+//!
+//! This is what generated code writes with. Structs, lists and texts are laid out in the order in which they are begun, as
+//! capnp's own builders do.
+
+use alloc::vec::Vec;
+
+use capnp::Word;
+
+use crate::cap::{Cap, CapArg, Message};
+use crate::reader::Number;
+use crate::wire::{MAX_WORDS, WireError, length};
+
+/// Bytes of a word.
+const WORD: usize = 8;
+const ZERO: Word = capnp::word(0, 0, 0, 0, 0, 0, 0, 0);
+/// Elements of lists, as pointers name them.
+const BITS: u64 = 1;
+const BYTES: u64 = 2;
+const POINTERS: u64 = 6;
+const COMPOSITE: u64 = 7;
+
+/// Where a struct of a message lies: its first word, and that of its pointers.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    data: usize,
+    pointers: usize,
+}
+
+impl Place {
+    /// The word of the pointer with this number.
+    #[inline]
+    #[must_use]
+    pub fn pointer(self, number: usize) -> usize {
+        self.pointers.wrapping_add(number)
+    }
+}
+
+/// A message that is written.
+#[derive(Debug)]
+pub struct Builder {
+    words: Vec<Word>,
+    caps: Vec<CapArg>,
+}
+
+#[inline]
+fn word(value: u64) -> Word {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    capnp::word(a, b, c, d, e, f, g, h)
+}
+
+impl Builder {
+    /// A message whose root is a struct of these sizes, and which probably takes so many words.
+    #[inline]
+    #[must_use]
+    pub fn new(words: usize, data: u16, pointers: u16) -> (Self, Place) {
+        let sections = usize::from(data).wrapping_add(usize::from(pointers));
+        let mut builder =
+            Self { words: Vec::with_capacity(words.clamp(sections.saturating_add(1), MAX_WORDS)), caps: Vec::new() };
+        builder.words.push(ZERO);
+        // It is shorter than the longest message by far.
+        let place = builder.structure(0, data, pointers).unwrap_or(Place { data: 1, pointers: 1 });
+        (builder, place)
+    }
+
+    /// The message, as it was written.
+    #[inline]
+    #[must_use]
+    pub fn finish(self) -> Message {
+        Message { words: self.words, caps: self.caps }
+    }
+
+    /// The first of so many new words, all zero.
+    #[inline]
+    fn grow(&mut self, words: usize) -> Result<usize, WireError> {
+        let start = self.words.len();
+        let end = start.saturating_add(words);
+        if end > MAX_WORDS {
+            return Err(too_long());
+        }
+        self.words.resize(end, ZERO);
+        Ok(start)
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, value: u64) {
+        if let Some(place) = self.words.get_mut(at) {
+            *place = word(value);
+        }
+    }
+
+    /// The part of a pointer at this word that says where it leads to.
+    #[inline]
+    fn offset(at: usize, target: usize) -> u64 {
+        // It goes backwards by one word at most, to a struct of no size, and is shorter than the longest message.
+        let distance = target.wrapping_sub(at).wrapping_sub(1);
+        u64::from((distance as u32) << 2)
+    }
+
+    /// A new struct of these sizes, that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn structure(&mut self, at: usize, data: u16, pointers: u16) -> Result<Place, WireError> {
+        let start = self.grow(usize::from(data).wrapping_add(usize::from(pointers)))?;
+        // One of no size lies at its own pointer, which would lead nowhere otherwise.
+        let target = if data == 0 && pointers == 0 { at } else { start };
+        self.put(at, Self::offset(at, target) | u64::from(data) << 32 | u64::from(pointers) << 48);
+        Ok(Place { data: start, pointers: start.wrapping_add(usize::from(data)) })
+    }
+
+    /// Sets the number at this place of a struct, in units of its size.
+    #[inline]
+    pub fn number<N: Number>(&mut self, place: Place, at: usize, value: N) {
+        let from = place.data.wrapping_mul(WORD).wrapping_add(at.wrapping_mul(N::SIZE));
+        if let Some(bytes) = Word::words_to_bytes_mut(&mut self.words).get_mut(from..) {
+            value.put(bytes);
+        }
+    }
+
+    /// The same with a default.
+    #[inline]
+    pub fn number_or<N: Number>(&mut self, place: Place, at: usize, value: N, default: N) {
+        self.number(place, at, value.relative_to(default));
+    }
+
+    /// Sets the flag at this place of a struct.
+    #[inline]
+    pub fn flag(&mut self, place: Place, at: usize, value: bool) {
+        let from = place.data.wrapping_mul(WORD).wrapping_add(at / 8);
+        if let Some(byte) = Word::words_to_bytes_mut(&mut self.words).get_mut(from) {
+            *byte = *byte & !(1 << (at % 8)) | u8::from(value) << (at % 8);
+        }
+    }
+
+    /// A new list of so many elements, of which so many words are, that the pointer at this word leads to: the first of
+    /// its words.
+    #[inline]
+    fn list(
+        &mut self,
+        path: &'static str,
+        at: usize,
+        size: u64,
+        count: usize,
+        words: usize,
+    ) -> Result<usize, WireError> {
+        let count = length(path, count)?;
+        let start = self.grow(words)?;
+        self.put(at, Self::offset(at, start) | 1 | size << 32 | u64::from(count) << 35);
+        Ok(start)
+    }
+
+    /// Bytes, with so many zeros behind them, that the pointer at this word leads to.
+    fn list_of_bytes(&mut self, path: &'static str, at: usize, bytes: &[u8], zeros: usize) -> Result<(), WireError> {
+        let count = bytes.len().saturating_add(zeros);
+        let start = self.list(path, at, BYTES, count, 0)?;
+        if start.saturating_add(count.div_ceil(WORD)) > MAX_WORDS {
+            return Err(too_long());
+        }
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        self.words.reserve(whole.len().saturating_add(1));
+        self.words.extend(whole.iter().map(|bytes| word(u64::from_le_bytes(*bytes))));
+        if count > whole.len().wrapping_mul(WORD) {
+            let mut last = [0; WORD];
+            for (to, from) in last.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            self.words.push(word(u64::from_le_bytes(last)));
+        }
+        Ok(())
+    }
+
+    /// Bytes that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn data(&mut self, path: &'static str, at: usize, bytes: &[u8]) -> Result<(), WireError> {
+        self.list_of_bytes(path, at, bytes, 0)
+    }
+
+    /// A text that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn text(&mut self, path: &'static str, at: usize, text: &str) -> Result<(), WireError> {
+        self.list_of_bytes(path, at, text.as_bytes(), 1)
+    }
+
+    /// A list of nothings that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// They are more than a list may have.
+    pub fn nothings(&mut self, path: &'static str, at: usize, count: usize) -> Result<(), WireError> {
+        self.list(path, at, 0, count, 0).map(drop)
+    }
+
+    /// A list of flags that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn flags(&mut self, path: &'static str, at: usize, flags: &[bool]) -> Result<(), WireError> {
+        let start = self.list(path, at, BITS, flags.len(), flags.len().div_ceil(WORD * 8))?;
+        let place = Place { data: start, pointers: start };
+        for (number, flag) in flags.iter().enumerate() {
+            self.flag(place, number, *flag);
+        }
+        Ok(())
+    }
+
+    /// A list of numbers that the pointer at this word leads to.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn numbers<N: Number>(
+        &mut self,
+        path: &'static str,
+        at: usize,
+        numbers: impl ExactSizeIterator<Item = N>,
+    ) -> Result<(), WireError> {
+        let words = numbers.len().saturating_mul(N::SIZE).div_ceil(WORD);
+        // Bytes are 2, then come 2, 4 and 8 of them.
+        let size = BYTES + u64::from(N::SIZE.trailing_zeros());
+        let start = self.list(path, at, size, numbers.len(), words)?;
+        let bytes = Word::words_to_bytes_mut(self.words.get_mut(start..).unwrap_or_default());
+        for (place, number) in bytes.chunks_exact_mut(N::SIZE).zip(numbers) {
+            number.put(place);
+        }
+        Ok(())
+    }
+
+    /// A list of so many pointers that the pointer at this word leads to: the first of them.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn pointers(&mut self, path: &'static str, at: usize, count: usize) -> Result<usize, WireError> {
+        self.list(path, at, POINTERS, count, count)
+    }
+
+    /// A list of so many structs of these sizes that the pointer at this word leads to: where each of them lies.
+    ///
+    /// # Errors
+    /// The message becomes longer than one may be.
+    pub fn structures(
+        &mut self,
+        path: &'static str,
+        at: usize,
+        count: usize,
+        (data, pointers): (u16, u16),
+    ) -> Result<impl Iterator<Item = Place> + use<>, WireError> {
+        let each = usize::from(data).wrapping_add(usize::from(pointers));
+        let words = count.saturating_mul(each);
+        let tag = self.list(path, at, COMPOSITE, words, words.saturating_add(1))?;
+        let elements = u64::from(length(path, count)?) << 2;
+        self.put(tag, elements | u64::from(data) << 32 | u64::from(pointers) << 48);
+        Ok((0..count).map(move |number| {
+            let start = tag.wrapping_add(1).wrapping_add(number.wrapping_mul(each));
+            Place { data: start, pointers: start.wrapping_add(usize::from(data)) }
+        }))
+    }
+
+    /// A capability that the pointer at this word designates; it travels beside the message.
+    pub fn cap(&mut self, at: usize, cap: &Cap) {
+        let index = self.caps.len() as u64;
+        self.caps.push(cap.to_arg());
+        self.put(at, index << 32 | 3);
+    }
+}
+
+#[cold]
+fn too_long() -> WireError {
+    WireError::new("message", "it is longer than 64 MiB; send it as memory")
+}

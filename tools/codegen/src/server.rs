@@ -71,13 +71,12 @@ fn server(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
     code.open(&format!(
         "fn dispatch(self: ::alloc::rc::Rc<Self>, cx: {CAP}::CallContext, method: u16, message: {CAP}::IncomingMessage) -> {CAP}::LocalBoxFuture<'static, ::core::result::Result<{CAP}::Message, {CAP}::CallError>> {{"
     ));
-    code.open("::alloc::boxed::Box::pin(async move {");
-    code.line("let server = &*self.0;");
+    // A future for each method, so that none is larger than it needs.
     code.open("match (cx.interface, method) {");
     for ancestor in &lineage {
         for method in &ancestor.methods {
             code.line(&format!(
-                "({:#018x}, {}) => crate::{}::{}(server, &cx, message).await,",
+                "({:#018x}, {}) => ::alloc::boxed::Box::pin(async move {{ crate::{}::{}(&*self.0, &cx, message).await }}),",
                 ancestor.id,
                 method.ordinal,
                 names::ident(&ancestor.file),
@@ -86,10 +85,9 @@ fn server(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
         }
     }
     code.line(&format!(
-        "_ => ::core::result::Result::Err({CAP}::CallError::no_such_method({name:?}, cx.interface, method)),"
+        "_ => ::alloc::boxed::Box::pin(::core::future::ready(::core::result::Result::Err({CAP}::CallError::no_such_method({name:?}, cx.interface, method)))),"
     ));
     code.close("}");
-    code.close("})");
     code.close("}");
     code.close("}");
     for method in &interface.methods {

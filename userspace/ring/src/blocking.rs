@@ -3,7 +3,6 @@
 //! For code that runs on any thread of a process, such as a C library. One call of a thread is in flight at a time.
 //! Whoever else uses the ring, such as the runtime of an async program on the same thread, does so between these calls.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
@@ -15,9 +14,9 @@ use capnp::Word;
 use capos_abi::Status;
 use capos_abi::entry::{MAX_MESSAGE, Operation};
 use capos_abi::syscall::NO_DEADLINE;
-use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, IncomingMessage, Message};
 
-use crate::message::{self, RESULTS};
+use crate::message::{self, Lent};
 use crate::ring::Ring;
 
 /// Bytes of the answer of a call that is only waited for.
@@ -62,7 +61,8 @@ impl Ring {
         let results = results.min(MAX_MESSAGE).next_multiple_of(8);
         let room = room(results)?;
         let capacity = u32::try_from(room.len().saturating_mul(8)).unwrap_or(results);
-        let (operation, mut lent) = message::call(cap, interface, method, message, capacity, |_| room)?;
+        let mut lent = Lent { received: room, ..Lent::default() };
+        let operation = message::call(cap, (interface, method), message, capacity, &mut lent)?;
         // SAFETY: what the operation names is kept in `lent` until it has ended.
         let completion = unsafe { self.run(operation, NO_DEADLINE) };
         if completion.status == Status::TooLarge as i32 && capacity < results {
@@ -97,7 +97,9 @@ impl Ring {
         let mut operations = Vec::from([Operation::WaitWord { address, expected }]);
         let mut lent = Vec::new();
         for Asked { cap, interface, method, message } in calls {
-            if let Ok((operation, kept)) = message::call(cap, interface, method, message, SHORT_ANSWER, buffer) {
+            let received = buffer(usize::try_from(SHORT_ANSWER).unwrap_or(0));
+            let mut kept = Lent { received, ..Lent::default() };
+            if let Ok(operation) = message::call(cap, (interface, method), message, SHORT_ANSWER, &mut kept) {
                 operations.push(operation);
                 lent.push(kept);
             }
@@ -171,28 +173,12 @@ impl Drop for BlockingCap {
 }
 
 impl CapTransport for BlockingCap {
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        self.call_sized(interface, method, params, RESULTS)
-    }
-
-    fn call_sized(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-        results: u32,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+    fn begin(&self, (interface, method): (u64, u16), params: Message, results: u32, _: &mut Context<'_>) -> Begun {
         let here = self.here;
         let own = |id, _| Cap::new(Self { id, owned: Cell::new(true), here, results: None });
         let answer = self.ring().map_err(CallError::Transport);
         let results = self.results.unwrap_or(results);
-        let answer = answer.and_then(|ring| ring.call(self.id, interface, method, params, results, own));
-        Box::pin(core::future::ready(answer))
+        Begun::Ended(answer.and_then(|ring| ring.call(self.id, interface, method, params, results, own)))
     }
 
     fn forget(&self) {

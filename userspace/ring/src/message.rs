@@ -8,8 +8,8 @@ use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
 use capos_abi::{CapSlot, Completion, ExceptionKind, MessageHeader, Status, TransferMode};
 use capos_schema::cap::{CallError, Cap, CapArg, Exception, Message};
 
-/// Bytes of results that a call has room for where neither the schema nor its caller says more.
-pub const RESULTS: u32 = 64 << 10;
+/// Words of an array with room for as many capabilities as a message may have.
+pub const CAP_WORDS: usize = 2 * MAX_CAPS as usize;
 
 /// What an operation lends to the kernel until it has ended.
 #[derive(Debug, Default)]
@@ -38,18 +38,6 @@ pub const fn whole_words(bytes: usize) -> usize {
     bytes / 8
 }
 
-/// An array for the capabilities to send, with room for `accepted` that come back.
-#[must_use]
-pub fn cap_array(sent: &[CapArg], accepted: u8) -> Vec<Word> {
-    let places = sent.len().max(usize::from(accepted));
-    let mut words = Word::allocate_zeroed_vec(places.saturating_mul(2));
-    let (slots, _) = Word::words_to_bytes_mut(&mut words).as_chunks_mut::<{ CapSlot::SIZE }>();
-    for (slot, arg) in slots.iter_mut().zip(sent) {
-        *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
-    }
-    words
-}
-
 /// Turns a completion's status into a result.
 ///
 /// # Errors
@@ -62,48 +50,70 @@ pub fn transport(completion: &Completion) -> Result<(), Status> {
     Ok(())
 }
 
-/// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results. `buffer` gives
-/// room for as many bytes, or for none where there is no memory. What the operation names lies in what is returned with
-/// it.
+/// The bytes of a message that is no larger than one may be.
+///
+/// # Errors
+/// It is larger.
+#[inline]
+pub fn fitting(message: &Message) -> Result<u32, CallError> {
+    let length = u32::try_from(message.words.len().saturating_mul(8)).unwrap_or(u32::MAX);
+    if length > MAX_MESSAGE || message.caps.len() > usize::from(MAX_CAPS) {
+        return Err(CallError::Transport(Status::TooLarge));
+    }
+    Ok(length)
+}
+
+/// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results: `lent.received`,
+/// which is shorter where there is no memory. What the operation names lies in `lent`.
 ///
 /// # Errors
 /// The message is larger than one may be; there is no memory for the results.
 #[inline]
 pub fn call(
     cap: u64,
-    interface: u64,
-    method: u16,
+    (interface, method): (u64, u16),
     message: Message,
     capacity: u32,
-    buffer: impl FnOnce(usize) -> Vec<Word>,
-) -> Result<(Operation, Lent), CallError> {
-    let Message { words: mut sent, caps: sent_caps } = message;
-    let length = u32::try_from(sent.len().saturating_mul(8)).unwrap_or(u32::MAX);
-    if length > MAX_MESSAGE || sent_caps.len() > usize::from(MAX_CAPS) {
-        return Err(CallError::Transport(Status::TooLarge));
-    }
+    lent: &mut Lent,
+) -> Result<Operation, CallError> {
+    let length = fitting(&message)?;
     let capacity = capacity.min(MAX_MESSAGE);
-    let mut received = buffer(usize::try_from(capacity).unwrap_or(0));
-    if received.len() < usize::try_from(capacity / 8).unwrap_or(usize::MAX) {
+    if lent.received.len() < usize::try_from(capacity / 8).unwrap_or(usize::MAX) {
         return Err(CallError::Transport(Status::OutOfMemory));
     }
-    let mut caps = cap_array(&sent_caps, MAX_CAPS);
-    let operation = Operation::Call {
+    (lent.sent, lent.sent_caps) = (message.words, message.caps);
+    let caps = lent.array(MAX_CAPS);
+    Ok(Operation::Call {
         cap,
         interface,
         method,
-        params: Buffer { address: address(&mut sent), length },
-        results: Buffer { address: address(&mut received), length: capacity },
-        caps: CapArray {
-            address: address(&mut caps),
-            sent: u8::try_from(sent_caps.len()).unwrap_or(MAX_CAPS),
-            accepted: MAX_CAPS,
-        },
-    };
-    Ok((operation, Lent { sent, sent_caps, received, caps }))
+        params: Buffer { address: address(&mut lent.sent), length },
+        results: Buffer { address: address(&mut lent.received), length: capacity },
+        caps,
+    })
 }
 
 impl Lent {
+    /// The array as an entry names it: with the capabilities that are sent, and room for so many that come. What is left in
+    /// it of messages before is read by nobody, since each side is told how many places were written.
+    #[inline]
+    pub fn array(&mut self, accepted: u8) -> CapArray {
+        let sent = u8::try_from(self.sent_caps.len()).unwrap_or(MAX_CAPS);
+        if sent == 0 && accepted == 0 {
+            return CapArray::default();
+        }
+        if self.caps.len() < CAP_WORDS {
+            self.caps = Word::allocate_zeroed_vec(CAP_WORDS);
+        }
+        if sent > 0 {
+            let (slots, _) = Word::words_to_bytes_mut(&mut self.caps).as_chunks_mut::<{ CapSlot::SIZE }>();
+            for (slot, arg) in slots.iter_mut().zip(&self.sent_caps) {
+                *slot = CapSlot::send(arg.cap.id(), arg.rights, arg.mode).encode();
+            }
+        }
+        CapArray { address: address(&mut self.caps), sent, accepted }
+    }
+
     /// How a CALL ended: the bytes of results in `received`, and the capabilities that came with them, of which `own`
     /// makes handles by identifier and interface.
     ///
@@ -117,7 +127,7 @@ impl Lent {
     ) -> Result<(usize, Vec<Cap>), CallError> {
         transport(completion)?;
         self.moved_away();
-        let caps: Vec<Cap> = self.received_caps(completion.caps).map(|(id, interface)| own(id, interface)).collect();
+        let caps = self.handles(completion, own);
         let length = usize::try_from(completion.length).unwrap_or(0);
         if let Some(kind) = ExceptionKind::from_raw(completion.status) {
             let bytes = Word::words_to_bytes(&self.received);
@@ -125,6 +135,16 @@ impl Lent {
             return Err(CallError::Exception(Exception::new(kind, reason)));
         }
         Ok((length, caps))
+    }
+
+    /// Handles of the capabilities that came, which `own` makes by identifier and interface.
+    #[inline]
+    pub fn handles(&self, completion: &Completion, own: impl Fn(u64, u64) -> Cap) -> Vec<Cap> {
+        // Mostly none came.
+        if completion.caps == 0 {
+            return Vec::new();
+        }
+        self.received_caps(completion.caps).map(|(id, interface)| own(id, interface)).collect()
     }
 
     /// The capabilities that this message gave away are no longer in the table: nothing to release.

@@ -178,13 +178,13 @@ pub fn write_line(ring: &Ring, debug: Option<u64>, logger: Option<u64>, text: &s
 
 #[cfg(test)]
 mod tests {
-    use alloc::boxed::Box;
     use alloc::rc::Rc;
     use alloc::vec::Vec;
     use core::any::Any;
     use core::cell::RefCell;
+    use core::task::Context;
 
-    use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+    use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
     use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, DebugLogClient, ResourceAccountClient};
     use capos_schema::system::{LogLevel, LoggerClient};
 
@@ -194,15 +194,10 @@ mod tests {
     struct Recorder(Rc<RefCell<Vec<u64>>>);
 
     impl CapTransport for Recorder {
-        fn call(
-            &self,
-            _interface: u64,
-            _method: u16,
-            params: Message,
-        ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        fn begin(&self, _: (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
             let (words, _) = params.bytes().as_chunks::<8>();
             *self.0.borrow_mut() = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-            Box::pin(async { Err(CallError::failed("recorded")) })
+            Begun::Ended(Err(CallError::failed("recorded")))
         }
 
         fn id(&self) -> u64 {

@@ -1,51 +1,73 @@
 //! Calls through a capability.
 
-use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-use capnp::Word;
 use capos_abi::Status;
+use capos_abi::entry::MAX_MESSAGE;
 use capos_ring::message;
-use capos_schema::cap::{CallError, IncomingMessage, Message};
+use capos_schema::cap::{Begun, CallError, CallResult, IncomingMessage, Message};
 
 use crate::capability::KernelCap;
-use crate::operation::Pending;
+use crate::pool::Pool;
+use crate::reactor::{Class, Key};
 use crate::runtime::{self, Wait};
 
-/// Calls a method of the capability with this identifier; at most `capacity` bytes of results.
-pub(crate) async fn call(
+/// Without a runtime nothing is ever answered.
+const NOWHERE: CallError = CallError::Transport(Status::Disconnected);
+
+/// Begins to call a method of the capability with this identifier; at most `capacity` bytes of results. Whoever polls is
+/// woken when it has ended.
+pub(crate) fn begin(
     cap: u64,
-    interface: u64,
-    method: u16,
+    (interface, method): (u64, u16),
     message: Message,
     capacity: u32,
-) -> Result<IncomingMessage, CallError> {
+    context: &Context<'_>,
+) -> Begun {
     if let Some(ring) = runtime::idle_ring() {
-        return ring.call(cap, interface, method, message, capacity, KernelCap::own);
+        return Begun::Ended(ring.call(cap, interface, method, message, capacity, KernelCap::own));
     }
-    let prepared = runtime::with(|rt| {
-        rt.reactor(|reactor, _| {
-            message::call(cap, interface, method, message, capacity, |bytes| reactor.pool.take(bytes))
+    // Judged before anything is borrowed: what is refused is dropped, and the capabilities in it may be anybody's.
+    if let Err(error) = message::fitting(&message) {
+        return Begun::Ended(Err(error));
+    }
+    let room = usize::try_from(capacity.min(MAX_MESSAGE)).unwrap_or(0);
+    let waker = Some(context.waker().clone());
+    let begun = runtime::with(|rt| {
+        rt.reactor(|reactor, ring| {
+            let mut lent = reactor.pool.lend(room);
+            let operation = message::call(cap, (interface, method), message, capacity, &mut lent)?;
+            match reactor.start(ring, lent, operation, Class::Slow, waker) {
+                Some(key) => Ok(key),
+                None => Err(NOWHERE),
+            }
         })
     });
-    let (operation, lent) = prepared.ok_or(CallError::Transport(Status::Disconnected))??;
-    let (completion, lent) = Pending::start(lent, operation).await;
-    match lent.answer(&completion, KernelCap::own) {
-        Ok((length, caps)) => {
-            let words = runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.cut(lent.received, length)));
-            Ok(IncomingMessage { words: words.unwrap_or_default(), caps })
-        }
-        Err(error) => {
-            give_back(lent.received);
-            Err(error)
-        }
+    match begun {
+        Some(Ok(key)) => Begun::Kept(key.number()),
+        Some(Err(error)) => Begun::Ended(Err(error)),
+        None => Begun::Ended(Err(NOWHERE)),
     }
 }
 
-pub(crate) fn give_back(buffer: Vec<Word>) {
-    runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.give(buffer)));
+/// How a call ended that was begun.
+pub(crate) fn poll(number: u64, context: &Context<'_>) -> Poll<CallResult> {
+    let polled = runtime::with(|rt| {
+        let found = rt.reactor(|reactor, _| reactor.poll(Key::known(number), context.waker()));
+        let Some((completion, mut lent)) = found else { return Poll::Pending };
+        let answer = lent.answer(&completion, KernelCap::own);
+        let answer = answer.map(|(bytes, caps)| IncomingMessage { words: Pool::cut(&mut lent.received, bytes), caps });
+        rt.give_back(lent);
+        Poll::Ready(answer)
+    });
+    polled.unwrap_or_else(|| Poll::Ready(Err(NOWHERE)))
+}
+
+/// Gives up a call that was begun.
+pub(crate) fn abandon(number: u64) {
+    runtime::with(|rt| rt.abandon(Key::known(number)));
 }
 
 /// Runs a future to its end while all other tasks of the process stand still. For kernel objects,

@@ -1,14 +1,13 @@
 //! The runtime's handle of a capability.
 
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::Cell;
+use core::task::{Context, Poll};
 
-use capos_ring::message::RESULTS;
-use capos_schema::cap::{AsCap, CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+use capos_schema::cap::{AsCap, Begun, CallResult, Cap, CapTransport, Client, Message};
 
-use crate::runtime;
+use crate::{call, runtime};
 
 /// A place in the process's capability table. Dropping the last clone of its [`Cap`] releases it.
 #[derive(Clone, Debug)]
@@ -45,35 +44,31 @@ impl KernelCap {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.owned.get() {
-            return;
-        }
-        match runtime::idle_ring() {
-            Some(ring) => ring.release(self.id),
-            None => drop(runtime::with(|rt| rt.release(self.id))),
+        if self.owned.get() {
+            release(self.id);
         }
     }
 }
 
+/// Gives up the capability with this identifier.
+pub(crate) fn release(id: u64) {
+    match runtime::idle_ring() {
+        Some(ring) => ring.release(id),
+        None => drop(runtime::with(|rt| rt.release(id))),
+    }
+}
+
 impl CapTransport for KernelCap {
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        self.call_sized(interface, method, params, RESULTS)
+    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun {
+        call::begin(self.place.id, method, params, results, context)
     }
 
-    fn call_sized(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-        results: u32,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        let place = self.place.clone();
-        Box::pin(async move { crate::call::call(place.id, interface, method, params, results).await })
+    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
+        call::poll(number, context)
+    }
+
+    fn abandon_call(&self, number: u64) {
+        call::abandon(number);
     }
 
     fn forget(&self) {
@@ -116,27 +111,16 @@ struct Wide {
 }
 
 impl CapTransport for Wide {
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        let inner = self.inner.clone();
-        let bytes = self.bytes;
-        Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
+    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun {
+        self.inner.transport().begin(method, params, self.bytes.max(results), context)
     }
 
-    fn call_sized(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-        results: u32,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        let inner = self.inner.clone();
-        let bytes = self.bytes.max(results);
-        Box::pin(async move { crate::call::call(inner.id(), interface, method, params, bytes).await })
+    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
+        self.inner.transport().poll_call(number, context)
+    }
+
+    fn abandon_call(&self, number: u64) {
+        self.inner.transport().abandon_call(number);
     }
 
     fn forget(&self) {

@@ -2,7 +2,7 @@
 
 use capos_abi::Status;
 use capos_abi::entry::Operation;
-use capos_ring::message::{Lent, transport};
+use capos_ring::message::transport;
 use capos_schema::cap::AsCap;
 
 use crate::operation::Pending;
@@ -13,7 +13,7 @@ use crate::operation::Pending;
 /// The capability is gone, is neither, or lacks the right to receive.
 pub async fn wait(notification: &impl AsCap) -> Result<u64, Status> {
     let cap = notification.as_cap().clone();
-    let (completion, _) = Pending::start(Lent::default(), Operation::Wait { cap: cap.id() }).await;
+    let (completion, _) = Pending::start(Operation::Wait { cap: cap.id() }).await;
     transport(&completion)?;
     Ok(completion.value)
 }
@@ -25,6 +25,6 @@ pub async fn wait(notification: &impl AsCap) -> Result<u64, Status> {
 pub async fn notify(notification: &impl AsCap, bits: u64) -> Result<(), Status> {
     let cap = notification.as_cap().clone();
     let operation = Operation::Notify { notification: cap.id(), bits };
-    let (completion, _) = Pending::start(Lent::default(), operation).await;
+    let (completion, _) = Pending::start(operation).await;
     transport(&completion)
 }

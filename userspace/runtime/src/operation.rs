@@ -1,6 +1,7 @@
 //! The future of one operation.
 
-use core::future::Future;
+use alloc::boxed::Box;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
@@ -17,50 +18,66 @@ pub(crate) struct Pending(State);
 #[derive(Debug)]
 enum State {
     InFlight(Key),
-    Ended(Completion, Lent),
+    Ended(Completion, Box<Lent>),
     /// Outside a runtime nothing is ever answered.
     Nowhere,
 }
 
+/// Runs an operation that borrows what `lent` holds, and gives that back with its completion.
+pub(crate) async fn run(lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
+    let (mut pending, mut lent) = (Pending(State::Nowhere), Some(lent));
+    poll_fn(|context| {
+        if let Some(lent) = lent.take() {
+            // It knows whom to wake from the start.
+            pending = Pending::start_as(Class::of(&operation), lent, operation, Some(context));
+            if let State::InFlight(_) = pending.0 {
+                return Poll::Pending;
+            }
+        }
+        Pin::new(&mut pending).poll(context)
+    })
+    .await
+}
+
 impl Pending {
-    /// Queues an operation that borrows what `lent` holds; runs it to its end where the thread's executor does not run.
-    pub(crate) fn start(lent: Lent, operation: entry::Operation) -> Self {
-        let class = Class::of(&operation);
-        Self::start_as(class, lent, operation)
+    /// Queues an operation that borrows nothing; runs it to its end where the thread's executor does not run.
+    pub(crate) fn start(operation: entry::Operation) -> Self {
+        Self::start_as(Class::of(&operation), Box::default(), operation, None)
     }
 
     /// The same with the wait for the end of a received call.
     pub(crate) fn watch(reply: u64) -> Self {
-        Self::start_as(Class::Watch, Lent::default(), entry::Operation::Wait { cap: reply })
+        Self::start_as(Class::Watch, Box::default(), entry::Operation::Wait { cap: reply }, None)
     }
 
-    fn start_as(class: Class, lent: Lent, operation: entry::Operation) -> Self {
+    fn start_as(class: Class, lent: Box<Lent>, operation: entry::Operation, context: Option<&Context<'_>>) -> Self {
         if let Some(ring) = runtime::idle_ring() {
             let (completion, lent) = reactor::run(&ring, lent, operation);
             return Self(State::Ended(completion, lent));
         }
-        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation, class)));
+        let waker = context.map(|context| context.waker().clone());
+        let key = runtime::with(|rt| rt.reactor(|reactor, ring| reactor.start(ring, lent, operation, class, waker)));
         Self(key.flatten().map_or(State::Nowhere, State::InFlight))
     }
 }
 
 impl Future for Pending {
-    type Output = (Completion, Lent);
+    type Output = (Completion, Box<Lent>);
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match core::mem::replace(&mut self.0, State::Nowhere) {
-            State::InFlight(key) => {
-                let ended = runtime::with(|rt| rt.reactor(|reactor, _| reactor.poll(key, context.waker()))).flatten();
-                if let Some(ended) = ended {
-                    return Poll::Ready(ended);
-                }
-                self.0 = State::InFlight(key);
-                Poll::Pending
+        if let State::InFlight(key) = self.0 {
+            let ended = runtime::with(|rt| rt.reactor(|reactor, _| reactor.poll(key, context.waker()))).flatten();
+            if ended.is_some() {
+                self.0 = State::Nowhere;
             }
+            return ended.map_or(Poll::Pending, Poll::Ready);
+        }
+        match core::mem::replace(&mut self.0, State::Nowhere) {
             State::Ended(completion, lent) => Poll::Ready((completion, lent)),
-            State::Nowhere => {
+            State::InFlight(_) | State::Nowhere => {
                 let status = Status::Disconnected as i32;
-                Poll::Ready((Completion { status, ..Completion::default() }, Lent::default()))
+                Poll::Ready((Completion { status, ..Completion::default() }, Box::default()))
             }
         }
     }
@@ -68,11 +85,8 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let State::InFlight(key) = self.0 else { return };
-        runtime::with(|rt| {
-            if let Some((lent, completion, receives)) = rt.reactor(|reactor, ring| reactor.abandon(ring, key)) {
-                rt.discard(lent, completion, receives);
-            }
-        });
+        if let State::InFlight(key) = self.0 {
+            runtime::with(|rt| rt.abandon(key));
+        }
     }
 }

@@ -1,19 +1,35 @@
 //! Buffers that the kernel writes messages into, kept for reuse by size.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use capnp::Word;
-use capos_ring::message::whole_words;
+use capos_ring::message::{Lent, whole_words};
+use capos_schema::cap::{CapArg, RESULTS};
 
 /// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 6] = [128, 512, 2 << 10, 8 << 10, 40 << 10, 128 << 10];
-/// How many buffers of each size are kept.
-const KEPT: [usize; 6] = [16, 16, 8, 4, 2, 1];
+/// How many buffers of each size are kept; those of the usual one are, with what else operations lend.
+const KEPT: [usize; 6] = [16, 16, 8, 0, 2, 1];
+
+/// How much else that operations lend is kept.
+const LENT: usize = 32;
+/// The size that most operations want, in words: that of a call's results. What serves for it is larger than the size
+/// before. How many of it are kept.
+const USUAL: usize = CLASSES[3];
+const BELOW: usize = CLASSES[2];
+const WHOLE: usize = 4;
+const _: () = assert!(USUAL == RESULTS as usize / 8, "most calls have room for that");
 
 /// Free buffers.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "they go to operations and come back by their address")]
 pub(crate) struct Pool {
     free: [Vec<Vec<Word>>; CLASSES.len()],
+    /// With buffers of the usual size.
+    whole: Vec<Box<Lent>>,
+    /// Without buffers.
+    lent: Vec<Box<Lent>>,
 }
 
 impl Pool {
@@ -38,17 +54,52 @@ impl Pool {
         }
     }
 
-    /// The first `bytes` of a buffer as a message of their own. A large message keeps the buffer,
-    /// a small one is copied out of it so that the buffer goes back.
-    pub(crate) fn cut(&mut self, mut buffer: Vec<Word>, bytes: usize) -> Vec<Word> {
+    /// What an operation lends, with a buffer of at least this many bytes to receive into, and an array for capabilities
+    /// where one is left over.
+    #[inline]
+    pub(crate) fn lend(&mut self, bytes: usize) -> Box<Lent> {
+        if bytes > BELOW * 8
+            && bytes <= USUAL * 8
+            && let Some(lent) = self.whole.pop()
+        {
+            return lent;
+        }
+        let mut lent = self.lent.pop().unwrap_or_default();
+        if bytes > 0 {
+            lent.received = self.take(bytes);
+        }
+        lent
+    }
+
+    /// Keeps what was lent for later, or frees it. What was sent is the caller's to drop, while nothing is borrowed:
+    /// capabilities may be anybody's.
+    #[inline]
+    pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) -> (Vec<Word>, Vec<CapArg>) {
+        let sent = (core::mem::take(&mut lent.sent), core::mem::take(&mut lent.sent_caps));
+        if lent.received.len() == USUAL && self.whole.len() < WHOLE {
+            self.whole.push(lent);
+            return sent;
+        }
+        let received = core::mem::take(&mut lent.received);
+        if !received.is_empty() {
+            self.give(received);
+        }
+        if self.lent.len() < LENT {
+            self.lent.push(lent);
+        }
+        sent
+    }
+
+    /// The first `bytes` of a buffer as a message of their own. A large message keeps the buffer, a small one is copied out
+    /// of it.
+    #[inline]
+    pub(crate) fn cut(buffer: &mut Vec<Word>, bytes: usize) -> Vec<Word> {
         let words = whole_words(bytes).min(buffer.len());
         if words >= buffer.len() / 2 {
             buffer.truncate(words);
-            return buffer;
+            return core::mem::take(buffer);
         }
-        let message = buffer.get(..words).unwrap_or_default().to_vec();
-        self.give(buffer);
-        message
+        buffer.get(..words).unwrap_or_default().to_vec()
     }
 }
 
@@ -59,23 +110,43 @@ mod tests {
     #[test]
     fn buffers_come_back() {
         let mut pool = Pool::default();
-        let buffer = pool.take(3000);
+        let mut buffer = pool.take(3000);
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
-        let message = pool.cut(buffer, 20);
+        let message = Pool::cut(&mut buffer, 20);
         // Of its third word only a half would be the message's.
         assert_eq!(message.len(), 2);
+        pool.give(buffer);
         let again = pool.take(4096);
         assert_eq!(again.as_ptr(), at);
         assert_eq!(pool.take(4 << 20).len(), 512 << 10);
     }
 
     #[test]
+    fn what_is_lent_comes_back_without_what_was_sent() {
+        let mut pool = Pool::default();
+        for bytes in [USUAL * 8, 17 << 10, 100] {
+            let mut lent = pool.lend(bytes);
+            let at = lent.received.as_ptr();
+            lent.sent = alloc::vec![capnp::word(1, 2, 3, 4, 5, 6, 7, 8)];
+            let (sent, caps) = pool.give_lent(lent);
+            assert_eq!((sent.len(), caps.len()), (1, 0));
+            let again = pool.lend(bytes);
+            assert_eq!(again.received.as_ptr(), at);
+            assert!(again.sent.is_empty() && again.sent_caps.is_empty());
+            assert!(again.received.len() * 8 >= bytes);
+            pool.give_lent(again);
+        }
+        // Both of the usual size were one.
+        assert_eq!((pool.whole.len(), pool.lent.len()), (1, 1));
+    }
+
+    #[test]
     fn a_large_message_keeps_its_buffer() {
         let mut pool = Pool::default();
-        let buffer = pool.take(4096);
+        let mut buffer = pool.take(4096);
         let at = buffer.as_ptr();
-        let message = pool.cut(buffer, 4000);
+        let message = Pool::cut(&mut buffer, 4000);
         assert_eq!((message.len(), message.as_ptr()), (500, at));
         let other = pool.take(4096);
         assert_ne!(other.as_ptr(), at);

@@ -5,6 +5,7 @@
 //! cancelled, and its buffers live until the kernel says that it has ended. Whatever then still
 //! came in, capabilities or a call to answer, is released.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::task::Waker;
@@ -29,6 +30,18 @@ impl Key {
     fn new(index: usize, generation: u32) -> Option<Self> {
         let index = u32::try_from(index).ok()?;
         Some(Self((u64::from(generation) << 32) | u64::from(index)))
+    }
+
+    /// The key with this [number](Key::number).
+    #[inline]
+    pub(crate) fn known(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// As a number, for who keeps it elsewhere.
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 
     fn index(self) -> usize {
@@ -74,8 +87,8 @@ enum State {
 #[derive(Debug)]
 struct Operation {
     state: State,
-    lent: Lent,
-    /// A RECV, whose completion holds a call to answer.
+    lent: Box<Lent>,
+    /// A RECV or RETURN_RECV, whose completion holds a call to answer.
     receives: bool,
     class: Class,
 }
@@ -87,19 +100,19 @@ struct Slot {
 }
 
 /// Runs an operation that borrows what `lent` holds to its end, beside a reactor that is at rest.
-pub(crate) fn run(ring: &Ring, lent: Lent, operation: entry::Operation) -> (Completion, Lent) {
+pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
     // SAFETY: what the operation names is kept in `lent` until it has ended.
     let completion = unsafe { ring.run(operation, NO_DEADLINE) };
     (completion, lent)
 }
 
-/// What fell out of a turn, to be dealt with when the reactor is no longer borrowed.
-#[derive(Debug, Default)]
-pub(crate) struct Turned {
-    /// Tasks to wake.
-    pub(crate) wakers: Vec<Waker>,
-    /// What ended operations held.
-    pub(crate) dropped: Vec<Lent>,
+/// What the end of an operation leaves to be done when the reactor is no longer borrowed.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Somebody waits for it.
+    Wake(Waker),
+    /// Nobody does, and this is what it held.
+    Drop(Box<Lent>),
 }
 
 /// The operations of the thread.
@@ -132,10 +145,16 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// Starts an operation: `entry` makes it of the tag that it is to carry. `None` where four
-    /// thousand million are in flight.
-    pub(crate) fn start(&mut self, ring: &Ring, lent: Lent, operation: entry::Operation, class: Class) -> Option<Key> {
-        let receives = matches!(operation, entry::Operation::Recv { .. });
+    /// Starts an operation, and wakes `waker` when it has ended. `None` where four thousand million are in flight.
+    pub(crate) fn start(
+        &mut self,
+        ring: &Ring,
+        lent: Box<Lent>,
+        operation: entry::Operation,
+        class: Class,
+        waker: Option<Waker>,
+    ) -> Option<Key> {
+        let receives = matches!(operation, entry::Operation::Recv { .. } | entry::Operation::ReturnRecv { .. });
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
@@ -150,7 +169,7 @@ impl Reactor {
             slot.generation = 1;
         }
         let key = Key::new(index, slot.generation)?;
-        slot.operation = Some(Operation { state: State::Waiting(None), lent, receives, class });
+        slot.operation = Some(Operation { state: State::Waiting(waker), lent, receives, class });
         self.waited_for = self.waited_for.saturating_add(1);
         self.queue(ring, Entry { user_data: key.0, operation }, class);
         Some(key)
@@ -169,9 +188,25 @@ impl Reactor {
         }
     }
 
+    #[inline(always)]
     fn queue(&mut self, ring: &Ring, entry: Entry, class: Class) {
+        // Mostly nothing waits for room, and there is some.
+        if self.is_caught_up() && self.submit(ring, &entry, class) {
+            return;
+        }
+        self.queue_behind(ring, entry, class);
+    }
+
+    #[inline(never)]
+    fn queue_behind(&mut self, ring: &Ring, entry: Entry, class: Class) {
         self.backlog(class).push_back(entry);
         self.refill(ring);
+    }
+
+    /// Whether no entry waits for room.
+    #[inline]
+    fn is_caught_up(&self) -> bool {
+        self.prompt.is_empty() && self.slow.is_empty() && self.watches.is_empty()
     }
 
     /// Whether the ring takes one more operation of a class.
@@ -188,6 +223,7 @@ impl Reactor {
             }
     }
 
+    #[inline(always)]
     fn submit(&mut self, ring: &Ring, entry: &Entry, class: Class) -> bool {
         // SAFETY: what the entry names belongs to its operation, until its completion has been read.
         if !self.has_room(ring, class) || !unsafe { ring.push(entry) } {
@@ -206,11 +242,15 @@ impl Reactor {
     }
 
     /// Moves what waits for room into the ring.
+    #[inline]
     pub(crate) fn refill(&mut self, ring: &Ring) {
-        // Mostly nothing waits for room.
-        if self.prompt.is_empty() && self.slow.is_empty() && self.watches.is_empty() {
-            return;
+        if !self.is_caught_up() {
+            self.fill(ring);
         }
+    }
+
+    #[inline(never)]
+    fn fill(&mut self, ring: &Ring) {
         for class in BY_URGENCY {
             while let Some(entry) = self.backlog(class).front().copied() {
                 if !self.submit(ring, &entry, class) {
@@ -227,10 +267,12 @@ impl Reactor {
     }
 
     /// Whether entries wait for room that the kernel makes by taking others.
+    #[inline]
     pub(crate) fn has_backlog(&self, ring: &Ring) -> bool {
-        (!self.prompt.is_empty() && self.has_room(ring, Class::Prompt))
-            || (!self.slow.is_empty() && self.has_room(ring, Class::Slow))
-            || (!self.watches.is_empty() && self.has_room(ring, Class::Watch))
+        !self.is_caught_up()
+            && ((!self.prompt.is_empty() && self.has_room(ring, Class::Prompt))
+                || (!self.slow.is_empty() && self.has_room(ring, Class::Slow))
+                || (!self.watches.is_empty() && self.has_room(ring, Class::Watch)))
     }
 
     /// How many futures wait for a completion.
@@ -255,7 +297,7 @@ impl Reactor {
 
     /// The completion and what was lent, once the operation has ended; until then remembers whom
     /// to wake.
-    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Lent)> {
+    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Option<(Completion, Box<Lent>)> {
         let operation = self.operation(key)?;
         match &mut operation.state {
             State::Done(completion) => {
@@ -275,7 +317,7 @@ impl Reactor {
 
     /// Gives up an operation. Returns what can be dropped at once, with the completion where it
     /// had already come.
-    pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Lent, Option<Completion>, bool)> {
+    pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Box<Lent>, Option<Completion>, bool)> {
         let operation = self.operation(key)?;
         if let State::Done(completion) = operation.state {
             let operation = self.remove(key)?;
@@ -309,9 +351,10 @@ impl Reactor {
             *self.backlog(class) = forgotten;
             queued.extend(VecDeque::<Entry>::into_iter(waited_for).map(|entry| entry.user_data));
         }
-        let mut turned = Turned::default();
         for user_data in queued {
-            self.complete(ring, &Completion { user_data, status, ..Completion::default() }, &mut turned);
+            let Some(operation) = self.operation(Key(user_data)) else { continue };
+            operation.state = State::Done(Completion { user_data, status, ..Completion::default() });
+            self.waited_for = self.waited_for.saturating_sub(1);
         }
         let taken: Vec<u64> = (0_u64..)
             .zip(&self.slots)
@@ -328,12 +371,11 @@ impl Reactor {
     /// Whether nothing is in flight, or waits for room.
     #[cfg(any(not(capos_guest), feature = "std"))]
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.prompt.is_empty() && self.slow.is_empty() && self.watches.is_empty()
+        self.in_flight == 0 && self.is_caught_up()
     }
 
-    /// Reads what has completed.
-    pub(crate) fn drain(&mut self, ring: &Ring) -> Turned {
-        let mut turned = Turned::default();
+    /// Reads completions up to the next one that leaves something to be done; `None` where there are no more.
+    pub(crate) fn next_ended(&mut self, ring: &Ring) -> Option<Ended> {
         while let Some(completion) = ring.pop() {
             if completion.user_data & crate::raw::TAG != 0 {
                 self.raw.push_back(completion);
@@ -342,36 +384,34 @@ impl Reactor {
             self.in_flight = self.in_flight.saturating_sub(1);
             if completion.user_data == FORGOTTEN {
                 self.forgotten = self.forgotten.saturating_sub(1);
-            } else if let Some(class) = self.operation(Key(completion.user_data)).map(|operation| operation.class) {
-                match class {
-                    Class::Prompt => {}
-                    Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
-                    Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_sub(1),
+                continue;
+            }
+            let Some(operation) = self.operation(Key(completion.user_data)) else { continue };
+            let class = operation.class;
+            let (waker, abandoned) = match &mut operation.state {
+                State::Waiting(waker) => {
+                    let waker = waker.take();
+                    operation.state = State::Done(completion);
+                    self.waited_for = self.waited_for.saturating_sub(1);
+                    (waker, false)
                 }
+                State::Abandoned => (None, true),
+                State::Done(_) => (None, false),
+            };
+            match class {
+                Class::Prompt => {}
+                Class::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
+                Class::Watch => self.watches_in_flight = self.watches_in_flight.saturating_sub(1),
             }
-            self.complete(ring, &completion, &mut turned);
+            if let Some(waker) = waker {
+                return Some(Ended::Wake(waker));
+            }
+            if abandoned && let Some(operation) = self.remove(Key(completion.user_data)) {
+                self.release_received(ring, &operation.lent, &completion, operation.receives);
+                return Some(Ended::Drop(operation.lent));
+            }
         }
-        self.refill(ring);
-        turned
-    }
-
-    fn complete(&mut self, ring: &Ring, completion: &Completion, turned: &mut Turned) {
-        let key = Key(completion.user_data);
-        let Some(operation) = self.operation(key) else { return };
-        match &mut operation.state {
-            State::Waiting(waker) => {
-                turned.wakers.extend(waker.take());
-                operation.state = State::Done(*completion);
-                self.waited_for = self.waited_for.saturating_sub(1);
-            }
-            State::Abandoned => {
-                if let Some(operation) = self.remove(key) {
-                    self.release_received(ring, &operation.lent, completion, operation.receives);
-                    turned.dropped.push(operation.lent);
-                }
-            }
-            State::Done(_) => {}
-        }
+        None
     }
 
     /// Releases the capabilities that came with a completion that nobody wants, and the call that

@@ -6,7 +6,6 @@ use core::task::{Context, Waker};
 
 use capos_abi::entry::Operation;
 use capos_ring::Ring;
-use capos_ring::message::Lent;
 use capos_sync::Knocks;
 
 use crate::on_std::here;
@@ -58,7 +57,7 @@ impl Listener {
         loop {
             let pending = self.0.get_or_insert_with(|| {
                 let expected = door.knocks.heard();
-                Pending::start(Lent::default(), Operation::WaitWord { address: door.address(), expected })
+                Pending::start(Operation::WaitWord { address: door.address(), expected })
             });
             if Future::poll(Pin::new(pending), &mut context).is_pending() {
                 return;

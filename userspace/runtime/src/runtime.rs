@@ -1,10 +1,11 @@
 //! The one runtime of a process's thread, and the turn of its loop.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
+use capos_abi::entry;
 use capos_abi::syscall::NO_DEADLINE;
-use capos_abi::{Completion, entry};
 use capos_ring::Ring;
 use capos_ring::message::Lent;
 use capos_schema::cap::Client;
@@ -18,7 +19,7 @@ use crate::log::Log;
 pub(crate) use crate::on_std::{idle_ring, with};
 #[cfg(all(capos_guest, not(feature = "std")))]
 pub(crate) use crate::process::place::with;
-use crate::reactor::Reactor;
+use crate::reactor::{Ended, Key, Reactor};
 #[cfg(not(capos_guest))]
 pub(crate) use crate::simulated::with_runtime as with;
 
@@ -85,6 +86,7 @@ impl Runtime {
     }
 
     /// The reactor and its ring.
+    #[inline(always)]
     pub(crate) fn reactor<R>(&self, act: impl FnOnce(&mut Reactor, &Ring) -> R) -> R {
         act(&mut self.reactor.borrow_mut(), &self.ring)
     }
@@ -99,15 +101,28 @@ impl Runtime {
         self.released.borrow_mut().push(cap);
     }
 
-    /// Deals with an operation that was given up and had ended already.
-    pub(crate) fn discard(&self, lent: Lent, completion: Option<Completion>, receives: bool) {
+    /// Gives up an operation. What it held is dropped now if it had ended already.
+    pub(crate) fn abandon(&self, key: Key) {
+        let Some((lent, completion, receives)) = self.reactor(|reactor, ring| reactor.abandon(ring, key)) else {
+            return;
+        };
         if let Some(completion) = completion {
             self.reactor(|reactor, ring| reactor.release_received(ring, &lent, &completion, receives));
         }
-        drop(lent);
+        self.give_back(lent);
     }
 
+    /// Keeps what an operation lent for the next ones.
+    #[inline]
+    pub(crate) fn give_back(&self, lent: Box<Lent>) {
+        drop(self.reactor(|reactor, _| reactor.pool.give_lent(lent)));
+    }
+
+    #[inline]
     fn queue_releases(&self) {
+        if self.released.borrow().is_empty() {
+            return;
+        }
         let released = core::mem::take(&mut *self.released.borrow_mut());
         self.reactor(|reactor, ring| {
             for cap in released {
@@ -116,22 +131,22 @@ impl Runtime {
         });
     }
 
-    /// Reads what has completed and wakes who waited for it. Says whether anything had.
+    /// Reads what has completed and wakes who waited for it. Says whether anybody had.
     pub(crate) fn collect(&self) -> bool {
-        let turned = self.reactor(Reactor::drain);
-        let any = !turned.wakers.is_empty();
-        if !any && turned.dropped.is_empty() {
-            return false;
-        }
-        for lent in turned.dropped {
-            let buffer = lent.received;
-            if !buffer.is_empty() {
-                self.reactor(|reactor, _| reactor.pool.give(buffer));
+        let mut any = false;
+        // The rest of a turn fills what room there is.
+        while self.ring.unread() > 0
+            && let Some(ended) = self.reactor(Reactor::next_ended)
+        {
+            match ended {
+                Ended::Wake(waker) => {
+                    any = true;
+                    waker.wake();
+                }
+                Ended::Drop(lent) => self.give_back(lent),
             }
         }
-        for waker in turned.wakers {
-            waker.wake();
-        }
+        self.reactor(Reactor::refill);
         any
     }
 
@@ -139,7 +154,7 @@ impl Runtime {
     pub(crate) fn turn(&self, wait: Wait) {
         self.queue_releases();
         // Whoever waits for what has already completed comes before waiting for more.
-        let mut woken = self.collect();
+        let mut woken = self.ring.unread() > 0 && self.collect();
         while self.reactor(|reactor, ring| reactor.has_backlog(ring)) {
             let taken = self.ring.enter(0, 0);
             woken |= self.collect();
@@ -147,10 +162,9 @@ impl Runtime {
                 break;
             }
         }
-        let (deadline, wanted) = if woken || wait == Wait::No { (0, 0) } else { (NO_DEADLINE, 1) };
-        if wanted > 0 {
+        if !woken && wait == Wait::Completion {
             let at_once = self.reactor(|reactor, _| reactor.forgotten());
-            self.ring.enter(at_once.saturating_add(wanted), deadline);
+            self.ring.enter(at_once.saturating_add(1), NO_DEADLINE);
         } else if self.ring.queued() > 0 {
             self.ring.enter(0, 0);
         }

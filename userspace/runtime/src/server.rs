@@ -14,19 +14,23 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use core::future::poll_fn;
+use core::task::Poll;
 
 use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
-use capos_abi::{ExceptionKind, MessageHeader, Status};
-use capos_ring::message::{Lent, address, cap_array, transport, whole_words};
-use capos_schema::cap::{CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, Message};
+use capos_abi::{Completion, MessageHeader, Status};
+use capos_ring::message::{Lent, address, transport, whole_words};
+use capos_schema::cap::{
+    CallContext, CallError, Cap, Client, Dispatch, Exception, Export, IncomingMessage, LocalBoxFuture, Message,
+};
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
 
-use crate::call::{give_back, wait_for};
-use crate::capability::KernelCap;
+use crate::call::wait_for;
+use crate::capability::{KernelCap, release};
 use crate::env::ClientInfo;
 use crate::error::Error;
-use crate::operation::Pending;
+use crate::operation::run;
 use crate::runtime;
 use crate::task::TaskGroup;
 use crate::watch::{Watch, unless_cancelled};
@@ -335,42 +339,86 @@ impl Server {
         calls: &TaskGroup,
     ) -> Result<(), Error> {
         let cap = capos_schema::cap::AsCap::as_cap(endpoint).id();
+        let told = |status| Error::new(format!("cannot receive calls at the endpoint `serve`: {status}"));
         loop {
             let pass = limit.enter().await;
-            let received = receive(cap, options.message_bytes)
-                .await
-                .map_err(|status| Error::new(format!("cannot receive calls at the endpoint `serve`: {status}")))?;
-            let server = self.clone();
-            calls.spawn(async move {
-                server.answer(received).await;
-                drop(pass);
-            });
+            let mut received = receive(cap, options.message_bytes).await.map_err(told)?;
+            // Calls whose handlers wait for nothing are answered here, each with the buffer for the next one.
+            loop {
+                let Received { header, message, reply, lent } = received;
+                let (work, abortable) = match self.begin(&header, message) {
+                    Ok((mut work, abortable)) => {
+                        match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+                            Poll::Ready(result) => (Work::Done(result), false),
+                            Poll::Pending => (Work::Going(work), abortable),
+                        }
+                    }
+                    Err(error) => (Work::Done(Err(error)), false),
+                };
+                match (work, reply) {
+                    (Work::Done(Ok(results)), Some(reply)) if goes_along(&results) => {
+                        let Some(next) =
+                            answer_and_receive(reply, results.words, (cap, options.message_bytes), lent).await
+                        else {
+                            break;
+                        };
+                        received = next;
+                        continue;
+                    }
+                    (Work::Done(result), Some(reply)) => calls.spawn(async move {
+                        reply.send(result.map_err(CallError::into_exception)).await;
+                        drop(pass);
+                    }),
+                    (Work::Done(_), None) => drop(pass),
+                    (Work::Going(work), reply) => calls.spawn(async move {
+                        finish(work, reply, abortable).await;
+                        drop(pass);
+                    }),
+                }
+                give_back(lent);
+                break;
+            }
         }
     }
 
-    async fn answer(&self, received: Received) {
-        let Received { header, message, reply } = received;
-        let cx = CallContext { badge: header.badge, interface: header.interface, reply: header.reply };
-        // Kept until the answer was sent, which ends the wait without a CANCEL.
-        let mut watch = Watch::new(header.reply);
-        let result = match self.find(header.badge) {
-            Ok(object) if !object.implements(header.interface) => {
-                Err(CallError::unimplemented(format!("the object does not offer interface {:#018x}", header.interface)))
-            }
-            Ok(object) if reply.is_some() && object.is_abortable(header.interface, header.method) => {
-                let work = object.dispatch(cx, header.method, message);
-                match unless_cancelled(&mut watch, work).await {
-                    Some(result) => result,
-                    None => return,
-                }
-            }
-            Ok(object) => object.dispatch(cx, header.method, message).await,
-            Err(error) => Err(error),
-        };
-        if let Some(reply) = reply {
-            reply.send(result.map_err(CallError::into_exception)).await;
+    /// Finds the object that a call is for, and has it begin to answer. Says also whether that ends with its caller.
+    fn begin(&self, header: &MessageHeader, message: IncomingMessage) -> Result<(Handler, bool), CallError> {
+        let object = self.find(header.badge)?;
+        if !object.implements(header.interface) {
+            let interface = header.interface;
+            return Err(CallError::unimplemented(format!("the object does not offer interface {interface:#018x}")));
         }
+        let abortable = object.is_abortable(header.interface, header.method);
+        let cx = CallContext { badge: header.badge, interface: header.interface, reply: header.reply };
+        Ok((object.dispatch(cx, header.method, message), abortable))
     }
+}
+
+/// A handler that answers a call.
+type Handler = LocalBoxFuture<'static, Result<Message, CallError>>;
+
+/// How far a handler came.
+enum Work {
+    Done(Result<Message, CallError>),
+    Going(Handler),
+}
+
+/// Has a handler that waits for something come to its end, and answers.
+async fn finish(work: Handler, reply: Option<Reply>, abortable: bool) {
+    let Some(reply) = reply else {
+        drop(work.await);
+        return;
+    };
+    // Kept until the answer was sent, which ends the wait without a CANCEL.
+    let mut watch = Watch::new(reply.id);
+    let result = if abortable {
+        let Some(result) = unless_cancelled(&mut watch, work).await else { return };
+        result
+    } else {
+        work.await
+    };
+    reply.send(result.map_err(CallError::into_exception)).await;
+    drop(watch);
 }
 
 impl Export for Server {
@@ -384,6 +432,7 @@ impl Export for Server {
 pub async fn refuse_calls(endpoint: &EndpointClient, reason: &str) {
     let cap = capos_schema::cap::AsCap::as_cap(endpoint).id();
     while let Ok(received) = receive(cap, MAX_MESSAGE).await {
+        give_back(received.lent);
         if let Some(reply) = received.reply {
             reply.send(Err(Exception::disconnected(String::from(reason)))).await;
         }
@@ -395,104 +444,142 @@ struct Received {
     header: MessageHeader,
     message: IncomingMessage,
     reply: Option<Reply>,
+    /// With the buffer that it came into, which can be offered again.
+    lent: Box<Lent>,
+}
+
+/// Bytes of an answer that are kept until the next call comes; a larger one is given by itself.
+const GOES_ALONG: usize = 4 << 10;
+
+/// Whether an answer can be given by the entry that offers a buffer again. What it holds is held until the next call, which
+/// may be long: so it is small and has no capabilities.
+fn goes_along(results: &Message) -> bool {
+    results.caps.is_empty() && results.words.len() <= GOES_ALONG / 8
+}
+
+fn give_back(lent: Box<Lent>) {
+    runtime::with(|rt| rt.give_back(lent));
+}
+
+/// Bytes of a buffer for calls with so many bytes of parameters.
+fn room_for(bytes: u32) -> u32 {
+    bytes.saturating_add(64).min(MAX_MESSAGE).next_multiple_of(8)
+}
+
+/// So many bytes to receive into, and the array, as an entry names them.
+fn room(lent: &mut Lent, length: u32) -> (Buffer, CapArray) {
+    (Buffer { address: address(&mut lent.received), length }, lent.array(MAX_CAPS))
+}
+
+/// Receives one call, with at most so many bytes of parameters.
+async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
+    let length = room_for(bytes);
+    let size = usize::try_from(length).unwrap_or(0);
+    let mut lent = runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.lend(size))).unwrap_or_default();
+    let (buffer, caps) = room(&mut lent, length);
+    let operation = Operation::Recv { endpoint, buffer, caps };
+    let (completion, lent) = run(lent, operation).await;
+    match transport(&completion) {
+        Ok(()) => Ok(received(&completion, lent)),
+        Err(status) => {
+            give_back(lent);
+            Err(status)
+        }
+    }
+}
+
+/// The call that came.
+fn received(completion: &Completion, lent: Box<Lent>) -> Received {
+    let caps = lent.handles(completion, KernelCap::own);
+    let header = lent.header().unwrap_or_default();
+    let reply = (header.reply != 0).then_some(Reply { id: header.reply, unused: true });
+    let start = MessageHeader::SIZE / 8;
+    let words = whole_words(usize::try_from(header.length).unwrap_or(0));
+    let words = lent.received.get(start..start.saturating_add(words)).unwrap_or_default().to_vec();
+    Received { header, message: IncomingMessage { words, caps }, reply, lent }
+}
+
+/// Answers a call with results that have no capabilities, and receives the next one. `None` where that has to be tried again
+/// by itself; the call is answered all the same.
+async fn answer_and_receive(
+    mut reply: Reply,
+    results: Vec<Word>,
+    (endpoint, bytes): (u64, u32),
+    mut lent: Box<Lent>,
+) -> Option<Received> {
+    lent.sent = results;
+    let (buffer, caps) = room(&mut lent, room_for(bytes));
+    let length = u32::try_from(lent.sent.len().saturating_mul(8)).unwrap_or(u32::MAX);
+    let results = Buffer { address: address(&mut lent.sent), length };
+    let operation = Operation::ReturnRecv { reply: reply.id, endpoint, exception: 0, results, buffer, caps };
+    let (completion, mut lent) = run(lent, operation).await;
+    let words = core::mem::take(&mut lent.sent);
+    if transport(&completion).is_ok() {
+        reply.unused = false;
+        return Some(received(&completion, lent));
+    }
+    // One of the two was refused. A call that was answered already refuses another answer; what keeps this process from
+    // receiving does so again.
+    give_back(lent);
+    reply.send(Ok(Message { words, caps: Vec::new() })).await;
+    None
 }
 
 /// The right to answer one call. Dropping it unused tells the caller that the call was dropped.
-struct Reply(Cap);
+struct Reply {
+    id: u64,
+    unused: bool,
+}
 
-async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
-    let length = bytes.saturating_add(64).min(MAX_MESSAGE).next_multiple_of(8);
-    let mut buffer =
-        runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.take(usize::try_from(length).unwrap_or(0))))
-            .unwrap_or_default();
-    let mut caps = cap_array(&[], MAX_CAPS);
-    let operation = Operation::Recv {
-        endpoint,
-        buffer: Buffer { address: address(&mut buffer), length },
-        caps: CapArray { address: address(&mut caps), sent: 0, accepted: MAX_CAPS },
-    };
-    let lent = Lent { received: buffer, caps, ..Lent::default() };
-    let (completion, lent) = Pending::start(lent, operation).await;
-    if let Err(status) = transport(&completion) {
-        give_back(lent.received);
-        return Err(status);
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if self.unused {
+            release(self.id);
+        }
     }
-    let caps: Vec<Cap> =
-        lent.received_caps(completion.caps).map(|(id, interface)| KernelCap::own(id, interface)).collect();
-    let header = lent.header().unwrap_or_default();
-    let reply = (header.reply != 0).then(|| Reply(KernelCap::own(header.reply, 0)));
-    let start = MessageHeader::SIZE / 8;
-    let words = whole_words(usize::try_from(header.length).unwrap_or(0));
-    let message = lent.received.get(start..start.saturating_add(words)).unwrap_or_default().to_vec();
-    give_back(lent.received);
-    Ok(Received { header, message: IncomingMessage { words: message, caps }, reply })
 }
 
 impl Reply {
     /// Answers the call. What keeps the answer from arriving is the caller's to learn.
     async fn send(self, result: Result<Message, Exception>) {
-        let reply = self.0.id();
-        let (exception, message) = match result {
-            Ok(message) => (0, message),
+        let result = result.and_then(|message| {
+            let bytes = message.words.len().saturating_mul(8);
+            if bytes > usize::try_from(MAX_MESSAGE).unwrap_or(0) || message.caps.len() > usize::from(MAX_CAPS) {
+                return Err(Exception::failed(
+                    "the results are larger than a message may be (1 MiB, 16 capabilities); the service should send memory",
+                ));
+            }
+            Ok((message, bytes))
+        });
+        let (exception, message, bytes) = match result {
+            Ok((message, bytes)) => (0, message, bytes),
             Err(error) => {
-                let bytes = error.reason_bytes();
-                let mut words = Word::allocate_zeroed_vec(bytes.len().div_ceil(8));
-                for (to, from) in Word::words_to_bytes_mut(&mut words).iter_mut().zip(bytes) {
+                let reason = error.reason_bytes();
+                let mut words = Word::allocate_zeroed_vec(reason.len().div_ceil(8));
+                for (to, from) in Word::words_to_bytes_mut(&mut words).iter_mut().zip(reason) {
                     *to = *from;
                 }
-                let length = bytes.len();
-                self.finish(reply, error.kind, words, length).await;
-                return;
+                let exception = u8::try_from(error.kind as i32).unwrap_or(1);
+                (exception, Message { words, caps: Vec::new() }, reason.len())
             }
         };
-        let mut words = message.words;
-        let length = u32::try_from(words.len().saturating_mul(8)).unwrap_or(u32::MAX);
-        if length > MAX_MESSAGE || message.caps.len() > usize::from(MAX_CAPS) {
-            let error = Exception::failed(
-                "the results are larger than a message may be (1 MiB, 16 capabilities); the service should send memory",
-            );
-            let mut words = Word::allocate_zeroed_vec(error.reason_bytes().len().div_ceil(8));
-            for (to, from) in Word::words_to_bytes_mut(&mut words).iter_mut().zip(error.reason_bytes()) {
-                *to = *from;
-            }
-            let length = error.reason_bytes().len();
-            self.finish(reply, error.kind, words, length).await;
-            return;
-        }
-        let mut caps = cap_array(&message.caps, 0);
-        let operation = Operation::Return {
-            reply,
-            exception,
-            results: Buffer { address: address(&mut words), length },
-            caps: CapArray {
-                address: address(&mut caps),
-                sent: u8::try_from(message.caps.len()).unwrap_or(MAX_CAPS),
-                accepted: 0,
-            },
-        };
-        let lent = Lent { sent: words, sent_caps: message.caps, caps, ..Lent::default() };
-        self.returned(Pending::start(lent, operation)).await;
+        self.give(exception, message, bytes).await;
     }
 
-    async fn finish(self, reply: u64, kind: ExceptionKind, mut words: Vec<Word>, length: usize) {
-        let operation = Operation::Return {
-            reply,
-            exception: u8::try_from(kind as i32).unwrap_or(1),
-            results: Buffer { address: address(&mut words), length: u32::try_from(length).unwrap_or(0) },
-            caps: CapArray::default(),
-        };
-        let lent = Lent { sent: words, ..Lent::default() };
-        self.returned(Pending::start(lent, operation)).await;
-    }
-
-    /// The reply capability is used up by a RETURN that was taken, whatever became of the results.
-    async fn returned(self, pending: Pending) {
-        let (completion, lent) = pending.await;
-        let used = transport(&completion).is_ok() || completion.status == Status::TooLarge as i32;
-        if used {
+    /// Gives an answer of so many bytes.
+    async fn give(mut self, exception: u8, message: Message, bytes: usize) {
+        let mut lent = runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.lend(0))).unwrap_or_default();
+        (lent.sent, lent.sent_caps) = (message.words, message.caps);
+        let caps = lent.array(0);
+        let results = Buffer { address: address(&mut lent.sent), length: u32::try_from(bytes).unwrap_or(0) };
+        let operation = Operation::Return { reply: self.id, exception, results, caps };
+        let (completion, lent) = run(lent, operation).await;
+        // The reply capability is used up by a RETURN that was taken, whatever became of the results.
+        if transport(&completion).is_ok() || completion.status == Status::TooLarge as i32 {
             lent.moved_away();
-            self.0.transport().forget();
+            self.unused = false;
         }
+        give_back(lent);
     }
 }
 

@@ -55,12 +55,14 @@ impl Builder {
     #[must_use]
     pub fn new(words: usize, data: u16, pointers: u16) -> (Self, Place) {
         let sections = usize::from(data).wrapping_add(usize::from(pointers));
-        let mut builder =
-            Self { words: Vec::with_capacity(words.clamp(sections.saturating_add(1), MAX_WORDS)), caps: Vec::new() };
-        builder.words.push(ZERO);
-        // It is shorter than the longest message by far.
-        let place = builder.structure(0, data, pointers).unwrap_or(Place { data: 1, pointers: 1 });
-        (builder, place)
+        let used = sections.wrapping_add(1);
+        let mut all = Vec::with_capacity(words.clamp(used, MAX_WORDS));
+        all.resize(used, ZERO);
+        let mut builder = Self { words: all, caps: Vec::new() };
+        // As in `structure`: right behind its pointer, or at it.
+        let distance = if sections == 0 { u64::from(u32::MAX << 2) } else { 0 };
+        builder.put(0, distance | u64::from(data) << 32 | u64::from(pointers) << 48);
+        (builder, Place { data: 1, pointers: usize::from(data).wrapping_add(1) })
     }
 
     /// The message, as it was written.
@@ -161,11 +163,12 @@ impl Builder {
         self.words.reserve(whole.len().saturating_add(1));
         self.words.extend(whole.iter().map(|bytes| word(u64::from_le_bytes(*bytes))));
         if count > whole.len().wrapping_mul(WORD) {
-            let mut last = [0; WORD];
-            for (to, from) in last.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            self.words.push(word(u64::from_le_bytes(last)));
+            let rest = match bytes.last_chunk() {
+                // The last word, without those of its bytes that are in place already.
+                Some(last) => u64::from_le_bytes(*last).checked_shr(64 - 8 * (rest.len() as u32)).unwrap_or(0),
+                None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            };
+            self.words.push(word(rest));
         }
         Ok(())
     }

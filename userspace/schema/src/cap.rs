@@ -8,6 +8,7 @@ use core::any::Any;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
+use core::task::{Context, Poll};
 
 use capnp::Word;
 pub use capos_abi::{Rights, Status, TransferMode};
@@ -174,26 +175,37 @@ impl IncomingMessage {
     }
 }
 
+/// Bytes of results that a call has room for where neither the schema nor its caller says more.
+pub const RESULTS: u32 = 64 << 10;
+
+/// How a call ended.
+pub type CallResult = Result<IncomingMessage, CallError>;
+
+/// A call that was begun.
+pub enum Begun {
+    /// It has ended.
+    Ended(CallResult),
+    /// The transport keeps it under this number: [`CapTransport::poll_call`] asks after it.
+    Kept(u64),
+    /// It goes on as a future of its own.
+    Future(LocalBoxFuture<'static, CallResult>),
+}
+
 /// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
-    /// Calls a method. Dropping the future cancels the call.
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>>;
+    /// Begins to call a method, by interface and ordinal, with room for so many bytes of results. Where the call is
+    /// [kept](Begun::Kept), `context` is woken when it ends.
+    fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
 
-    /// The same, where the results are known to have at most `results` bytes.
-    fn call_sized(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-        results: u32,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        let _ = results;
-        self.call(interface, method, params)
+    /// How a call ended that is [kept](Begun::Kept); told once. While it has not, `context` is woken when it does.
+    fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
+        let _ = (number, context);
+        Poll::Ready(Err(CallError::Transport(Status::Disconnected)))
+    }
+
+    /// Cancels a call that is [kept](Begun::Kept) and that nobody waits for any more.
+    fn abandon_call(&self, number: u64) {
+        let _ = number;
     }
 
     /// It was sent away by a message that moved it: it is no longer in the process's table, and dropping it releases
@@ -240,24 +252,15 @@ impl Cap {
     }
 
     /// Calls a method of any interface.
-    pub fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        self.transport.call(interface, method, params)
+    pub fn call(&self, interface: u64, method: u16, params: Message) -> Call {
+        self.call_sized(interface, method, params, RESULTS)
     }
 
     /// The same, where the results are known to have at most `results` bytes.
-    pub fn call_sized(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-        results: u32,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
-        self.transport.call_sized(interface, method, params, results)
+    #[inline]
+    pub fn call_sized(&self, interface: u64, method: u16, params: Message, results: u32) -> Call {
+        let (transport, method) = (self.transport.clone(), (interface, method));
+        Call { transport, method, params, results, state: CallState::New, future: None }
     }
 
     /// The same capability, of which receivers get at most these rights.
@@ -276,6 +279,69 @@ impl Cap {
     #[must_use]
     pub fn to_arg(&self) -> CapArg {
         CapArg { cap: self.clone(), rights: self.rights, mode: self.mode }
+    }
+}
+
+/// A call. It is made when it is first polled; dropping it cancels it.
+pub struct Call {
+    transport: Rc<dyn CapTransport>,
+    method: (u64, u16),
+    params: Message,
+    results: u32,
+    state: CallState,
+    /// The call, where it is one of its own.
+    future: Option<LocalBoxFuture<'static, CallResult>>,
+}
+
+#[derive(Clone, Copy)]
+enum CallState {
+    New,
+    Kept(u64),
+    Future,
+    Ended,
+}
+
+impl Future for Call {
+    type Output = CallResult;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CallResult> {
+        let this = &mut *self;
+        let ended = match this.state {
+            CallState::New => {
+                let params = core::mem::take(&mut this.params);
+                match this.transport.begin(this.method, params, this.results, context) {
+                    Begun::Kept(number) => {
+                        this.state = CallState::Kept(number);
+                        return Poll::Pending;
+                    }
+                    Begun::Ended(result) => Poll::Ready(result),
+                    Begun::Future(future) => {
+                        this.state = CallState::Future;
+                        this.future.insert(future).as_mut().poll(context)
+                    }
+                }
+            }
+            CallState::Kept(number) => this.transport.poll_call(number, context),
+            CallState::Future | CallState::Ended => match &mut this.future {
+                Some(future) => future.as_mut().poll(context),
+                None => Poll::Ready(Err(CallError::Transport(Status::Cancelled))),
+            },
+        };
+        if ended.is_ready() {
+            this.state = CallState::Ended;
+            this.future = None;
+        }
+        ended
+    }
+}
+
+impl Drop for Call {
+    #[inline]
+    fn drop(&mut self) {
+        if let CallState::Kept(number) = self.state {
+            self.transport.abandon_call(number);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Calls inside one process: a client and its server without a kernel between them, for tests and
 //! for services that are their own clients.
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -9,9 +10,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-use crate::cap::{
-    CallContext, CallError, Cap, CapTransport, Dispatch, Export, IncomingMessage, LocalBoxFuture, Message,
-};
+use crate::cap::{Begun, CallContext, CallError, Cap, CapTransport, Dispatch, Export, IncomingMessage, Message};
 
 /// Exports objects to the process itself. Each gets the next badge, beginning with 1.
 #[derive(Default)]
@@ -33,23 +32,18 @@ impl Export for Local {
 }
 
 impl CapTransport for LocalCap {
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+    fn begin(&self, (interface, method): (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
+        if !self.object.implements(interface) {
+            return Begun::Ended(Err(CallError::Transport(capos_abi::Status::WrongInterface)));
+        }
         let (object, badge) = (self.object.clone(), self.badge);
-        alloc::boxed::Box::pin(async move {
-            if !object.implements(interface) {
-                return Err(CallError::Transport(capos_abi::Status::WrongInterface));
-            }
+        Begun::Future(Box::pin(async move {
             let cx = CallContext { badge, interface, reply: 0 };
             match object.dispatch(cx, method, deliver(params)).await {
                 Ok(results) => Ok(deliver(results)),
                 Err(error) => Err(CallError::Exception(error.into_exception())),
             }
-        })
+        }))
     }
 
     fn id(&self) -> u64 {

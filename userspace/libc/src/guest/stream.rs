@@ -1,14 +1,14 @@
 //! Standard input and output as the launcher gives them: a terminal, another program, or what the launcher keeps.
 
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::RefCell;
+use core::task::Context;
 
 use capos_abi::Status;
 use capos_ring::Asked;
-use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
 use capos_schema::system::{StandardClient, StandardInputClient};
 
 use crate::guest::errno::{Errno, Result};
@@ -33,14 +33,9 @@ fn gone(error: CallError) -> Errno {
 struct Recorder(Rc<RefCell<Option<(u64, u16, Message)>>>);
 
 impl CapTransport for Recorder {
-    fn call(
-        &self,
-        interface: u64,
-        method: u16,
-        params: Message,
-    ) -> LocalBoxFuture<'static, core::result::Result<IncomingMessage, CallError>> {
+    fn begin(&self, (interface, method): (u64, u16), params: Message, _: u32, _: &mut Context<'_>) -> Begun {
         *self.0.borrow_mut() = Some((interface, method, params));
-        Box::pin(core::future::ready(Err(CallError::Transport(Status::Cancelled))))
+        Begun::Ended(Err(CallError::Transport(Status::Cancelled)))
     }
 
     fn id(&self) -> u64 {

@@ -1,14 +1,13 @@
 //! Calls of kernel objects whose parameters a generated client has laid out once, to be made any number of times by
 //! entries that cost nothing more.
 
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::RefCell;
 
 use capos_abi::{RawEntry, Rights};
 use capos_rt::{Context, Error};
-use capos_schema::cap::{CallError, Cap, CapTransport, Client, IncomingMessage, LocalBoxFuture, Message};
+use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, Message};
 
 use crate::entries::{self, CAPS};
 
@@ -17,14 +16,15 @@ use crate::entries::{self, CAPS};
 struct Recorder(Rc<RefCell<Option<(u64, u16, Message)>>>);
 
 impl CapTransport for Recorder {
-    fn call(
+    fn begin(
         &self,
-        interface: u64,
-        method: u16,
+        (interface, method): (u64, u16),
         params: Message,
-    ) -> LocalBoxFuture<'static, Result<IncomingMessage, CallError>> {
+        _: u32,
+        _: &mut core::task::Context<'_>,
+    ) -> Begun {
         *self.0.borrow_mut() = Some((interface, method, params));
-        Box::pin(async { Err(CallError::failed("recorded")) })
+        Begun::Ended(Err(CallError::failed("recorded")))
     }
 
     fn id(&self) -> u64 {

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-/// Copies forwards in blocks of 64, 16, then single words and bytes.
+/// Copies forwards in blocks of 64; then what is left from both of its ends, which may overlap.
 ///
 /// # Safety
 /// `source` readable, `target` writable for `length` bytes; where they overlap, `target` lies
@@ -15,7 +15,7 @@ use core::arch::asm;
 #[inline]
 unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: reads and writes exactly `length` bytes; each block is loaded before it is stored,
-    // blocks ascend, so an overlap with `target` first is right.
+    // blocks ascend, so an overlap with `target` first is right. What is left is loaded whole before any of it is stored.
     unsafe {
         asm!(
             "cmp {n}, 64",
@@ -37,37 +37,44 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
             "3:",
             "cmp {n}, 16",
             "jb 5f",
-            "4:",
             "movups xmm0, [{s}]",
+            "movups xmm1, [{s} + {n} - 16]",
+            "cmp {n}, 32",
+            "jbe 4f",
+            "movups xmm2, [{s} + 16]",
+            "movups xmm3, [{s} + {n} - 32]",
+            "movups [{t} + 16], xmm2",
+            "movups [{t} + {n} - 32], xmm3",
+            "4:",
             "movups [{t}], xmm0",
-            "add {s}, 16",
-            "add {t}, 16",
-            "sub {n}, 16",
-            "cmp {n}, 16",
-            "jae 4b",
+            "movups [{t} + {n} - 16], xmm1",
+            "jmp 9f",
             "5:",
-            "test {n}, 8",
-            "jz 6f",
+            "cmp {n}, 8",
+            "jb 6f",
             "mov {x}, [{s}]",
+            "mov {y}, [{s} + {n} - 8]",
             "mov [{t}], {x}",
-            "add {s}, 8",
-            "add {t}, 8",
+            "mov [{t} + {n} - 8], {y}",
+            "jmp 9f",
             "6:",
-            "test {n}, 4",
-            "jz 7f",
+            "cmp {n}, 4",
+            "jb 7f",
             "mov {x:e}, [{s}]",
+            "mov {y:e}, [{s} + {n} - 4]",
             "mov [{t}], {x:e}",
-            "add {s}, 4",
-            "add {t}, 4",
+            "mov [{t} + {n} - 4], {y:e}",
+            "jmp 9f",
             "7:",
-            "test {n}, 2",
-            "jz 8f",
+            "cmp {n}, 2",
+            "jb 8f",
             "movzx {x:e}, word ptr [{s}]",
+            "movzx {y:e}, word ptr [{s} + {n} - 2]",
             "mov [{t}], {x:x}",
-            "add {s}, 2",
-            "add {t}, 2",
+            "mov [{t} + {n} - 2], {y:x}",
+            "jmp 9f",
             "8:",
-            "test {n}, 1",
+            "test {n}, {n}",
             "jz 9f",
             "movzx {x:e}, byte ptr [{s}]",
             "mov [{t}], {x:l}",
@@ -76,6 +83,7 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
             s = inout(reg) source => _,
             n = inout(reg) length => _,
             x = out(reg) _,
+            y = out(reg) _,
             out("xmm0") _,
             out("xmm1") _,
             out("xmm2") _,

@@ -55,7 +55,8 @@ impl List {
         let first = self.first.get()?;
         // SAFETY: the block is free and its first bytes are ours, written by `push`.
         self.first.set(unsafe { first.read() }.next);
-        self.length.set(self.length.get().saturating_sub(1));
+        // It counts this one.
+        self.length.set(self.length.get().wrapping_sub(1));
         Some(first.cast())
     }
 
@@ -67,7 +68,7 @@ impl List {
         // SAFETY: the caller's; every size has room for it, and alignment.
         unsafe { block.write(Free { next: self.first.get() }) };
         self.first.set(Some(block));
-        self.length.set(self.length.get().saturating_add(1));
+        self.length.set(self.length.get().wrapping_add(1));
     }
 }
 
@@ -166,6 +167,25 @@ impl ThreadCache {
     #[must_use]
     pub fn same_size(one: Layout, other: Layout) -> bool {
         Self::size_for(one).is_some_and(|size| Self::size_for(other) == Some(size))
+    }
+
+    /// A block for a layout, where one lies in stock.
+    #[inline]
+    pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.0.get(Self::size_for(layout)?)?.pop()
+    }
+
+    /// Takes a block back, where there is room for it; whether there was.
+    ///
+    /// # Safety
+    /// As [`ThreadCache::release`].
+    #[inline]
+    pub unsafe fn keep(&self, block: NonNull<u8>, layout: Layout) -> bool {
+        let size = Self::size_for(layout).and_then(|number| Some((self.0.get(number)?, MOST.get(number)?)));
+        let Some((list, _)) = size.filter(|(list, most)| list.length.get() < **most) else { return false };
+        // SAFETY: the caller's.
+        unsafe { list.push(block) };
+        true
     }
 
     /// A block for a layout that [is kept](ThreadCache::keeps); `None` where there is no memory for one.

@@ -56,6 +56,38 @@ impl Memory {
         is_first_thread().then_some(&self.first)
     }
 
+    /// A block, where none lies in stock.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`].
+    #[inline(never)]
+    unsafe fn alloc_anew(&self, layout: Layout) -> *mut u8 {
+        if ThreadCache::keeps(layout)
+            && let Some(stock) = self.stock()
+        {
+            return stock.allocate(&self.heap, layout).map_or_else(|| refuse(layout.size()), NonNull::as_ptr);
+        }
+        // SAFETY: the caller's layout.
+        let found = unsafe { self.alloc_unkept(layout) };
+        if found.is_null() { refuse(layout.size()) } else { found }
+    }
+
+    /// Gives back a block that the stock has no room for.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::dealloc`].
+    #[inline(never)]
+    unsafe fn dealloc_beyond(&self, pointer: *mut u8, layout: Layout) {
+        let Some(block) = NonNull::new(pointer) else { return };
+        // SAFETY: the caller's allocation, which came from the heap with the layout that it goes back with.
+        unsafe {
+            match self.stock() {
+                Some(stock) if ThreadCache::keeps(layout) => stock.release(&self.heap, block, layout),
+                _ => self.heap.dealloc(pointer, ThreadCache::block_layout(layout).unwrap_or(layout)),
+            }
+        }
+    }
+
     /// A block that comes from no stock.
     ///
     /// # Safety
@@ -79,26 +111,24 @@ impl Memory {
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ThreadCache::keeps(layout)
-            && let Some(stock) = self.stock()
-        {
-            return stock.allocate(&self.heap, layout).map_or_else(|| refuse(layout.size()), NonNull::as_ptr);
+        // Mostly one lies in stock.
+        if let Some(block) = self.stock().and_then(|stock| stock.take(layout)) {
+            return block.as_ptr();
         }
         // SAFETY: the caller's layout.
-        let found = unsafe { self.alloc_unkept(layout) };
-        if found.is_null() { refuse(layout.size()) } else { found }
+        unsafe { self.alloc_anew(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        let Some(block) = NonNull::new(pointer) else { return };
-        // SAFETY: the caller's allocation, which came from the heap with the layout that it goes back with.
-        unsafe {
-            match self.stock() {
-                Some(stock) if ThreadCache::keeps(layout) => stock.release(&self.heap, block, layout),
-                _ => self.heap.dealloc(pointer, ThreadCache::block_layout(layout).unwrap_or(layout)),
-            }
+        if let (Some(block), Some(stock)) = (NonNull::new(pointer), self.stock())
+            // SAFETY: the caller's allocation.
+            && unsafe { stock.keep(block, layout) }
+        {
+            return;
         }
+        // SAFETY: the caller's allocation.
+        unsafe { self.dealloc_beyond(pointer, layout) };
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {

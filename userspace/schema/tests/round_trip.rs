@@ -141,3 +141,111 @@ fn enums_have_names() {
     assert_eq!(Colour::default(), Colour::Red);
     assert_eq!(Colour::DarkBlue.to_string(), "darkBlue");
 }
+
+/// Bytes of these words.
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A pointer to a struct of these sizes, so many words on.
+fn to_struct(offset: u64, data: u64, pointers: u64) -> u64 {
+    offset << 2 | data << 32 | pointers << 48
+}
+
+/// A pointer to a list of so many elements of this size, so many words on.
+fn to_list(offset: u64, size: u64, count: u64) -> u64 {
+    1 | offset << 2 | size << 32 | count << 35
+}
+
+#[test]
+fn messages_of_other_versions_are_read_as_far_as_they_are_known() {
+    // `Outer`: `inner` has a word and a pointer more than is known, `all` elements with two words more.
+    let mut words = vec![to_struct(0, 0, 2), to_struct(1, 2, 1), to_list(3, 7, 6), 5, 77, 0];
+    words.extend([to_struct(2, 3, 0), 6, 88, 99, 7, 88, 99]);
+    let inner = |value| OuterInner { value };
+    let read = |words: &[u64]| from_bytes::<Outer>(&bytes_of(words));
+    assert_eq!(read(&words), Ok(Outer { inner: inner(5), all: vec![inner(6), inner(7)] }));
+    // A root with less, whose `inner` has none of its fields.
+    assert_eq!(read(&[to_struct(0, 0, 1), 0xffff_fffc]), Ok(Outer { inner: inner(0), all: vec![] }));
+    // A list of what was the struct's one field: numbers of 32 bits, then of 16, which are too few to be read as 32.
+    let wide = [to_struct(0, 0, 2), 0, to_list(0, 4, 3), 8 | 9 << 32, 10];
+    assert_eq!(read(&wide), Ok(Outer { inner: inner(0), all: vec![inner(8), inner(9), inner(10)] }));
+    let narrow = [to_struct(0, 0, 2), 0, to_list(0, 3, 2), 8 | 9 << 16];
+    assert_eq!(read(&narrow), Ok(Outer { inner: inner(0), all: vec![inner(0), inner(0)] }));
+    // Numbers that have become structs, which begin with them.
+    let mut words = vec![to_struct(0, 0, 15)];
+    words.extend((0..15).map(|pointer| if pointer == 5 { to_list(9, 7, 4) } else { 0 }));
+    words.extend([to_struct(2, 2, 0), 11, 1, 12, 1]);
+    assert_eq!(from_bytes::<Pointers>(&bytes_of(&words)).map(|read| read.numbers), Ok(vec![11, 12]));
+}
+
+#[test]
+fn pointers_that_lead_elsewhere_are_refused() {
+    let read = |words: &[u64]| from_bytes::<Outer>(&bytes_of(words)).map_err(|error| error.to_string());
+    for (what, words, reason) in [
+        ("no word", &[][..], "no root"),
+        ("a struct behind the end", &[to_struct(5, 1, 0)], "out of the message"),
+        ("a struct before the start", &[0xffff_fff0 | 1 << 32], "out of the message"),
+        ("a struct that is cut", &[to_struct(0, 3, 1), 0, 0], "out of the message"),
+        ("a list for a root", &[to_list(0, 2, 1), 0], "no struct"),
+        ("a far pointer", &[2, 0], "no struct"),
+        ("a struct for a list", &[to_struct(0, 0, 2), 0, to_struct(0, 1, 0), 0], "no list"),
+        ("flags for structs", &[to_struct(0, 0, 2), 0, to_list(0, 1, 8), 0], "no structs"),
+        ("a list behind the end", &[to_struct(0, 0, 2), 0, to_list(0, 5, 2), 0], "out of the message"),
+        ("a list that is cut", &[to_struct(0, 0, 2), 0, to_list(0, 7, 1), to_struct(2, 1, 0), 0], "shorter"),
+        ("elements that are no structs", &[to_struct(0, 0, 2), 0, to_list(0, 7, 1), to_list(1, 2, 0), 0], "no structs"),
+        ("no more room than four times", &[to_struct(0, 0, 2), 0, to_list(0, 0, 1 << 28)], "four times"),
+        ("a capability for a struct", &[to_struct(0, 0, 2), 3, 0], "no struct"),
+    ] {
+        let error = read(words).expect_err(what);
+        assert!(error.contains(reason), "{what}: {error}");
+    }
+    // A hundred pointers to the same text, of a hundred words: each alone is as it should be.
+    let mut words = vec![to_struct(0, 0, 15)];
+    words.extend((0..15).map(|pointer| if pointer == 7 { to_list(7, 6, 100) } else { 0 }));
+    words.extend((0..100).map(|pointer| to_list(99 - pointer, 2, 800)));
+    words.extend([0; 100]);
+    let error = from_bytes::<Pointers>(&bytes_of(&words)).expect_err("it is a hundred times as large as it is");
+    assert!(error.to_string().contains("four times"), "{error}");
+    // Text without its end, of the wrong bytes, and of the wrong size.
+    for (word, reason) in [(u64::from_le_bytes(*b"abcdefgh"), "end with a zero"), (0xff, "UTF-8")] {
+        let words = [to_struct(0, 0, 2), to_list(1, 2, 8), 0, word];
+        let error = from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).expect_err(reason);
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    // What lies behind the text in its last word is not the text's.
+    let words = [to_struct(0, 0, 2), to_list(1, 2, 4), 0, u64::from_le_bytes(*b"abc\0\xff\xff\xff\xff")];
+    assert_eq!(from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).as_deref(), Ok("abc"));
+}
+
+/// What capnp's own builders write is read, and what is written here capnp's own readers read, and copy to the same.
+#[test]
+fn capnp_reads_what_is_written_and_is_read() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let values = (pointers(), mixed(), tree(), defaults());
+    runner
+        .run(&values, |(pointers, mixed, tree, defaults)| {
+            prop_assert_eq!(through_capnp(&pointers), pointers);
+            prop_assert_eq!(through_capnp(&mixed), mixed);
+            prop_assert_eq!(through_capnp(&tree), tree);
+            prop_assert_eq!(through_capnp(&defaults), defaults);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// A value written here, copied by capnp and read here.
+fn through_capnp<T: Wire>(value: &T) -> T
+where
+    for<'a> <T::Capnp as capnp::traits::Owned>::Reader<'a>: capnp::traits::SetterInput<T::Capnp>,
+{
+    let message = encode_value(value).unwrap();
+    let incoming = capos_schema::cap::IncomingMessage { words: message.words, caps: Vec::new() };
+    let copied = capos_schema::wire::decode::<T::Capnp, _>(&incoming, |reader, _| {
+        let room = capnp::message::HeapAllocator::new().first_segment_words(1 << 16);
+        let mut copy = capnp::message::Builder::new(room);
+        copy.set_root::<T::Capnp>(reader).unwrap();
+        Ok(copy.get_segments_for_output().concat())
+    });
+    from_bytes(&copied.unwrap()).unwrap()
+}

@@ -44,6 +44,10 @@ pub fn check(raw: &[u8], tail: Tail, failures: &mut Vec<String>) {
             '\r' | '\n' | '\u{7}' => {}
             '\u{1b}' => {
                 let rest = letters.as_str();
+                if let Some(restarted) = restarted(rest) {
+                    letters = restarted.chars();
+                    continue;
+                }
                 let sequence = sequence(rest);
                 let unfinished = tail == Tail::Cut && sequence.len() == rest.len() && begins_own(sequence);
                 if !is_own(sequence) && !unfinished {
@@ -65,6 +69,15 @@ fn sequence(text: &str) -> &str {
         None => None,
     };
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
+}
+
+/// What a new life of the terminal service writes, where the one before was killed within one of its own sequences, of which
+/// the text is the rest: the serial line takes a few bytes at a time, and every life begins in the same way.
+fn restarted(text: &str) -> Option<&str> {
+    let start = str::from_utf8(START).ok()?;
+    let (cut, _) = text.split_once(start)?;
+    let within = begins_own(cut) && !is_own(cut);
+    text.get(cut.len()..).filter(|_| within)
 }
 
 fn is_own(sequence: &str) -> bool {
@@ -111,6 +124,17 @@ mod tests {
             assert!(!found_at(&format!("\u{1b}[?2004hx\u{1b}{bad}"), Tail::Cut).is_empty(), "{bad:?}");
         }
         assert!(!found_at("\u{1b}[?2004h\u{1b}[\u{1b}[0m", Tail::Cut).is_empty());
+    }
+
+    #[test]
+    fn a_terminal_that_is_killed_within_a_sequence_begins_anew() {
+        for start in ["", "[", "[?", "[?200", "[1", "[1;3", "[999;9"] {
+            assert!(found(&format!("\u{1b}[?2004hx\u{1b}{start}\u{1b}[?2004hy")).is_empty(), "{start:?}");
+            assert!(!found(&format!("\u{1b}[?2004hx\u{1b}{start}\u{1b}[0my")).is_empty(), "{start:?}");
+        }
+        for bad in ["[?1", "[>", "]", "[2;", "c", "[5n", "[ ", "[x"] {
+            assert!(!found(&format!("\u{1b}[?2004hx\u{1b}{bad}\u{1b}[?2004hy")).is_empty(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "screen", run: parsers::screen, seeds: seeds::screen },
     Target { name: "script", run: parsers::script, seeds: seeds::script },
     Target { name: "signature", run: parsers::signature, seeds: seeds::signature },
+    Target { name: "typed-message", run: parsers::typed_message, seeds: seeds::typed_message },
     Target { name: "ustar", run: parsers::ustar, seeds: seeds::ustar },
 ];
 

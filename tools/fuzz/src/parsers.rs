@@ -6,6 +6,8 @@ use std::task::{Context, Waker};
 use capos_iso9660::{ReadSectors, SECTOR, Volume};
 use capos_machine::acpi;
 use capos_schema::cap::IncomingMessage;
+use capos_schema::wire::{self, Wire};
+use capos_schema::{audit, kernel, manifest, models};
 use capos_terminal::{Console, Event, Read, Sanitiser, Settings, sanitise};
 
 /// The firmware's tables, each as every kind that there is.
@@ -140,6 +142,37 @@ pub fn message(data: &[u8]) {
             // What can be shown can be sent, if it names no capabilities.
             let _ = capos_reflect::encode(kind(), &value);
         }
+    }
+}
+
+/// A message as generated code reads it: the first byte says which type of the schema it is. What is read is written so that it is
+/// read as the same.
+pub fn typed_message(data: &[u8]) {
+    fn read<T: Wire + std::fmt::Debug>(bytes: &[u8]) {
+        let Ok(value) = wire::from_bytes::<T>(bytes) else { return };
+        // What lies in the message more than once may be too much to be written.
+        let Ok(written) = wire::to_bytes(&value) else { return };
+        // In words, in which what is no number is the same as itself.
+        let again = wire::from_bytes::<T>(&written).map(|again| format!("{again:?}"));
+        assert_eq!(again, Ok(format!("{value:?}")), "it is read otherwise than it was written");
+    }
+    const READERS: &[fn(&[u8])] = &[
+        read::<models::ChatMessage>,
+        read::<models::InferenceRequest>,
+        read::<models::InferenceResponse>,
+        read::<models::StreamChunk>,
+        read::<models::ToolDescriptor>,
+        read::<audit::ToolEvent>,
+        read::<audit::GeneralEvent>,
+        read::<audit::Query>,
+        read::<manifest::Manifest>,
+        read::<kernel::LaunchRecord>,
+        read::<kernel::ExitInfo>,
+        read::<kernel::Limits>,
+    ];
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    if let Some(read) = READERS.get(usize::from(kind) % READERS.len()) {
+        read(bytes);
     }
 }
 

@@ -5,7 +5,8 @@ use capos_audit::{Chain, Kind};
 use capos_hostile_models::{End, HostileModel};
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::Decision;
-use capos_schema::models::{Outcome, ToolDescriptor};
+use capos_schema::models::{ChatMessage, Outcome, ToolDescriptor};
+use capos_schema::wire;
 
 /// A file of the source.
 macro_rules! source {
@@ -212,6 +213,12 @@ pub fn message() -> Result<Vec<Vec<u8>>> {
     let words: [u64; 4] = [0x0001_0001_0000_0000, 7, 0x0000_002a_0000_0001, 0x0000_006f_6c6c_6568];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     Ok((0..40).map(|interface| [&[interface, 0], bytes.as_slice()].concat()).collect())
+}
+
+pub fn typed_message() -> Result<Vec<Vec<u8>>> {
+    let message = ChatMessage { content: "list the files".to_owned(), ..ChatMessage::default() };
+    let message = wire::to_bytes(&message)?;
+    Ok((0..12).map(|kind| [&[kind], message.as_slice()].concat()).collect())
 }
 
 pub fn json() -> Result<Vec<Vec<u8>>> {

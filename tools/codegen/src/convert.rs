@@ -355,8 +355,10 @@ fn write_pointer(code: &mut Code, schema: &Schema, path: &str, ty: &Type, at: &s
         Type::Struct(id) => {
             let (data, pointers) = sections(schema, *id)?;
             code.open("{");
+            // Before the block has a name of its own: an argument may be called `inner`.
+            code.line(&format!("let value = {value};"));
             code.line(&format!("let inner = builder.structure({at}, {data}, {pointers})?;"));
-            code.line(&format!("{WIRE}::Wire::write({value}, builder, inner)?;"));
+            code.line(&format!("{WIRE}::Wire::write(value, builder, inner)?;"));
             code.close("}");
         }
         Type::Interface(_) | Type::AnyCapability => {

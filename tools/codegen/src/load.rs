@@ -290,7 +290,16 @@ fn read_value(reader: value::Reader<'_>) -> Result<Value> {
         value::Data(value) => Value::Data(value?.to_vec()),
         value::Enum(value) => Value::Enum(value),
         // As a list that is not there.
-        value::List(list) if list.target_size()?.word_count == 0 => Value::Void,
+        value::List(list) if is_empty(list)? => Value::Void,
         value::List(_) | value::Struct(_) | value::Interface(()) | value::AnyPointer(_) => Value::Other,
     })
+}
+
+/// Whether a list has no elements. Those of no size are elements all the same.
+fn is_empty(list: capnp::any_pointer::Reader<'_>) -> Result<bool> {
+    match list.get_as::<capnp::primitive_list::Reader<'_, ()>>() {
+        Ok(nothings) => Ok(nothings.is_empty()),
+        // Bits are read as nothing else.
+        Err(_) => Ok(list.target_size()?.word_count == 0),
+    }
 }

@@ -32,11 +32,28 @@ fn what_is_not_supported_is_named() {
         ("struct A { which @0 :Void; union { x @1 :Void; y @2 :Void; } }", "a field `which`"),
         ("struct A { list @0 :List(Capability); }", "List(AnyPointer) is unsupported"),
         ("struct A { x @0 :Nothing; }", "compiler failed"),
+        ("struct A { list @0 :List(Void) = [void, void]; }", "A.list has a default of a pointer type"),
+        ("struct A { list @0 :List(Bool) = [true]; }", "A.list has a default of a pointer type"),
+        ("struct A { list @0 :List(Text) = [\"x\"]; }", "A.list has a default of a pointer type"),
+        ("struct A { list @0 :List(B) = [()]; } struct B {}", "A.list has a default of a pointer type"),
+        ("struct A { b @0 :B = (c = 1); } struct B { c @0 :UInt8; }", "A.b has a default of a pointer type"),
+        (
+            "interface I { m @0 (builder :Text) -> (); }",
+            "I.m: the generator has names of its own in place of `builder`",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let error = generate(folder.path(), schema).unwrap_err();
         assert!(error.contains(part), "{error} does not say {part}");
     }
+}
+
+#[test]
+fn a_default_of_no_elements_is_as_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let types = ["Void", "Bool", "UInt64", "Text", "A"];
+    let fields = types.iter().enumerate().map(|(at, ty)| format!("list{at} @{at} :List({ty}) = [];"));
+    generate(folder.path(), &format!("struct A {{ {} }}", fields.collect::<String>())).unwrap();
 }
 
 #[test]

@@ -158,6 +158,19 @@ impl EverythingServer for Server {
         Ok(format!("{self_}{type}"))
     }
 
+    async fn lookalikes(
+        &self,
+        _cx: &CallContext,
+        inner: Outer,
+        value: Vec<Tree>,
+        first: Vec<String>,
+        item: Vec<Vec<String>>,
+        at: String,
+        number: u8,
+    ) -> Result<EverythingLookalikesResults, CallError> {
+        Ok(EverythingLookalikesResults { inner, value, first, item, at, number })
+    }
+
     async fn large(&self, _cx: &CallContext, bytes: u32) -> Result<EverythingLargeResults, CallError> {
         let counter = self.make_counter(_cx, 1).await?;
         Ok(EverythingLargeResults { data: vec![7; bytes as usize], counter })
@@ -190,6 +203,18 @@ fn arguments_and_results_arrive() {
         assert_eq!((defaults.count, defaults.title.as_str(), defaults.below), (3, "n", -3));
     })
     .expect("nothing waits");
+}
+
+#[test]
+fn arguments_may_be_called_as_generated_code_calls_its_own() {
+    let (_, _, client) = start();
+    let inner = Outer { inner: OuterInner { value: 3 }, all: vec![OuterInner { value: 4 }, OuterInner { value: 5 }] };
+    let value = vec![Tree { name: "oak".into(), ..Tree::default() }, Tree::default()];
+    let (first, item) = (vec!["a".to_owned(), "b".to_owned()], vec![vec!["c".to_owned()], vec![]]);
+    let reply =
+        run(client.lookalikes(&inner, &value, &first, &item, "here", 6)).expect("nothing waits").expect("lookalikes");
+    let wanted = EverythingLookalikesResults { inner, value, first, item, at: "here".into(), number: 6 };
+    assert_eq!(reply, wanted);
 }
 
 #[test]

@@ -77,14 +77,14 @@ impl Checks {
         tail: checks_screen::Tail,
     ) -> Result<Vec<String>> {
         let mut failures = Vec::new();
-        let raw = read(out, "terminal.raw")?;
+        let (raw, log) = (read(out, "terminal.raw")?, read(out, "serial.log")?);
         let files =
             [("transcript.txt", &self.transcript), ("serial.log", &self.log), ("serial.named.log", &self.named_log)];
         for (name, texts) in files {
             texts.check(name, &read(out, name)?, &mut failures);
         }
         self.raw.check("terminal.raw", &raw, &mut failures);
-        checks_screen::check(&raw, tail, &mut failures);
+        checks_screen::check(&raw, tail, checks_screen::deaths(&log), &mut failures);
         checks_timing::check(&self.timing, out, &raw, &mut failures)?;
         let Some(guest) = guest else {
             if self.audit.asks() || self.home.asks() {
@@ -95,7 +95,7 @@ impl Checks {
         let lines = read(out, "audit.jsonl")?;
         let records: Vec<Record> = checks_audit::chain(&lines, guest, &self.audit, &mut failures);
         self.audit.check(&lines, &records, &mut failures);
-        checks_effects::check(&read(out, "serial.log")?, &records, self.audit.restarted, &mut failures);
+        checks_effects::check(&log, &records, self.audit.restarted, &mut failures);
         checks_home::check(&self.home, &folder.join("home"), &out.join("home"), &records, &mut failures)?;
         Ok(failures)
     }

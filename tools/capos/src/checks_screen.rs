@@ -34,8 +34,15 @@ pub enum Tail {
     Cut,
 }
 
+/// How often the terminal service died, as the kernel says in the system's log.
+pub fn deaths(log: &[u8]) -> usize {
+    let died = |line: &&str| line.starts_with("process `terminal` (id ") && line.contains(") died: ");
+    String::from_utf8_lossy(log).lines().filter(died).count()
+}
+
 /// Notes each control sequence and control character in the terminal's bytes that is none of the terminal service's own.
-pub fn check(raw: &[u8], tail: Tail, failures: &mut Vec<String>) {
+/// So many times the service died, and may have been cut off within a sequence.
+pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<String>) {
     let Some(start) = raw.windows(START.len()).position(|part| part == START) else { return };
     let text = String::from_utf8_lossy(raw.get(start..).unwrap_or_default());
     let mut letters = text.chars();
@@ -44,7 +51,8 @@ pub fn check(raw: &[u8], tail: Tail, failures: &mut Vec<String>) {
             '\r' | '\n' | '\u{7}' => {}
             '\u{1b}' => {
                 let rest = letters.as_str();
-                if let Some(restarted) = restarted(rest) {
+                if let (Some(left), Some(restarted)) = (deaths.checked_sub(1), restarted(rest)) {
+                    deaths = left;
                     letters = restarted.chars();
                     continue;
                 }
@@ -72,12 +80,12 @@ fn sequence(text: &str) -> &str {
 }
 
 /// What a new life of the terminal service writes, where the one before was killed within one of its own sequences, of which
-/// the text is the rest: the serial line takes a few bytes at a time, and every life begins in the same way.
+/// the text is the rest: the serial line takes a few bytes at a time, and every life begins in the same way. No sequence holds
+/// the byte that it begins with, so this looks no further than to the next one.
 fn restarted(text: &str) -> Option<&str> {
-    let start = str::from_utf8(START).ok()?;
-    let (cut, _) = text.split_once(start)?;
-    let within = begins_own(cut) && !is_own(cut);
-    text.get(cut.len()..).filter(|_| within)
+    let (cut, next) = text.split_at_checked(text.find('\u{1b}')?)?;
+    let within = next.as_bytes().starts_with(START) && begins_own(cut) && !is_own(cut);
+    within.then_some(next)
 }
 
 fn is_own(sequence: &str) -> bool {
@@ -103,10 +111,14 @@ fn begins_own(start: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found_at(text: &str, tail: Tail) -> Vec<String> {
+    fn found_after(text: &str, tail: Tail, deaths: usize) -> Vec<String> {
         let mut failures = Vec::new();
-        check(text.as_bytes(), tail, &mut failures);
+        check(text.as_bytes(), tail, deaths, &mut failures);
         failures
+    }
+
+    fn found_at(text: &str, tail: Tail) -> Vec<String> {
+        found_after(text, tail, 0)
     }
 
     fn found(text: &str) -> Vec<String> {
@@ -128,13 +140,29 @@ mod tests {
 
     #[test]
     fn a_terminal_that_is_killed_within_a_sequence_begins_anew() {
+        let killed = |text: &str| found_after(text, Tail::Whole, 1);
         for start in ["", "[", "[?", "[?200", "[1", "[1;3", "[999;9"] {
-            assert!(found(&format!("\u{1b}[?2004hx\u{1b}{start}\u{1b}[?2004hy")).is_empty(), "{start:?}");
-            assert!(!found(&format!("\u{1b}[?2004hx\u{1b}{start}\u{1b}[0my")).is_empty(), "{start:?}");
+            let cut = format!("\u{1b}[?2004hx\u{1b}{start}");
+            assert!(killed(&format!("{cut}\u{1b}[?2004hy")).is_empty(), "{start:?}");
+            assert!(!killed(&format!("{cut}\u{1b}[0my")).is_empty(), "{start:?}");
+            assert!(!killed(&format!("{cut}\u{1b}[0m\u{1b}[?2004hy")).is_empty(), "{start:?}");
+            // Nobody killed it, or not so often.
+            assert!(!found(&format!("{cut}\u{1b}[?2004hy")).is_empty(), "{start:?}");
+            let twice = format!("{cut}\u{1b}[?2004hy\u{1b}{start}\u{1b}[?2004hz");
+            assert!(!killed(&twice).is_empty() && found_after(&twice, Tail::Whole, 2).is_empty(), "{start:?}");
         }
         for bad in ["[?1", "[>", "]", "[2;", "c", "[5n", "[ ", "[x"] {
-            assert!(!found(&format!("\u{1b}[?2004hx\u{1b}{bad}\u{1b}[?2004hy")).is_empty(), "{bad:?}");
+            assert!(!killed(&format!("\u{1b}[?2004hx\u{1b}{bad}\u{1b}[?2004hy")).is_empty(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_kernels_words_say_how_often_the_terminal_died() {
+        let log = "process `terminal` (id 9) died: killed by `init`: killed on request\n\
+                   init: warning: service `terminal` is restarted: killed by `init`: killed on request\n\
+                   log: home: process `terminal` (id 9) died: so it says\nprocess `home` (id 12) died: x\n\
+                   process `terminal` (id 31) died: page fault\n";
+        assert_eq!(deaths(log.as_bytes()), 2);
     }
 
     #[test]

@@ -14,8 +14,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::future::poll_fn;
-use core::task::Poll;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
 
 use capnp::Word;
 use capos_abi::entry::{Buffer, CapArray, MAX_CAPS, MAX_MESSAGE, Operation};
@@ -347,12 +348,10 @@ impl Server {
             loop {
                 let Received { header, message, reply, lent } = received;
                 let (work, abortable) = match self.begin(&header, message) {
-                    Ok((mut work, abortable)) => {
-                        match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-                            Poll::Ready(result) => (Work::Done(result), false),
-                            Poll::Pending => (Work::Going(work), abortable),
-                        }
-                    }
+                    Ok((mut work, abortable)) => match poll_first(work.as_mut()) {
+                        Poll::Ready(result) => (Work::Done(result), false),
+                        Poll::Pending => (Work::Going(work), abortable),
+                    },
                     Err(error) => (Work::Done(Err(error)), false),
                 };
                 match (work, reply) {
@@ -365,10 +364,17 @@ impl Server {
                         received = next;
                         continue;
                     }
-                    (Work::Done(result), Some(reply)) => calls.spawn(async move {
-                        reply.send(result.map_err(CallError::into_exception)).await;
-                        drop(pass);
-                    }),
+                    (Work::Done(result), Some(reply)) => {
+                        let mut answer: LocalBoxFuture<'static, ()> = Box::pin(async move {
+                            reply.send(result.map_err(CallError::into_exception)).await;
+                            drop(pass);
+                        });
+                        // Queued here and now: no later call's answer comes before it, and whoever the handler has let go
+                        // on, the process's end included, comes after it.
+                        if poll_first(answer.as_mut()).is_pending() {
+                            calls.spawn(answer);
+                        }
+                    }
                     (Work::Done(_), None) => drop(pass),
                     (Work::Going(work), reply) => calls.spawn(async move {
                         finish(work, reply, abortable).await;
@@ -392,6 +398,12 @@ impl Server {
         let cx = CallContext { badge: header.badge, interface: header.interface, reply: header.reply };
         Ok((object.dispatch(cx, header.method, message), abortable))
     }
+}
+
+/// Polls a future that becomes a task of its own where it waits; it is polled by that again. Were the receiver woken in its
+/// place, it would get its turn before the receivers of earlier calls.
+fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
+    work.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// A handler that answers a call.

@@ -114,6 +114,7 @@ struct Kernel {
     log: Vec<String>,
     entered: u64,
     taken: u64,
+    answered: u64,
 }
 
 std::thread_local! {
@@ -148,6 +149,7 @@ pub fn run<T, F: Future<Output = T>>(grants: &[(&str, Object)], main: impl FnOnc
         log: Vec::new(),
         entered: 0,
         taken: 0,
+        answered: 0,
     };
     kernel.index(SUBMISSION_ENTRIES).store(layout.submission_entries(), Ordering::Release);
     kernel.index(COMPLETION_ENTRIES).store(layout.completion_entries(), Ordering::Release);
@@ -203,6 +205,12 @@ pub fn entered() -> u64 {
 #[must_use]
 pub fn taken() -> u64 {
     with(|kernel| kernel.taken).unwrap_or(0)
+}
+
+/// How many calls the process has answered whose callers still waited.
+#[must_use]
+pub fn answered() -> u64 {
+    with(|kernel| kernel.answered).unwrap_or(0)
 }
 
 /// The lines that were written to the debug log.
@@ -505,6 +513,7 @@ impl Kernel {
     fn answer(&mut self, number: u64, exception: u8, results: Buffer, caps: CapArray) -> Status {
         self.end_watch(number, Status::StaleCapability);
         let Some(Some(call)) = self.delivered.remove(&number) else { return Status::Ok };
+        self.answered = self.answered.saturating_add(1);
         if results.length > call.results.length || caps.sent > call.caps.accepted {
             self.fail(call.user_data, Status::TooLarge);
             return Status::TooLarge;

@@ -271,3 +271,74 @@ fn a_method_is_called_with_json_alone() {
     let reply = run(client.as_cap().call(info.id, add.ordinal, params)).expect("nothing waits").expect("it answers");
     assert_eq!(decode_results(add, &reply), Ok(json!({"total": 42})));
 }
+
+/// Whether generated code and capnp's own readers make the same of words that anybody may have written: `None` where both
+/// refuse them.
+fn read_by_both<T: Wire + PartialEq + std::fmt::Debug>(words: Vec<capnp::Word>) -> Option<bool>
+where
+    T::Capnp: Introspect,
+    for<'a> <T::Capnp as capnp::traits::Owned>::Reader<'a>: capnp::traits::SetterInput<T::Capnp>,
+{
+    let message = IncomingMessage { words, caps: Vec::new() };
+    match (decode_value::<T>(&message), decode(<T::Capnp as Introspect>::introspect(), &message)) {
+        (Ok(here), Ok(_)) => {
+            // capnp copies also what the schema does not know: what is damaged there keeps it from that.
+            let copied = capos_schema::wire::decode::<T::Capnp, _>(&message, |reader, _| {
+                // With room for all of it, as one segment.
+                let room = capnp::message::HeapAllocator::new().first_segment_words(1 << 16);
+                let mut copy = capnp::message::Builder::new(room);
+                let copied = copy.set_root::<T::Capnp>(reader);
+                Ok(copied.is_ok().then(|| copy.get_segments_for_output().concat()))
+            });
+            let Some(copied) = copied.expect("it has a root") else { return Some(false) };
+            let copied = capos_schema::wire::from_bytes::<T>(&copied);
+            assert!(copied.as_ref() == Ok(&here), "capnp reads otherwise: {:?}", copied.err());
+            Some(true)
+        }
+        (Ok(_), Err(error)) => {
+            // Here a list of nothing is one whatever its elements would be, and bytes are no text yet.
+            let error = error.to_string();
+            let known = ["incompatible element type", "list was expected", "the data is not UTF-8"];
+            assert!(known.iter().any(|known| error.contains(known)), "only capnp refuses it: {error}");
+            Some(false)
+        }
+        (Err(error), Ok(_)) => {
+            // capnp takes the first bits of longer elements.
+            assert!(error.to_string().contains("no flags"), "only capnp reads it: {error}");
+            Some(false)
+        }
+        (Err(_), Err(_)) => None,
+    }
+}
+
+#[test]
+fn capnp_reads_the_same_of_damaged_messages() {
+    fn damaged<T: Wire>(value: &T, bits: &[prop::sample::Index]) -> Vec<capnp::Word> {
+        let mut words = encode_value(value).expect("it fits").words;
+        let bytes = capnp::Word::words_to_bytes_mut(&mut words);
+        for bit in bits {
+            let bit = bit.index(bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        words
+    }
+    let config = proptest::test_runner::Config { cases: 3000, failure_persistence: None, ..Default::default() };
+    let rng = proptest::test_runner::TestRng::deterministic_rng(config.rng_algorithm);
+    let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
+    let read = std::cell::RefCell::new([0; 3]);
+    let note = |how: Option<bool>| read.borrow_mut()[how.map_or(0, |same| 1 + usize::from(same))] += 1;
+    let damage = proptest::collection::vec(any::<prop::sample::Index>(), 1..4);
+    let values = (pointers(), mixed(), tree(), shape(), defaults(), damage);
+    runner
+        .run(&values, |(pointers, mixed, tree, shape, defaults, bits)| {
+            note(read_by_both::<everything::Pointers>(damaged(&pointers, &bits)));
+            note(read_by_both::<everything::Mixed>(damaged(&mixed, &bits)));
+            note(read_by_both::<everything::Tree>(damaged(&tree, &bits)));
+            note(read_by_both::<everything::Shape>(damaged(&shape, &bits)));
+            note(read_by_both::<everything::Defaults>(damaged(&defaults, &bits)));
+            Ok(())
+        })
+        .expect("both read the same");
+    let [refused, in_part, same] = read.into_inner();
+    assert!(refused > 4000 && same > 4000 && in_part < 1500, "{refused} refused, {in_part} in part, {same} the same");
+}

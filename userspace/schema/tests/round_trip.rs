@@ -199,6 +199,8 @@ fn pointers_that_lead_elsewhere_are_refused() {
     ] {
         let error = read(words).expect_err(what);
         assert!(error.contains(reason), "{what}: {error}");
+        let place = error.strip_prefix("malformed message at ").expect("it says where");
+        assert!(place.starts_with("Outer.") || place.starts_with("message:"), "{what}: {error}");
     }
     // A hundred pointers to the same text, of a hundred words: each alone is as it should be.
     let mut words = vec![to_struct(0, 0, 15)];

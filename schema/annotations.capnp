@@ -47,3 +47,7 @@ annotation optional @0xb1a7c0de5c4e3a0c (field, param) :Void;
 
 annotation results @0xb1a7c0de5c4e3a0d (method) :UInt32;
 # Bytes of the results at most, where they may be more than 65,536.
+
+annotation inRegisters @0xb1a7c0de5c4e3a0e (method) :Void;
+# A method of a kernel object that has no parameters and answers at once with one UInt64: clients ask for it by the system call
+# INVOKE first.

@@ -199,7 +199,7 @@ interface Endpoint {
 }
 
 interface Notification {
-  poll @0 () -> (bits :UInt64);
+  poll @0 () -> (bits :UInt64) $import "annotations.capnp".inRegisters;
   # Takes and clears the bits without waiting.
 }
 
@@ -263,11 +263,11 @@ interface DmaRegion {
 }
 
 interface Timer {
-  now @0 () -> (nanoseconds :UInt64);
+  now @0 () -> (nanoseconds :UInt64) $import "annotations.capnp".inRegisters;
   # Monotonic time since boot.
   sleepUntil @1 (nanoseconds :UInt64) -> ();
   # Answers when that time has come.
-  wallClock @2 () -> (unixMilliseconds :UInt64);
+  wallClock @2 () -> (unixMilliseconds :UInt64) $import "annotations.capnp".inRegisters;
 }
 
 interface Entropy {

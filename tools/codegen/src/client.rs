@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::code::Code;
 use crate::convert::{self, CAP, Shape, WIRE};
+use crate::kernel;
 use crate::model::{Field, File, Interface, Method, Role, Schema, Value};
 use crate::names;
 
@@ -100,6 +101,20 @@ fn client_method(code: &mut Code, schema: &Schema, interface: &Interface, method
         "pub async fn {}({list}) -> ::core::result::Result<{output}, {CAP}::CallError> {{",
         names::ident(&names::snake(&method.name))
     ));
+    if method.has("inRegisters") {
+        anyhow::ensure!(
+            kernel::number(schema, method)?.is_some(),
+            "{}.{} is to be called in registers, so it must have no parameters and answer with one UInt64",
+            interface.name,
+            method.name
+        );
+        code.open(&format!(
+            "if let ::core::option::Option::Some(number) = self.cap.invoke({:#018x}, {}) {{",
+            interface.id, method.ordinal
+        ));
+        code.line("return ::core::result::Result::Ok(number);");
+        code.close("}");
+    }
     if named {
         code.line(&format!("let message = {WIRE}::encode_value(params)?;"));
     } else {

@@ -87,7 +87,7 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
 
 /// The field of a method's results, where it has no parameters and answers with one number of 64 bits: such a message is
 /// always the same but for that word, so it needs no reader and no builder.
-fn number(schema: &Schema, method: &Method) -> Result<Option<String>> {
+pub fn number(schema: &Schema, method: &Method) -> Result<Option<String>> {
     let [field] = schema.structure(method.results)?.fields.as_slice() else { return Ok(None) };
     let plain = schema.structure(method.params)?.fields.is_empty()
         && field.kind == Kind::Slot(Type::Uint(64))

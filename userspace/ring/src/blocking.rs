@@ -16,6 +16,7 @@ use capos_abi::entry::{MAX_MESSAGE, Operation};
 use capos_abi::syscall::NO_DEADLINE;
 use capos_schema::cap::{Begun, CallError, Cap, CapTransport, Client, IncomingMessage, Message};
 
+use crate::invoke;
 use crate::message::{self, Lent};
 use crate::ring::Ring;
 
@@ -179,6 +180,10 @@ impl CapTransport for BlockingCap {
         let answer = self.ring().map_err(CallError::Transport);
         let results = self.results.unwrap_or(results);
         Begun::Ended(answer.and_then(|ring| ring.call(self.id, interface, method, params, results, own)))
+    }
+
+    fn invoke(&self, (interface, method): (u64, u16)) -> Option<u64> {
+        invoke(self.id, interface, method)
     }
 
     fn forget(&self) {

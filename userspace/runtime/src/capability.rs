@@ -71,6 +71,10 @@ impl CapTransport for KernelCap {
         call::abandon(number);
     }
 
+    fn invoke(&self, (interface, method): (u64, u16)) -> Option<u64> {
+        capos_ring::invoke(self.place.id, interface, method)
+    }
+
     fn forget(&self) {
         self.place.owned.set(false);
     }
@@ -121,6 +125,10 @@ impl CapTransport for Wide {
 
     fn abandon_call(&self, number: u64) {
         self.inner.transport().abandon_call(number);
+    }
+
+    fn invoke(&self, method: (u64, u16)) -> Option<u64> {
+        self.inner.transport().invoke(method)
     }
 
     fn forget(&self) {

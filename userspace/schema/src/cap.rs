@@ -208,6 +208,13 @@ pub trait CapTransport {
         let _ = number;
     }
 
+    /// Calls a method that has no parameters and answers at once with one number, and has no other effect where it gives none:
+    /// then the method has to be called with a message.
+    fn invoke(&self, method: (u64, u16)) -> Option<u64> {
+        let _ = method;
+        None
+    }
+
     /// It was sent away by a message that moved it: it is no longer in the process's table, and dropping it releases
     /// nothing.
     fn forget(&self) {}
@@ -261,6 +268,14 @@ impl Cap {
     pub fn call_sized(&self, interface: u64, method: u16, params: Message, results: u32) -> Call {
         let (transport, method) = (self.transport.clone(), (interface, method));
         Call { transport, method, params, results, state: CallState::New, future: None }
+    }
+
+    /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` where it has
+    /// to be called with a message; nothing has happened then.
+    #[inline]
+    #[must_use]
+    pub fn invoke(&self, interface: u64, method: u16) -> Option<u64> {
+        self.transport.invoke((interface, method))
     }
 
     /// The same capability, of which receivers get at most these rights.

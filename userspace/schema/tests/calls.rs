@@ -3,12 +3,16 @@
 
 extern crate alloc;
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::Context;
 
 use capos_schema::cap::{
-    AsCap, CallContext, CallError, Cap, Client, Dispatch, ExceptionKind, Export, Rights, Status, TransferMode,
+    AsCap, Begun, CallContext, CallError, Cap, CapTransport, Client, Dispatch, ExceptionKind, Export, Message, Rights,
+    Status, TransferMode,
 };
+use capos_schema::kernel::TimerClient;
 use capos_schema::local::{Local, run};
 
 include!(concat!(env!("OUT_DIR"), "/test/modules.rs"));
@@ -347,4 +351,43 @@ fn objects_can_be_held_without_knowing_their_type() {
     assert!(object.implements(CounterClient::INTERFACE_ID) && !object.implements(NamedClient::INTERFACE_ID));
     let cap: Cap = local.export(object).expect("exporting cannot fail here");
     assert_eq!(run(CounterClient::from_cap(cap).add(1)), Some(Ok(2)));
+}
+
+/// A transport that answers in registers, or does not, and whose messages all fail.
+struct Registers(Option<u64>, Rc<Cell<u32>>);
+
+impl CapTransport for Registers {
+    fn begin(&self, _: (u64, u16), _: Message, _: u32, _: &mut Context<'_>) -> Begun {
+        self.1.set(self.1.get() + 1);
+        Begun::Ended(Err(CallError::failed("by a message")))
+    }
+
+    fn invoke(&self, method: (u64, u16)) -> Option<u64> {
+        assert!([(TimerClient::INTERFACE_ID, 0), (TimerClient::INTERFACE_ID, 2)].contains(&method));
+        self.0
+    }
+
+    fn id(&self) -> u64 {
+        7
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[test]
+fn what_is_answered_in_registers_needs_no_message() {
+    let messages = Rc::new(Cell::new(0));
+    let timer = |number| TimerClient::from_cap(Cap::new(Registers(number, messages.clone())));
+    assert_eq!(run(timer(Some(9)).now()).unwrap().unwrap(), 9);
+    assert_eq!(run(timer(Some(8)).wall_clock()).unwrap().unwrap(), 8);
+    assert_eq!(messages.get(), 0);
+    // Where they do not answer, a message asks, and tells why not.
+    let refused = run(timer(None).now()).unwrap().unwrap_err();
+    assert!(refused.to_string().contains("by a message"), "{refused}");
+    assert_eq!(messages.get(), 1);
+    // A method that is not of that kind is never asked for by them.
+    assert!(run(timer(Some(9)).sleep_until(1)).unwrap().is_err());
+    assert_eq!(messages.get(), 2);
 }

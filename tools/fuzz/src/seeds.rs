@@ -216,9 +216,15 @@ pub fn message() -> Result<Vec<Vec<u8>>> {
 }
 
 pub fn typed_message() -> Result<Vec<Vec<u8>>> {
-    let message = ChatMessage { content: "list the files".to_owned(), ..ChatMessage::default() };
-    let message = wire::to_bytes(&message)?;
-    Ok((0..12).map(|kind| [&[kind], message.as_slice()].concat()).collect())
+    let seed = |kind: u8, content: &str| -> Result<Vec<u8>> {
+        let message = ChatMessage { content: content.to_owned(), ..ChatMessage::default() };
+        Ok([&[kind], wire::to_bytes(&message)?.as_slice()].concat())
+    };
+    let text = "list the files of";
+    let kinds = (0..12).map(|kind| seed(kind, text));
+    // Every way in which a text can end within its last word.
+    let lengths = (0..text.len()).map(|length| seed(0, text.get(..length).unwrap_or_default()));
+    kinds.chain(lengths).collect()
 }
 
 pub fn json() -> Result<Vec<Vec<u8>>> {

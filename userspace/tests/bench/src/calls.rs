@@ -49,6 +49,22 @@ impl Bench {
         Ok(())
     }
 
+    /// The same through its generated client.
+    pub async fn null_call_typed(&self, series: &Series) -> Result<(), Error> {
+        let notification: NotificationClient = self.account.create_notification().await?;
+        let (mut samples, overhead) = (series.begin("null_call_typed"), overhead());
+        for _ in 0..series.rounds {
+            let from = count();
+            let bits = notification.poll().await?;
+            samples.add(from, count(), overhead);
+            if bits != 0 {
+                return Err(Error::new(format!("measuring null_call_typed: bits {bits:#x}")));
+            }
+        }
+        series.tell("null_call_typed", samples, 1, "Notification.poll through its generated client");
+        Ok(())
+    }
+
     /// An entry of the ring, of 32 that come together.
     pub fn ring_operation(&self, series: &Series) -> Result<(), Error> {
         let how = "one NOP of 32 in one ENTER, from that to its return: entry taken, judged, done, completion written";

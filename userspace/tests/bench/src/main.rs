@@ -159,6 +159,7 @@ impl Bench {
         self.call_reply(&series).await?;
         self.call_reply_cap(&series).await?;
         self.switches(&series).await?;
+        self.null_call_typed(&series).await?;
         self.typed_calls(&series).await?;
         self.paging(&series).await?;
         copies::measure(self, &series).await?;

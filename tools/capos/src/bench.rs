@@ -18,9 +18,10 @@ use crate::scenario::Scenario;
 use crate::system::{Parts, System, Variant};
 use crate::{throughput, tool};
 
-/// The scenarios that measure: the way to the disk, several processors, and the whole system.
+/// The scenarios that measure: the way to the disk, several processors, a model's worker on them, and the whole system.
 const DISK: &str = "disk";
 const PROCESSORS: &str = "processors";
+const DECODE: &str = "decode";
 const SYSTEM: &str = "system";
 /// Where they lie.
 const SCENARIOS: &str = "tests/bench";
@@ -82,6 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut at_once = measured(&measure(&system, &parts, PROCESSORS)?)?;
     throughput::beside_host(&mut at_once)?;
     figures.extend(at_once);
+    figures.extend(measured(&measure(&system, &parts, DECODE)?)?);
     let whole = measure(&system, &parts, SYSTEM)?;
     figures.extend(at_the_prompt(&whole)?);
     write(&system.target().join("bench.json"), &figures)?;

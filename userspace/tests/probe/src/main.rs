@@ -1,13 +1,14 @@
 //! Looks at the system from inside, for tests: `capabilities` its own, `sharing` of a file's memory with another
 //! process, `workers` of two of a model, `models` the model service, `engine-answers`, `engine-weights`,
 //! `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and `engine-ends` models that the engine runs,
-//! `embedders` those that embed texts, `two-sessions` two sessions that talk to one model. What does not hold ends it
-//! with an error that says so.
+//! `decoding` how fast one of them writes with one thread and with two, `embedders` those that embed texts, `two-sessions`
+//! two sessions that talk to one model. What does not hold ends it with an error that says so.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
 
 mod capabilities;
+mod decoding;
 mod embedder;
 mod engine;
 mod models;
@@ -62,6 +63,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "engine-answers" => engine::answers(env, report).await,
         "engine-weights" => engine::weights(env, report).await,
         "engine-tokens" => engine::tokens(env, report).await,
+        "decoding" => decoding::run(env, report).await,
         "engine-fits" => engine::large(env, true, report).await,
         "engine-evicts" => engine::large(env, false, report).await,
         "engine-context" => engine::whole_context(env, report).await,

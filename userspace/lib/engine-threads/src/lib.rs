@@ -1,6 +1,8 @@
 //! Threads that the inference engine shares its work among, on the host and in the model worker.
 //!
-//! They wait for work without sleeping for a while, since the next comes within microseconds.
+//! They wait for work without sleeping for a while, since the next comes within microseconds. Nobody waits for a thread that
+//! has not come to the work by the time when the others have done it: one whose processor does something else holds up no
+//! more than what it has begun.
 
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -8,7 +10,7 @@
 mod permission;
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,6 +25,15 @@ const AWAKE: Duration = Duration::from_millis(5);
 /// Looks for work before a thread lets others have the processor, of which there may be fewer than threads.
 const LOOKS: usize = 128;
 
+/// The state of the work: in the lowest bits how many threads have joined and not yet left, then whether more may join, then
+/// the number of the round. One word, so that nobody joins once it is closed, nor a later round in place of one that is over.
+const JOINED: u64 = OPEN - 1;
+const OPEN: u64 = 1 << 16;
+const ROUND: u64 = OPEN << 1;
+
+/// Threads at most: as many as [`JOINED`] can count.
+const MOST: usize = 1 << 15;
+
 /// What the threads run.
 type Work<'w> = dyn Fn() + Sync + 'w;
 
@@ -34,14 +45,14 @@ pub struct Threads {
 
 #[derive(Default)]
 struct Shared {
-    /// Counts up with each piece of work, and when the threads are to end.
-    round: AtomicUsize,
-    /// Threads that have not done this round's work.
-    busy: AtomicUsize,
+    /// See [`JOINED`]. The round counts up with each piece of work, and when the threads are to end.
+    state: AtomicU64,
     ends: AtomicBool,
     /// The work panicked on one of the threads.
     panicked: AtomicBool,
     work: Mutex<Option<&'static Work<'static>>>,
+    /// Held by who has the threads work, so that there is one round at a time.
+    caller: Mutex<()>,
     sleeping: Mutex<usize>,
     wake: Condvar,
 }
@@ -54,7 +65,7 @@ impl Threads {
     pub fn new(count: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut handles = Vec::new();
-        for index in 1..count.max(1) {
+        for index in 1..count.clamp(1, MOST) {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name(format!("engine-{index}"));
             handles.push(builder.spawn(move || shared.serve())?);
@@ -70,28 +81,30 @@ impl Pool for Threads {
 
     #[expect(unsafe_code, reason = "work that is lent to threads which live longer")]
     fn run(&self, work: &Work<'_>) {
-        // SAFETY: only the lifetime changes. The threads use `work` until they have counted themselves off `busy`;
-        // this waits for that, also when `work` panics here, and takes it from them before it comes back.
+        let _caller = lock(&self.shared.caller);
+        // SAFETY: only the lifetime changes. The threads use `work` between joining this round and leaving it. Before this
+        // comes back, also when `work` panics here, it lets nobody join any more, waits until all that have joined have
+        // left, and takes `work` from them. The lock above keeps other rounds from beginning meanwhile.
         let lasting = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
         let shared = &*self.shared;
         *lock(&shared.work) = Some(lasting);
-        shared.busy.store(self.handles.len(), Ordering::Relaxed);
-        let waiting = WaitForAll { shared };
-        shared.next_round();
+        let waiting = WaitForJoined { shared };
+        shared.next_round(OPEN);
         work();
         drop(waiting);
     }
 }
 
-/// Waits, when dropped, until all other threads have done their work.
-struct WaitForAll<'s> {
+/// When dropped, ends the round: nobody joins any more, and those that have are waited for.
+struct WaitForJoined<'s> {
     shared: &'s Shared,
 }
 
-impl Drop for WaitForAll<'_> {
+impl Drop for WaitForJoined<'_> {
     fn drop(&mut self) {
+        self.shared.state.fetch_and(!OPEN, Ordering::Relaxed);
         let mut looks = 0usize;
-        while self.shared.busy.load(Ordering::Acquire) > 0 {
+        while self.shared.state.load(Ordering::Acquire) & JOINED > 0 {
             looks = looks.wrapping_add(1);
             match looks.is_multiple_of(LOOKS) {
                 true => std::thread::yield_now(),
@@ -105,9 +118,10 @@ impl Drop for WaitForAll<'_> {
 }
 
 impl Shared {
-    fn next_round(&self) {
+    /// Begins the next round, which nobody has joined; `open` says whether threads may.
+    fn next_round(&self, open: u64) {
         let sleeping = lock(&self.sleeping);
-        self.round.fetch_add(1, Ordering::Release);
+        self.state.fetch_add(ROUND | open, Ordering::Release);
         if *sleeping > 0 {
             self.wake.notify_all();
         }
@@ -120,22 +134,31 @@ impl Shared {
             if self.ends.load(Ordering::Relaxed) {
                 return;
             }
+            if !self.join(seen) {
+                continue;
+            }
             let work = *lock(&self.work);
             if let Some(work) = work
                 && std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
             {
                 self.panicked.store(true, Ordering::Relaxed);
             }
-            self.busy.fetch_sub(1, Ordering::Release);
+            self.state.fetch_sub(1, Ordering::Release);
         }
     }
 
+    /// Joins a round, unless it is over.
+    fn join(&self, round: u64) -> bool {
+        let joined = |state: u64| (round_of(state) == round && state & OPEN > 0).then(|| state.saturating_add(1));
+        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, joined).is_ok()
+    }
+
     /// Waits for the next round.
-    fn wait_for_other_than(&self, seen: usize) -> usize {
+    fn wait_for_other_than(&self, seen: u64) -> u64 {
         let began = Instant::now();
         while began.elapsed() < AWAKE {
             for _ in 0..LOOKS {
-                let round = self.round.load(Ordering::Acquire);
+                let round = round_of(self.state.load(Ordering::Acquire));
                 if round != seen {
                     return round;
                 }
@@ -145,7 +168,7 @@ impl Shared {
         }
         let mut sleeping = lock(&self.sleeping);
         loop {
-            let round = self.round.load(Ordering::Acquire);
+            let round = round_of(self.state.load(Ordering::Acquire));
             if round != seen {
                 return round;
             }
@@ -159,12 +182,16 @@ impl Shared {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        self.shared.next_round();
+        self.shared.next_round(0);
         for handle in self.handles.drain(..) {
             // What panicked there was said when the work ended.
             let _ = handle.join();
         }
     }
+}
+
+fn round_of(state: u64) -> u64 {
+    state / ROUND
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -173,18 +200,22 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
-    fn each_thread_runs_the_work_once_a_round() {
+    fn each_thread_joins_a_round_once_at_most() {
         let threads = Threads::new(3).unwrap();
-        let count = AtomicUsize::new(0);
-        for round in 1..=100 {
-            threads.run(&|| {
-                count.fetch_add(1, Ordering::Relaxed);
-            });
-            assert_eq!(count.load(Ordering::Relaxed), 3 * round);
+        for _ in 0..1000 {
+            let who = Mutex::new(Vec::new());
+            threads.run(&|| lock(&who).push(std::thread::current().id()));
+            let who = who.into_inner().unwrap();
+            let different: std::collections::HashSet<_> = who.iter().collect();
+            assert!(different.contains(&std::thread::current().id()));
+            assert_eq!(different.len(), who.len());
         }
+        assert_eq!(threads.shared.state.load(Ordering::Relaxed), 1000 * ROUND);
     }
 
     #[test]
@@ -193,18 +224,62 @@ mod tests {
         while *lock(&threads.shared.sleeping) == 0 {
             std::thread::yield_now();
         }
-        let count = AtomicUsize::new(0);
+        // Neither is done before the other has come.
+        let both = Barrier::new(2);
+        threads.run(&|| {
+            both.wait();
+        });
+    }
+
+    #[test]
+    fn a_round_is_joined_while_it_is_open_and_no_other_in_its_place() {
+        let shared = Shared::default();
+        assert!(!shared.join(0), "there was no round");
+        shared.next_round(OPEN);
+        assert!(!shared.join(0) && !shared.join(2) && shared.join(1) && shared.join(1));
+        assert_eq!(shared.state.load(Ordering::Relaxed), ROUND | OPEN | 2);
+        shared.state.fetch_sub(2, Ordering::Relaxed);
+        drop(WaitForJoined { shared: &shared });
+        assert!(!shared.join(1), "it was over");
+        shared.next_round(OPEN);
+        assert!(!shared.join(1) && shared.join(2));
+    }
+
+    #[test]
+    fn who_does_not_come_is_not_waited_for() {
+        // Threads that never look for work.
+        let threads = Threads { shared: Arc::default(), handles: vec![std::thread::spawn(|| {})] };
+        let count = AtomicU64::new(0);
         threads.run(&|| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(count.load(Ordering::Relaxed), 2);
+        assert_eq!(count.into_inner(), 1);
+    }
+
+    #[test]
+    fn work_that_was_joined_is_waited_for() {
+        let threads = Threads::new(2).unwrap();
+        let own = std::thread::current().id();
+        let (both, done) = (Barrier::new(2), AtomicBool::new(false));
+        threads.run(&|| {
+            both.wait();
+            if std::thread::current().id() != own {
+                (0..100).for_each(|_| std::thread::yield_now());
+                done.store(true, Ordering::Relaxed);
+            }
+        });
+        assert!(done.into_inner());
     }
 
     #[test]
     fn a_panic_on_another_thread_is_not_lost() {
         let threads = Threads::new(2).unwrap();
         let own = std::thread::current().id();
-        let work = || assert_eq!(std::thread::current().id(), own);
+        let both = Barrier::new(2);
+        let work = || {
+            both.wait();
+            assert_eq!(std::thread::current().id(), own);
+        };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| threads.run(&work)));
         assert!(outcome.is_err());
     }

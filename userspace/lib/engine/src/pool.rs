@@ -10,7 +10,8 @@ pub trait Pool: Sync {
     /// How many there are, the caller's own with them.
     fn threads(&self) -> usize;
 
-    /// Runs `work` once on each thread and comes back when all have ended.
+    /// Runs `work` on the caller's thread, and once at most on each of the others, and comes back when it has ended wherever
+    /// it began. A thread may be busy elsewhere, so each has to take of what there is to do until nothing is left.
     fn run(&self, work: &(dyn Fn() + Sync));
 }
 

@@ -10,6 +10,8 @@ use crate::product::Machine;
 
 /// Products from which on the work is handed to other threads.
 const PRODUCTS_SHARED: usize = 32 * 1024;
+/// The same where each takes long.
+const SLOW_PRODUCTS_SHARED: usize = 1024;
 
 /// Scores that there may be of tokens which are taken together, unless one token has more.
 pub(crate) const SCORES_TOGETHER: usize = 128 * 1024;
@@ -73,7 +75,8 @@ pub(crate) fn attention(
     }
     let parts: Vec<Part<'_>> = heads.into_iter().flatten().collect();
     let compute = |part: Part<'_>| attend(machine, config, part);
-    match work < PRODUCTS_SHARED {
+    let least = if machine.kernels.has_slow_floats() { SLOW_PRODUCTS_SHARED } else { PRODUCTS_SHARED };
+    match work < least {
         true => parts.into_iter().for_each(compute),
         false => share(machine.pool, parts, compute),
     }

@@ -3,7 +3,7 @@
 use crate::activations::Activations;
 use crate::aligned::Aligned;
 use crate::architecture::Activation;
-use crate::pool::{rows_of_part, share};
+use crate::pool::{part_size, rows_of_part, share};
 use crate::product::{Machine, Product, multiply};
 use crate::weights::Dense;
 
@@ -20,6 +20,9 @@ impl FeedForwardScratch {
         self.up.bytes().saturating_add(self.gated.bytes())
     }
 }
+
+/// Parts of a single row that is gated by several threads have a multiple of so many numbers.
+const GATES_TOGETHER: usize = 64;
 
 /// Writes the results for all rows of `input` to `out`.
 pub(crate) fn dense(
@@ -52,7 +55,10 @@ pub(crate) fn dense(
             ups.fill(1.0);
         }
     }
-    let length = rows_of_part(machine.pool, rows).saturating_mul(inside);
+    let length = match rows {
+        1 if machine.kernels.has_slow_floats() => part_size(machine.pool, inside, GATES_TOGETHER),
+        _ => rows_of_part(machine.pool, rows).saturating_mul(inside),
+    };
     let parts = gates.chunks_mut(length).zip(ups.chunks(length)).collect();
     share(machine.pool, parts, |(gates, ups): (&mut [f32], &[f32])| machine.kernels.gate(activation, gates, ups));
     multiply(machine, &mut scratch.gated, &mut [Product { tensor: &weights.down.matrix, out: &mut *out }]);

@@ -1,5 +1,5 @@
-//! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same are
-//! ended and lose their capabilities in the midst of a call, and memory is mapped and taken away. Every answer is the right
+//! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same, or ask
+//! an object of the kernel in registers, are ended and lose their capabilities in the midst of a call, and memory is mapped and taken away. Every answer is the right
 //! one, whoever is left alone has all of them, and in the end nothing is held that was not before.
 
 use alloc::format;
@@ -7,9 +7,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use capos_abi::Rights;
+use capos_abi::syscall::NO_DEADLINE;
 use capos_process::Granted;
 use capos_rt::memory::{self, Access, PAGE};
-use capos_rt::{Context, Env, Error, log};
+use capos_rt::{Context, Env, Error, log, notify, raw};
 use capos_schema::cap::AsCap;
 use capos_schema::kernel::{
     CapabilityTableClient, EndpointClient, ExitInfoCause, MachineClient, NotificationClient, ObjectClient,
@@ -51,6 +52,31 @@ pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// The part of a process that asks for a notification's bits in registers until it is refused: its exit code says with which
+/// status. Bits that come are one signal, whole.
+pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
+    let target: NotificationClient = env.cap("target")?;
+    let (cap, poll) = (target.as_cap().id(), calls::poll(&target));
+    loop {
+        let status = match raw::invoke(cap, NotificationClient::INTERFACE_ID, calls::POLL) {
+            Some(bits) if bits & !SIGNALS == 0 => 0,
+            Some(_) => WRONG,
+            None => {
+                // Others may have kept the kernel busy. A call by the ring tells.
+                entries::push(&poll);
+                raw::enter(1, 1, NO_DEADLINE);
+                entries::drain()
+            }
+        };
+        if status != 0 {
+            capos_rt::exit(status);
+        }
+    }
+}
+
+/// The bits that are signalled to it.
+const SIGNALS: u64 = 0x5a5a_0000_a5a5;
 
 /// Which of them is ended.
 const ENDED: usize = 1;
@@ -101,6 +127,11 @@ impl Bench {
             }
             callers.push(self.launch("call-until-refused", grants).await?);
         }
+        let notification: NotificationClient = self.account.create_notification().await?;
+        callers.push(self.launch("poll-until-refused", vec![Granted::new("target", &notification)]).await?);
+        for _ in 0..round {
+            notify(&notification, SIGNALS).await.map_err(|status| Error::new(format!("signalling: {status}")))?;
+        }
         self.map_and_unmap(1 + round % 7).await?;
         match what {
             Disturbance::ServerEnded => server.kill("its callers are to notice").await?,
@@ -114,6 +145,7 @@ impl Bench {
         self.map_and_unmap(1 + round % 3).await?;
         // Who calls is refused, whether the call is answered just now, waits in the line, or is yet to be made.
         table.revoke(client.as_cap().id()).await?;
+        table.revoke(notification.as_cap().id()).await?;
         for (at, caller) in callers.into_iter().enumerate() {
             let exit = caller.wait().await?;
             let killed = matches!(what, Disturbance::CallerEnded) && at == ENDED;
@@ -167,7 +199,7 @@ impl Bench {
                 "{before:?} frames and bytes of the kernel's heap were held, {after:?} are now"
             )));
         }
-        let ended = 2 * ROUNDS * (CALLERS + 1);
+        let ended = 2 * ROUNDS * (CALLERS + 2);
         let calls = 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned());
         log::info!("{ended} processes ended beside {calls} calls");
         Ok(())

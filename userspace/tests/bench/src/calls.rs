@@ -145,10 +145,10 @@ impl Bench {
 }
 
 /// The ordinal of Notification.poll.
-const POLL: u16 = 0;
+pub const POLL: u16 = 0;
 
 /// Notification.poll.
-fn poll(notification: &NotificationClient) -> capos_abi::RawEntry {
+pub fn poll(notification: &NotificationClient) -> capos_abi::RawEntry {
     let method = (NotificationClient::INTERFACE_ID, POLL);
     entries::call(notification.as_cap().id(), method, 8, entries::page(), (0, 0))
 }

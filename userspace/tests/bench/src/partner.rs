@@ -116,6 +116,7 @@ pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
         "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),
         "call" => throughput::call(env),
         "call-until-refused" => at_once::call_until_refused(env),
+        "poll-until-refused" => at_once::poll_until_refused(env),
         "compute" => throughput::work(),
         "spin" => timer::spin(),
         "greeter" => {

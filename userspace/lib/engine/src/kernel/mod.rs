@@ -87,6 +87,12 @@ pub trait Kernels: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
+    /// Whether arithmetic of floating point is slow beside that of integers, as it is where the processor is emulated: then
+    /// little of it is worth handing to other threads.
+    fn has_slow_floats(&self) -> bool {
+        false
+    }
+
     /// Quantises a row.
     fn quantise(&self, row: RowMut<'_>) {
         portable::quantise(row);

@@ -24,6 +24,10 @@ impl Kernels for Swar {
         "swar"
     }
 
+    fn has_slow_floats(&self) -> bool {
+        true
+    }
+
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
         if matrix.kind() == Kind::Q8_0 {
             return bytes(matrix, activations, out);

@@ -37,7 +37,8 @@ const KEYWORDS: [&str; 44] = [
 /// Folders that cargo makes beside what it builds, and that no program may be named like.
 const CARGO_FOLDERS: [&str; 4] = ["build", "deps", "examples", "incremental"];
 /// Modules of `capos-schema` that are not made of a schema file.
-const SCHEMA_MODULES: [&str; 7] = ["cap", "exception", "hook", "local", "reflection", "sync", "wire"];
+const SCHEMA_MODULES: [&str; 9] =
+    ["builder", "cap", "exception", "hook", "local", "reader", "reflection", "sync", "wire"];
 /// Types that a schema has without declaring them.
 const SCHEMA_TYPES: [&str; 19] = [
     "AnyList",

@@ -50,4 +50,4 @@ annotation results @0xb1a7c0de5c4e3a0d (method) :UInt32;
 
 annotation inRegisters @0xb1a7c0de5c4e3a0e (method) :Void;
 # A method of a kernel object that has no parameters and answers at once with one UInt64: clients ask for it by the system call
-# INVOKE first.
+# INVOKE first. Such a call comes before entries that are queued, and no other task runs meanwhile.

@@ -35,7 +35,8 @@ pub const NO_DEADLINE: u64 = u64::MAX;
 ///
 /// Calls a method that has no parameters and answers with one number of 64 bits, of an object of the kernel, and touches no
 /// ring. `rax` says what has happened: [`INVOKE_DONE`], and `rdx` holds the number; or [`INVOKE_NOT`], and nothing has
-/// happened: the capability is none, or lacks a right, or its interface or method is another, or others keep the kernel busy.
+/// happened: the capability is none, or lacks a right, or its interface or method is another, others keep the kernel busy, or
+/// the thread is traced.
 /// A call by an entry of the ring is then answered, or refused with the reason.
 ///
 /// `rdi`, `rsi`, `r8`, `r9` and `r10` are lost as well.

@@ -22,7 +22,7 @@ pub struct PerCpu {
     context: AtomicPtr<Context>,
     /// Top of the kernel stack; every entry from user mode starts there.
     stack_top: u64,
-    /// The user's stack pointer, for a few instructions of the system call entry.
+    /// The user's stack pointer, for a few instructions of the system call entry, and as long as INVOKE is under way.
     scratch: AtomicU64,
     /// Identity of the context whose segment state the processor holds.
     loaded: AtomicU64,

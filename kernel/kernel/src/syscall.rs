@@ -54,7 +54,11 @@ pub fn handle(thread: &Arc<Thread>) -> Option<Arc<Thread>> {
 fn leave(thread: &Arc<Thread>, number: u64, first: u64, second: u64) {
     if number == number::INVOKE {
         // It came here since its thread is traced, see the entry code.
-        return thread.with_context(|context| context.rax = number::INVOKE_NOT);
+        return thread.with_context(|context| {
+            context.rax = number::INVOKE_NOT;
+            (context.rdx, context.rdi, context.rsi) = (0, 0, 0);
+            (context.r8, context.r9, context.r10) = (0, 0, 0);
+        });
     }
     scheduler::exclude();
     if thread.state() != State::Running {

@@ -37,7 +37,8 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
 #[must_use]
 pub fn invoke(cap: u64, interface: u64, method: u16) -> Option<u64> {
     let (outcome, number): (u64, u64);
-    // SAFETY: INVOKE touches no memory of the process, and loses no registers but these.
+    // SAFETY: INVOKE touches no memory of the process, and loses no registers but these. Without `nomem` the compiler reads anew
+    // behind it what others wrote before they signalled a bit that it polls.
     unsafe {
         asm!(
             "syscall",
@@ -50,7 +51,7 @@ pub fn invoke(cap: u64, interface: u64, method: u16) -> Option<u64> {
             lateout("r9") _,
             lateout("r10") _,
             lateout("r11") _,
-            options(nomem, nostack),
+            options(nostack),
         );
     }
     (outcome == INVOKE_DONE).then_some(number)

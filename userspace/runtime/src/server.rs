@@ -401,7 +401,8 @@ impl Server {
 }
 
 /// Polls a future that becomes a task of its own where it waits; it is polled by that again. Were the receiver woken in its
-/// place, it would get its turn before the receivers of earlier calls.
+/// place, it would get its turn before the receivers of earlier calls. So what wakes must wake all who wait, or those that were
+/// polled last: a future that is told of a turn once and forgets it would wait for good.
 fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     work.poll(&mut Context::from_waker(Waker::noop()))
 }

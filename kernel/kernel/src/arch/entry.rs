@@ -1,7 +1,8 @@
 //! Entry from user mode: the system call instruction, interrupts and exceptions.
 //!
-//! All paths save the user's registers in the current thread's context, take the processor's
-//! kernel stack from its top and go on in Rust, which never returns.
+//! All paths take the processor's kernel stack from its top. All but that of INVOKE save the user's registers in the current
+//! thread's context and go on in Rust, which never returns. INVOKE keeps what it needs on the stack and in the processor's
+//! scratch word, and returns: until then nothing may let interrupts in or enter user mode.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -27,6 +28,10 @@ pub fn initialize() {
     msr::write(msr::FMASK, CLEARED_FLAGS);
     msr::write(msr::EFER, msr::read(msr::EFER) | cpu::EFER_SYSTEM_CALL);
 }
+
+// INVOKE goes back by `sysretq` to where it came from without a look at the address. The processor takes it in the kernel's name,
+// so it has to be one that it accepts: behind the last instruction that user memory can hold.
+const _: () = assert!(capos_abi::bootstrap::USER_END < capos_machine::page_entry::USER_END);
 
 /// Where `syscall` goes: `rcx` holds the return address, `r11` the flags, `rsp` is the user's.
 #[unsafe(naked)]

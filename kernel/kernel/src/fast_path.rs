@@ -137,7 +137,7 @@ fn call(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWords
         // What the method does needs nothing of the thread's.
         drop(own);
         let call = Call { interface, method, params, results, caps };
-        let outcome = kernel_call::call_for_number(thread, (tag, cap), &call, capability)?;
+        let outcome = kernel_call::call_for_number(thread, cap, &call, capability)?;
         thread.post(tag, outcome);
         return Some(Step::Done(1));
     };

@@ -175,33 +175,22 @@ pub fn number(thread: &Arc<Thread>, cap: CapId, capability: &Capability, method:
 /// CALL of a method that has no parameters and answers with one number, whose messages need neither reader nor builder.
 /// `None` where it has to go the long way: nothing has happened then.
 #[inline]
-pub fn call_for_number(
-    thread: &Arc<Thread>,
-    (tag, cap): (u64, CapId),
-    call: &Call,
-    capability: &Capability,
-) -> Option<Outcome> {
+pub fn call_for_number(thread: &Arc<Thread>, cap: CapId, call: &Call, capability: &Capability) -> Option<Outcome> {
     if call.params.length != 8
         || (call.results.length as usize) < NUMBER
         || call.interface != capability.object.interface()
     {
         return None;
     }
-    let process = &thread.process;
+    // Where it refuses, nothing has changed. The reason may need a page of its own, where the kernel's lock is needed alone.
     let answer = |message: u64| {
         if !EMPTY.contains(&message) {
             return None;
         }
-        // Such a method gives nothing, starts nothing and waits for nothing, so there is nothing to drop.
-        let invocation = Invocation::new(thread, (capability.rights, capability.node), (tag, cap), *call, &[]);
-        let mut invocation = ManuallyDrop::new(invocation);
-        Some(dispatch_number(&capability.object, &mut invocation, call.method)?.map(|number| [ONE_WORD, number]))
+        Some([ONE_WORD, number(thread, cap, capability, call.method)?])
     };
-    match process.space.exchange(call.params.address, call.results.address, answer)? {
-        Ok(()) => Some(Outcome { length: NUMBER as u32, ..Outcome::default() }),
-        // It has refused, and changed nothing. The reason may need a page of its own, where the kernel's lock is needed alone.
-        Err(_) => None,
-    }
+    thread.process.space.exchange(call.params.address, call.results.address, answer)?;
+    Some(Outcome { length: NUMBER as u32, ..Outcome::default() })
 }
 
 /// CALL.

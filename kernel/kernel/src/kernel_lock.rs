@@ -18,7 +18,7 @@ static LOCK: SharedLock = SharedLock::new();
 /// This processor, whose data these are, comes in for a system call: beside others that do the same, or alone.
 #[inline(always)]
 pub fn enter(own: &PerCpu) {
-    if !LOCK.try_share(&own.presence) {
+    if !try_enter(own) {
         wait_to_enter(own);
     }
 }

@@ -160,15 +160,16 @@ impl AddressSpace {
     /// happened, where both do not lie aligned in a page each that is resident, where the space is locked, or where
     /// `answer` says so.
     #[inline(always)]
-    pub fn exchange<const COUNT: usize, E>(
+    pub fn exchange<const COUNT: usize>(
         &self,
         from: u64,
         to: u64,
-        answer: impl FnOnce(u64) -> Option<Result<[u64; COUNT], E>>,
-    ) -> Option<Result<(), E>> {
+        answer: impl FnOnce(u64) -> Option<[u64; COUNT]>,
+    ) -> Option<()> {
         let [word] = self.peek(from)?;
         let place = self.place(to)?;
-        Some(answer(word)?.map(|words| place.write(words)))
+        place.write(answer(word)?);
+        Some(())
     }
 
     /// Copies kernel bytes into user memory.

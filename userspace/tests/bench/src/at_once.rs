@@ -1,6 +1,7 @@
 //! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same, or ask
-//! an object of the kernel in registers, are ended and lose their capabilities in the midst of a call, and memory is mapped and taken away. Every answer is the right
-//! one, whoever is left alone has all of them, and in the end nothing is held that was not before.
+//! an object of the kernel in registers, are ended and lose their capabilities in the midst of a call, and memory is mapped
+//! and taken away. Every answer is the right one, whoever is left alone has all of them, and in the end nothing is held that
+//! was not before.
 
 use alloc::format;
 use alloc::vec;
@@ -60,7 +61,7 @@ pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
     let (cap, poll) = (target.as_cap().id(), calls::poll(&target));
     loop {
         let status = match raw::invoke(cap, NotificationClient::INTERFACE_ID, calls::POLL) {
-            Some(bits) if bits & !SIGNALS == 0 => 0,
+            Some(0 | SIGNALS) => 0,
             Some(_) => WRONG,
             None => {
                 // Others may have kept the kernel busy. A call by the ring tells.

@@ -13,9 +13,9 @@ use crate::workers::{Forge, Worker};
 use crate::{Report, ensure};
 
 /// Tokens of each answer.
-const TOKENS: u32 = 24;
+const TOKENS: u32 = 12;
 /// Rounds that are measured, behind one that is not. An odd number, so that one is in the middle.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 11;
 
 /// What all workers are asked. Of the likely tokens one is drawn, always in the same way: the likeliest ones of random weights
 /// soon repeat, and then an answer says little of what was computed.

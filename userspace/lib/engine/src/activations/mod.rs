@@ -7,13 +7,16 @@ use alloc::vec::Vec;
 use crate::aligned::Aligned;
 use crate::block::Kind;
 use crate::kernel::{Kernels, Layout};
-use crate::pool::{Pool, rows_of_part, share};
+use crate::pool::{Pool, part_size, rows_of_part, share};
 
 /// Values of a row that share a scale when they are quantised.
 pub const GROUP: usize = 32;
 
 /// Quantised rows are filled up with zeros to a multiple of this, so that kernels need no case for what is left over.
 pub const CHUNK: usize = 256;
+
+/// Values of a single row that are worth handing to other threads, where floating point is slow.
+const VALUES_SHARED: usize = 1024;
 
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
@@ -69,6 +72,23 @@ pub struct RowMut<'a> {
     pub sums: &'a mut [f32],
     /// See [`Row::half_sums`].
     pub half_sums: &'a mut [f32],
+}
+
+impl<'a> RowMut<'a> {
+    /// Its parts of so many values, a multiple of [`GROUP`]: each is quantised as it would be in the row.
+    fn parts(self, size: usize) -> impl Iterator<Item = RowMut<'a>> {
+        let groups = size / GROUP;
+        let values = self.values.chunks(size.max(1));
+        let quants = self.quants.chunks_mut(size.max(1));
+        let scales = self.scales.chunks_mut(groups.max(1));
+        let sums = self.sums.chunks_mut(groups.max(1));
+        let half_sums = self.half_sums.chunks_mut(groups.max(1).saturating_mul(2));
+        values
+            .zip(quants)
+            .zip(scales)
+            .zip(sums.zip(half_sums))
+            .map(|(((values, quants), scales), (sums, half_sums))| RowMut { values, quants, scales, sums, half_sums })
+    }
 }
 
 impl Activations {
@@ -134,6 +154,11 @@ impl Activations {
             values.zip(quants).zip(scales).zip(sums.zip(half_sums)).map(
                 |(((values, quants), scales), (sums, half_sums))| RowMut { values, quants, scales, sums, half_sums },
             );
+        if count == 1 && kernels.has_slow_floats() && self.columns >= VALUES_SHARED {
+            let size = part_size(pool, self.columns, CHUNK);
+            let parts = rows.flat_map(|row| row.parts(size)).collect();
+            return share(pool, parts, |part| kernels.quantise(part));
+        }
         let size = rows_of_part(pool, count);
         let mut parts = Vec::new();
         for (index, row) in rows.enumerate() {

@@ -101,15 +101,29 @@ def _train(args):
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
 
+def _begin(folder, network, plan, step):
+    """Writes the first checkpoint of a folder."""
+    training = _with_torch("train")
+    if (folder / training.CHECKPOINT).exists():
+        raise SystemExit(f"there is a {training.CHECKPOINT} in {folder} already: name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    training.save(folder / training.CHECKPOINT, network, training.Optimizer(network), plan, step)
+
+
 def _grow(args):
     training = _with_torch("train")
     network, state = training.load(args.checkpoint)
     grown = _with_torch("growth").grown(network, args.width, args.inner, args.seed)
-    plan = training.Plan.from_json(state["plan"])
-    if (args.out / training.CHECKPOINT).exists():
-        raise SystemExit(f"there is a {training.CHECKPOINT} in {args.out} already: name another folder")
-    args.out.mkdir(parents=True, exist_ok=True)
-    training.save(args.out / training.CHECKPOINT, grown, training.Optimizer(grown), plan, state["step"])
+    _begin(args.out, grown, state["plan"] and training.Plan.from_json(state["plan"]), state["step"])
+
+
+def _import(args):
+    imports = _with_torch("imports")
+    try:
+        network = imports.network(args.model.read_bytes(), _read_tokenizer(), TEMPLATE.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(f"{args.model}: {error}") from error
+    _begin(args.out, network, None, args.step)
 
 
 def _export(args):
@@ -184,6 +198,10 @@ def main():
     found.add_argument("--width", type=int, required=True)
     found.add_argument("--inner", type=int, required=True)
     found.add_argument("--seed", type=int, default=1)
+    found = command("import", _import, "make a checkpoint of a model file: training goes on from it (needs PyTorch)")
+    found.add_argument("--model", type=Path, required=True, metavar="FILE")
+    found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the new checkpoint")
+    found.add_argument("--step", type=int, default=0, help="how many steps it is the work of: the next one reads what follows")
     found = command("export", _export, "write a model file from a checkpoint (needs PyTorch)")
     found.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
     found.add_argument("--name", default=NAME)

@@ -21,34 +21,41 @@ def quantized(matrix):
     return bytes(both.flatten().tolist())
 
 
-def tensors(network):
-    """The tensors of a network, by the names that model files give them."""
-    shape = network.shape
-
-    def matrix(name, values):
-        return gguf.Tensor(name, tuple(reversed(values.shape)), gguf.Q8_0, quantized(values))
-
-    def vector(name, values):
-        data = values.detach().float().contiguous().view(torch.uint8)
-        return gguf.Tensor(name, tuple(values.shape), gguf.F32, bytes(data.tolist()))
-
-    found = [matrix("token_embd.weight", network.embedding)]
+def parts(network):
+    """The parameters of a network, by the names that model files give them."""
+    found = {"token_embd.weight": network.embedding}
     for number, layer in enumerate(network.layers):
         block = f"blk.{number}."
-        found += [
-            vector(block + "attn_norm.weight", layer.attention_norm),
-            matrix(block + "attn_q.weight", layer.query),
-            matrix(block + "attn_k.weight", layer.key),
-            matrix(block + "attn_v.weight", layer.value),
-            vector(block + "attn_q_norm.weight", layer.query_norm),
-            vector(block + "attn_k_norm.weight", layer.key_norm),
-            matrix(block + "attn_output.weight", layer.output),
-            vector(block + "ffn_norm.weight", layer.inner_norm),
-            matrix(block + "ffn_gate.weight", layer.gate),
-            matrix(block + "ffn_up.weight", layer.up),
-            matrix(block + "ffn_down.weight", layer.down),
-        ]
-    return [*found, vector("output_norm.weight", network.norm)]
+        found |= {
+            block + "attn_norm.weight": layer.attention_norm,
+            block + "attn_q.weight": layer.query,
+            block + "attn_k.weight": layer.key,
+            block + "attn_v.weight": layer.value,
+            block + "attn_q_norm.weight": layer.query_norm,
+            block + "attn_k_norm.weight": layer.key_norm,
+            block + "attn_output.weight": layer.output,
+            block + "ffn_norm.weight": layer.inner_norm,
+            block + "ffn_gate.weight": layer.gate,
+            block + "ffn_up.weight": layer.up,
+            block + "ffn_down.weight": layer.down,
+        }
+    return found | {"output_norm.weight": network.norm}
+
+
+def form(values):
+    """The sizes and the type of a parameter's tensor."""
+    return tuple(reversed(values.shape)), gguf.Q8_0 if values.ndim == 2 else gguf.F32
+
+
+def _data(values):
+    if values.ndim == 2:
+        return quantized(values)
+    return bytes(values.detach().float().contiguous().view(torch.uint8).tolist())
+
+
+def tensors(network):
+    """The tensors of a network."""
+    return [gguf.Tensor(name, *form(values), _data(values)) for name, values in parts(network).items()]
 
 
 def about(shape, name, license, description):

@@ -1,5 +1,6 @@
 """Model files: GGUF, version 3."""
 
+import math
 import struct
 from dataclasses import dataclass
 
@@ -28,8 +29,9 @@ def _value(value):
     return _ARRAY, head + b"".join(items)
 
 
-# Types of tensors.
+# Types of tensors, and what a block of each has: how many numbers, in how many bytes.
 F32, Q8_0 = 0, 8
+_BLOCKS = {F32: (1, 4), Q8_0: (32, 34)}
 
 
 @dataclass(frozen=True)
@@ -64,3 +66,66 @@ def file(values, tensors=()):
         parts += [_string(tensor.name), struct.pack(f"<I{count}QIQ", count, *tensor.sizes, tensor.kind, at)]
         at += len(_padded(tensor.data))
     return _padded(b"".join(parts)) + b"".join(_padded(tensor.data) for tensor in tensors)
+
+
+class _Reader:
+    """Takes one thing after another from the bytes of a file."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def bytes(self, count):
+        if count > len(self.data) - self.at:
+            raise ValueError("the file ends too early")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self, form):
+        return struct.unpack("<" + form, self.bytes(struct.calcsize("<" + form)))[0]
+
+    def text(self):
+        return self.bytes(self.number("Q")).decode()
+
+    def value(self, kind=None):
+        """A value as `_value` writes it."""
+        kind = self.number("I") if kind is None else kind
+        if kind == _STRING:
+            return self.text()
+        if kind == _ARRAY:
+            of, count = self.number("I"), self.number("Q")
+            if of not in (_STRING, _INT32):
+                raise ValueError(f"a list of values of type {of}")
+            return [self.value(of) for _ in range(count)]
+        forms = {_UINT32: "I", _INT32: "i", _FLOAT32: "f", _BOOL: "?"}
+        if kind not in forms:
+            raise ValueError(f"a value of type {kind}")
+        return self.number(forms[kind])
+
+
+def read(data):
+    """Keys with their values, and tensors by their names, of a file such as `file` makes; a ValueError says what is
+    not so."""
+    reader = _Reader(data)
+    if reader.bytes(4) != b"GGUF" or reader.number("I") != 3:
+        raise ValueError("it is no GGUF file of version 3")
+    tensors, keys = reader.number("Q"), reader.number("Q")
+    values = {reader.text(): reader.value() for _ in range(keys)}
+    places = [_place(reader) for _ in range(tensors)]
+    start = -(-reader.at // _ALIGNMENT) * _ALIGNMENT
+    found = {}
+    for name, sizes, kind, at in places:
+        if kind not in _BLOCKS:
+            raise ValueError(f"tensor {name} is of type {kind}, which is neither F32 nor Q8_0")
+        numbers, size = _BLOCKS[kind]
+        count, rest = divmod(math.prod(sizes), numbers)
+        reader.at = start + at
+        if rest or reader.at > len(data):
+            raise ValueError(f"tensor {name} is not whole")
+        found[name] = Tensor(name, sizes, kind, reader.bytes(count * size))
+    return values, found
+
+
+def _place(reader):
+    """A tensor's name, sizes and type, and where its bytes are."""
+    name, count = reader.text(), reader.number("I")
+    return name, tuple(reader.number("Q") for _ in range(count)), reader.number("I"), reader.number("Q")

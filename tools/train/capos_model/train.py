@@ -28,7 +28,8 @@ _AT_ONCE = 2048
 class Plan:
     """What a training is. The same plan gives the same weights with the same library on the same processor."""
 
-    # What share of the full rates there is from which step on, evenly between them; the last is the end.
+    # What share of the full rates there is from which step on, evenly between them; the first is where the training
+    # begins, the last where it ends.
     rates: tuple
     seed: int = 1
     # Tokens of a step.
@@ -45,6 +46,10 @@ class Plan:
         return cls(((0, 1 / rise), (rise - 1, 1.0), (steps // 2, 1.0), (steps, 0.0)), **more)
 
     @property
+    def first(self):
+        return self.rates[0][0]
+
+    @property
     def steps(self):
         return self.rates[-1][0]
 
@@ -57,13 +62,14 @@ class Plan:
         for (start, first), (end, last) in zip(self.rates, self.rates[1:]):
             if start <= step < end:
                 return first + (last - first) * (step - start) / (end - start)
-        raise ValueError(f"the training has {self.steps} steps, and this is step {step}")
+        raise ValueError(f"the training has rates for the steps from {self.first} to {self.steps}, and this is step {step}")
 
     def continues(self, other, step):
         """Whether it goes as another plan did up to a step: rates and kinds of rows of later ones may be changed."""
-        same = replace(self, rates=(), kinds=()) == replace(other, rates=(), kinds=())
+        same = replace(self, rates=(), kinds=()) == replace(other, rates=(), kinds=()) and self.first == other.first
         return same and all(
-            abs(self.rate(done) - other.rate(done)) < 1e-6 and self.kind(done) == other.kind(done) for done in range(step)
+            abs(self.rate(done) - other.rate(done)) < 1e-6 and self.kind(done) == other.kind(done)
+            for done in range(self.first, step)
         )
 
     @classmethod
@@ -113,10 +119,10 @@ def tensors(found, length):
 
 
 def save(path, network, optimizer, plan, step):
-    """Writes a checkpoint, whole or not at all."""
+    """Writes a checkpoint, whole or not at all. Without a plan, any goes on from it."""
     state = {
         "shape": network.shape.to_json(),
-        "plan": asdict(plan),
+        "plan": plan and asdict(plan),
         "step": step,
         "network": network.state_dict(),
         "optimizer": optimizer.state(),
@@ -143,8 +149,10 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     path = Path(folder) / CHECKPOINT
     if path.exists():
         network, state = load(path, plan.precision)
-        before = Plan.from_json(state["plan"])
-        if not plan.continues(before, state["step"]):
+        if state["plan"] is None:
+            # Refuses a plan that has nothing for the next step.
+            plan.rate(state["step"])
+        elif not plan.continues(Plan.from_json(state["plan"]), state["step"]):
             raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
         optimizer, first = Optimizer(network), state["step"]
         optimizer.restore(state["optimizer"])

@@ -15,7 +15,7 @@ from capos_model import rows
 from .test_tokenizer import tokenizer
 
 if torch:
-    from capos_model import export, gguf, growth, judge, train
+    from capos_model import export, gguf, growth, imports, judge, train
     from capos_model.model import Network, Shape, seen
     from capos_model.optimizer import Optimizer, orthogonal
 
@@ -155,6 +155,58 @@ class Networks(unittest.TestCase):
         data = export.file(network, tokenizer(), "", "a", "b", "c")
         self.assertEqual(struct.unpack_from("<4sIQ", data), (b"GGUF", 3, len(found)))
         self.assertEqual(len(data) % 32, 0)
+
+    def test_a_model_file_becomes_the_network_that_it_was_made_of(self):
+        network, tokens = self.network(), tokenizer()
+        data = export.file(network, tokens, "template", "a", "b", "c")
+        found = imports.network(data, tokens, "another template")
+        self.assertEqual(found.shape, network.shape)
+        before = export.parts(network)
+        for name, values in export.parts(found).items():
+            # Half a step of a block's numbers, and what is lost of the scale.
+            allowed = before[name].abs().max() * (0.5 / 127 + 2**-11) if values.ndim == 2 else 0.0
+            self.assertLessEqual((values - before[name]).abs().max().item(), allowed, name)
+        self.assertEqual(export.file(found, tokens, "template", "a", "b", "c"), data)
+
+    def test_a_file_that_is_not_of_the_form_is_no_network(self):
+        network, tokens = self.network(), tokenizer()
+        about = export.about(network.shape, "a", "b", "c") | tokens.metadata("")
+        tensors = export.tensors(network)
+        for values, parts, why in (
+            (about | {"general.architecture": "llama"}, tensors, "general.architecture is not"),
+            (about | {"qwen3.rope.freq_base": 5000.0}, tensors, "qwen3.rope.freq_base is not"),
+            (about | {"tokenizer.ggml.merges": ["a b"]}, tensors, "tokenizer.ggml.merges is not"),
+            (about | {"qwen3.vocab_size": "many"}, tensors, "does not say its qwen3.vocab_size"),
+            (about | {"qwen3.block_count": 1 << 31}, tensors, "24 tensors, which are not those of 2147483648 layers"),
+            (about | {"qwen3.embedding_length": 1 << 31}, tensors, "token_embd.weight is not there in the sizes"),
+            (about, tensors[1:] + [gguf.Tensor("b", *export.form(network.norm), bytes(128))], "token_embd.weight is not"),
+            (about, [*tensors[:-1], gguf.Tensor("output_norm.weight", (32,), gguf.Q8_0, bytes(34))], "output_norm.weight is not"),
+        ):
+            with self.assertRaisesRegex(ValueError, why):
+                imports.network(gguf.file(values, parts), tokens, "")
+
+    def test_a_training_goes_on_from_a_network_without_a_plan_at_its_step(self):
+        def plan(*rates):
+            return train.Plan(rates, tokens=1024, kinds=((0, "few"),))
+
+        with tempfile.TemporaryDirectory() as folder:
+            network = self.network()
+            train.save(Path(folder, train.CHECKPOINT), network, Optimizer(network), None, 100)
+
+            def go_on(*rates, stop=None):
+                return train.train(tokenizer(), plan(*rates), folder, stop=stop, compiled=False)
+
+            for elsewhere in (((0, 0.1), (90, 0.0)), ((101, 0.1), (110, 0.0))):
+                with self.assertRaisesRegex(ValueError, "this is step 100"):
+                    go_on(*elsewhere)
+            go_on((100, 0.1), (102, 0.5), (110, 0.0), stop=102)
+            _, state = train.load(Path(folder, train.CHECKPOINT))
+            self.assertEqual((state["step"], state["plan"]["rates"][0]), (102, (100, 0.1)))
+            for other in (((100, 0.2), (102, 0.5), (110, 0.0)), ((0, 0.1), (100, 0.1), (102, 0.5), (110, 0.0))):
+                with self.assertRaisesRegex(ValueError, "another training"):
+                    go_on(*other)
+            after = go_on((100, 0.1), (102, 0.5), (104, 0.0))
+            self.assertFalse(torch.equal(after.layers[0].query, network.layers[0].query))
 
 
 if __name__ == "__main__":

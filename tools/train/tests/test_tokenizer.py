@@ -99,6 +99,24 @@ class ModelFiles(unittest.TestCase):
         self.assertIn(b"b.c" + struct.pack("<IQQIQ", 2, 32, 2, 8, 32), data)
         self.assertEqual(data[-128:], b"x" * 12 + bytes(20) + b"y" * 68 + bytes(28))
 
+    def test_a_file_is_read_as_it_was_written_and_no_part_of_it_for_the_whole(self):
+        values = {"a": "é", "b": 7, "c": True, "d": ["x", ""], "e": [1, -1], "f": 1.5}
+        tensors = [gguf.Tensor("a", (3,), gguf.F32, b"x" * 12), gguf.Tensor("b.c", (32, 2), gguf.Q8_0, b"y" * 68)]
+        data = gguf.file(values, tensors)
+        self.assertEqual(gguf.read(data), (values, {tensor.name: tensor for tensor in tensors}))
+        # What fills the last tensor up is no part of it.
+        for end in range(len(data) - 28):
+            with self.assertRaises(ValueError):
+                gguf.read(data[:end])
+        for wrong, why in (
+            (b"GGML" + data[4:], "no GGUF"),
+            (gguf.file({}, [gguf.Tensor("a", (1,), 1, b"xx")]), "neither F32 nor Q8_0"),
+            (gguf.file({}, [gguf.Tensor("a", (31,), gguf.Q8_0, b"y" * 34)]), "not whole"),
+            (data.replace(struct.pack("<I", 6) + struct.pack("<f", 1.5), struct.pack("<I", 12) + bytes(4)), "type 12"),
+        ):
+            with self.assertRaisesRegex(ValueError, why):
+                gguf.read(wrong)
+
 
 if __name__ == "__main__":
     unittest.main()

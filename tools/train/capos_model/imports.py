@@ -1,0 +1,61 @@
+"""From a model file back to a network: what `export` wrote, to the precision of Q8_0."""
+
+import struct
+
+import torch
+
+from . import export, gguf
+from .model import Network, Shape
+
+# Sizes of a network, and the keys that a file has for them.
+_SIZES = {
+    "vocabulary": "qwen3.vocab_size",
+    "width": "qwen3.embedding_length",
+    "layers": "qwen3.block_count",
+    "inner": "qwen3.feed_forward_length",
+    "heads": "qwen3.attention.head_count",
+    "kv_heads": "qwen3.attention.head_count_kv",
+    "head": "qwen3.attention.key_length",
+}
+# What a file says of itself, which has nothing to do with how it is trained on.
+_FREE = {"general.name", "general.license", "general.description", "tokenizer.chat_template"}
+
+
+def numbers(tensor):
+    """The numbers of a tensor, in 32 bits."""
+    data = torch.frombuffer(bytearray(tensor.data), dtype=torch.uint8)
+    if tensor.kind == gguf.F32:
+        return data.view(torch.float32).view(*reversed(tensor.sizes))
+    blocks = data.view(-1, 34)
+    scales = blocks[:, :2].contiguous().view(torch.float16).float()
+    return (blocks[:, 2:].contiguous().view(torch.int8).float() * scales).view(*reversed(tensor.sizes))
+
+
+def network(data, tokenizer, template):
+    """The network of a model file's bytes; a ValueError says why a file is not one that `export` made."""
+    values, tensors = gguf.read(data)
+    missing = [key for key in _SIZES.values() if not isinstance(values.get(key), int)]
+    if missing:
+        raise ValueError(f"the file does not say its {missing[0]}")
+    shape = Shape(**{name: values[key] for name, key in _SIZES.items()})
+    for key, value in (export.about(shape, "", "", "") | tokenizer.metadata(template)).items():
+        if key not in _FREE and values.get(key) != _stored(value):
+            raise ValueError(f"{key} is not what this project's files have: training could not go on from it")
+    # Before any room is made for it: the sizes are the file's.
+    if len(tensors) != 2 + 11 * shape.layers:
+        raise ValueError(f"the file has {len(tensors)} tensors, which are not those of {shape.layers} layers")
+    with torch.device("meta"):
+        wanted = {name: export.form(part) for name, part in export.parts(Network(shape)).items()}
+    for name, form in wanted.items():
+        if name not in tensors or (tensors[name].sizes, tensors[name].kind) != form:
+            raise ValueError(f"tensor {name} is not there in the sizes and the type that {shape} has")
+    found = Network(shape)
+    with torch.no_grad():
+        for name, part in export.parts(found).items():
+            part.copy_(numbers(tensors[name]))
+    return found
+
+
+def _stored(value):
+    """A value as it comes back from a file: numbers with a point have 32 bits there."""
+    return struct.unpack("<f", struct.pack("<f", value))[0] if isinstance(value, float) else value

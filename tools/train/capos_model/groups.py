@@ -112,7 +112,12 @@ class GroupGenerator(Generator):
 
     # So what is asked for is what they are.
 
-    def _one_of(self, found):
+    def _one_of(self, patterns):
+        if not patterns:
+            raise Unfit
+        return super()._one_of(patterns)
+
+    def _any_of(self, found):
         if not found:
             raise Unfit
         return self.values.choose(found)
@@ -122,11 +127,11 @@ class GroupGenerator(Generator):
         return self.random.randrange(len(names) + len(made) or 1) >= len(names)
 
     def _asked_name(self):
-        return self._one_of(self._asked[0])
+        return self._any_of(self._asked[0])
 
     def _asked_made(self, roles=None, beside=None):
         found = [made for made in self._asked[1] if made is not beside]
-        return self._one_of([made for made in found if not roles or made.action.roles == roles])
+        return self._any_of([made for made in found if not roles or made.action.roles == roles])
 
     def _possible(self, needed):
         return set(needed) <= set(self._asked[0])
@@ -136,7 +141,7 @@ class GroupGenerator(Generator):
 
     def _missing_name(self):
         there = {tool.name for tool in self.tools}
-        return self._one_of([name for name in sorted(own_tools.TOOLS) if not own_tools.near(name) & there])
+        return self._any_of([name for name in sorted(own_tools.TOOLS) if not own_tools.near(name) & there])
 
     def _missing_made(self):
         return self.workshop.others(self.made, 1)[0], self.tools

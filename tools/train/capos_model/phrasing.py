@@ -215,5 +215,7 @@ def dressed(sentence, random, section):
         sentence = sentence[:1].upper() + sentence[1:]
     if question:
         return sentence if random.random() < 0.7 else sentence[:-1]
-    # No mark after a value, so that what is copied has a clear end.
-    return sentence + "." if sentence[-1:].isalpha() and random.random() < 0.2 else sentence
+    # Training sees that a full stop after a value is no part of it. A text may end with one of its own, and sentences that
+    # are held out have none there.
+    ends = sentence[-1:].isalpha() or section == TRAIN and sentence.endswith("}") and not sentence.endswith("{text}")
+    return sentence + "." if ends and random.random() < 0.2 else sentence

@@ -8,6 +8,7 @@ from capos_model import answers, own_tools, phrasing, render, scenes, scores
 from capos_model.conversation import compact
 from capos_model.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
 from capos_model.generic_tools import ACTIONS, NOUNS
+from capos_model.groups import GroupGenerator
 from capos_model.phrasing import HELD_OUT, TRAIN, wordings
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "open": OPEN, "chat": CHAT}
@@ -40,9 +41,21 @@ class Phrasings(unittest.TestCase):
         one, eight = phrasing.Pattern("see {path}", ()), phrasing.Pattern("(see|read) [me] [the] {path}", ())
         self.assertEqual((one.weight, eight.weight), (1, 4))
         self.assertEqual(phrasing.Pattern("(see|read [me]) {path}", ()).weight, 3)
-        generator = Generator("train", 1)
-        taken = [generator._one_of([one, eight]) for _ in range(500)]
-        self.assertAlmostEqual(taken.count(eight) / 500, 0.8, delta=0.06)
+        # The second is what rows of training are made with.
+        for generator in (Generator("train", 1), GroupGenerator(1)):
+            taken = [generator._one_of([one, eight]) for _ in range(500)]
+            self.assertAlmostEqual(taken.count(eight) / 500, 0.8, delta=0.06)
+
+    def test_a_full_stop_may_follow_a_value_in_training(self):
+        chance = random.Random(6)
+
+        def dressed(sentence, section):
+            return {phrasing.dressed(sentence, chance, section)[-1] for _ in range(200)}
+
+        self.assertEqual(dressed("the files in {folder}", TRAIN), {".", "}"})
+        self.assertEqual(dressed("the files in {folder}", HELD_OUT), {"}"})
+        self.assertEqual(dressed("it says {text}", TRAIN), {"}"})
+        self.assertEqual(dressed("the files", HELD_OUT), {".", "s"})
 
     def test_a_hurry_spares_values(self):
         chance = random.Random(4)

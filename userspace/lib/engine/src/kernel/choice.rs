@@ -152,7 +152,7 @@ mod tests {
         let took = |trial: usize| match (trial % sets, trial / sets) {
             (0, 6) => 10,
             (0, _) => 19,
-            (_, 6) => 30,
+            (_, 6) => 18,
             _ => 15,
         };
         assert_eq!(chosen(took), name(0));

@@ -53,6 +53,7 @@ class Shape:
 LLAMA_15M = Shape("llama", 256, 8, 8, 4, 768, 32000)
 SMOLLM2_135M = Shape("llama", 576, 30, 9, 3, 1536, 49152)
 QWEN25_500M = Shape("qwen2", 896, 24, 14, 2, 4864, 151936, biases=True)
+QWEN25_1500M = Shape("qwen2", 1536, 28, 12, 2, 8960, 151936, biases=True)
 
 FILES = {
     "15m-q4_k_m": (LLAMA_15M, "Q4_K_M"),
@@ -63,6 +64,7 @@ FILES = {
     "500m-q4_k_m": (QWEN25_500M, "Q4_K_M"),
     "500m-q4_0": (QWEN25_500M, "Q4_0"),
     "500m-f16": (QWEN25_500M, "F16"),
+    "1500m-q4_k_m": (QWEN25_1500M, "Q4_K_M"),
 }
 
 

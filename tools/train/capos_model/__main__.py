@@ -118,6 +118,8 @@ def _grow(args):
 
 
 def _import(args):
+    if args.step < 0:
+        raise SystemExit(f"--step {args.step}: a network is the work of no fewer than 0 steps")
     imports = _with_torch("imports")
     try:
         network = imports.network(args.model.read_bytes(), _read_tokenizer(), TEMPLATE.read_text(encoding="utf-8"))

@@ -109,11 +109,14 @@ def read(data):
     if reader.bytes(4) != b"GGUF" or reader.number("I") != 3:
         raise ValueError("it is no GGUF file of version 3")
     tensors, keys = reader.number("Q"), reader.number("Q")
-    values = {reader.text(): reader.value() for _ in range(keys)}
+    values = _named((reader.text(), reader.value()) for _ in range(keys))
     places = [_place(reader) for _ in range(tensors)]
     start = -(-reader.at // _ALIGNMENT) * _ALIGNMENT
-    found = {}
+    found, end = [], 0
     for name, sizes, kind, at in places:
+        # So no byte is taken twice, however many tensors there are.
+        if at < end:
+            raise ValueError(f"tensor {name} begins before the one before it ends")
         if kind not in _BLOCKS:
             raise ValueError(f"tensor {name} is of type {kind}, which is neither F32 nor Q8_0")
         numbers, size = _BLOCKS[kind]
@@ -121,11 +124,24 @@ def read(data):
         reader.at = start + at
         if rest or reader.at > len(data):
             raise ValueError(f"tensor {name} is not whole")
-        found[name] = Tensor(name, sizes, kind, reader.bytes(count * size))
-    return values, found
+        found.append((name, Tensor(name, sizes, kind, reader.bytes(count * size))))
+        end = at + count * size
+    return values, _named(found)
+
+
+def _named(pairs):
+    """Things by their names, each of which there is once."""
+    found = {}
+    for name, thing in pairs:
+        if name in found:
+            raise ValueError(f"{name} is there twice")
+        found[name] = thing
+    return found
 
 
 def _place(reader):
     """A tensor's name, sizes and type, and where its bytes are."""
     name, count = reader.text(), reader.number("I")
+    if count > 4:
+        raise ValueError(f"tensor {name} has {count} sizes, which are more than 4")
     return name, tuple(reader.number("Q") for _ in range(count)), reader.number("I"), reader.number("Q")

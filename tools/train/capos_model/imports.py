@@ -17,6 +17,7 @@ _SIZES = {
     "kv_heads": "qwen3.attention.head_count_kv",
     "head": "qwen3.attention.key_length",
 }
+_LARGEST = 1 << 20
 # What a file says of itself, which has nothing to do with how it is trained on.
 _FREE = {"general.name", "general.license", "general.description", "tokenizer.chat_template"}
 
@@ -34,11 +35,18 @@ def numbers(tensor):
 def network(data, tokenizer, template):
     """The network of a model file's bytes; a ValueError says why a file is not one that `export` made."""
     values, tensors = gguf.read(data)
-    missing = [key for key in _SIZES.values() if not isinstance(values.get(key), int)]
-    if missing:
-        raise ValueError(f"the file does not say its {missing[0]}")
+    for key in _SIZES.values():
+        # What is true or false is no number, although Python takes it for one.
+        if type(values.get(key)) is not int or not 0 < values[key] <= _LARGEST:
+            raise ValueError(f"the file does not say its {key}, from 1 to {_LARGEST}")
     shape = Shape(**{name: values[key] for name, key in _SIZES.items()})
-    for key, value in (export.about(shape, "", "", "") | tokenizer.metadata(template)).items():
+    if shape.heads % shape.kv_heads:
+        raise ValueError(f"{shape.heads} heads cannot share those of {shape.kv_heads} keys and values")
+    known = export.about(shape, "", "", "") | tokenizer.metadata(template)
+    for key in values:
+        if key not in known:
+            raise ValueError(f"{key} is no key of this project's files: training does not know it")
+    for key, value in known.items():
         if key not in _FREE and values.get(key) != _stored(value):
             raise ValueError(f"{key} is not what this project's files have: training could not go on from it")
     # Before any room is made for it: the sizes are the file's.
@@ -52,7 +60,10 @@ def network(data, tokenizer, template):
     found = Network(shape)
     with torch.no_grad():
         for name, part in export.parts(found).items():
-            part.copy_(numbers(tensors[name]))
+            weights = numbers(tensors[name])
+            if not weights.isfinite().all():
+                raise ValueError(f"tensor {name} has weights that are no numbers")
+            part.copy_(weights)
     return found
 
 

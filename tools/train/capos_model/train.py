@@ -55,7 +55,10 @@ class Plan:
 
     def kind(self, step):
         """What the rows of a step are made of."""
-        return KINDS[next(name for first, name in reversed(self.kinds) if first <= step)]
+        for first, name in reversed(self.kinds):
+            if first <= step:
+                return KINDS[name]
+        raise ValueError(f"the training has kinds of rows from step {self.kinds[0][0]} on, and this is step {step}")
 
     def rate(self, step):
         """The share of the full rates at this step."""
@@ -149,16 +152,17 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     path = Path(folder) / CHECKPOINT
     if path.exists():
         network, state = load(path, plan.precision)
-        if state["plan"] is None:
-            # Refuses a plan that has nothing for the next step.
-            plan.rate(state["step"])
-        elif not plan.continues(Plan.from_json(state["plan"]), state["step"]):
+        if state["plan"] is not None and not plan.continues(Plan.from_json(state["plan"]), state["step"]):
             raise ValueError(f"{path} is of another training, {state['plan']}; give its options, or another folder")
         optimizer, first = Optimizer(network), state["step"]
         optimizer.restore(state["optimizer"])
     else:
         network = Network(shape or Shape(len(tokenizer)), getattr(torch, plan.precision))
         optimizer, first = Optimizer(network), 0
+    if first != plan.steps:
+        # Refuses a plan that has nothing for the next step, before there is work.
+        plan.rate(first)
+        plan.kind(first)
     if compiled:
         network.compile_parts()
     source = Source(tokenizer, plan, first)

@@ -172,13 +172,20 @@ class Networks(unittest.TestCase):
         network, tokens = self.network(), tokenizer()
         about = export.about(network.shape, "a", "b", "c") | tokens.metadata("")
         tensors = export.tensors(network)
+        endless = struct.pack("<f", float("nan")) * network.norm.numel()
         for values, parts, why in (
             (about | {"general.architecture": "llama"}, tensors, "general.architecture is not"),
             (about | {"qwen3.rope.freq_base": 5000.0}, tensors, "qwen3.rope.freq_base is not"),
             (about | {"tokenizer.ggml.merges": ["a b"]}, tensors, "tokenizer.ggml.merges is not"),
             (about | {"qwen3.vocab_size": "many"}, tensors, "does not say its qwen3.vocab_size"),
-            (about | {"qwen3.block_count": 1 << 31}, tensors, "24 tensors, which are not those of 2147483648 layers"),
-            (about | {"qwen3.embedding_length": 1 << 31}, tensors, "token_embd.weight is not there in the sizes"),
+            (about | {"qwen3.block_count": 1 << 20}, tensors, "24 tensors, which are not those of 1048576 layers"),
+            (about | {"qwen3.embedding_length": 1 << 20}, tensors, "token_embd.weight is not there in the sizes"),
+            (about | {"qwen3.embedding_length": 1 << 31}, tensors, "does not say its qwen3.embedding_length"),
+            (about | {"qwen3.feed_forward_length": 0}, tensors, "does not say its qwen3.feed_forward_length"),
+            (about | {"qwen3.block_count": True}, tensors, "does not say its qwen3.block_count"),
+            (about | {"qwen3.attention.head_count_kv": 3}, tensors, "heads cannot share"),
+            (about | {"qwen3.rope.scaling.type": "yarn"}, tensors, "qwen3.rope.scaling.type is no key"),
+            (about, [*tensors[:-1], gguf.Tensor("output_norm.weight", *export.form(network.norm), endless)], "no numbers"),
             (about, tensors[1:] + [gguf.Tensor("b", *export.form(network.norm), bytes(128))], "token_embd.weight is not"),
             (about, [*tensors[:-1], gguf.Tensor("output_norm.weight", (32,), gguf.Q8_0, bytes(34))], "output_norm.weight is not"),
         ):
@@ -205,8 +212,14 @@ class Networks(unittest.TestCase):
             for other in (((100, 0.2), (102, 0.5), (110, 0.0)), ((0, 0.1), (100, 0.1), (102, 0.5), (110, 0.0))):
                 with self.assertRaisesRegex(ValueError, "another training"):
                     go_on(*other)
+            with self.assertRaisesRegex(ValueError, "kinds of rows from step 200 on, and this is step 102"):
+                late = train.Plan(((102, 0.1), (110, 0.0)), tokens=1024, kinds=((200, "few"),))
+                late.kind(102)
             after = go_on((100, 0.1), (102, 0.5), (104, 0.0))
             self.assertFalse(torch.equal(after.layers[0].query, network.layers[0].query))
+            # In an empty folder the next step is the first.
+            with self.assertRaisesRegex(ValueError, "this is step 0"):
+                train.train(tokenizer(), plan((100, 0.1), (110, 0.0)), Path(folder, "empty"), compiled=False)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ mod tests {
     fn a07_what_a_worker_needs_follows_the_shape() {
         let (small, large) = (need(256 << 10), need(64 * MIB));
         assert_eq!((small.context, large.context), (8192, 8192));
-        // 8192 tokens of 18 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part beside.
+        // 8192 tokens of 16 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part beside.
         let layers = u64::try_from(large.config.layers).unwrap();
         assert!(large.bytes(8192) > 8192 * layers * 2048);
         assert!(large.bytes(8192) < 64 * MIB + 8192 * layers * 2048 * 2, "{} MiB", large.bytes(8192) / MIB);

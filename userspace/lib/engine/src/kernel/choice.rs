@@ -44,7 +44,7 @@ const ROWS: usize = 32;
 const COLUMNS: usize = 512;
 
 /// How often each set is tried that may be the fastest. The sets take turns: what holds the thread up for a while holds up all
-/// of them, and workers that are started beside other work choose the same set, whose answers are the same to the last bit.
+/// of them, so that workers which are started beside other work choose the same set, where one is clearly the fastest.
 const TRIALS: usize = 9;
 
 /// After so many trials a set is tried no more that has always taken [`HOPELESS`] times as long as the fastest. One alone tells
@@ -58,8 +58,8 @@ const COUNTS: [usize; 2] = [1, 16];
 /// A set that is tried.
 struct Candidate {
     kernels: &'static dyn Kernels,
-    /// Rows that a matrix is multiplied with, as many as [`COUNTS`] say, and the least time that it took.
-    trials: [(Activations, u64); COUNTS.len()],
+    /// Rows that a matrix is multiplied with, as many as [`COUNTS`] say, room for the products, and the least time that it took.
+    trials: [(Activations, Vec<f32>, u64); COUNTS.len()],
 }
 
 impl Candidate {
@@ -68,30 +68,28 @@ impl Candidate {
             let mut activations = Activations::default();
             activations.resize(count, COLUMNS).fill(0.5);
             activations.prepare(Kind::Q8_0, kernels, &Single);
-            (activations, u64::MAX)
+            (activations, alloc::vec![0.0; ROWS.saturating_mul(count)], u64::MAX)
         });
         Self { kernels, trials }
     }
 
     /// Has it multiply once more.
     fn try_again(&mut self, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
-        for (activations, least) in &mut self.trials {
+        for (activations, out, least) in &mut self.trials {
+            let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(ROWS).collect();
             let began = now();
-            multiply(self.kernels, matrix, activations);
-            *least = now().saturating_sub(began).min(*least);
+            self.kernels.product(matrix, activations, &mut rows);
+            // A clock that went back tells nothing.
+            if let Some(took) = now().checked_sub(began) {
+                *least = took.min(*least);
+            }
         }
     }
 
     /// The least times that it took, together.
     fn took(&self) -> u64 {
-        self.trials.iter().fold(0, |sum: u64, (_, least)| sum.saturating_add(*least))
+        self.trials.iter().fold(0, |sum: u64, (.., least)| sum.saturating_add(*least))
     }
-}
-
-fn multiply(kernels: &dyn Kernels, matrix: &Tensor<'_>, activations: &Activations) {
-    let mut out = alloc::vec![0.0; ROWS.saturating_mul(activations.rows())];
-    let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(ROWS).collect();
-    kernels.product(matrix, activations, &mut rows);
 }
 
 /// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
@@ -156,6 +154,27 @@ mod tests {
             _ => 15,
         };
         assert_eq!(chosen(took), name(0));
+    }
+
+    #[test]
+    fn of_equals_the_widest_is_chosen() {
+        assert_eq!(fastest(&|| 0).name(), name(available().len() - 1));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_once_changes_nothing() {
+        let (looks, time) = (Cell::new(0_u64), Cell::new(1_000));
+        let now = || {
+            looks.set(looks.get() + 1);
+            // The first set takes longer than all others, but for the trial in which the clock goes back.
+            let first = ((looks.get() - 1) / (2 * COUNTS.len() as u64)).is_multiple_of(available().len() as u64);
+            match looks.get() {
+                2 => time.set(time.get() - 1),
+                _ => time.set(time.get() + if first { 15 } else { 10 }),
+            }
+            time.get()
+        };
+        assert_eq!(fastest(&now).name(), name(available().len() - 1));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use capos_engine::activations::{Activations, FLOAT_ROWS, FloatTile, TILE_COLUMNS
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
 use capos_engine::kernel::{Kernels, Layout, Parts, Scalar};
-use capos_engine::{Pool, Single, Tensor};
+use capos_engine::{Single, Tensor};
+use capos_engine_threads::Threads;
 use capos_gguf::TensorType;
 use support::kernels;
 
@@ -59,22 +60,6 @@ fn matrix(random: &mut Random, kind: TensorType, rows: usize, columns: usize) ->
         }
     }
     bytes
-}
-
-/// Two threads, of which one is made for each piece of work.
-struct Two;
-
-impl Pool for Two {
-    fn threads(&self) -> usize {
-        2
-    }
-
-    fn run(&self, work: &(dyn Fn() + Sync)) {
-        std::thread::scope(|scope| {
-            scope.spawn(work);
-            work();
-        });
-    }
 }
 
 fn activations(random: &mut Random, kernels: &dyn Kernels, rows: usize, columns: usize) -> Activations {
@@ -189,6 +174,7 @@ fn rows_are_quantised_as_by_the_reference() {
 
 #[test]
 fn a_row_is_quantised_by_several_threads_as_by_one() {
+    let two = Threads::new(2).unwrap();
     for kernels in kernels() {
         // What is behind the last whole group of 256 is filled up, and what was there before is not seen.
         for columns in [1024, 1536, 2080] {
@@ -196,10 +182,10 @@ fn a_row_is_quantised_by_several_threads_as_by_one() {
             let expected = activations(&mut Random(seed), kernels, 1, columns);
             let mut found = Activations::default();
             found.resize(3, 4096).fill(9.0);
-            found.prepare(Kind::Q8_0, kernels, &Two);
+            found.prepare(Kind::Q8_0, kernels, &two);
             let mut random = Random(seed);
             found.resize(1, columns).iter_mut().for_each(|value| *value = random.number() + 0.2);
-            found.prepare(Kind::Q8_0, kernels, &Two);
+            found.prepare(Kind::Q8_0, kernels, &two);
             let (found, expected) = (found.row(0), expected.row(0));
             assert_eq!(found.quants, expected.quants, "{} of {columns}", kernels.name());
             assert_eq!(found.scales, expected.scales, "{} of {columns}", kernels.name());

@@ -75,14 +75,14 @@ pub struct RowMut<'a> {
 }
 
 impl<'a> RowMut<'a> {
-    /// Its parts of so many values, a multiple of [`GROUP`]: each is quantised as it would be in the row.
-    fn parts(self, size: usize) -> impl Iterator<Item = RowMut<'a>> {
-        let groups = size / GROUP;
-        let values = self.values.chunks(size.max(1));
-        let quants = self.quants.chunks_mut(size.max(1));
-        let scales = self.scales.chunks_mut(groups.max(1));
-        let sums = self.sums.chunks_mut(groups.max(1));
-        let half_sums = self.half_sums.chunks_mut(groups.max(1).saturating_mul(2));
+    /// Its parts of so many values, which are so many quants: whole [`GROUP`]s. Neither is none.
+    fn parts(self, values: usize, quants: usize) -> impl Iterator<Item = RowMut<'a>> {
+        let groups = quants / GROUP;
+        let values = self.values.chunks(values);
+        let quants = self.quants.chunks_mut(quants);
+        let scales = self.scales.chunks_mut(groups);
+        let sums = self.sums.chunks_mut(groups);
+        let half_sums = self.half_sums.chunks_mut(groups.saturating_mul(2));
         values
             .zip(quants)
             .zip(scales)
@@ -145,23 +145,21 @@ impl Activations {
         self.scales.refill(groups.saturating_mul(count));
         self.sums.refill(groups.saturating_mul(count));
         self.half_sums.refill(groups.saturating_mul(count).saturating_mul(2));
-        let values = self.values.chunks_exact(self.columns);
-        let quants = self.quants.chunks_exact_mut(padded);
-        let scales = self.scales.chunks_exact_mut(groups);
-        let sums = self.sums.chunks_exact_mut(groups);
-        let half_sums = self.half_sums.chunks_exact_mut(groups.saturating_mul(2));
-        let rows =
-            values.zip(quants).zip(scales).zip(sums.zip(half_sums)).map(
-                |(((values, quants), scales), (sums, half_sums))| RowMut { values, quants, scales, sums, half_sums },
-            );
+        let all = RowMut {
+            values: &self.values,
+            quants: &mut self.quants,
+            scales: &mut self.scales,
+            sums: &mut self.sums,
+            half_sums: &mut self.half_sums,
+        };
         if count == 1 && kernels.has_slow_floats() && self.columns >= VALUES_SHARED {
             let size = part_size(pool, self.columns, CHUNK);
-            let parts = rows.flat_map(|row| row.parts(size)).collect();
+            let parts = all.parts(size, size).collect();
             return share(pool, parts, |part| kernels.quantise(part));
         }
         let size = rows_of_part(pool, count);
         let mut parts = Vec::new();
-        for (index, row) in rows.enumerate() {
+        for (index, row) in all.parts(self.columns, padded).enumerate() {
             if index.is_multiple_of(size) {
                 parts.push(Vec::new());
             }

@@ -118,18 +118,17 @@ mod tests {
 
     use super::*;
 
-    /// A clock of which each look is told how many there were, and that goes on by what `took` says of each second one: of a
-    /// trial. It is asked in the order of trials, as long as no set is left out.
-    fn chosen(took: impl Fn(usize) -> u64) -> &'static str {
-        let (looks, time) = (Cell::new(0_usize), Cell::new(0));
+    /// Looks at the clock in a set's turn.
+    const TURN: usize = 2 * COUNTS.len();
+
+    /// What is chosen, and after how many looks at a clock that goes on by `step` at each.
+    fn chosen(step: impl Fn(usize) -> i64) -> (&'static str, usize) {
+        let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
         let now = || {
-            if looks.get() % 2 == 1 {
-                time.set(time.get() + took(looks.get() / 2 / COUNTS.len()));
-            }
-            looks.set(looks.get() + 1);
+            time.set(time.get().strict_add_signed(step(looks.replace(looks.get() + 1))));
             time.get()
         };
-        fastest(&now).name()
+        (fastest(&now).name(), looks.get())
     }
 
     fn name(index: usize) -> &'static str {
@@ -140,58 +139,48 @@ mod tests {
     fn the_set_that_takes_least_time_is_chosen() {
         let sets = available().len();
         let third = 2.min(sets - 1);
-        assert_eq!(chosen(|trial| if trial % sets == third { 10 } else { 15 }), name(third));
+        assert_eq!(chosen(|look| if look / TURN % sets == third { 10 } else { 15 }).0, name(third));
     }
 
     #[test]
     fn a_while_in_which_everything_is_slow_changes_nothing() {
         let sets = available().len();
         // The first set is the fastest. It is held up in all rounds but one, and the others are with it then or never.
-        let took = |trial: usize| match (trial % sets, trial / sets) {
+        let step = |look: usize| match (look / TURN % sets, look / TURN / sets) {
             (0, 6) => 10,
             (0, _) => 19,
             (_, 6) => 18,
             _ => 15,
         };
-        assert_eq!(chosen(took), name(0));
+        assert_eq!(chosen(step).0, name(0));
     }
 
     #[test]
     fn of_equals_the_widest_is_chosen() {
-        assert_eq!(fastest(&|| 0).name(), name(available().len() - 1));
+        assert_eq!(chosen(|_| 0).0, name(available().len() - 1));
     }
 
     #[test]
     fn a_clock_that_goes_back_once_changes_nothing() {
-        let (looks, time) = (Cell::new(0_u64), Cell::new(1_000));
-        let now = || {
-            looks.set(looks.get() + 1);
-            // The first set takes longer than all others, but for the trial in which the clock goes back.
-            let first = ((looks.get() - 1) / (2 * COUNTS.len() as u64)).is_multiple_of(available().len() as u64);
-            match looks.get() {
-                2 => time.set(time.get() - 1),
-                _ => time.set(time.get() + if first { 15 } else { 10 }),
-            }
-            time.get()
+        let sets = available().len();
+        // The first set takes longer than all others, but for the trial in which the clock goes back.
+        let step = |look: usize| match look {
+            1 => -1,
+            _ if (look / TURN).is_multiple_of(sets) => 15,
+            _ => 10,
         };
-        assert_eq!(fastest(&now).name(), name(available().len() - 1));
+        assert_eq!(chosen(step).0, name(sets - 1));
     }
 
     #[test]
     fn a_set_that_takes_much_longer_is_soon_tried_no_more() {
-        let (looks, time) = (Cell::new(0), Cell::new(0));
         let sets = available().len();
-        let together = 2 * COUNTS.len() * sets;
-        let now = || {
-            // The second set is the fastest, but for its first trial.
-            let set = looks.get() / (2 * COUNTS.len()) % sets;
-            let soon = set == 1 && looks.get() >= together || looks.get() >= TRIALS_AT_LEAST * together;
-            time.set(time.get() + if soon { 1 } else { 100 });
-            looks.set(looks.get() + 1);
-            time.get()
+        // The second set is the fastest, but for its first trial.
+        let step = |look: usize| {
+            let (set, round) = (look / TURN % sets, look / TURN / sets);
+            if set == 1 && round > 0 || round >= TRIALS_AT_LEAST { 1 } else { 100 }
         };
-        assert_eq!(fastest(&now).name(), name(1));
-        assert_eq!(looks.get(), 2 * COUNTS.len() * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST));
+        assert_eq!(chosen(step), (name(1), TURN * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST)));
     }
 
     #[test]

@@ -97,19 +97,19 @@ interface UserSession {
   # Authenticates again for exactly this call. The lease is there where the decision is stepUpSucceeded.
 
   model @5 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo);
-  # A model for this session; the profile's default where no id is given.
+  # A model for this session; the profile's default where no id is given. What is asked through it, and what it answers,
+  # the broker counts as it passes, whoever asks: where the tokens of the session or of the principal are used up, or
+  # there were too many requests lately, a request is refused (overloaded) with the reason, and what asks for more tokens
+  # than one call may have, or than are left, is cut to that. A model that is opened takes the place of the last one.
 
   models @6 () -> (models :List(Models.ModelInfo));
   # Those that this session may use.
 
-  charge @7 (tokens :UInt64) -> (remaining :UInt64);
-  # Counts tokens against the session's and the principal's budget; an exception where it is used up.
+  remaining @7 () -> (tokens :UInt64);
+  # Tokens that are left of the session's and the principal's budget, whichever is less; an exception (overloaded) where
+  # none is.
 
   end @8 () -> ();
-
-  request @9 () -> ();
-  # Counts one request to a model, before it is made, against the rates of the session and of the principal; an
-  # exception (overloaded) where there were too many, which says how long to wait.
 }
 
 interface Lease {

@@ -27,7 +27,7 @@ use crate::result::text;
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::thread::{Thread, hex};
-use crate::world::{AuditError, ChargeError, ModelStream, Show, State, World, field, names};
+use crate::world::{AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
 
 /// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
 const GRACE: u64 = 1_000_000_000;
@@ -94,6 +94,7 @@ enum Inferred {
     Whole(Response),
     Interrupted,
     Time,
+    Limit(String),
     Failed(String),
 }
 
@@ -158,7 +159,7 @@ impl<W: World> Agent<W> {
         let turn = self.thread.last_turn().saturating_add(1);
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
-        if let Err(why) = self.charge(0).await {
+        if let Err(why) = self.look_at_budget().await {
             return TurnEnd::Refused(format!("the broker cannot be asked what is left of the session's budget: {why}"));
         }
         if let Some(end) = self.over() {
@@ -183,13 +184,6 @@ impl<W: World> Agent<W> {
             if let Err(why) = self.world.egress(&label, &model.backend) {
                 return TurnEnd::Refused(why);
             }
-            match self.world.request().await {
-                Ok(()) => {}
-                Err(ChargeError::Exhausted(why)) => return TurnEnd::Rate(why),
-                Err(ChargeError::Unavailable(why)) => {
-                    return TurnEnd::Refused(format!("the request to the model could not be counted: {why}"));
-                }
-            }
             let nonce = self.world.random().to_vec();
             let request = self.request(snapshot, &nonce);
             self.world.show(Show::State(State::Inferring)).await;
@@ -197,10 +191,11 @@ impl<W: World> Agent<W> {
                 Inferred::Whole(response) => response,
                 Inferred::Interrupted => return TurnEnd::Interrupted,
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
+                Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
-            if let Err(why) = self.charge(response.tokens()).await {
-                return TurnEnd::Refused(format!("the tokens of this answer could not be counted: {why}"));
+            if let Err(why) = self.look_at_budget().await {
+                return TurnEnd::Refused(format!("the broker does not say what is left after this answer: {why}"));
             }
             // The answer is whole and in the conversation before any of its calls is looked at.
             let proposals = proposals(&self.thread, &response, turn, &self.bounds);
@@ -276,7 +271,8 @@ impl<W: World> Agent<W> {
         };
         let mut stream = match opened {
             Either::Left(Ok(stream)) => stream,
-            Either::Left(Err(why)) => return Inferred::Failed(why),
+            Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
+            Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
             Either::Right(Either::Left(())) => return Inferred::Interrupted,
             Either::Right(Either::Right(())) => return Inferred::Time,
         };
@@ -320,22 +316,19 @@ impl<W: World> Agent<W> {
                 return Inferred::Whole(response);
             }
         };
-        // What came is dropped; the conversation is as it was. It is paid for all the same.
+        // What came is dropped; the conversation is as it was. The broker counts it all the same.
         stream.cancel();
-        let (world, tokens) = (self.world.clone(), response.tokens());
-        self.world.spawn(Box::pin(async move {
-            let _ = world.charge(tokens).await;
-        }));
         self.world.show(Show::AnswerDropped).await;
         end
     }
 
-    async fn charge(&mut self, tokens: u64) -> Result<(), String> {
-        match self.world.charge(tokens).await {
+    /// Asks the broker what is left.
+    async fn look_at_budget(&mut self) -> Result<(), String> {
+        match self.world.remaining().await {
             Ok(left) => self.left = Some(left),
             // The step that used up the budget is finished; no other begins.
-            Err(ChargeError::Exhausted(why)) => self.exhausted = Some(why),
-            Err(ChargeError::Unavailable(why)) => return Err(why),
+            Err(BudgetError::Exhausted(why)) => self.exhausted = Some(why),
+            Err(BudgetError::Unavailable(why)) => return Err(why),
         }
         Ok(())
     }

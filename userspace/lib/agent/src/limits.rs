@@ -23,8 +23,3 @@ impl Default for Bounds {
         Self { text: 1 << 20, calls: 64, arguments: 64 << 10, all_arguments: 512 << 10, name: 256, evidence: 1 << 20 }
     }
 }
-
-/// Tokens that a response is charged at least, whatever its worker reports: one for 16 bytes received.
-pub fn least_tokens(received: u64) -> u64 {
-    received.div_ceil(16)
-}

@@ -9,7 +9,7 @@ use capos_schema::models::{FinishReason, StreamChunk, TokenUsage, ToolCallDelta}
 use sha2::{Digest, Sha256};
 
 use crate::evidence::Whole;
-use crate::limits::{Bounds, least_tokens};
+use crate::limits::Bounds;
 
 /// A proposed call as it came, pieces joined.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,6 @@ pub struct Response {
     pub usage: TokenUsage,
     /// How it ended, where it said so.
     pub finish: Option<FinishReason>,
-    received: u64,
     /// Bytes of arguments that the calls may still bring.
     room: usize,
 }
@@ -78,7 +77,6 @@ impl Response {
     pub fn push(&mut self, chunk: StreamChunk) -> Result<(), String> {
         match chunk {
             StreamChunk::TextDelta(text) => {
-                self.count(text.len());
                 self.text.push_str(&text);
                 if self.text.len() > self.bounds.text {
                     return Err(format!("the model's answer is longer than {} bytes", self.bounds.text));
@@ -94,13 +92,7 @@ impl Response {
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize) {
-        self.received = self.received.saturating_add(bytes as u64);
-    }
-
     fn call(&mut self, delta: &ToolCallDelta) {
-        let bytes = [&delta.id, &delta.name, &delta.handle, &delta.arguments];
-        self.count(bytes.iter().map(|text| text.len()).sum());
         let at = self.calls.iter().position(|call| call.index == delta.index);
         let at = at.unwrap_or_else(|| {
             if self.calls.len() < self.bounds.calls {
@@ -124,13 +116,6 @@ impl Response {
         call.cut = call.cut.saturating_add(cut);
         call.dropped = call.dropped.saturating_add(dropped).saturating_add(cut);
     }
-
-    /// Tokens to charge: what the worker reports, but at least what was received can have been.
-    #[must_use]
-    pub fn tokens(&self) -> u64 {
-        let completion = u64::from(self.usage.completion_tokens).max(least_tokens(self.received));
-        completion.saturating_add(u64::from(self.usage.prompt_tokens))
-    }
 }
 
 /// Appends as much as fits between characters; what did not.
@@ -146,7 +131,6 @@ fn append(to: &mut String, text: &str, most: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capos_schema::models::StreamChunkFinish;
 
     fn delta(index: u32, name: &str, arguments: &str) -> StreamChunk {
         let (name, arguments) = (name.into(), arguments.into());
@@ -187,16 +171,5 @@ mod tests {
         }
         let kept: Vec<_> = response.calls.iter().map(|call| (call.arguments.as_str(), call.cut)).collect();
         assert_eq!(kept, [("123", 1), ("123", 1)]);
-    }
-
-    #[test]
-    fn a_worker_that_reports_nothing_is_charged_all_the_same() {
-        let mut response = Response::new(Bounds::default());
-        response.push(StreamChunk::TextDelta("x".repeat(1600))).unwrap();
-        assert_eq!(response.tokens(), 100);
-        let usage = TokenUsage { prompt_tokens: 50, completion_tokens: 400 };
-        let finish = StreamChunkFinish { usage, reason: FinishReason::Stop };
-        response.push(StreamChunk::Finish(finish)).unwrap();
-        assert_eq!((response.tokens(), response.finish), (450, Some(FinishReason::Stop)));
     }
 }

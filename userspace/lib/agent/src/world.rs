@@ -19,11 +19,11 @@ pub trait Model {
     /// Which model it is.
     fn info(&self) -> ModelInfo;
 
-    /// Begins a response.
+    /// Begins a response. The broker counts it, and what is answered.
     ///
     /// # Errors
-    /// In words, for the person.
-    async fn stream(&self, request: &InferenceRequest) -> Result<Self::Stream, String>;
+    /// Why there is none.
+    async fn stream(&self, request: &InferenceRequest) -> Result<Self::Stream, Unasked>;
 }
 
 /// A response that is being made. Dropping it abandons it.
@@ -56,10 +56,19 @@ pub trait Tools {
     fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<String, String>>;
 }
 
-/// Why tokens could not be counted.
+/// Why a model was not asked, in words for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChargeError {
-    /// The budget is used up.
+pub enum Unasked {
+    /// A budget is used up, or there were too many requests lately.
+    Limit(String),
+    /// The model does not answer, or refused.
+    Failed(String),
+}
+
+/// Why it is not known what is left of the session's budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetError {
+    /// Nothing is.
     Exhausted(String),
     /// The broker does not answer.
     Unavailable(String),
@@ -105,17 +114,11 @@ pub trait Gate {
     /// It has expired, was used, or is for another call.
     async fn redeem(&self, lease: Self::Lease, question: &ToolQuestion) -> Result<(), String>;
 
-    /// Counts tokens; what is left of the session's budget.
+    /// Tokens that are left of the session's budget.
     ///
     /// # Errors
     /// Used up, or the broker does not answer.
-    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError>;
-
-    /// Counts a request to the model, before it is made.
-    ///
-    /// # Errors
-    /// There were too many lately, or the broker does not answer.
-    async fn request(&self) -> Result<(), ChargeError>;
+    async fn remaining(&self) -> Result<u64, BudgetError>;
 
     /// Whether data of this label may go to a model with this backend.
     ///

@@ -9,6 +9,7 @@ use core::cmp::Reverse;
 use capos_gguf::Header;
 use hashbrown::HashMap;
 
+use crate::parts::parts;
 use crate::pre_tokenizer::PreTokenizer;
 use crate::vocabulary::{self, Vocabulary};
 use crate::{TokenizerError, byte_alphabet, families, limits};
@@ -91,9 +92,11 @@ impl BytePair {
                     return;
                 }
             }
-            self.merge(word.as_bytes(), &mut symbols, &mut candidates);
-            for symbol in &symbols {
-                self.append(symbol, word.as_bytes(), vocabulary, ids);
+            for part in parts(word, |_, _| false) {
+                self.merge(part.as_bytes(), &mut symbols, &mut candidates);
+                for symbol in &symbols {
+                    self.append(symbol, part.as_bytes(), vocabulary, ids);
+                }
             }
         });
     }

@@ -36,6 +36,7 @@ mod byte_pair;
 mod decoder;
 mod error;
 mod families;
+mod parts;
 mod pre_tokenizer;
 mod sentence_piece;
 mod special;
@@ -62,4 +63,7 @@ pub mod limits {
     pub const TEXT_BYTES: usize = 64 * 1024 * 1024;
     /// Bytes of all marks together: tokens that are looked for in text as they are.
     pub const MARK_BYTES: usize = 1024 * 1024;
+    /// Bytes of text that are merged at once: a longer word is taken in parts, and so is, without a pre-tokenizer, a
+    /// longer text, at its spaces. No text that somebody reads has such words.
+    pub const MERGED_BYTES: usize = 64 * 1024;
 }

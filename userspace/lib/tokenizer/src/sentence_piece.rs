@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use crate::parts::parts;
 use crate::vocabulary::Vocabulary;
 
 /// What a space is written as.
@@ -79,9 +80,17 @@ impl SentencePiece {
             written.push(SPACE);
         }
         written.extend(text.chars().map(|character| if character == ' ' { SPACE } else { character }));
-        let mut at = 0usize;
+        let is_border = |before: &str, behind: &str| !before.ends_with(SPACE) && behind.starts_with(SPACE);
         let mut symbols = Vec::new();
-        for character in written.chars() {
+        for part in parts(&written, is_border) {
+            self.encode_part(part, &mut symbols, vocabulary, ids);
+        }
+    }
+
+    fn encode_part(&self, text: &str, symbols: &mut Vec<Symbol>, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
+        symbols.clear();
+        let mut at = 0usize;
+        for character in text.chars() {
             let (start, end) = (at, at.saturating_add(character.len_utf8()));
             let next = symbols.len().saturating_add(1);
             let previous = symbols.len().checked_sub(1).unwrap_or(NONE);
@@ -91,9 +100,9 @@ impl SentencePiece {
         if let Some(last) = symbols.last_mut() {
             last.next = NONE;
         }
-        self.merge(&written, &mut symbols, vocabulary);
+        self.merge(text, symbols, vocabulary);
         for symbol in symbols {
-            let piece = written.get(symbol.start..symbol.end).unwrap_or("");
+            let piece = text.get(symbol.start..symbol.end).unwrap_or("");
             match vocabulary.find(piece) {
                 Some(id) => ids.push(id),
                 None => ids.extend(piece.bytes().filter_map(|byte| self.byte(byte, vocabulary))),

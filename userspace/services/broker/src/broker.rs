@@ -28,6 +28,8 @@ pub struct Broker {
     pub blocks: Blocks,
     pub clock: Clock,
     pub server: Rc<Server>,
+    /// Where sessions ask their models: apart from the rest, since requests are long.
+    pub models: Rc<Server>,
     entropy: EntropyClient,
     pub budgets: RefCell<Budgets>,
     /// Wrong passphrases count for the whole system, not for one session.
@@ -42,13 +44,14 @@ impl Broker {
         (attempts, budgets): (Attempts, Budgets),
         entropy: EntropyClient,
         clock: Clock,
-        server: Rc<Server>,
+        (server, models): (Rc<Server>, Rc<Server>),
     ) -> Rc<Self> {
         Rc::new(Self {
             config,
             blocks,
             clock,
             server,
+            models,
             entropy,
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),

@@ -8,3 +8,4 @@ pub mod config;
 pub mod kept;
 pub mod lease;
 pub mod model;
+pub mod tally;

@@ -1,7 +1,7 @@
 //! The authority broker: who may do what.
 //!
 //! Provides: `AuthorityBroker` (0). It issues sessions, decides on every tool call, checks the passphrase for step-ups,
-//! counts tokens, and gives sessions their models without ever giving them the catalog. Each decision is in the audit
+//! gives sessions their models without ever giving them the catalog, and counts what they ask of them. Each decision is in the audit
 //! log before it is told; what cannot be recorded is not decided.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
@@ -11,6 +11,7 @@ mod approvals;
 mod blocks;
 mod broker;
 mod decision;
+mod metered;
 mod session;
 
 use alloc::format;
@@ -21,9 +22,9 @@ use blocks::Blocks;
 use broker::{Broker, BrokerObject};
 use capos_broker::config::Config;
 use capos_broker::kept;
-use capos_rt::{Context, Env, Error, ServeOptions, log};
+use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
-use capos_schema::kernel::EntropyClient;
+use capos_schema::kernel::{EntropyClient, ResourceAccountClient};
 use capos_schema::manifest::SessionProfilesClient;
 use capos_schema::storage::DirectoryClient;
 
@@ -31,6 +32,9 @@ use capos_schema::storage::DirectoryClient;
 const FILES: [&str; 2] = ["etc/system.toml", "scenario/config.toml"];
 /// A question holds arguments of 64 KiB.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 160 << 10, concurrent: 32 };
+/// A request to a model holds a whole conversation, as much as a worker takes. Those that would wait here are refused
+/// instead, so that few are in memory at one time (see `metered`).
+const MODELS: ServeOptions = ServeOptions { buffers: 1, message_bytes: 1 << 20, concurrent: 32 };
 
 /// The configuration files that are there.
 async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str, String)>, Error> {
@@ -58,9 +62,15 @@ async fn start(env: Env) -> Result<(), Error> {
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
     let counted =
         kept::decode(&state).context("what was kept of passphrases, tokens and requests cannot be understood")?;
-    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, env.server().clone());
+    let endpoint = env.cap::<ResourceAccountClient>("account")?.create_endpoint().await;
+    let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
+    let servers = (env.server().clone(), models.clone());
+    let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers);
     env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
-    env.run_with(OPTIONS).await
+    // Both go on for ever; what ends one of them ends the process.
+    match select(models.run(MODELS), env.run_with(OPTIONS)).await {
+        Either::First(ended) | Either::Second(ended) => ended,
+    }
 }
 capos_rt::program!(start);
 

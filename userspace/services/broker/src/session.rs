@@ -8,7 +8,7 @@ use core::cell::{Cell, RefCell};
 use capos_audit::Kind;
 use capos_broker::lease::LeaseObject;
 use capos_broker::model;
-use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span, Spent};
+use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
@@ -24,21 +24,21 @@ use crate::approvals::{ApprovalObject, Asked};
 use crate::blocks::Part;
 use crate::broker::Broker;
 use crate::decision::Subject;
+use crate::metered::{Meter, Metered};
 
 /// A session.
 pub struct Session {
     broker: Rc<Broker>,
     info: SessionInfo,
-    /// Nanoseconds since boot.
-    ends: u64,
     policy: RefCell<SessionPolicy>,
     /// What the session was given; each derives from what the broker holds, or was made for it.
     parts: RefCell<Vec<Part>>,
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
-    /// The model in use; revoked when another is opened or the session ends.
+    meter: Rc<Meter>,
+    /// The model in use; gone when another is opened or the session ends.
     model: RefCell<Option<LanguageModelClient>>,
-    /// Shared with the leases, which end with the session.
+    /// Shared with the leases and the meter, which end with the session.
     ended: Rc<Cell<bool>>,
 }
 
@@ -65,17 +65,19 @@ impl Session {
         let rules = policy.rules().clone();
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
-        let info = SessionInfo { id, principal, profile, limits: rules.limits, model_allowed };
+        let info = SessionInfo { id, principal, profile, limits: rules.limits.clone(), model_allowed };
+        let ended: Rc<Cell<bool>> = Rc::default();
+        let meter = Meter::new(broker.clone(), info.clone(), rules, ends, ended.clone());
         Ok(Rc::new(Self {
             broker,
             info,
-            ends,
             policy: RefCell::new(policy),
             parts: RefCell::new(parts),
             asked,
             approvals,
+            meter,
             model: RefCell::default(),
-            ended: Rc::default(),
+            ended,
         }))
     }
 
@@ -85,13 +87,7 @@ impl Session {
 
     /// Nothing is answered once the session is over.
     fn alive(&self) -> Result<(), CallError> {
-        if self.ended.get() {
-            return Err(CallError::invalid_argument("this session has ended; log in again"));
-        }
-        if self.broker.clock.now() >= self.ends {
-            return Err(CallError::invalid_argument("this session's time is over; log in again"));
-        }
-        Ok(())
+        self.meter.alive()
     }
 
     /// Records a decision and remembers what the person was asked.
@@ -107,13 +103,11 @@ impl Session {
         Ok(())
     }
 
-    /// Counts tokens against the budgets of session and principal: how many are left, or which is used up. Of 0 tokens
-    /// it only tells.
-    fn count(&self, tokens: u64) -> Result<u64, Spent> {
-        let of_principal = self.policy.borrow().rules().principal_tokens;
-        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
-        let principal = (self.info.principal.as_str(), of_principal);
-        self.broker.budgets.borrow_mut().charge(session, principal, tokens)
+    /// The model in use goes: what asks through it learns that it has ended.
+    fn end_model(&self) {
+        if let Some(model) = self.model.take() {
+            self.broker.models.unexport(model.as_cap());
+        }
     }
 
     async fn revoke(&self, cap: &Cap) {
@@ -247,7 +241,7 @@ impl UserSessionServer for Session {
         self.alive()?;
         let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
-        let opened = match self.count(0) {
+        let opened = match self.meter.count(0) {
             Ok(_) => model::open(&self.broker.blocks.catalog, &rules, &wanted).await,
             Err(spent) => Err(CallError::overloaded(spent.to_string())),
         };
@@ -258,13 +252,11 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
-        let derived = derive(&self.broker, model.as_cap(), Rights::ALL).await.map_err(model::of_catalog)?;
-        let derived: LanguageModelClient = Client::from_cap(derived);
-        let before = self.model.replace(Some(derived.clone()));
-        if let Some(before) = before {
-            self.revoke(before.as_cap()).await;
-        }
-        Ok(UserSessionModelResults { model: derived, info })
+        let metered = Metered::new(self.meter.clone(), model, info.id.clone());
+        let model = LanguageModelClient::serve(&self.broker.models, metered)?;
+        self.end_model();
+        self.model.replace(Some(model.clone()));
+        Ok(UserSessionModelResults { model, info })
     }
 
     async fn models(&self, _cx: &CallContext) -> Result<Vec<ModelInfo>, CallError> {
@@ -273,28 +265,9 @@ impl UserSessionServer for Session {
         model::allowed(&self.broker.blocks.catalog, &rules).await
     }
 
-    async fn charge(&self, _cx: &CallContext, tokens: u64) -> Result<u64, CallError> {
+    async fn remaining(&self, _cx: &CallContext) -> Result<u64, CallError> {
         self.alive()?;
-        let left = self.count(tokens);
-        // Whoever would go on all the same has nothing to ask any more.
-        let model = if left.is_err() { self.model.take() } else { None };
-        if let Some(model) = model {
-            self.revoke(model.as_cap()).await;
-        }
-        if tokens > 0 {
-            self.broker.keep().await.map_err(CallError::failed)?;
-        }
-        left.map_err(|spent| CallError::overloaded(spent.to_string()))
-    }
-
-    async fn request(&self, _cx: &CallContext) -> Result<(), CallError> {
-        self.alive()?;
-        let of_principal = self.policy.borrow().rules().principal_requests;
-        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
-        let principal = (self.info.principal.as_str(), of_principal);
-        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
-        counted.map_err(|spent| CallError::overloaded(spent.to_string()))?;
-        self.broker.keep().await.map_err(CallError::failed)
+        self.meter.count(0).map_err(|spent| CallError::overloaded(spent.to_string()))
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {
@@ -307,10 +280,7 @@ impl UserSessionServer for Session {
         for part in &parts {
             self.revoke(&part.cap).await;
         }
-        let model = self.model.take();
-        if let Some(model) = model {
-            self.revoke(model.as_cap()).await;
-        }
+        self.end_model();
         self.broker.server.unexport(self.approvals.as_cap());
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
         if let Some(observer) = self.broker.blocks.observer.clone() {

@@ -472,7 +472,7 @@ async fn status(session: &Session) -> Done {
     }
     let (info, limits) = (&session.runner.info, &session.runner.info.limits);
     let left = if info.model_allowed {
-        match session.runner.within(session.runner.user.charge(0)).await {
+        match session.runner.within(session.runner.user.remaining()).await {
             Ok(left) => format!("{left} of {} left", count(limits.max_tokens, "token")),
             Err(why) => why.to_string(),
         }

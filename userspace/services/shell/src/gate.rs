@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::world::{Audit, AuditError, ChargeError, Gate, Ruling};
+use capos_agent::world::{Audit, AuditError, BudgetError, Gate, Ruling};
 use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
@@ -38,12 +38,13 @@ impl Gate for Runner {
         self.within(lease.redeem(question)).await.map_err(|error| error.to_string())
     }
 
-    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError> {
-        self.within(self.user.charge(tokens)).await.map_err(|error| not_granted(&error))
-    }
-
-    async fn request(&self) -> Result<(), ChargeError> {
-        self.within(self.user.request()).await.map_err(|error| not_granted(&error))
+    async fn remaining(&self) -> Result<u64, BudgetError> {
+        self.within(self.user.remaining()).await.map_err(|error| match error {
+            CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
+                BudgetError::Exhausted(exception.reason.to_string())
+            }
+            error => BudgetError::Unavailable(error.to_string()),
+        })
     }
 
     fn egress(&self, label: &Label, backend: &str) -> Result<(), String> {
@@ -70,15 +71,6 @@ impl Audit for Runner {
         let writer = self.writer().map_err(AuditError::Unavailable)?;
         let written = self.in_time(writer.general(event)).await.map_err(|error| not_taken(&error))?;
         Ok(written.sequence)
-    }
-}
-
-fn not_granted(error: &CallError) -> ChargeError {
-    match error {
-        CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
-            ChargeError::Exhausted(exception.reason.to_string())
-        }
-        _ => ChargeError::Unavailable(error.to_string()),
     }
 }
 

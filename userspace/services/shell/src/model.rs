@@ -2,8 +2,8 @@
 
 use alloc::string::{String, ToString};
 
-use capos_agent::world::{Model, ModelStream};
-use capos_schema::cap::{CallError, Status};
+use capos_agent::world::{Model, ModelStream, Unasked};
+use capos_schema::cap::{CallError, ExceptionKind, Status};
 use capos_schema::models::{InferenceRequest, ModelInfo, StreamChunk, TokenStreamClient};
 
 use crate::session::Runner;
@@ -20,20 +20,12 @@ impl Model for Runner {
         self.model.borrow().as_ref().map(|(_, info)| info.clone()).unwrap_or_default()
     }
 
-    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
-        let (model, info) =
-            self.model.borrow().clone().ok_or("this session has no model; /model tells which there are")?;
-        let error = match model.stream(request).await {
-            Ok(stream) => return Ok(Stream { stream }),
-            Err(error) => error,
+    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, Unasked> {
+        let model = self.model.borrow().as_ref().map(|(model, _)| model.clone());
+        let Some(model) = model else {
+            return Err(Unasked::Failed("this session has no model; /model tells which there are".to_string()));
         };
-        if !error.is_disconnected() {
-            return Err(unasked(&error));
-        }
-        // Nothing was said yet: the model is opened anew and asked once more.
-        self.open_model(&info.id).await?;
-        let (model, _) = self.model.borrow().clone().ok_or("the model is gone")?;
-        match model.stream(request).await {
+        match self.of_broker(model.stream(request).await) {
             Ok(stream) => Ok(Stream { stream }),
             Err(error) => Err(unasked(&error)),
         }
@@ -42,13 +34,16 @@ impl Model for Runner {
 
 /// Why a model could not be asked. All that was said goes with each question, so a conversation that is too long stays
 /// so.
-fn unasked(error: &CallError) -> String {
+fn unasked(error: &CallError) -> Unasked {
     match error {
-        CallError::Transport(Status::TooLarge) => {
+        CallError::Transport(Status::TooLarge) => Unasked::Failed(
             "this conversation is longer than what a model can be sent; /stop ends it, and the next line begins a new one"
-                .to_string()
+                .to_string(),
+        ),
+        CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
+            Unasked::Limit(exception.reason.to_string())
         }
-        other => other.to_string(),
+        other => Unasked::Failed(other.to_string()),
     }
 }
 

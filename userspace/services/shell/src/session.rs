@@ -103,6 +103,11 @@ impl Runner {
     /// A call to the broker, with a limit on its time.
     pub async fn within<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
         let result = self.in_time(call).await;
+        self.of_broker(result)
+    }
+
+    /// What came of a call to the broker, or to what it answers for: where that is gone, so is the session.
+    pub fn of_broker<T>(&self, result: Result<T, CallError>) -> Result<T, CallError> {
         if let Err(error) = &result
             && error.is_disconnected()
         {

@@ -8,7 +8,8 @@ use capos_rt::{Env, Error};
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
 use capos_schema::cap::CallError;
 use capos_schema::models::{
-    ChatMessage, FinishReason, InferenceRequest, LanguageModelClient, ModelInfo, Role, StreamChunk, TokenStreamClient,
+    ChatMessage, FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, ModelInfo, Role, StreamChunk,
+    StreamChunkFinish, TokenStreamClient,
 };
 use capos_schema::system::SystemStatusClient;
 
@@ -206,25 +207,108 @@ async fn weights_are_shared(
     Ok(())
 }
 
-/// B16: each session has its tokens and no others. When they are used up it is told, what it was given to ask the model by is
-/// gone, and it gets no other; a session beside it goes on.
+/// Tokens that an answer took, as its worker says.
+fn took(end: Option<&StreamChunkFinish>) -> u64 {
+    end.map_or(0, |end| u64::from(end.usage.prompt_tokens).saturating_add(u64::from(end.usage.completion_tokens)))
+}
+
+/// B16: each session has its tokens and no others, and whoever holds its model has nothing to say about how many it used.
+/// When they are used up no answer begins, the session gets no other model, and it is told; a session beside it goes on.
 async fn quotas_are_enforced(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
-    let mut one = Talk::begin(broker, &ADA, model).await?;
+    let one = Talk::begin(broker, &ADA, model).await?;
     let mut two = Talk::begin(broker, &GRACE, model).await?;
     let quota = one.session.info().await?.limits.max_tokens;
-    ensure(one.session.charge(0).await? == quota, format!("of {quota} tokens some were used before any was"))?;
-    let left = one.session.charge(quota.saturating_sub(1)).await?;
-    ensure(left == 1, format!("{left} tokens are left where 1 should be"))?;
-    one.ask(ADA.first).await?;
-    let spent = why(one.session.charge(u64::from(TOKENS)).await);
-    ensure(spent.contains(&format!("this session has used its {quota} tokens")), format!("it says {spent:?}"))?;
-    ensure(one.model.complete(&request("Hi")).await.is_err(), "the model answers whose tokens are used up")?;
-    let again = why(one.session.model(&model.id).await);
-    ensure(again.contains("this session has used its"), format!("a model is asked for again: {again:?}"))?;
-    let left = two.session.charge(0).await?;
+    ensure(one.session.remaining().await? == quota, format!("of {quota} tokens some were used before any was"))?;
+    // An answer that is streamed and one that comes at once, in turns.
+    let (mut used, mut answers) = (0_u64, 0_u32);
+    let asked = InferenceRequest { max_tokens: LONG, ..request(ADA.first) };
+    let spent = loop {
+        let before = used;
+        let prompt = if answers.is_multiple_of(2) {
+            match one.model.stream(&asked).await {
+                Ok(stream) => whole(&stream).await?.end,
+                Err(error) => break error.to_string(),
+            }
+        } else {
+            match one.model.complete(&asked).await {
+                Ok(InferenceResponse { usage, finish_reason: reason, .. }) => Some(StreamChunkFinish { usage, reason }),
+                Err(error) => break error.to_string(),
+            }
+        };
+        used = used.saturating_add(took(prompt.as_ref()));
+        answers = answers.saturating_add(1);
+        // An answer is cut to what is left. The prompt that was read for it may go beyond.
+        let beyond = used.saturating_sub(quota);
+        let of_prompt = prompt.map_or(0, |end| u64::from(end.usage.prompt_tokens));
+        ensure(
+            beyond <= of_prompt,
+            format!("with {} tokens left {used} of {quota} were used", quota.saturating_sub(before)),
+        )?;
+        let left = one.session.remaining().await.unwrap_or(0);
+        ensure(
+            left == quota.saturating_sub(used),
+            format!("{left} of {quota} tokens are left where {used} were used"),
+        )?;
+    };
+    ensure(
+        used >= quota && answers > 2,
+        format!("after {answers} answers with {used} of {quota} tokens it says {spent:?}"),
+    )?;
+    let words = format!("this session has used its {quota} tokens");
+    let again = [
+        why(one.model.complete(&asked).await),
+        why(one.session.remaining().await),
+        why(one.session.model(&model.id).await),
+    ];
+    ensure(
+        spent.contains(&words) && again.iter().all(|why| why.contains(&words)),
+        format!("{spent:?}, then {again:?}"),
+    )?;
+    let left = two.session.remaining().await?;
     ensure(left == quota && !two.ask(GRACE.first).await?.is_empty(), format!("another session has {left} tokens"))?;
     one.session.end().await?;
     Ok(two.session.end().await?)
+}
+
+/// Answers of one session that can be under way at once.
+const ANSWERS: usize = 4;
+
+/// B16: an answer that nobody reads to its end is counted, so many can be under way and no more, and requests that are as
+/// long as can be are refused before they are too many for the broker.
+async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
+    let one = Talk::begin(broker, &ADA, model).await?;
+    let quota = one.session.remaining().await?;
+    let text = "Say a sentence. ".repeat(16);
+    let begin = async || {
+        let stream = one.model.stream(&InferenceRequest { max_tokens: LONG, ..request(&text) }).await?;
+        while !matches!(stream.next().await?.chunk, StreamChunk::TextDelta(_)) {}
+        Ok::<_, CallError>(stream)
+    };
+    let mut held = Vec::new();
+    for _ in 0..ANSWERS {
+        held.push(begin().await?);
+    }
+    let more = why(begin().await);
+    ensure(more.contains("4 answers of this session are under way"), format!("a fifth answer: {more:?}"))?;
+    drop(held);
+    // Whoever asks next finds that nobody holds the others.
+    let next = begin().await?;
+    let left = one.session.remaining().await?;
+    let least = (text.len() as u64 / 16).saturating_mul(ANSWERS as u64);
+    ensure(quota.saturating_sub(left) >= least, format!("answers that were given up took {quota} - {left} tokens"))?;
+    next.cancel().await?;
+    drop(next);
+    let long = request(&"x".repeat(700 << 10));
+    let asked = capos_rt::join_all((0..6).map(|_| one.model.stream(&long))).await;
+    let refused: Vec<String> = asked.into_iter().map(why).collect();
+    ensure(
+        refused.iter().all(|why| !why.is_empty()) && refused.iter().any(|why| why.contains("are under way")),
+        format!("requests that are too long: {refused:?}"),
+    )?;
+    ensure(one.session.remaining().await? > 0, "nothing is left")?;
+    one.session.end().await?;
+    let ended = why(one.model.complete(&request("Hi")).await);
+    ensure(!ended.is_empty(), "the model answers a session that has ended")
 }
 
 /// Why a call did not go well.
@@ -243,6 +327,8 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
         report.line("two sessions at once are answered as each alone");
         quotas_are_enforced(&broker, &talking).await?;
         report.line("quotas are enforced");
+        nothing_is_had_by_giving_up(&broker, &talking).await?;
+        report.line("what is given up is counted");
     }
     for numbers in named(env, &["numbers"]).await? {
         weights_are_shared(env, &broker, &numbers, report).await?;

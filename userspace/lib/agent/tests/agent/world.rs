@@ -285,10 +285,12 @@ impl Model for World {
         ModelInfo { id: "sha256:1-scripted".into(), backend: "local-scripted".into(), ..ModelInfo::default() }
     }
 
-    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, String> {
+    async fn stream(&self, request: &InferenceRequest) -> Result<Stream, Unasked> {
+        let left = self.0.rate.get().checked_sub(1);
+        self.0.rate.set(left.ok_or(Unasked::Limit("too many requests".into()))?);
         self.0.requests.borrow_mut().push(request.clone());
         self.pause(MS).await;
-        let pieces = self.0.script.borrow_mut().pop_front().ok_or("the script is over")?;
+        let pieces = self.0.script.borrow_mut().pop_front().ok_or(Unasked::Failed("the script is over".into()))?;
         Ok(Stream { world: self.clone(), pieces: pieces.into(), next: 0, usage: TokenUsage::default() })
     }
 }
@@ -320,6 +322,8 @@ impl ModelStream for Stream {
                     return Ok((StreamChunk::Finish(finish), true));
                 }
                 None => {
+                    let left = self.world.0.budget.get().saturating_sub(u64::from(self.usage.completion_tokens));
+                    self.world.0.budget.set(left);
                     let finish = StreamChunkFinish { usage: self.usage.clone(), reason: FinishReason::Stop };
                     return Ok((StreamChunk::Finish(finish), true));
                 }
@@ -400,23 +404,13 @@ impl Gate for World {
         if lease == question.arguments { Ok(()) } else { Err("for another call".into()) }
     }
 
-    async fn charge(&self, tokens: u64) -> Result<u64, ChargeError> {
+    async fn remaining(&self) -> Result<u64, BudgetError> {
         self.pause(MS).await;
-        if self.0.broker_down.get() {
-            return Err(ChargeError::Unavailable("it is gone".into()));
+        match self.0.budget.get() {
+            _ if self.0.broker_down.get() => Err(BudgetError::Unavailable("it is gone".into())),
+            0 => Err(BudgetError::Exhausted("the budget is used up".into())),
+            left => Ok(left),
         }
-        let left = self.0.budget.get().checked_sub(tokens);
-        self.0.budget.set(left.unwrap_or(0));
-        left.ok_or(ChargeError::Exhausted("the budget is used up".into()))
-    }
-
-    async fn request(&self) -> Result<(), ChargeError> {
-        if self.0.broker_down.get() {
-            return Err(ChargeError::Unavailable("it is gone".into()));
-        }
-        let left = self.0.rate.get().checked_sub(1);
-        self.0.rate.set(left.unwrap_or(0));
-        left.map(drop).ok_or(ChargeError::Exhausted("too many requests".into()))
     }
 
     fn egress(&self, label: &Label, _backend: &str) -> Result<(), String> {

@@ -132,3 +132,13 @@ proptest! {
         prop_assert_eq!(String::from_utf8(back).unwrap(), text);
     }
 }
+
+/// A word that is longer than any is merged in parts, and comes back whole.
+#[test]
+fn a_word_without_end_comes_back() {
+    let tokenizer = tokenizer("qwen2");
+    let word = "the".repeat(capos_tokenizer::limits::MERGED_BYTES);
+    let ids = tokenizer.encode(&word, Marks::Text);
+    assert!(ids.len() < word.len(), "nothing was merged");
+    assert_eq!(Decoder::new(&tokenizer).bytes(ids), word.as_bytes());
+}

@@ -94,3 +94,17 @@ fn long_texts_are_encoded_soon() {
     // Squared it would be an hour.
     assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
 }
+
+/// A text is merged as a whole, but for one that is longer than any: that one in parts, between which nothing is merged in
+/// any case.
+#[test]
+fn a_text_without_end_has_the_tokens_of_its_words() {
+    let tokenizer = tokenizer("sentence_piece");
+    let sentence = " the quick brown fox";
+    let once = tokenizer.encode(&sentence.repeat(2), Marks::Text);
+    let per_sentence = once.len() - tokenizer.encode(sentence, Marks::Text).len();
+    let count = 3 * capos_tokenizer::limits::MERGED_BYTES / sentence.len();
+    let all = tokenizer.encode(&sentence.repeat(count), Marks::Text);
+    assert_eq!(all.len(), once.len() + (count - 2) * per_sentence);
+    assert_eq!(all[all.len() - per_sentence..], once[once.len() - per_sentence..]);
+}

@@ -1,0 +1,259 @@
+//! A model as a session holds it. Each request is counted before it is made and each answer while it is made, whoever of
+//! the session asks: the shell, or a program that was given the model.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use core::cell::{Cell, RefCell};
+
+use capos_broker::model;
+use capos_broker::tally::Tally;
+use capos_policy::{ProfileRules, Spent};
+use capos_rt::log;
+use capos_schema::authority::SessionInfo;
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::models::{
+    InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo, TokenStreamClient,
+    TokenStreamNextResults, TokenStreamServer,
+};
+
+use crate::broker::Broker;
+
+/// Answers of one session that can be under way at once. So many requests, of a whole conversation each, can be in the
+/// broker's memory.
+const ANSWERS: u32 = 4;
+
+/// What a session may use of models, and what it has under way.
+pub struct Meter {
+    broker: Rc<Broker>,
+    info: SessionInfo,
+    rules: ProfileRules,
+    /// When the session is over, in nanoseconds since boot.
+    ends: u64,
+    ended: Rc<Cell<bool>>,
+    answers: Cell<u32>,
+}
+
+impl Meter {
+    /// Of a session with these rules, which is over when `ended` is set, or at `ends`.
+    pub fn new(
+        broker: Rc<Broker>,
+        info: SessionInfo,
+        rules: ProfileRules,
+        ends: u64,
+        ended: Rc<Cell<bool>>,
+    ) -> Rc<Self> {
+        Rc::new(Self { broker, info, rules, ends, ended, answers: Cell::new(0) })
+    }
+
+    /// Nothing is answered once the session is over.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn alive(&self) -> Result<(), CallError> {
+        if self.ended.get() {
+            return Err(CallError::invalid_argument("this session has ended; log in again"));
+        }
+        if self.broker.clock.now() >= self.ends {
+            return Err(CallError::invalid_argument("this session's time is over; log in again"));
+        }
+        Ok(())
+    }
+
+    /// Counts tokens against the budgets of session and principal: how many are left, or which is used up. Of 0 tokens
+    /// it only tells.
+    ///
+    /// # Errors
+    /// The budget that is used up.
+    pub fn count(&self, tokens: u64) -> Result<u64, Spent> {
+        let session = (self.info.id.as_str(), self.info.limits.max_tokens);
+        let principal = (self.info.principal.as_str(), self.rules.principal_tokens);
+        self.broker.budgets.borrow_mut().charge(session, principal, tokens)
+    }
+
+    /// The same, for tokens that have been used: the answer that uses a budget up is finished, and no other begins.
+    fn used(&self, tokens: u64) {
+        let _ = self.count(tokens);
+    }
+
+    /// Keeps what was counted, without anybody who waits for that.
+    fn keep_later(self: &Rc<Self>) {
+        let meter = self.clone();
+        drop(capos_rt::spawn(async move {
+            if let Err(why) = meter.broker.keep().await {
+                log::warning!("session {}: {why}", meter.info.id);
+            }
+        }));
+    }
+
+    /// Counts a request, and cuts it to what may be asked for.
+    ///
+    /// # Errors
+    /// The session is over, a budget is used up, there were too many requests, too many answers are under way, or what
+    /// was counted could not be kept.
+    async fn admit(self: &Rc<Self>, request: &mut InferenceRequest) -> Result<UnderWay, CallError> {
+        self.alive()?;
+        let under_way = UnderWay::begin(self)?;
+        let spent = |spent: Spent| CallError::overloaded(spent.to_string());
+        let left = u32::try_from(self.count(0).map_err(spent)?).unwrap_or(u32::MAX);
+        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
+        let principal = (self.info.principal.as_str(), self.rules.principal_requests);
+        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
+        counted.map_err(spent)?;
+        self.broker.keep().await.map_err(CallError::failed)?;
+        let most = left.min(self.info.limits.max_tokens_per_call);
+        if request.max_tokens == 0 || request.max_tokens > most {
+            request.max_tokens = most;
+        }
+        Ok(under_way)
+    }
+}
+
+/// An answer that is under way.
+struct UnderWay(Rc<Meter>);
+
+impl UnderWay {
+    fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
+        if meter.answers.get() >= ANSWERS {
+            // Those that nobody holds any more are found when somebody looks.
+            meter.broker.models.sweep();
+        }
+        let answers = meter.answers.get();
+        if answers >= ANSWERS {
+            return Err(CallError::overloaded(format!(
+                "{ANSWERS} answers of this session are under way; end one first"
+            )));
+        }
+        meter.answers.set(answers.saturating_add(1));
+        Ok(Self(meter.clone()))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.answers.set(self.0.answers.get().saturating_sub(1));
+    }
+}
+
+/// What is counted of an answer. Where it is dropped before the answer's end, what passed is counted.
+struct Counted {
+    meter: Rc<Meter>,
+    tally: RefCell<Tally>,
+    whole: Cell<bool>,
+}
+
+impl Counted {
+    fn of(meter: &Rc<Meter>, request: &InferenceRequest) -> Self {
+        Self { meter: meter.clone(), tally: RefCell::new(Tally::of(request)), whole: Cell::new(false) }
+    }
+
+    /// Counts the rest of an answer that is whole, and keeps the count before its end is told.
+    async fn finish(&self, tokens: u64) -> Result<(), CallError> {
+        self.whole.set(true);
+        self.meter.used(tokens);
+        self.meter.broker.keep().await.map_err(CallError::failed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if !self.whole.get() {
+            self.meter.used(self.tally.borrow_mut().give_up());
+            self.meter.keep_later();
+        }
+    }
+}
+
+/// A model of a session.
+pub struct Metered {
+    meter: Rc<Meter>,
+    model: RefCell<LanguageModelClient>,
+    id: String,
+}
+
+impl Metered {
+    /// The model of this id for that session.
+    pub fn new(meter: Rc<Meter>, model: LanguageModelClient, id: String) -> Rc<Self> {
+        Rc::new(Self { meter, model: RefCell::new(model), id })
+    }
+
+    /// Begins an answer. Where the model's worker is gone nothing was said yet, so the model is opened anew and asked once
+    /// more.
+    async fn begin(&self, request: &InferenceRequest) -> Result<TokenStreamClient, CallError> {
+        let model = self.model.borrow().clone();
+        match model.stream(request).await {
+            Err(error) if error.is_disconnected() => {}
+            answered => return answered,
+        }
+        let (model, _) =
+            model::open(&self.meter.broker.blocks.catalog, &self.meter.rules, &self.id).await.map_err(of_worker)?;
+        *self.model.borrow_mut() = model.clone();
+        model.stream(request).await.map_err(of_worker)
+    }
+}
+
+/// An error of a worker, as a session hears of it. That the worker is gone must not look as if the broker were: its holder
+/// would take the session for lost.
+fn of_worker(error: CallError) -> CallError {
+    match error {
+        error if error.is_disconnected() => CallError::failed(format!("the model's worker is gone: {error}")),
+        error => error,
+    }
+}
+
+impl LanguageModelServer for Metered {
+    async fn info(&self, _cx: &CallContext) -> Result<ModelInfo, CallError> {
+        let model = self.model.borrow().clone();
+        model.info().await.map_err(of_worker)
+    }
+
+    async fn complete(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<InferenceResponse, CallError> {
+        let _under_way = self.meter.admit(&mut req).await?;
+        let counted = Counted::of(&self.meter, &req);
+        let model = self.model.borrow().clone();
+        let response = model.complete(&req).await.map_err(of_worker)?;
+        let tokens = {
+            let mut tally = counted.tally.borrow_mut();
+            let calls = response.message.tool_calls.iter();
+            tally.receive([response.message.content.len()]);
+            tally.receive(calls.flat_map(|call| [call.id.len(), call.name.len(), call.arguments.len()]));
+            tally.finish(&response.usage)
+        };
+        counted.finish(tokens).await?;
+        Ok(response)
+    }
+
+    async fn stream(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
+        let under_way = self.meter.admit(&mut req).await?;
+        let stream = self.begin(&req).await?;
+        let answer =
+            Answer { counted: Counted::of(&self.meter, &req), stream, under_way: RefCell::new(Some(under_way)) };
+        TokenStreamClient::serve(&self.meter.broker.models, Rc::new(answer))
+    }
+}
+
+/// An answer of a session.
+struct Answer {
+    counted: Counted,
+    stream: TokenStreamClient,
+    under_way: RefCell<Option<UnderWay>>,
+}
+
+impl TokenStreamServer for Answer {
+    async fn next(&self, _cx: &CallContext) -> Result<TokenStreamNextResults, CallError> {
+        self.counted.meter.alive()?;
+        let piece = self.stream.next().await.map_err(of_worker)?;
+        let tokens = self.counted.tally.borrow_mut().add(&piece.chunk);
+        if piece.done {
+            self.under_way.take();
+            self.counted.finish(tokens).await?;
+        } else {
+            self.counted.meter.used(tokens);
+        }
+        Ok(piece)
+    }
+
+    async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.stream.cancel().await.map_err(of_worker)
+    }
+}

@@ -1,0 +1,139 @@
+//! The tokens of one answer, counted while it is made: by what passes, and in the end by what its worker says.
+//!
+//! A worker is not believed that it used nothing, nor is who asked bound to read an answer to its end.
+
+use capos_schema::models::{InferenceRequest, StreamChunk, TokenUsage};
+
+/// Bytes for which at least one token is counted, whatever the worker says.
+const BYTES_PER_TOKEN: u64 = 16;
+
+/// What has passed of one answer, and how much of it was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Bytes of the texts that were sent to the model.
+    sent: u64,
+    /// Tokens of the prompt that the worker has read.
+    read: u64,
+    /// Bytes that came back.
+    received: u64,
+    counted: u64,
+}
+
+impl Tally {
+    /// Of a request of which nothing is answered yet.
+    #[must_use]
+    pub fn of(request: &InferenceRequest) -> Self {
+        let messages = request.messages.iter().map(|message| {
+            let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
+            calls.fold(message.content.len(), usize::saturating_add)
+        });
+        Self { sent: messages.fold(0, usize::saturating_add) as u64, ..Self::default() }
+    }
+
+    /// Counts a piece that passes; the tokens that it adds.
+    pub fn add(&mut self, chunk: &StreamChunk) -> u64 {
+        match chunk {
+            StreamChunk::Progress(progress) => self.read = self.read.max(u64::from(progress.done)),
+            StreamChunk::TextDelta(text) => self.receive([text.len()]),
+            StreamChunk::ToolCallDelta(call) => {
+                self.receive([call.id.len(), call.name.len(), call.handle.len(), call.arguments.len()]);
+            }
+            StreamChunk::Finish(finish) => return self.finish(&finish.usage),
+        }
+        self.advance(self.read.saturating_add(self.least()))
+    }
+
+    /// Counts what came back at once, and not in pieces.
+    pub fn receive(&mut self, lengths: impl IntoIterator<Item = usize>) {
+        for length in lengths {
+            self.received = self.received.saturating_add(length as u64);
+        }
+    }
+
+    /// The answer is whole, and this is what its worker says that it took: the tokens that are left to count.
+    pub fn finish(&mut self, usage: &TokenUsage) -> u64 {
+        let completion = u64::from(usage.completion_tokens).max(self.least());
+        self.advance(completion.saturating_add(u64::from(usage.prompt_tokens)))
+    }
+
+    /// The answer is given up: the tokens that are left to count. Nobody says how many it took. The prompt was read if
+    /// anything was, and has a token for so many bytes at least.
+    pub fn give_up(&mut self) -> u64 {
+        let read = self.read.max(self.sent / BYTES_PER_TOKEN);
+        self.advance(read.saturating_add(self.least()))
+    }
+
+    /// The least number of tokens that what came back can have been.
+    fn least(&self) -> u64 {
+        self.received.div_ceil(BYTES_PER_TOKEN)
+    }
+
+    /// How many more than were counted before.
+    fn advance(&mut self, total: u64) -> u64 {
+        let more = total.saturating_sub(self.counted);
+        self.counted = self.counted.max(total);
+        more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+    use capos_schema::models::{ChatMessage, FinishReason, StreamChunkFinish, StreamChunkProgress, ToolCallDelta};
+
+    fn asked(bytes: usize) -> Tally {
+        let message = ChatMessage { content: "x".repeat(bytes), ..ChatMessage::default() };
+        Tally::of(&InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() })
+    }
+
+    fn text(bytes: usize) -> StreamChunk {
+        StreamChunk::TextDelta("x".repeat(bytes))
+    }
+
+    fn progress(done: u32) -> StreamChunk {
+        StreamChunk::Progress(StreamChunkProgress { done, total: 1000 })
+    }
+
+    fn finish(prompt_tokens: u32, completion_tokens: u32) -> StreamChunk {
+        let usage = TokenUsage { prompt_tokens, completion_tokens };
+        StreamChunk::Finish(StreamChunkFinish { usage, reason: FinishReason::Stop })
+    }
+
+    #[test]
+    fn an_answer_counts_as_what_its_worker_says() {
+        let mut tally = asked(100);
+        let counted: Vec<u64> = [progress(20), progress(50), text(3), text(3), finish(50, 4)]
+            .iter()
+            .map(|chunk| tally.add(chunk))
+            .collect();
+        assert_eq!(counted, [20, 30, 1, 0, 3]);
+        assert_eq!(tally.give_up(), 0, "what was counted is not counted again");
+    }
+
+    #[test]
+    fn d06_a_worker_that_reports_nothing_is_counted_all_the_same() {
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&text(1600)), tally.add(&finish(0, 0))), (100, 0));
+        let arguments = String::from("{}");
+        let call = ToolCallDelta { id: "call-1".into(), name: "read".into(), arguments, ..ToolCallDelta::default() };
+        assert_eq!(asked(0).add(&StreamChunk::ToolCallDelta(call)), 1);
+    }
+
+    #[test]
+    fn d06_what_is_not_read_to_its_end_is_counted_by_what_was_sent_and_came() {
+        assert_eq!(asked(1600).give_up(), 100);
+        let mut tally = asked(1600);
+        assert_eq!((tally.add(&progress(300)), tally.add(&text(32)), tally.give_up()), (300, 2, 0));
+        let mut tally = asked(1600);
+        assert_eq!((tally.add(&progress(30)), tally.give_up()), (30, 70));
+    }
+
+    #[test]
+    fn a_worker_that_says_less_than_before_takes_nothing_back() {
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&progress(300)), tally.add(&progress(100)), tally.add(&finish(10, 0))), (300, 0, 0));
+        assert_eq!(tally.add(&finish(u32::MAX, u32::MAX)), u64::from(u32::MAX) * 2 - 300);
+    }
+}

@@ -1,5 +1,5 @@
-//! A model as a session holds it. Each request is counted before it is made and each answer while it is made, whoever of
-//! the session asks: the shell, or a program that was given the model.
+//! A model as a session holds it. Each request is counted before it is made and each answer while it is made, whatever of
+//! the session asks.
 
 use alloc::format;
 use alloc::rc::Rc;

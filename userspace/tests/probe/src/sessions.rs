@@ -279,8 +279,9 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     let one = Talk::begin(broker, &ADA, model).await?;
     let quota = one.session.remaining().await?;
     let text = "Say a sentence. ".repeat(16);
+    let asked = InferenceRequest { max_tokens: LONG, ..request(&text) };
     let begin = async || {
-        let stream = one.model.stream(&InferenceRequest { max_tokens: LONG, ..request(&text) }).await?;
+        let stream = one.model.stream(&asked).await?;
         while !matches!(stream.next().await?.chunk, StreamChunk::TextDelta(_)) {}
         Ok::<_, CallError>(stream)
     };
@@ -292,10 +293,18 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     ensure(more.contains("4 answers of this session are under way"), format!("a fifth answer: {more:?}"))?;
     drop(held);
     // Whoever asks next finds that nobody holds the others.
-    let next = begin().await?;
-    let left = one.session.remaining().await?;
+    let mut unread = Vec::from([one.model.stream(&asked).await?]);
+    let before = one.session.remaining().await?;
     let least = (text.len() as u64 / 16).saturating_mul(ANSWERS as u64);
-    ensure(quota.saturating_sub(left) >= least, format!("answers that were given up took {quota} - {left} tokens"))?;
+    let used = quota.saturating_sub(before);
+    ensure(used >= least, format!("answers that were given up in the midst took {used} tokens"))?;
+    while unread.len() < ANSWERS {
+        unread.push(one.model.stream(&asked).await?);
+    }
+    drop(unread);
+    let next = one.model.stream(&asked).await?;
+    let used = before.saturating_sub(one.session.remaining().await?);
+    ensure(used >= least, format!("answers of which nothing was read took {used} tokens"))?;
     next.cancel().await?;
     drop(next);
     let long = request(&"x".repeat(700 << 10));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn d06_a_worker_that_reports_nothing_is_counted_all_the_same() {
+    fn b16_a_worker_that_reports_nothing_is_counted_all_the_same() {
         let mut tally = asked(0);
         assert_eq!((tally.add(&text(1600)), tally.add(&finish(0, 0))), (100, 0));
         let arguments = String::from("{}");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn d06_what_is_not_read_to_its_end_is_counted_by_what_was_sent_and_came() {
+    fn b16_what_is_not_read_to_its_end_is_counted_by_what_was_sent_and_came() {
         assert_eq!(asked(1600).give_up(), 100);
         let mut tally = asked(1600);
         assert_eq!((tally.add(&progress(300)), tally.add(&text(32)), tally.give_up()), (300, 2, 0));

@@ -9,12 +9,14 @@ use capos_abi::{CapId, CapSlot, Rights, Status, TransferMode};
 use capos_paging::PAGE;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, buffer, memory, status};
+use super::bench::{Actor, SCRATCH, buffer, memory, settle, status};
 use super::calls::{self, Pair, call, header, receive};
+use super::processes::{PAGED_AT, paging};
 use crate::derivation;
-use crate::object::account::Account;
+use crate::object::account::{Account, Resource};
 use crate::object::capability::Object;
-use crate::object::endpoint::Client;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::thread::State;
 use crate::syscall::LONG_ENTRIES;
 
 /// How a message with a capability goes.
@@ -179,6 +181,7 @@ pub fn one_capability_travels(account: &Arc<Account>) {
     receivers_without_an_array(account);
     callers_without_an_array(account);
     answers_and_calls_share_an_array(account);
+    arrays_come_in(account);
 }
 
 fn copies_arrive(way: Way, pair: &mut Pair) {
@@ -340,4 +343,65 @@ fn answers_and_calls_share_an_array(account: &Arc<Account>) {
     assert_eq!((received.len(), received[0].user_data, received[0].caps), (1, 7, 1));
     let [got] = pair.server.received_caps(SENT, 1)[..] else { return };
     assert!(matches!(pair.server.process.get(got).unwrap().object, Object::Timer));
+}
+
+/// What is sent can lie in paged memory that is not there yet. Where a receiver waits it comes in first, and then the
+/// capability arrives; where its pager refuses, the caller ends as with any page that is not to be had. A call that waited for
+/// its receiver is told so. In neither case has the receiver anything of it.
+fn arrays_come_in(account: &Arc<Account>) {
+    for (receiver_first, refused) in [(true, false), (true, true), (false, true)] {
+        let mut paging = paging(account, 4);
+        let mut server = Actor::new(account, "server");
+        let endpoint = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+        let receives = receive(server.give(Object::Endpoint(Arc::clone(&endpoint))));
+        let to = paging.user.give(Object::Client(Client { endpoint, badge: 1, interface: calls::INTERFACE }));
+        let sent = paging.user.give(Object::Timer);
+        let Operation::Call { cap, interface, method, params, results, .. } = call(to) else { return };
+        let caps = CapArray { address: PAGED_AT + PAGE, sent: 1, accepted: 0 };
+        let before = (server.process.capability_count(), derivation::count());
+        if receiver_first {
+            assert!(server.run(1, receives).is_empty());
+        }
+        paging.user.push(2, Operation::Call { cap, interface, method, params, results, caps });
+        paging.user.enter(0);
+        if receiver_first {
+            let (reply, offset, bytes, window) = paging.take();
+            assert_eq!((offset, bytes), (PAGE, 3 * PAGE));
+            let Object::Memory(memory) = paging.pager.process.get(window).unwrap().object else { return };
+            let slot = CapSlot::send(sent.0, Rights::ALL, TransferMode::Copy).encode();
+            assert!(crate::user_memory::fill(&memory, 0, &slot));
+            drop(memory);
+            paging.answer(reply, refused.into());
+            paging.user.thread.change(State::Ready, State::Running);
+            crate::syscall::resume(&paging.user.thread);
+            if refused {
+                // The pages that were refused together are asked for once more, the one that is needed alone.
+                let (reply, offset, bytes, _) = paging.take();
+                assert_eq!((offset, bytes), (PAGE, PAGE));
+                paging.answer(reply, 1);
+                let report = paging.user.report().unwrap();
+                assert!(report.contains("pager failed"), "{report}");
+                assert_eq!((server.completions().len(), server.process.capability_count()), (0, before.0));
+                continue;
+            }
+            settle();
+        } else {
+            assert!(server.run(1, receives).is_empty());
+        }
+        let told: Vec<(u64, i32)> =
+            paging.user.completions().iter().map(|told| (told.user_data, told.status)).collect();
+        let received = server.completions();
+        if refused {
+            assert_eq!(told, [(2, status(Status::BadAddress))]);
+            assert_eq!(
+                (received.len(), server.process.capability_count(), derivation::count()),
+                (0, before.0, before.1)
+            );
+        } else {
+            assert!(told.is_empty());
+            assert_eq!((received.len(), received[0].status, received[0].caps), (1, 0, 1));
+            let [got] = server.received_caps(SCRATCH + 0x200, 1)[..] else { return };
+            assert!(matches!(server.process.get(got).unwrap().object, Object::Timer));
+        }
+    }
 }

@@ -110,6 +110,11 @@ interface UserSession {
   # none is.
 
   end @8 () -> ();
+
+  review @9 (question :ToolQuestion) -> (mode :Models.PermissionMode, reason :Text, note :Text);
+  # What just this call takes, before anybody is asked about it: `forbidden`, for which there is a reason, or a mode that
+  # is at least the tool's own. The note is for the person who is asked: what the call would cost them. Nothing is decided
+  # or recorded by it.
 }
 
 interface Lease {

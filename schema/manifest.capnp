@@ -38,6 +38,15 @@ struct CategoryMode {
 interface SessionProfiles {
   # What the manifest says of sessions. Held by their issuer.
   list @0 () -> (profiles :List(SessionProfile));
+  services @1 () -> (services :List(ServiceEnd));
+  # What it means to restart or stop each service.
+}
+
+struct ServiceEnd {
+  # What a service's end means for others.
+  name @0 :Text;
+  trusted @1 :Bool;    # No session may bring it about.
+  loses @2 :Text;      # As in `Service`.
 }
 
 struct Service {
@@ -55,6 +64,7 @@ struct Service {
   when @10 :Text;               # Path on the medium without which it is not started; empty: always.
   clients @11 :List(Text);      # Names of its clients; the number of a client is its index plus 1.
   trusted @12 :Bool;            # Keeps records or decisions about sessions: none of them restarts or stops it.
+  loses @13 :Text;              # What is lost when it is restarted or stopped, in words; `nothing`; empty: not said.
 }
 
 struct Provided {

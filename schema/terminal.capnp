@@ -32,8 +32,9 @@ interface TerminalSession {
   # One session's use of the terminal.
 
   write @0 (spans :List(Span)) -> ();
-  readLine @1 (prompt :List(Span), history :Bool) -> (line :Text, end :LineEnd);
-  # Reads a line with editing. Only one reader at a time.
+  readLine @1 (prompt :List(Span), history :Bool, completions :List(Text)) -> (line :Text, end :LineEnd);
+  # Reads a line with editing. Only one reader at a time. Tab completes the line's beginning to that of `completions`, each
+  # of which begins a line.
   readSecret @2 (prompt :List(Span)) -> (line :Text, end :LineEnd);
   # Without echo, without history.
   ask @3 (question :List(Span), details :List(Span)) -> (answer :Text, end :LineEnd);

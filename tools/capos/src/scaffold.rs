@@ -238,6 +238,7 @@ pub fn service(root: &Path, name: &Name) -> Result<Part> {
     files.push((schema, name.fill(SERVICE_SCHEMA, id)));
     let manifest = manifest_with(root, |document| {
         add_entry(document, "service", name, |entry| {
+            entry.insert("loses", value("the notes"));
             entry.insert("provides", value(Array::from_iter([camel.as_str()])));
             entry.insert("grants", value(Array::from_iter([grant("logger", "log.Logger")])));
         })?;

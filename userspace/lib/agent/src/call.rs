@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_plural::count;
+use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
@@ -34,9 +35,9 @@ pub struct Context<W: World> {
     pub nonce: Vec<u8>,
     /// Names of the tools that the model saw.
     pub advertised: Vec<String>,
-    /// Label of what the model saw, and whether any of it was untrusted.
+    /// Label of what the model saw, and how many tool results of it were untrusted.
     pub label: Label,
-    pub untrusted: bool,
+    pub untrusted: usize,
     /// The person wants the turn to end.
     pub cancel: Signal,
     /// What the audit log has not got yet, and calls that still run although their turn is over.
@@ -183,10 +184,44 @@ impl<W: World> Context<W> {
         Ok(prepared)
     }
 
+    /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names. What
+    /// the broker forbids is decided on at once, so that nobody is asked in vain.
+    pub(crate) async fn reviewed(
+        &self,
+        tool: &Tool,
+        question: &ToolQuestion,
+    ) -> Result<(PermissionMode, String), Gated<<W as Gate>::Lease>> {
+        let own = tool.descriptor.permission;
+        // What only reads and takes nobody's word is for the decision alone; what is forbidden stays so.
+        let only_reads = tool.descriptor.category == Category::ReadOnly.name();
+        if own == PermissionMode::Forbidden || (own == PermissionMode::Auto && only_reads) {
+            return Ok((own, String::new()));
+        }
+        match self.world.review(question).await {
+            Ok(review) if review.mode == PermissionMode::Forbidden => {
+                Err(judge(self.world.decide(question, own, false).await, None))
+            }
+            Ok(review) => Ok((capos_policy::stricter(own, review.mode), review.note)),
+            Err(why) => {
+                let why = format!("the authority broker gave no decision: {why}");
+                Err(Gated::Closed(None, why, Outcome::RefusedByPolicy))
+            }
+        }
+    }
+
     async fn gate(&self, tool: &Tool, call: &ToolCall, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
-        let mode = tool.descriptor.permission;
-        let ask =
-            Ask { tool, arguments: &call.arguments, call_id: &call.id, label: &self.label, untrusted: self.untrusted };
+        let (mode, note) = match self.reviewed(tool, question).await {
+            Ok(reviewed) => reviewed,
+            Err(closed) => return closed,
+        };
+        let ask = Ask {
+            tool,
+            arguments: &call.arguments,
+            call_id: &call.id,
+            label: &self.label,
+            untrusted: self.untrusted,
+            note: &note,
+        };
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let patience = || self.world.sleep_until(self.world.now().saturating_add(limit));
         let late = || format!("nobody answered within {} s", limit / 1_000_000_000);

@@ -41,7 +41,7 @@ impl<W: World> Agent<W> {
             nonce: Vec::new(),
             advertised: Vec::new(),
             label: Label::default(),
-            untrusted: false,
+            untrusted: 0,
             cancel: Signal::default(),
             backlog: self.backlog().clone(),
             allowance: Rc::new(Allowance::new(usize::MAX)),
@@ -86,14 +86,17 @@ impl<W: World> Agent<W> {
 impl<W: World> Context<W> {
     /// The broker's word on a call that the person makes.
     async fn permit(&self, tool: &Tool, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
-        let mode = tool.descriptor.permission;
+        let (mode, note) = match self.reviewed(tool, question).await {
+            Ok(reviewed) => reviewed,
+            Err(closed) => return closed,
+        };
         match mode {
             PermissionMode::Auto => judge(self.world.decide(question, mode, false).await, Some(Decision::Auto)),
             PermissionMode::Forbidden => judge(self.world.decide(question, mode, false).await, None),
             PermissionMode::Consent => judge(self.world.decide(question, mode, true).await, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
-                let ask = Ask { tool, arguments, call_id, label: &question.labels, untrusted: false };
+                let ask = Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note };
                 match self.world.passphrase(&ask).await {
                     Secret::Given(passphrase) => {
                         let ruling = self.world.step_up(question, &passphrase).await;

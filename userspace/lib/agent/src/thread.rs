@@ -71,15 +71,15 @@ impl Thread {
         self.entries.last().map_or(0, |entry| entry.turn)
     }
 
-    /// The label of all of it together, and whether a tool brought in anything that others wrote.
+    /// The label of all of it together, and how many results of tools brought in what others wrote.
     #[must_use]
-    pub fn label(&self) -> (Label, bool) {
+    pub fn label(&self) -> (Label, usize) {
         let mut label = Label::default();
         for entry in &self.entries {
             label = join(&label, &entry.message.label);
         }
         let foreign = |message: &ChatMessage| message.role == Role::Tool && message.provenance == Provenance::Untrusted;
-        (label, self.entries.iter().any(|entry| foreign(&entry.message)))
+        (label, self.entries.iter().filter(|entry| foreign(&entry.message)).count())
     }
 
     /// The conversation as JSON. Loading it gives the same conversation.

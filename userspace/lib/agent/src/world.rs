@@ -85,11 +85,28 @@ pub struct Ruling<L> {
     pub lease: Option<L>,
 }
 
+/// What the broker says of one call before anybody is asked about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// What the call takes. It may be stricter than what the tool takes otherwise.
+    pub mode: PermissionMode,
+    /// Why, where it is forbidden.
+    pub reason: String,
+    /// What the person is told before they agree; may be nothing.
+    pub note: String,
+}
+
 /// The authority broker, as the session sees it.
 #[allow(async_fn_in_trait)]
 pub trait Gate {
     /// Leave to run one call.
     type Lease: 'static;
+
+    /// What one call takes, before anybody is asked.
+    ///
+    /// # Errors
+    /// The broker does not answer; nobody is asked then.
+    async fn review(&self, question: &ToolQuestion) -> Result<Review, String>;
 
     /// The decision on one call. `consented` is the person's answer where the mode asks for one.
     ///
@@ -138,8 +155,10 @@ pub struct Ask<'a> {
     pub call_id: &'a str,
     /// What the model has seen in this conversation.
     pub label: &'a Label,
-    /// Whether anything of that was untrusted.
-    pub untrusted: bool,
+    /// How many tool results of that were untrusted.
+    pub untrusted: usize,
+    /// What the broker has the person told; may be nothing.
+    pub note: &'a str,
 }
 
 /// The person's answer.

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::moment::{clock, date};
 
+/// The tool that runs programs, which only read, or do not.
+const PROGRAM: &str = "run_program";
+
 /// One call that a model proposed, or the person made, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deed {
@@ -64,6 +67,8 @@ pub struct Tally {
     pub read: usize,
     /// Ran to their end, and were such as change something.
     pub changed: usize,
+    /// Ran a program to its end: what that changed is not known here.
+    pub programs: usize,
     /// Began and failed, or were broken off, or have no end on record: what they changed until then is not known.
     pub failed: usize,
     /// Never ran.
@@ -79,6 +84,7 @@ impl Tally {
             let kind = match (deed.ran, deed.outcome.as_deref()) {
                 (false, _) => &mut tally.refused,
                 (true, Some("ok")) if deed.category == Category::ReadOnly.name() => &mut tally.read,
+                (true, Some("ok")) if deed.tool == PROGRAM => &mut tally.programs,
                 (true, Some("ok")) => &mut tally.changed,
                 (true, _) => &mut tally.failed,
             };
@@ -94,6 +100,7 @@ impl fmt::Display for Tally {
         let kinds = [
             (self.read, "only read"),
             (self.changed, "changed something"),
+            (self.programs, "ran a program"),
             (self.failed, "failed or broke off"),
             (self.refused, "did not run"),
         ];

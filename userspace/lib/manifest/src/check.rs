@@ -18,6 +18,9 @@ use crate::text::{self, Document, Process};
 /// The largest limit of CPU time, in seconds: ten years.
 const MOST_CPU_SECONDS: u64 = 315_360_000;
 
+/// Bytes of what a service says is lost with it: it is read before a yes.
+const MOST_LOSS: usize = 200;
+
 /// Names that a process holds whatever it is granted, so that no grant may take them.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve", "in", "out", "err"];
 
@@ -134,6 +137,17 @@ impl Checker<'_> {
         if kind == "program" && process.trusted {
             return Err(self.error(format!("{here}.trusted"), "only services are supervised, so only they are trusted"));
         }
+        if kind == "program" && !process.loses.is_empty() {
+            return Err(self.error(format!("{here}.loses"), "only services are restarted or stopped"));
+        }
+        if process.trusted && !process.loses.is_empty() {
+            let reason = "no session restarts or stops a trusted service, so nobody would be told";
+            return Err(self.error(format!("{here}.loses"), reason));
+        }
+        if process.loses.chars().any(char::is_control) || process.loses.len() > MOST_LOSS {
+            let reason = format!("it is one line of at most {MOST_LOSS} bytes");
+            return Err(self.error(format!("{here}.loses"), reason));
+        }
         if kind == "program" && !process.provides.is_empty() {
             return Err(self.error(format!("{here}.provides"), "only services provide interfaces"));
         }
@@ -177,6 +191,7 @@ impl Checker<'_> {
             when: process.when.trim_start_matches('/').to_owned(),
             clients: Vec::new(),
             trusted: process.trusted,
+            loses: process.loses.clone(),
         })
     }
 

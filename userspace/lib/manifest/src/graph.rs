@@ -62,6 +62,9 @@ fn process(out: &mut String, kind: &str, process: &Service) {
     }
     if kind == "service" {
         let _ = writeln!(out, "  restarts: {} in {} s", process.max_restarts, process.per_seconds);
+        if !process.loses.is_empty() {
+            let _ = writeln!(out, "  loses: {}", process.loses);
+        }
     }
     for provided in &process.provides {
         let _ = writeln!(out, "  provides {}", provided.name);

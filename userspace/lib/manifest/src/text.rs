@@ -122,6 +122,9 @@ pub struct Process {
     /// Whether sessions may not restart or stop it.
     #[serde(default)]
     pub trusted: bool,
+    /// What is lost when it is restarted or stopped, in words; `nothing`.
+    #[serde(default)]
+    pub loses: String,
 }
 
 /// A capability.

@@ -482,3 +482,23 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         assert!(refusal.contains(says.trim_end_matches('"')), "{says}: {refusal}");
     }
 }
+
+/// What is lost with a service is said of those that sessions may restart, on one line that is read before a yes.
+#[test]
+fn a_service_says_what_is_lost_with_it() {
+    let manifest = read("manifest.toml", SHIPPED).unwrap();
+    for service in &manifest.services {
+        assert_eq!(service.loses.is_empty(), service.trusted, "{}", service.name);
+    }
+    let text = describe(&manifest);
+    assert!(text.contains("  loses: the files of the home directory: it begins anew"), "{text}");
+    let disk = |line: &str| read("m.toml", &SMALL.replacen("provides", &format!("{line}\nprovides"), 1));
+    assert_eq!(disk("loses = \"all\"").unwrap().services[0].loses, "all");
+    let wrong = |line: &str| disk(line).unwrap_err().to_string();
+    assert!(wrong("loses = \"a\\nb\"").ends_with("it is one line of at most 200 bytes"));
+    assert!(wrong(&format!("loses = \"{}\"", "x".repeat(201))).ends_with("it is one line of at most 200 bytes"));
+    assert!(wrong("loses = \"all\"\ntrusted = true").contains("no session restarts or stops a trusted service"));
+    let program = "\n[[program]]\nname = \"p\"\nprogram = \"/bin/p\"\nloses = \"all\"\n";
+    let why = read("m.toml", &format!("{SMALL}{program}")).unwrap_err().to_string();
+    assert!(why.ends_with("only services are restarted or stopped"), "{why}");
+}

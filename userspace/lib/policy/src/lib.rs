@@ -22,6 +22,7 @@ mod passphrase;
 mod path;
 mod profile;
 mod scope;
+mod service_end;
 mod session;
 
 pub use approval::{Answer, Approvals, Span};
@@ -35,4 +36,5 @@ pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};
 pub use path::{PathError, PathRules, normalise};
 pub use profile::{ModelAccess, ProfileRules, is_remote};
 pub use scope::{Scope, ScopeError};
+pub use service_end::ServiceEnds;
 pub use session::{Gate, GrantedTool, Policy, SessionPolicy};

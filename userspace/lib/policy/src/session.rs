@@ -14,6 +14,7 @@ use crate::labels::Egress;
 use crate::map::{Modes, Override, Permission, resolve, stricter};
 use crate::profile::ProfileRules;
 use crate::scope::Scope;
+use crate::service_end::{Ending, ServiceEnds};
 
 /// The configuration: what differs from the standard.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Policy {
     /// Bounds on arguments, by name of the tool. Several for one tool must all hold.
     pub scopes: Vec<(String, Scope)>,
     pub egress: Egress,
+    /// What it means to end a service.
+    pub services: ServiceEnds,
     /// Rules that take the place of a profile's standard ones.
     pub profiles: Vec<(Profile, ProfileRules)>,
     /// Modes that take the place of a profile's standard ones.
@@ -78,6 +81,7 @@ pub struct SessionPolicy {
     overrides: Vec<Override>,
     scopes: HashMap<String, Vec<Scope>>,
     egress: Egress,
+    services: ServiceEnds,
     /// By interface and name of the tool.
     tools: HashMap<(u64, String), Entry>,
     approvals: Approvals,
@@ -104,6 +108,7 @@ impl SessionPolicy {
             overrides: policy.overrides.clone(),
             scopes,
             egress: policy.egress.clone(),
+            services: policy.services.clone(),
             tools: HashMap::new(),
             approvals: Approvals::default(),
         }
@@ -191,7 +196,16 @@ impl SessionPolicy {
         if entry.permission.suppressed {
             return shut(format!("{:?} is not offered in this session", question.tool));
         }
-        match stricter(entry.permission.mode, mode) {
+        let own = match self.services.of(question, entry.category) {
+            Some(Ending::Refused(reason)) => return shut(reason),
+            // To lose what somebody keeps takes as much as to delete it.
+            Some(Ending::Loses(_)) => {
+                let destroys = self.permission(Category::Destructive, &entry.method, &question.tool);
+                stricter(entry.permission.mode, destroys.mode)
+            }
+            Some(Ending::Harmless(_)) | None => entry.permission.mode,
+        };
+        match stricter(own, mode) {
             PermissionMode::Auto => Gate::Open,
             PermissionMode::Consent if self.approvals.cover(question) => Gate::Approved,
             PermissionMode::Consent => Gate::AskPerson,
@@ -199,6 +213,23 @@ impl SessionPolicy {
             PermissionMode::Forbidden => {
                 shut(format!("{:?} is not permitted to {} sessions", question.tool, self.profile.name()))
             }
+        }
+    }
+
+    /// What a call takes, before anybody is asked about it: a mode, why where that is forbidden, and what the person is to be
+    /// told before they agree, which may be nothing. Nothing is decided by it.
+    #[must_use]
+    pub fn review(&self, question: &ToolQuestion) -> (PermissionMode, String, String) {
+        let category = self.tools.get(&(question.interface_id, question.tool.clone())).map(|entry| entry.category);
+        let note = match category.and_then(|category| self.services.of(question, category)) {
+            Some(Ending::Loses(note) | Ending::Harmless(note)) => note,
+            Some(Ending::Refused(_)) | None => String::new(),
+        };
+        match self.gate(question) {
+            Gate::Shut { reason } => (PermissionMode::Forbidden, reason, String::new()),
+            Gate::Open => (PermissionMode::Auto, String::new(), note),
+            Gate::Approved | Gate::AskPerson => (PermissionMode::Consent, String::new(), note),
+            Gate::AskPassphrase => (PermissionMode::StepUp, String::new(), note),
         }
     }
 

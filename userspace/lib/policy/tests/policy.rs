@@ -4,7 +4,9 @@
 
 use capos_policy::*;
 use capos_schema::authority::{Decision, Label, Profile, Provenance, ToolPermission, ToolQuestion};
+use capos_schema::manifest::ServiceEnd;
 use capos_schema::models::PermissionMode::{self, Auto, Consent, Forbidden, StepUp};
+use capos_schema::system::ServiceSupervisorClient;
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -656,5 +658,65 @@ proptest! {
     #[test]
     fn reading_a_kept_passphrase_does_not_panic(text: String) {
         let _ = Passphrase::parse(&text);
+    }
+}
+
+/// A call that ends a service is permitted by what is lost with it, and a trusted one is refused before anybody is asked.
+#[test]
+fn what_is_lost_with_a_service_counts_as_destroyed() {
+    let end = |name: &str, trusted: bool, loses: &str| ServiceEnd { name: name.into(), trusted, loses: loses.into() };
+    let services = ServiceEnds::new([
+        end("audit", true, ""),
+        end("ramfs", false, "the files of the home directory"),
+        end("hello", false, "nothing"),
+        end("new", false, ""),
+    ]);
+    let tool = |method: &str, name: &str, category: Category| GrantedTool {
+        interface_id: ServiceSupervisorClient::INTERFACE_ID,
+        method: method.into(),
+        name: name.into(),
+        category,
+    };
+    let policy = Policy { services, ..Policy::default() };
+    let restart_of = |policy: &Policy| {
+        let mut session = SessionPolicy::new(policy, Profile::Operator);
+        session.grant(tool("restart", "restart_service", Category::Mutating));
+        session.grant(tool("status", "service_status", Category::ReadOnly));
+        session
+    };
+    let asked = |method: &str, name: &str, category: Category, service: &str| ToolQuestion {
+        interface_id: ServiceSupervisorClient::INTERFACE_ID,
+        method_name: method.into(),
+        ..question(name, category, &format!("{{\"name\":\"{service}\"}}"))
+    };
+    let restart = |service: &str| asked("restart", "restart_service", Category::Mutating, service);
+    let mut session = restart_of(&policy);
+    let (mode, reason, note) = session.review(&restart("audit"));
+    assert_eq!((mode, note.as_str()), (Forbidden, ""));
+    assert!(reason.starts_with("service `audit` is trusted, so no session may restart or stop it"), "{reason}");
+    assert_eq!(session.decide(&restart("audit"), Consent, Answer::Yes(Span::Once)).0, Decision::Forbidden);
+    assert_eq!(session.gate_at_least(&restart("audit"), StepUp), Gate::Shut { reason });
+    for (service, mode, note) in [
+        ("ramfs", StepUp, "It loses the files of the home directory."),
+        ("hello", Consent, "Nothing is lost by it."),
+        ("new", StepUp, "What `new` keeps in memory is lost by it; the manifest does not say what that is."),
+        // Who serves the call says that there is none.
+        ("nobody", Consent, ""),
+    ] {
+        assert_eq!(session.review(&restart(service)), (mode, String::new(), note.into()), "{service}");
+        let decision = if mode == StepUp { Decision::StepUpFailed } else { Decision::Consented };
+        // A yes is enough only where nothing is lost, whatever the runner believes.
+        assert_eq!(session.decide(&restart(service), Consent, Answer::Yes(Span::Session)).0, decision, "{service}");
+    }
+    // Whoever only looks is told nothing and refused nothing.
+    let status = asked("status", "service_status", Category::ReadOnly, "audit");
+    assert_eq!(session.review(&status), (Auto, String::new(), String::new()));
+    // A configuration may say that consent is enough for this tool, as for one that destroys; never less.
+    for (wanted, of_ramfs) in [(Auto, Consent), (Consent, Consent), (Forbidden, Forbidden)] {
+        let tool = Some("restart_service".into());
+        let rule = Override { tool, mode: Some(wanted), widen: true, ..Override::default() };
+        let session = restart_of(&Policy { overrides: vec![rule], ..policy.clone() });
+        assert_eq!(session.review(&restart("ramfs")).0, of_ramfs);
+        assert_eq!(session.review(&restart("hello")).0, wanted);
     }
 }

@@ -36,19 +36,21 @@ pub struct Read {
     /// Whether what was typed before counts. Off where a person decides about something: they cannot have meant a
     /// question that they had not seen.
     pub typeahead: bool,
+    /// What lines may begin with, whole: Tab goes on to them.
+    pub completions: Vec<String>,
 }
 
 impl Read {
     /// An ordinary line with history and type-ahead.
     #[must_use]
     pub fn line(prompt: &str) -> Self {
-        Self { prompt: prompt_of(Style::Prompt, prompt), echo: Echo::On, keep: true, typeahead: true }
+        Self { prompt: prompt_of(Style::Prompt, prompt), echo: Echo::On, keep: true, typeahead: true, completions: Vec::new() }
     }
 
     /// The answer to a question: what was typed before does not count, and it stays out of the history.
     #[must_use]
     pub fn question(prompt: &str) -> Self {
-        Self { prompt: prompt_of(Style::Question, prompt), echo: Echo::On, keep: false, typeahead: false }
+        Self { prompt: prompt_of(Style::Question, prompt), keep: false, typeahead: false, ..Self::line("") }
     }
 
     /// A secret: a question whose answer is not shown.
@@ -189,7 +191,7 @@ impl Console {
             }
             prompt.push((style, last));
         }
-        let mut editor = LineEditor::new(prompt, read.echo, read.keep);
+        let mut editor = LineEditor::new(prompt, read.echo, read.keep, read.completions);
         editor.show(&self.painter, self.columns, &mut self.out);
         self.editor = Some(editor);
         while self.editor.is_some()

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::buffer::Buffer;
+use crate::completion::{Completed, Completions};
 use crate::console::{Echo, Event};
 use crate::history::History;
 use crate::keys::Key;
@@ -18,6 +19,7 @@ pub(crate) struct LineEditor {
     prompt: Vec<(Style, Clean)>,
     echo: Echo,
     keep: bool,
+    completions: Completions,
     buffer: Buffer,
     /// Where the cursor is, from where the prompt begins.
     cursor: Place,
@@ -32,8 +34,17 @@ const LINE_LIMIT: usize = 64 * 1024;
 const BELL: u8 = 7;
 
 impl LineEditor {
-    pub(crate) fn new(prompt: Vec<(Style, Clean)>, echo: Echo, keep: bool) -> Self {
-        Self { prompt, echo, keep, buffer: Buffer::default(), cursor: Place::default(), last_row: 0, shown: false }
+    pub(crate) fn new(prompt: Vec<(Style, Clean)>, echo: Echo, keep: bool, completions: Vec<String>) -> Self {
+        Self {
+            prompt,
+            echo,
+            keep,
+            completions: Completions(completions),
+            buffer: Buffer::default(),
+            cursor: Place::default(),
+            last_row: 0,
+            shown: false,
+        }
     }
 
     /// Paints prompt and line at the left edge of the current row.
@@ -106,10 +117,31 @@ impl LineEditor {
                     self.buffer.set(line);
                 }
             }
+            Key::Tab if self.echo == Echo::On => self.complete(columns, out),
             _ => edit(&mut self.buffer, key),
         }
         self.redraw(painter, columns, out);
         None
+    }
+
+    /// Goes on with the word before the cursor as far as that is clear, or tells what there is to choose from, above the line.
+    fn complete(&mut self, columns: usize, out: &mut Vec<u8>) {
+        let completed = match self.buffer.at_end() {
+            true => self.completions.complete(self.buffer.text()),
+            false => Completed::Nothing,
+        };
+        match completed {
+            Completed::With(rest) if self.buffer.text().len().saturating_add(rest.len()) <= LINE_LIMIT => {
+                self.buffer.insert(&rest);
+            }
+            Completed::With(_) | Completed::Nothing => out.push(BELL),
+            Completed::Choice(words) => {
+                self.go_to_start(out);
+                put(&words, &mut Place::default(), columns, out);
+                out.extend_from_slice(b"\r\n");
+                self.cursor = Place::default();
+            }
+        }
     }
 
     fn insert(&mut self, character: char, painter: &Painter, columns: usize, out: &mut Vec<u8>) {

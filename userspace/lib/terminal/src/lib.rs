@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod buffer;
+mod completion;
 mod console;
 mod editor;
 mod escape;

@@ -157,6 +157,28 @@ fn editing_keys_do_what_they_do_everywhere() {
 }
 
 #[test]
+fn tab_goes_on_with_a_line_or_tells_the_choice() {
+    let mut session = Session::new(20);
+    let completions: Vec<String> = ["/run cat ", "/run cksum ", "/status"].map(Into::into).into();
+    let read = Read { completions, ..Read::line("> ") };
+    session.read(read.clone());
+    session.type_(b"/r\t");
+    assert_eq!((session.screen.lines().last(), session.screen.column), (Some(&"> /run".into()), 7));
+    session.type_(b"c\t");
+    assert_eq!(session.screen.lines(), ["cat  cksum", "> /run c"]);
+    session.type_(b"\x7fca\tx\t");
+    assert_eq!(session.screen.lines(), ["cat  cksum", "> /run cat x"]);
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("/run cat x".into())));
+    // Not within a line, where nothing goes on, in words for the model, and in a secret.
+    session.read(read.clone());
+    assert_eq!(session.type_(b"/s\x1b[D\tX\t\r"), Some(Event::Line("/Xs".into())));
+    session.read(read.clone());
+    assert_eq!(session.type_(b"\trun\t\r"), Some(Event::Line("run".into())));
+    session.read(Read { echo: Echo::Off, ..read });
+    assert_eq!(session.type_(b"/s\t\r"), Some(Event::Line("/s".into())));
+}
+
+#[test]
 fn characters_are_joined_across_reads() {
     let mut session = Session::new(80);
     session.read(Read::line("> "));

@@ -22,6 +22,7 @@ use blocks::Blocks;
 use broker::{Broker, BrokerObject};
 use capos_broker::config::Config;
 use capos_broker::kept;
+use capos_policy::ServiceEnds;
 use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
 use capos_schema::kernel::{EntropyClient, ResourceAccountClient};
@@ -56,8 +57,10 @@ async fn start(env: Env) -> Result<(), Error> {
     let named: alloc::vec::Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     // A configuration that cannot be understood stops the broker: no session is better than a wrong one.
     let mut config = Config::read(&named, salt).map_err(Error::new)?;
-    let profiles = env.cap::<SessionProfilesClient>("profiles")?.list().await.context("reading the profiles")?;
+    let manifest = env.cap::<SessionProfilesClient>("profiles")?;
+    let profiles = manifest.list().await.context("reading the profiles")?;
     config.permit(&profiles).map_err(Error::new)?;
+    config.policy.services = ServiceEnds::new(manifest.services().await.context("reading what services lose")?);
     let blocks = Blocks::of(&env, &profiles)?;
     let state = blocks.keeper.load().await.context("reading what was counted before a restart")?;
     let counted =

@@ -13,7 +13,7 @@ use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
     ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, SessionInfo, ToolPermission, ToolQuestion,
-    UserSessionDecideResults, UserSessionModelResults, UserSessionServer, UserSessionStepUpResults,
+    UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
 };
 use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client, Rights};
 use capos_schema::kernel::ObjectClient;
@@ -195,6 +195,16 @@ impl UserSessionServer for Session {
                 tool
             })
             .collect())
+    }
+
+    async fn review(
+        &self,
+        _cx: &CallContext,
+        question: ToolQuestion,
+    ) -> Result<UserSessionReviewResults, CallError> {
+        self.alive()?;
+        let (mode, reason, note) = self.policy.borrow().review(&question);
+        Ok(UserSessionReviewResults { mode, reason, note })
     }
 
     async fn decide(

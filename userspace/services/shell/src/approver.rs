@@ -39,7 +39,7 @@ fn pages(text: &str, most: usize) -> Vec<&str> {
 impl Runner {
     /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
     /// screen come page by page, so that none scrolls away unseen.
-    async fn tell(&self, ask: &Ask<'_>, what: &str) -> Told {
+    async fn tell(&self, ask: &Ask<'_>, what: &str, style: Style) -> Told {
         let (tool, screen) = (&ask.tool.descriptor, &self.screen);
         screen.fresh_line().await;
         screen.write(Style::Question, &format!("The model wants to run {} ", tool.name)).await;
@@ -66,8 +66,10 @@ impl Runner {
             let text = format!("  That is all of the arguments of {}: {}.\n", tool.name, count(length, "character"));
             screen.write(Style::Plain, &text).await;
         }
-        if ask.untrusted {
-            let note = "  It has read text in this conversation that neither you nor the system wrote.\n";
+        if !ask.note.is_empty() {
+            screen.write(style, &format!("  {}\n", ask.note)).await;
+        }
+        if let Some(note) = foreign(self.told_of.replace(ask.untrusted), ask.untrusted) {
             screen.write(Style::Warning, note).await;
         }
         if !ask.label.classes.is_empty() {
@@ -78,9 +80,19 @@ impl Runner {
     }
 }
 
+/// What a person is told of the results of tools that others wrote, where they were told of so many before: only what they
+/// do not know yet, so that it is not passed over when it matters.
+fn foreign(told: usize, read: usize) -> Option<&'static str> {
+    match told {
+        _ if read <= told => None,
+        0 => Some("  It has read text in this conversation that neither you nor the system wrote.\n"),
+        _ => Some("  Since you were last asked it has read more text that neither you nor the system wrote.\n"),
+    }
+}
+
 impl Approver for Runner {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        match self.tell(ask, "asks for your consent").await {
+        match self.tell(ask, "asks for your consent", Style::Plain).await {
             Told::Whole => {}
             Told::Declined => return Answer::No,
             Told::Interrupted => return Answer::Interrupted,
@@ -94,7 +106,7 @@ impl Approver for Runner {
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        match self.tell(ask, "needs your passphrase").await {
+        match self.tell(ask, "needs your passphrase", Style::Warning).await {
             Told::Whole => {}
             Told::Declined => return Secret::Declined,
             Told::Interrupted => return Secret::Interrupted,
@@ -123,6 +135,16 @@ mod tests {
             assert_eq!(pages.concat(), text);
             assert_eq!(pages.len(), text.chars().count().saturating_sub(1) / 4 + 1);
         }
+    }
+
+    #[test]
+    fn what_others_wrote_is_told_of_once() {
+        assert_eq!(foreign(0, 0), None);
+        assert!(foreign(0, 1).is_some_and(|note| note.contains("in this conversation")));
+        assert_eq!(foreign(1, 1), None);
+        assert!(foreign(1, 3).is_some_and(|note| note.contains("read more")));
+        // Another conversation begins without.
+        assert_eq!(foreign(3, 0), None);
     }
 
     #[test]

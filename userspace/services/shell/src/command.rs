@@ -15,8 +15,9 @@ use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStat
 use capos_schema::terminal::Style;
 use capos_terminal::escape_json;
 
-use crate::escape::{escape, first_line, in_quotes, one_line};
+use crate::escape::{escape, first_line, in_quotes, one_line, plain};
 use crate::job_commands;
+use crate::more::more;
 use crate::session::Session;
 
 /// Letters of what a model says of itself that the list of models has.
@@ -33,7 +34,7 @@ pub enum Flow {
     Lost,
 }
 
-const HELP: &[(&str, &str)] = &[
+pub const HELP: &[(&str, &str)] = &[
     ("/help", "this list"),
     ("/cap", "the session's capabilities; /cap drop NAME puts one away, /cap take NAME takes it back"),
     ("/cap all", "every capability that this shell's process holds, as the kernel has them"),
@@ -41,6 +42,7 @@ const HELP: &[(&str, &str)] = &[
         "/inspect NAME",
         "a capability, a tool or the job of a number in full; /inspect conversation shows what the model is sent",
     ),
+    ("/more", "all that the tools of the last turn gave"),
     ("/tools", "the tools that the model is shown, and what each needs"),
     ("/model", "the models; /model ID or a title changes to another"),
     ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
@@ -58,12 +60,13 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
     let (command, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest: Vec<&str> = text.split_whitespace().collect();
     let result = match command {
-        "help" | "?" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
+        "help" | "?" | "more" | "tools" | "approvals" | "status" | "jobs" | "exit" | "quit" if !rest.is_empty() => {
             Err(format!("/{command} stands alone; /help tells what each command takes"))
         }
         "help" | "?" => help(session).await,
         "cap" | "caps" => cap(session, &rest).await,
         "inspect" => inspect(session, &rest).await,
+        "more" => more(session).await,
         "tools" => tools(session).await,
         "model" => model(session, &rest).await,
         "audit" => audit(session, &rest).await,
@@ -79,7 +82,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         _ => Err(format!("there is no command /{}; /help lists them", escape(command))),
     };
     if let Err(why) = result {
-        session.runner.screen.line(Style::Error, &why).await;
+        session.runner.screen.error(&why).await;
     }
     Flow::Go
 }
@@ -99,7 +102,7 @@ pub async fn rows(session: &Session, rows: &[(String, String)]) {
 async fn help(session: &Session) -> Done {
     let text: Vec<(String, String)> = HELP.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
     rows(session, &text).await;
-    session.runner.screen.line(Style::Dim, "Anything else is said to the model.").await;
+    session.runner.screen.line(Style::Dim, "Anything else is said to the model. Tab completes commands and names.").await;
     Ok(())
 }
 
@@ -341,7 +344,7 @@ fn of_itself(info: &ModelInfo) -> Option<String> {
 }
 
 async fn audit(session: &Session, rest: &[&str]) -> Done {
-    let reader = session.runner.grant::<AuditReaderClient>()?;
+    let reader = session.runner.grant::<AuditReaderClient>("read the audit log")?;
     let reader = capos_rt::with_results(&reader, 1 << 20);
     let screen = &session.runner.screen;
     if *rest == ["verify"] {
@@ -363,12 +366,13 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     };
     let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
     let lines = read_all(session, &reader, query).await?;
-    let deeds = capos_audit::story(lines.iter().map(String::as_str));
+    let mut deeds = capos_audit::story(lines.iter().map(String::as_str));
     if deeds.is_empty() {
         screen.line(Style::Plain, "no tool was called").await;
     }
     let mut said = String::new();
-    for deed in &deeds {
+    for deed in &mut deeds {
+        deed.error = plain(&deed.error);
         let heading = deed.heading();
         if heading != said {
             screen.line(Style::Dim, &one_line(&heading)).await;
@@ -418,7 +422,7 @@ async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Quer
 }
 
 async fn approvals(session: &Session) -> Done {
-    let client = session.runner.grant::<ApprovalClientClient>()?;
+    let client = session.runner.grant::<ApprovalClientClient>("see what you were asked")?;
     let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
     if list.is_empty() {
         session.runner.screen.line(Style::Plain, "you were not asked anything yet").await;
@@ -436,7 +440,7 @@ async fn approvals(session: &Session) -> Done {
 
 async fn status(session: &Session) -> Done {
     let screen = &session.runner.screen;
-    if let Ok(status) = session.runner.grant::<SystemStatusClient>() {
+    if let Ok(status) = session.runner.grant::<SystemStatusClient>("see how the system is") {
         let now = session.runner.audited(status.summary()).await?;
         let text = format!(
             "up {} s, {}, {} of {} MiB free, {}",
@@ -452,7 +456,7 @@ async fn status(session: &Session) -> Done {
             services.iter().map(|service| (service.name.clone(), state_of(service))).collect();
         rows(session, &text).await;
     }
-    if let Ok(launcher) = session.runner.grant::<LauncherClient>() {
+    if let Ok(launcher) = session.runner.grant::<LauncherClient>("run programs") {
         let programs = session.runner.audited(launcher.usage()).await?;
         let held = &programs.usage;
         let text = if (Usage { cpu_nanoseconds: 0, ..held.clone() }) == Usage::default() {

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
+use capos_schema::cap::ExceptionKind;
 use capos_terminal::quote;
 
 /// The text on one line: letters, digits and printable ASCII as they are; everything that moves the cursor, hides, or
@@ -31,6 +32,19 @@ pub fn one_line(text: &str) -> String {
         }
     }
     out
+}
+
+/// What is wrong, without the words for its kind that services answer each other with and that say nothing to a person.
+pub fn plain(why: &str) -> String {
+    let mut plain = String::from(why);
+    for kind in [ExceptionKind::InvalidArgument, ExceptionKind::Failed, ExceptionKind::Overloaded] {
+        let word = format!("{}: ", kind.words());
+        if let Some(rest) = plain.strip_prefix(&word) {
+            plain = String::from(rest);
+        }
+        plain = plain.replace(&format!(": {word}"), ": ");
+    }
+    plain
 }
 
 /// The first line of a text, escaped, at most `most` characters of it, with a mark where that is not all.
@@ -85,6 +99,15 @@ mod tests {
     fn records_are_shown_as_they_are_on_one_line() {
         assert_eq!(one_line("{\"a\":\"xx… (3000 bytes in all)é日\\n"), "{\"a\":\"xx… (3000 bytes in all)é日\\n");
         assert_eq!(one_line("a\nb\r\t\u{1b}[2J\u{9b}"), "a\\nb\\r\\t\\u{1b}[2J\\u{9b}");
+    }
+
+    #[test]
+    fn errors_are_told_without_their_kind() {
+        assert_eq!(plain("invalid argument: there is no `x`"), "there is no `x`");
+        assert_eq!(plain("login refused: invalid argument: no"), "login refused: no");
+        assert_eq!(plain("failed: too few: failed: why"), "too few: why");
+        assert_eq!(plain("the service has failed: why"), "the service has failed: why");
+        assert_eq!(plain("it is an invalid argument"), "it is an invalid argument");
     }
 
     #[test]

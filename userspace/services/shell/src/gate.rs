@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::world::{Audit, AuditError, BudgetError, Gate, Ruling};
+use capos_agent::world::{Audit, AuditError, BudgetError, Gate, Review, Ruling};
 use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
 use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
@@ -17,6 +17,11 @@ pub const PATIENCE: u64 = 10_000_000_000;
 
 impl Gate for Runner {
     type Lease = LeaseClient;
+
+    async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
+        let found = self.within(self.user.review(question)).await.map_err(|error| error.to_string())?;
+        Ok(Review { mode: found.mode, reason: found.reason, note: found.note })
+    }
 
     async fn decide(
         &self,

@@ -106,14 +106,17 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage
         }
         let found = held.iter().find(|held| held.from == need.from && held.interface == need.interface);
         let found = found.ok_or_else(|| {
-            let mut why = format!(
-                "{name} asks for {} ({}), which this session does not hold; --without {} runs it without",
+            // What the model's tool gives is the manifest's to say; `/run` gives what the person has.
+            let other = if put_away.is_empty() {
+                "the model can run it, since its tool run_program gives a program what its manifest entry says".to_string()
+            } else {
+                format!("put away: {}, and /cap take NAME takes one back", put_away.join(", "))
+            };
+            format!(
+                "{name} asks for {} ({}), which this session does not hold and cannot give it; {other}. If {name} can do \
+                 without: /run --without {} {name}",
                 need.name, need.from, need.name
-            );
-            if !put_away.is_empty() {
-                why += &format!("; put away: {}, and /cap take NAME takes one back", put_away.join(", "));
-            }
-            why
+            )
         })?;
         plan.given.push(Given {
             name: need.name.clone(),
@@ -272,12 +275,17 @@ mod tests {
         let why = planned(&needs, "kv", false).unwrap_err();
         assert_eq!(
             why,
-            "kv asks for medium (iso9660.Directory), which this session does not hold; --without medium runs it without"
+            "kv asks for medium (iso9660.Directory), which this session does not hold and cannot give it; the model can run \
+             it, since its tool run_program gives a program what its manifest entry says. If kv can do without: /run \
+             --without medium kv"
         );
         assert!(planned(&needs, "--without medium kv", false).is_ok());
         let program = program(&needs);
         let why = plan(&program, &[], &["medium".into()], &parse("kv").unwrap().stages[0]).unwrap_err();
-        assert!(why.ends_with("without; put away: medium, and /cap take NAME takes one back"), "{why}");
+        assert!(why.contains("; put away: medium, and /cap take NAME takes one back. If kv can"), "{why}");
+        // Where it is written behind the name it is the program's, and the hint says where it belongs.
+        let why = planned(&needs, "kv --without medium", false).unwrap_err();
+        assert!(why.ends_with(": /run --without medium kv"), "{why}");
         assert!(planned(&[], "--with l=/launcher kv", false).unwrap_err().contains("no directory /launcher"));
         assert!(planned(&[], "--with out=/home kv", false).unwrap_err().contains("taken"));
         assert!(planned(&[], "--with a=/home --with a=/home kv", false).unwrap_err().contains("taken"));

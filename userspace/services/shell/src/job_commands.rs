@@ -28,7 +28,7 @@ const WORKING: &str = "home";
 /// `/run`.
 pub async fn run(session: &mut Session, text: &str) -> Done {
     refreshed(session).await?;
-    let launcher = session.runner.grant::<LauncherClient>()?;
+    let launcher = session.runner.grant::<LauncherClient>("run programs")?;
     let programs = session.runner.audited(launcher.describe()).await?;
     if text.trim().is_empty() {
         return list(session, &programs).await;

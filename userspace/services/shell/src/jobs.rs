@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 
 use capos_schema::terminal::Style;
 
@@ -19,11 +19,10 @@ const WIDTH: usize = 100;
 #[derive(Default)]
 pub struct Jobs {
     list: RefCell<Vec<Rc<Job>>>,
-    last: Cell<u32>,
 }
 
 impl Jobs {
-    /// A number for another job.
+    /// A number for another job: the next behind those that there are, from 1.
     ///
     /// # Errors
     /// As many run as may.
@@ -34,8 +33,7 @@ impl Jobs {
                 "this session runs as many jobs as it may ({running}); /jobs lists them, /stop N ends one"
             ));
         }
-        self.last.set(self.last.get().saturating_add(1));
-        Ok(self.last.get())
+        Ok(next(self.list.borrow().iter().map(|job| job.number)))
     }
 
     /// Keeps a job.
@@ -83,7 +81,24 @@ impl Jobs {
     }
 }
 
+/// The number behind all of these.
+fn next(numbers: impl Iterator<Item = u32>) -> u32 {
+    numbers.max().unwrap_or(0).saturating_add(1)
+}
+
 /// A job's line, as it is shown.
 pub fn title(job: &Job) -> String {
     first_line(&job.line, WIDTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_numbered_from_one() {
+        assert_eq!(next([].into_iter()), 1);
+        assert_eq!(next([1, 2].into_iter()), 3);
+        assert_eq!(next([2].into_iter()), 3, "a number that was told means one job as long as that is there");
+    }
 }

@@ -45,7 +45,7 @@ impl Login {
             let (profiles, initial) = match self.broker.profiles().await {
                 Ok(known) => (known.profiles, known.initial),
                 Err(why) => {
-                    self.screen.line(Style::Error, &format!("the authority broker does not answer: {why}")).await;
+                    self.screen.error(&format!("the authority broker does not answer: {why}")).await;
                     self.ask(&[Profile::Operator], Profile::Operator).await?;
                     continue;
                 }
@@ -56,7 +56,7 @@ impl Login {
             };
             match self.broker.login(wanted.profile, &principal(wanted.profile), &wanted.passphrase).await {
                 Ok(user) => self.session(user).await?,
-                Err(why) => self.screen.line(Style::Error, &format!("login refused: {why}")).await,
+                Err(why) => self.screen.error(&format!("login refused: {why}")).await,
             }
             who = Some(self.ask(&profiles, initial).await?);
         }
@@ -68,7 +68,7 @@ impl Login {
             let mut session = match Session::open(self, user, kept.take()).await {
                 Ok(session) => session,
                 Err(why) => {
-                    self.screen.line(Style::Error, &format!("the session could not be opened: {why}")).await;
+                    self.screen.error(&format!("the session could not be opened: {why}")).await;
                     return Ok(());
                 }
             };
@@ -87,7 +87,7 @@ impl Login {
                             user = again;
                         }
                         Err(why) => {
-                            self.screen.line(Style::Error, &format!("the session is lost: {why}; log in again")).await;
+                            self.screen.error(&format!("the session is lost: {why}; log in again")).await;
                             return Ok(());
                         }
                     }
@@ -107,7 +107,8 @@ impl Login {
         let names: alloc::vec::Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
         let prompt = format!("login as {} (Enter: {}): ", names.join(", "), initial.name());
         loop {
-            let (line, end) = self.screen.read(&prompt).await?;
+            let completions = names.iter().map(ToString::to_string).collect();
+            let (line, end) = self.screen.read(&prompt, completions).await?;
             let name = line.trim();
             if end != LineEnd::Entered {
                 continue;
@@ -116,7 +117,7 @@ impl Login {
                 return Ok(Who { profile: initial, passphrase: String::new() });
             }
             let Some(profile) = Profile::from_name(name).filter(|profile| profiles.contains(profile)) else {
-                self.screen.line(Style::Error, &format!("there is no profile {:?}", crate::escape::escape(name))).await;
+                self.screen.error(&format!("there is no profile {:?}", crate::escape::escape(name))).await;
                 continue;
             };
             let passphrase = if profile == Profile::Operator && profile != initial {

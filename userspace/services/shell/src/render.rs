@@ -8,8 +8,9 @@ use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
 
-use crate::escape::{escape, first_line, shorten};
+use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
+use crate::readable::readable;
 use crate::session::Runner;
 use crate::widget::Widget;
 
@@ -79,20 +80,22 @@ impl Renderer for Runner {
                 }
                 screen.fresh_line().await;
             }
-            Show::Proposed { name, arguments } if self.progress.widget.take().shows(name, arguments) => {}
+            Show::Proposed { name, arguments } if self.progress.widget.borrow_mut().take(name, arguments) => {}
             Show::Proposed { name, arguments } => {
                 let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
                 screen.line(Style::Tool, &text).await;
             }
             Show::Finished { name, outcome, text, .. } => {
                 let name = escape(name);
-                let line = first_line(text, WIDTH);
-                if outcome == Outcome::Ok {
-                    let mark = format!("  ✓ {name} ok, {}: ", count(text.len(), "byte"));
-                    screen.spans(&[(Style::Success, &mark), (Style::Dim, &line)]).await;
+                let line = if outcome == Outcome::Ok { readable(text) } else { plain(text) };
+                let line = first_line(&line, WIDTH);
+                let more = if line.ends_with('…') { " (all of it: /more)" } else { "" };
+                let (style, mark, of_line) = if outcome == Outcome::Ok {
+                    (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
                 } else {
-                    screen.spans(&[(Style::Error, &format!("  ✗ {name} ")), (Style::Plain, &line)]).await;
-                }
+                    (Style::Error, format!("  ✗ {name} "), Style::Plain)
+                };
+                screen.spans(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
             }
             Show::Notice(text) => screen.line(Style::Warning, text).await,
             // What runs without asking is mostly over before it could be read that it runs.

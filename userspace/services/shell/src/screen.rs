@@ -8,6 +8,7 @@ use core::cell::Cell;
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Span, Style};
 
+use crate::escape::plain;
 use crate::interrupts::Interrupts;
 use crate::link::Link;
 
@@ -53,6 +54,11 @@ impl Screen {
         self.write(Style::Plain, "\n").await;
     }
 
+    /// Shows a line that says what is wrong.
+    pub async fn error(&self, text: &str) {
+        self.line(Style::Error, &plain(text)).await;
+    }
+
     /// Shows a line of several styles.
     pub async fn spans(&self, spans: &[(Style, &str)]) {
         self.fresh_line().await;
@@ -74,14 +80,15 @@ impl Screen {
         }
     }
 
-    /// Reads a line with editing and history.
+    /// Reads a line with editing and history; Tab completes it to these beginnings of lines.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub async fn read(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
+    pub async fn read(&self, prompt: &str, completions: Vec<String>) -> Result<(String, LineEnd), CallError> {
         self.fresh_line().await;
         let prompt = &[span(Style::Prompt, prompt)];
-        let answer = self.link.wait(|terminal| async move { terminal.read_line(prompt, true).await }).await?;
+        let completions = &completions;
+        let answer = self.link.wait(|terminal| async move { terminal.read_line(prompt, true, completions).await }).await?;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }
@@ -121,7 +128,7 @@ impl Screen {
     pub async fn input(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
         let prompt = &[span(Style::Dim, prompt)];
         let mut open = Question { link: self.link.clone(), answered: false };
-        let answer = self.link.once(|terminal| async move { terminal.read_line(prompt, false).await }).await?;
+        let answer = self.link.once(|terminal| async move { terminal.read_line(prompt, false, &[]).await }).await?;
         open.answered = true;
         self.fresh.set(true);
         Ok((answer.line, answer.end))

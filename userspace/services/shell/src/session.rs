@@ -18,12 +18,13 @@ use capos_schema::authority::{NamedGrant, Profile, SessionInfo, UserSessionClien
 use capos_schema::cap::{CallError, Client, LocalBoxFuture};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient, ObjectClient};
 use capos_schema::models::{LanguageModelClient, ModelInfo};
-use capos_schema::system::SystemStatusClient;
+use capos_schema::system::{LauncherClient, SystemStatusClient};
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::quote;
 
 use crate::command::{self, Flow};
-use crate::escape::in_quotes;
+use crate::completions::completions;
+use crate::escape::{in_quotes, plain};
 use crate::gate::PATIENCE;
 use crate::jobs::Jobs;
 use crate::login::Login;
@@ -57,6 +58,8 @@ pub struct Runner {
     /// The broker has forgotten this session.
     lost: Cell<bool>,
     pub progress: Progress,
+    /// Of how many results that others wrote the person was told when they were last asked.
+    pub told_of: Cell<usize>,
     /// Ctrl-C presses when the line was entered; any more are about what it began.
     interrupts: Cell<u64>,
 }
@@ -76,14 +79,17 @@ impl Runner {
         self.grants.borrow().clone()
     }
 
-    /// The grant of an interface.
+    /// The grant of an interface, which is there to do `what`.
     ///
     /// # Errors
     /// The session has none; says so.
-    pub fn grant<C: Client>(&self) -> Result<C, String> {
+    pub fn grant<C: Client>(&self, what: &str) -> Result<C, String> {
         let grants = self.grants.borrow();
         let found = grants.iter().find(|grant| grant.interface == C::INTERFACE_ID);
-        found.map(|grant| grant.capability.clone().cast()).ok_or_else(|| format!("this session holds no {}", C::NAME))
+        found.map(|grant| grant.capability.clone().cast()).ok_or_else(|| {
+            let put_away: Vec<String> = self.dropped.borrow().iter().cloned().collect();
+            may_not(self.info.profile, what, &put_away)
+        })
     }
 
     /// The audit writer.
@@ -163,7 +169,7 @@ impl Runner {
     /// Tells the log how far it was to something that a person waits for, and what is in use there.
     pub async fn tell_start(&self, what: &str) {
         let now = self.clock.now();
-        let Ok(status) = self.grant::<SystemStatusClient>() else { return };
+        let Ok(status) = self.grant::<SystemStatusClient>("see how the system is") else { return };
         if let Ok(found) = self.within(status.statistics()).await {
             log::info!(
                 "at {what} {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the first \
@@ -214,6 +220,15 @@ impl Host for Runner {
     }
 }
 
+/// That a session lacks what it takes to do something, and where that may be.
+fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
+    let mut why = format!("this {} session may not {what}: it holds no capability for that", profile.name());
+    if !put_away.is_empty() {
+        why += &format!("; put away: {}, and /cap take NAME takes one back", put_away.join(", "));
+    }
+    why
+}
+
 /// 128 bits from the kernel; zeros are never handed out, since the kernel's source does not fail.
 fn random(entropy: &EntropyClient) -> [u8; 16] {
     let bytes = capos_rt::wait_for(entropy.read(16)).unwrap_or_default();
@@ -228,6 +243,8 @@ pub struct Session {
     handles: Handles,
     pub snapshot: Snapshot,
     pub jobs: Jobs,
+    /// Names of the programs that there are, where the session may run any.
+    pub programs: Vec<String>,
 }
 
 impl Session {
@@ -252,6 +269,7 @@ impl Session {
             no_model: RefCell::default(),
             lost: Cell::new(false),
             progress: Progress::default(),
+            told_of: Cell::new(0),
             interrupts: Cell::new(0),
         });
         let thread = kept.unwrap_or_else(|| Thread::new(hex::encode(random(&login.entropy))));
@@ -264,8 +282,10 @@ impl Session {
             handles: Handles::default(),
             snapshot: Snapshot::default(),
             jobs: Jobs::default(),
+            programs: Vec::new(),
         };
         session.refresh().await?;
+        session.programs = session.names_of_programs().await;
         session.record("session.opened").await;
         session.greet().await;
         Ok(session)
@@ -311,6 +331,15 @@ impl Session {
         Ok(())
     }
 
+    /// The manifest's programs, which do not change. Without them only Tab knows less.
+    async fn names_of_programs(&self) -> Vec<String> {
+        let Ok(launcher) = self.runner.grant::<LauncherClient>("run programs") else { return Vec::new() };
+        self.runner.in_time(launcher.programs()).await.unwrap_or_else(|why| {
+            log::warning!("the programs could not be listed: {why}");
+            Vec::new()
+        })
+    }
+
     async fn greet(&self) {
         let info = &self.runner.info;
         let model = match self.runner.model.borrow().as_ref() {
@@ -335,7 +364,7 @@ impl Session {
         self.runner.tell_start("the prompt").await;
         loop {
             self.jobs.report(&self.runner.screen).await;
-            let (line, end) = self.runner.screen.read("capos> ").await?;
+            let (line, end) = self.runner.screen.read("capos> ", completions(self)).await?;
             self.runner.interrupts.set(self.runner.screen.interrupts().count());
             let line = line.trim();
             match end {
@@ -347,6 +376,9 @@ impl Session {
             let flow = match line.strip_prefix('/') {
                 Some(command) => command::run(self, command).await,
                 None => {
+                    if let Some(hint) = hint(line) {
+                        self.runner.screen.line(Style::Dim, &hint).await;
+                    }
                     self.turn(line).await;
                     Flow::Go
                 }
@@ -363,14 +395,14 @@ impl Session {
     async fn turn(&mut self, line: &str) {
         let screen = self.runner.screen.clone();
         if let Err(why) = self.refresh().await {
-            screen.line(Style::Error, &format!("this turn cannot begin: {why}")).await;
+            screen.error(&format!("this turn cannot begin: {why}")).await;
             return;
         }
         if self.runner.model.borrow().is_none() {
             let why = self.runner.no_model.borrow().clone();
             let why = if why.is_empty() { why } else { format!(" ({why})") };
             let text = format!("this session has no model{why}; commands that begin with / work without one");
-            screen.line(Style::Error, &text).await;
+            screen.error(&text).await;
             return;
         }
         let toolless = self
@@ -382,7 +414,7 @@ impl Session {
             .map(|(_, info)| info.id.clone());
         if let Some(id) = toolless {
             let text = format!("agent mode is refused: the model {id} cannot call tools; choose another with /model");
-            screen.line(Style::Error, &text).await;
+            screen.error(&text).await;
             return;
         }
         let end = self.agent.turn(line, &self.snapshot).await;
@@ -408,7 +440,7 @@ impl Session {
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
             TurnEnd::Refused(why) => (Style::Error, format!("refused: {why}")),
         };
-        screen.line(style, &text).await;
+        screen.line(style, &plain(&text)).await;
         let running = self.agent.background();
         if running > 0 {
             let text = format!(
@@ -425,6 +457,7 @@ impl Session {
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
         self.agent = agent(&self.runner, Thread::new(id), self.backlog.clone());
+        self.runner.told_of.set(0);
     }
 
     /// Waits for calls that still run, and tells the broker that the session is over.
@@ -474,6 +507,17 @@ impl Session {
     }
 }
 
+/// What to tell somebody who says a word to the model that looks like one for the shell.
+fn hint(line: &str) -> Option<String> {
+    let command = match line.to_lowercase().as_str() {
+        "?" | "h" | "help" => "/help",
+        "bye" | "exit" | "logout" | "quit" => "/exit",
+        _ => return None,
+    };
+    let what = if command == "/help" { "lists the shell's commands" } else { "ends the session" };
+    Some(format!("{command} {what}; this is said to the model:"))
+}
+
 fn agent(runner: &Rc<Runner>, thread: Thread, backlog: Rc<Backlog>) -> Agent<Runner> {
     let info = &runner.info;
     let session = capos_agent::Session {
@@ -483,4 +527,26 @@ fn agent(runner: &Rc<Runner>, thread: Thread, backlog: Rc<Backlog>) -> Agent<Run
         started: runner.started,
     };
     Agent::new(runner.clone(), session, SYSTEM.to_string(), thread, backlog)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_look_like_commands_are_pointed_out() {
+        assert_eq!(hint("help").unwrap(), "/help lists the shell's commands; this is said to the model:");
+        assert_eq!(hint("Exit").unwrap(), "/exit ends the session; this is said to the model:");
+        for words in ["help me", "what is there?", "exit code", "stop", "status"] {
+            assert_eq!(hint(words), None);
+        }
+    }
+
+    #[test]
+    fn what_a_session_lacks_is_told_in_plain_words() {
+        let plain = "this guest session may not read the audit log: it holds no capability for that";
+        assert_eq!(may_not(Profile::Guest, "read the audit log", &[]), plain);
+        let put_away = may_not(Profile::Guest, "read the audit log", &["audit".into()]);
+        assert_eq!(put_away, format!("{plain}; put away: audit, and /cap take NAME takes one back"));
+    }
 }

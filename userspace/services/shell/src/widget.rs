@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::escape::{escape, shorten};
 use crate::render::WIDTH;
@@ -19,13 +20,19 @@ pub struct Widget {
     begun: bool,
     /// Something of it is not on the screen.
     cut: bool,
+    /// Calls of the same answer that came before it and are on the screen whole: names and arguments.
+    shown: Vec<(String, String)>,
 }
 
 impl Widget {
     /// Takes a piece of a call: whether a line begins with it, and what to show.
     pub fn push(&mut self, index: u32, name: &str, arguments: &str) -> (bool, String) {
         if self.index != Some(index) {
-            *self = Self { index: Some(index), name: name.into(), ..Self::default() };
+            let mut shown = core::mem::take(&mut self.shown);
+            if self.begun && !self.cut {
+                shown.push((core::mem::take(&mut self.name), core::mem::take(&mut self.arguments)));
+            }
+            *self = Self { index: Some(index), name: name.into(), shown, ..Self::default() };
             self.add(arguments);
             return (false, String::new());
         }
@@ -45,9 +52,16 @@ impl Widget {
         (true, format!("▸ {} {}", shorten(&escape(&self.name), WIDTH), escape(&self.arguments)))
     }
 
-    /// Whether just this call is on the screen.
-    pub fn shows(&self, name: &str, arguments: &str) -> bool {
-        self.begun && !self.cut && self.name == name && self.arguments == arguments
+    /// Whether just this call is on the screen. It is proposed once: another of the same words is to be on the screen once
+    /// more.
+    pub fn take(&mut self, name: &str, arguments: &str) -> bool {
+        if let Some(at) = self.shown.iter().position(|shown| shown.0 == name && shown.1 == arguments) {
+            self.shown.remove(at);
+            return true;
+        }
+        let shows = self.begun && !self.cut && self.name == name && self.arguments == arguments;
+        self.begun &= !shows;
+        shows
     }
 
     /// Adds to the arguments what there is room for, and gives it as it is shown.
@@ -90,28 +104,29 @@ mod tests {
 
     #[test]
     fn c10_a_call_is_shown_as_it_comes() {
-        let (widget, screen) = shown(&[("read_", ""), ("file", "{\"path\""), ("", ":\"a\u{1b}"), ("", "\"}")]);
+        let (mut widget, screen) = shown(&[("read_", ""), ("file", "{\"path\""), ("", ":\"a\u{1b}"), ("", "\"}")]);
         assert_eq!(screen, "▸ read_file {\"path\":\"a\\u{1b}\"}");
-        assert!(widget.shows("read_file", "{\"path\":\"a\u{1b}\"}"));
-        assert!(!widget.shows("read_file", "{}") && !widget.shows("read", "{\"path\":\"a\u{1b}\"}"));
+        assert!(!widget.take("read_file", "{}") && !widget.take("read", "{\"path\":\"a\u{1b}\"}"));
+        assert!(widget.take("read_file", "{\"path\":\"a\u{1b}\"}"));
+        assert!(!widget.take("read_file", "{\"path\":\"a\u{1b}\"}"), "it was there once");
     }
 
     #[test]
     fn a_call_that_comes_whole_waits_until_it_is_proposed() {
-        let (widget, screen) = shown(&[("read_file", "{}")]);
+        let (mut widget, screen) = shown(&[("read_file", "{}")]);
         assert_eq!(screen, "");
-        assert!(!widget.shows("read_file", "{}"));
+        assert!(!widget.take("read_file", "{}"));
     }
 
     #[test]
     fn a_call_shows_no_more_than_one_that_is_proposed() {
         let long = "x".repeat(WIDTH - 1);
-        let (widget, screen) = shown(&[("a", ""), ("", &long), ("", "\n"), ("", "yz")]);
+        let (mut widget, screen) = shown(&[("a", ""), ("", &long), ("", "\n"), ("", "yz")]);
         assert_eq!(screen, format!("▸ a {long}…"));
-        assert!(!widget.shows("a", &format!("{long}\nyz")), "it is not all there");
-        let (widget, screen) = shown(&[("a", ""), ("", "{}"), ("b", "")]);
+        assert!(!widget.take("a", &format!("{long}\nyz")), "it is not all there");
+        let (mut widget, screen) = shown(&[("a", ""), ("", "{}"), ("b", "")]);
         assert_eq!(screen, "▸ a {}");
-        assert!(!widget.shows("ab", "{}"), "the name is not all there");
+        assert!(!widget.take("ab", "{}"), "the name is not all there");
     }
 
     #[test]
@@ -123,6 +138,22 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(widget.push(0, "", "3"), (false, String::new()), "its name came before the other call");
         }
-        assert!(!widget.shows("b", "12"));
+        assert!(widget.take("b", "12"));
+        assert!(!widget.take("a", "33"));
+    }
+
+    /// Several calls of one answer are proposed when it is whole, long after each came.
+    #[test]
+    fn c10_no_call_of_an_answer_is_shown_twice() {
+        let mut widget = Widget::default();
+        let long = "x".repeat(WIDTH);
+        for (index, name, arguments) in [(0, "a", "1"), (1, "b", "2"), (2, "a", "1"), (3, "c", long.as_str())] {
+            widget.push(index, name, "");
+            assert!(widget.push(index, "", arguments).0);
+            widget.push(index, "", "!");
+        }
+        assert!(widget.take("a", "1!") && widget.take("b", "2!") && widget.take("a", "1!"));
+        assert!(!widget.take("a", "1!"), "it came twice");
+        assert!(!widget.take("c", &format!("{long}!")), "it is not all there");
     }
 }

@@ -99,8 +99,9 @@ impl TerminalSessionServer for Session {
         _cx: &CallContext,
         prompt: Vec<Span>,
         history: bool,
+        completions: Vec<String>,
     ) -> Result<TerminalSessionReadLineResults, CallError> {
-        let read = Read { keep: history, ..Read::line(&joined(&prompt)) };
+        let read = Read { keep: history, completions, ..Read::line(&joined(&prompt)) };
         let (line, end) = self.read(read).await;
         Ok(TerminalSessionReadLineResults { line, end })
     }

@@ -275,3 +275,49 @@ fn d09_the_broker_hears_of_every_decision() {
     turn(&world);
     assert_eq!(world.0.decisions.get(), 4);
 }
+
+/// What the broker forbids of a call it says before anybody is asked, and it may ask for more than the tool takes otherwise.
+#[test]
+fn nobody_is_asked_in_vain() {
+    let asks = || {
+        World::new(vec![vec![call("1", "write", r#"{"n":1}"#), call("2", "delete", r#"{"n":2}"#)], vec![Piece::Text("done")]])
+    };
+    let world = asks();
+    for tool in ["write", "delete"] {
+        world.0.modes.borrow_mut().insert(tool.into(), PermissionMode::Forbidden);
+    }
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    turn(&world);
+    assert!(world.0.prompts.borrow().is_empty());
+    assert_eq!(world.outcomes(), [Outcome::RefusedByPolicy, Outcome::RefusedByPolicy]);
+    let forbidden = |event: &capos_schema::audit::ToolEvent| {
+        event.phase == Phase::Refused && event.decided && event.decision == Decision::Forbidden
+    };
+    assert!(world.0.events.borrow().iter().all(forbidden));
+    assert_eq!(world.0.decisions.get(), 2);
+    world.check_audit();
+
+    let world = asks();
+    world.0.modes.borrow_mut().insert("write".into(), PermissionMode::StepUp);
+    world.0.notes.borrow_mut().insert("write".into(), "It loses all.".into());
+    // A yes is not enough for what takes the passphrase, and the passphrase is asked for where consent would do otherwise.
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.secrets.borrow_mut().extend([Secret::Given("open sesame".into()), Secret::Declined]);
+    turn(&world);
+    assert_eq!(*world.0.prompts.borrow(), [r#"write {"n":1} It loses all."#, r#"delete {"n":2}"#]);
+    assert_eq!(world.outcomes(), [Outcome::Ok, Outcome::StepUpFailed]);
+    let decided = |id: &str| {
+        let events = world.0.events.borrow();
+        events.iter().find(|event| event.call_id == id).map(|event| event.decision)
+    };
+    assert_eq!((decided("1"), decided("2")), (Some(Decision::StepUpSucceeded), Some(Decision::StepUpFailed)));
+    world.check_audit();
+
+    // Where it does not answer nobody is asked either.
+    let world = asks();
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    let mut agent = agent(&world, SessionLimits::default());
+    world.0.broker_down.set(true);
+    assert!(matches!(world.run(agent.turn("go", &snapshot())), TurnEnd::Refused(_)));
+    assert!(world.0.prompts.borrow().is_empty());
+}

@@ -57,6 +57,8 @@ pub struct Sim {
     pub interrupt_at: Cell<Option<u64>>,
     /// The broker's own map, by tool.
     pub modes: RefCell<BTreeMap<String, PermissionMode>>,
+    /// What the person is told of a tool's calls, by tool.
+    pub notes: RefCell<BTreeMap<String, String>>,
     pub decisions: Cell<u32>,
     pub budget: Cell<u64>,
     /// Requests that may still be made.
@@ -103,6 +105,7 @@ impl World {
             prompts: RefCell::default(),
             interrupt_at: Cell::new(None),
             modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
+            notes: RefCell::default(),
             decisions: Cell::new(0),
             budget: Cell::new(1_000_000),
             audit_down: Cell::new(false),
@@ -372,6 +375,16 @@ impl Tools for World {
 impl Gate for World {
     type Lease = String;
 
+    async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
+        self.pause(MS).await;
+        if self.0.broker_down.get() {
+            return Err("it is gone".into());
+        }
+        let mode = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
+        let note = self.0.notes.borrow().get(&question.tool).cloned().unwrap_or_default();
+        Ok(Review { mode, reason: format!("the map says {mode}"), note })
+    }
+
     async fn decide(
         &self,
         question: &ToolQuestion,
@@ -418,9 +431,14 @@ impl Gate for World {
     }
 }
 
+/// What the person sees of a question.
+fn prompt(ask: &Ask<'_>) -> String {
+    format!("{} {} {}", ask.tool.descriptor.name, ask.arguments, ask.note).trim_end().to_string()
+}
+
 impl Approver for World {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        self.0.prompts.borrow_mut().push(format!("{} {}", ask.tool.descriptor.name, ask.arguments));
+        self.0.prompts.borrow_mut().push(prompt(ask));
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {
@@ -430,7 +448,7 @@ impl Approver for World {
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        self.0.prompts.borrow_mut().push(format!("{} {}", ask.tool.descriptor.name, ask.arguments));
+        self.0.prompts.borrow_mut().push(prompt(ask));
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {

@@ -1,0 +1,61 @@
+//! Calls that end a service, and what that costs.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+
+use capos_schema::authority::ToolQuestion;
+use capos_schema::manifest::ServiceEnd;
+use capos_schema::system::ServiceSupervisorClient;
+use serde_json::Value;
+
+use crate::category::Category;
+
+/// What the manifest says of a service with which nothing is lost.
+const NOTHING: &str = "nothing";
+
+/// What the manifest says of restarting and stopping each service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceEnds(BTreeMap<String, ServiceEnd>);
+
+/// What the end of one service means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// No session may bring it about; why.
+    Refused(String),
+    /// Something is lost by it, or nobody knows that nothing is: it is to be permitted as what destroys; what the person
+    /// is told.
+    Loses(String),
+    /// Nothing is lost by it; what the person is told.
+    Harmless(String),
+}
+
+impl ServiceEnds {
+    /// What the manifest says of its services.
+    pub fn new(services: impl IntoIterator<Item = ServiceEnd>) -> Self {
+        Self(services.into_iter().map(|service| (service.name.clone(), service)).collect())
+    }
+
+    /// What a call that ends a service means; none where it ends none that is known. Whoever serves the call refuses names
+    /// that nobody has.
+    pub(crate) fn of(&self, question: &ToolQuestion, category: Category) -> Option<Ending> {
+        if question.interface_id != ServiceSupervisorClient::INTERFACE_ID || category == Category::ReadOnly {
+            return None;
+        }
+        let arguments: Value = serde_json::from_str(&question.arguments).ok()?;
+        let service = self.0.get(arguments.get("name")?.as_str()?)?;
+        let name = &service.name;
+        Some(match service.loses.as_str() {
+            _ if service.trusted => Ending::Refused(format!(
+                "service `{name}` is trusted, so no session may restart or stop it: it would forget what it has recorded \
+                 or counted. After a fault it is restarted without asking; to restart it otherwise, turn the machine off \
+                 and on"
+            )),
+            NOTHING => Ending::Harmless(String::from("Nothing is lost by it.")),
+            "" => Ending::Loses(format!(
+                "What `{name}` keeps in memory is lost by it; the manifest does not say what that is."
+            )),
+            loses => Ending::Loses(format!("It loses {loses}.")),
+        })
+    }
+}

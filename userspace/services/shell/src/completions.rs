@@ -1,0 +1,89 @@
+//! What Tab completes at the prompt: commands, and the names that stand behind them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::session::Session;
+
+/// Commands that are whole, with a space where a name may follow.
+const COMMANDS: &[&str] = &[
+    "/approvals",
+    "/audit",
+    "/audit all",
+    "/audit since ",
+    "/audit verify",
+    "/cap",
+    "/cap all",
+    "/cap drop ",
+    "/cap take ",
+    "/exit",
+    "/fg",
+    "/help",
+    "/inspect conversation",
+    "/jobs",
+    "/model",
+    "/more",
+    "/quit",
+    "/run",
+    "/status",
+    "/stop",
+    "/tools",
+];
+
+/// The names that a session has for things.
+#[derive(Debug, Default)]
+struct Names {
+    held: Vec<String>,
+    put_away: Vec<String>,
+    tools: Vec<String>,
+    programs: Vec<String>,
+}
+
+/// All that may stand at the beginning of a line.
+pub fn completions(session: &Session) -> Vec<String> {
+    let runner = &session.runner;
+    lines(&Names {
+        held: runner.grants().into_iter().map(|grant| grant.name).collect(),
+        put_away: runner.dropped.borrow().iter().cloned().collect(),
+        tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
+        programs: session.programs.clone(),
+    })
+}
+
+fn lines(names: &Names) -> Vec<String> {
+    let with = |command: &'static str, names: &[String], end: &'static str| -> Vec<String> {
+        names.iter().map(|name| format!("{command} {name}{end}")).collect()
+    };
+    let mut lines: Vec<String> = COMMANDS.iter().map(ToString::to_string).collect();
+    lines.extend(with("/cap drop", &names.held, ""));
+    lines.extend(with("/cap take", &names.put_away, ""));
+    lines.extend(with("/inspect", &names.held, ""));
+    lines.extend(with("/inspect", &names.tools, ""));
+    lines.extend(with("/run", &names.programs, " "));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::HELP;
+
+    #[test]
+    fn every_command_and_name_is_completed() {
+        let some = |name: &str| Vec::from([name.to_string()]);
+        let names = Names { held: some("home"), put_away: some("logs"), tools: some("read_file"), programs: some("cat") };
+        let lines = lines(&names);
+        for line in ["/cap drop home", "/cap take logs", "/inspect home", "/inspect read_file", "/run cat "] {
+            assert!(lines.iter().any(|known| known == line), "{line}");
+        }
+        // What the help lists is there.
+        for (commands, _) in HELP {
+            for command in commands.split(", ") {
+                let words: Vec<&str> = command.split(' ').filter(|word| word.to_uppercase() != *word).collect();
+                let wanted = words.join(" ");
+                assert!(lines.iter().any(|line| line.starts_with(&wanted)), "{wanted}");
+            }
+        }
+    }
+}

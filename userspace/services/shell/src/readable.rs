@@ -1,0 +1,72 @@
+//! Results of tools as a person reads them. The model is sent them as they are.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use serde_json::{Map, Value};
+
+/// What names of times end with, which are numbers of seconds since 1970.
+const SECONDS: &str = "Unix";
+
+/// A result on one line where it is JSON: with dates in the place of times in seconds. Anything else as it is.
+pub fn readable(text: &str) -> String {
+    structured(text).map_or_else(|| text.to_string(), |value| value.to_string())
+}
+
+/// The same on as many lines as it has members.
+pub fn laid_out(text: &str) -> String {
+    let pretty = structured(text).and_then(|value| serde_json::to_string_pretty(&value).ok());
+    pretty.unwrap_or_else(|| text.to_string())
+}
+
+/// What a result holds, where it is structured, and written as the system writes such results: a file is shown as it is.
+fn structured(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    (value.is_object() && value.to_string() == text).then(|| dated(value))
+}
+
+fn dated(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(dated).collect()),
+        Value::Object(members) => {
+            let members = members.into_iter().map(|(name, value)| match (name.strip_suffix(SECONDS), value.as_u64()) {
+                (Some(short), Some(seconds)) => (short.to_string(), Value::String(date(seconds))),
+                _ => (name, dated(value)),
+            });
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        other => other,
+    }
+}
+
+/// A time in seconds since 1970 in words.
+fn date(seconds: u64) -> String {
+    if seconds == 0 {
+        return "unknown".to_string();
+    }
+    let nanoseconds = seconds.saturating_mul(1_000_000_000);
+    format!("{} {} UTC", capos_audit::date(nanoseconds), capos_audit::clock(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_and_the_rest_stays() {
+        let entries = r#"{"entries":[{"bytes":5,"modifiedUnix":1795251907,"name":"a"},{"modifiedUnix":0}]}"#;
+        assert_eq!(
+            readable(entries),
+            r#"{"entries":[{"bytes":5,"modified":"2026-11-21 09:05:07 UTC","name":"a"},{"modified":"unknown"}]}"#
+        );
+        for same in ["Welcome.\n", "5", r#"{"modifiedUnix":"x"}"#, r#"{"b":1,"aUnix":2}"#, r#"{"modifiedUnix":17952519"#] {
+            assert_eq!(readable(same), same);
+        }
+    }
+
+    #[test]
+    fn structure_has_lines_of_its_own() {
+        assert_eq!(laid_out("{\"a\":1,\"b\":[\"x\"]}"), "{\n  \"a\": 1,\n  \"b\": [\n    \"x\"\n  ]\n}");
+        assert_eq!(laid_out("one\ntwo"), "one\ntwo");
+    }
+}

@@ -17,6 +17,12 @@ endif
 # Only what is set is passed on: an empty value is not the same as none.
 $(foreach name,ACCEL LIMINE_DIR MEMORY MODEL SCENARIO OUT LINUX_KERNEL,$(if $($(name)),$(eval export $(name)),$(eval unexport $(name))))
 
+# Said before anything is built; `capos` knows the same names.
+ACCELERATORS := tcg kvm hvf whpx nvmm
+ifneq ($(filter-out $(ACCELERATORS),$(ACCEL)),)
+$(error ACCEL=$(ACCEL): there are $(ACCELERATORS))
+endif
+
 # What sessions begin with where no other model is asked for: the one that this project trains.
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
@@ -49,7 +55,7 @@ help:
 	@echo 'make docs       build the book and the API pages'
 	@echo 'make clean      remove everything built'
 	@echo
-	@echo 'Variables: ACCEL=tcg|kvm  MEMORY=MiB  CPUS=number  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
+	@echo 'Variables: ACCEL=tcg|kvm|hvf|whpx|nvmm  MEMORY=MiB  CPUS=number  LIMINE_DIR=dir (boot with stock Limine)  SCENARIO=dir  OUT=dir'
 	@echo '           MODEL=file.gguf [MODEL=other.gguf ...] (for run and iso: signed, put on the image, and what sessions'
 	@echo '            begin with in place of the built-in one, the first of several)'
 	@echo '           LINUX_KERNEL=file (for benches beside Linux, in place of the one that is downloaded)'

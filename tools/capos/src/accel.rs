@@ -12,6 +12,20 @@ use anyhow::Result;
 
 use crate::tool;
 
+/// QEMU's accelerators for guests of this kind: everywhere, on Linux, on macOS, on Windows, on NetBSD.
+const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];
+
+/// The name of an accelerator, or nothing, where the probe is to choose.
+///
+/// # Errors
+/// QEMU has none of that name; says which there are. Said where options are read, before anything is built.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.is_empty() || NAMES.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("there are {}", NAMES.join(", "))),
+    }
+}
+
 /// The accelerator to use: what `ACCEL` names, or what the probe finds.
 pub fn choose(wish: Option<&str>) -> Result<String> {
     match wish {
@@ -163,6 +177,34 @@ mod tests {
         broken[out] = 0x90;
         std::fs::write(&disk, broken).unwrap();
         assert!(!passes("tcg", &disk).unwrap());
+    }
+
+    #[test]
+    fn only_accelerators_are_taken() {
+        for known in ["", "tcg", "kvm", "hvf"] {
+            assert_eq!(name(known).unwrap(), known);
+        }
+        assert_eq!(name("foo").unwrap_err(), "there are tcg, kvm, hvf, whpx, nvmm");
+    }
+
+    /// Whoever says `make run ACCEL=foo` hears of it before anything is installed or built.
+    #[test]
+    fn make_knows_the_same_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let run = |accel: &str| {
+            let mut make = Command::new("make");
+            make.args(["--dry-run", "run", &format!("ACCEL={accel}")]).current_dir(&root).env_remove("MAKEFLAGS");
+            make.output().unwrap()
+        };
+        for known in NAMES {
+            assert!(run(known).status.success(), "{known}");
+        }
+        let refused = run("foo");
+        let why = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            !refused.status.success() && why.contains(&format!("ACCEL=foo: there are {}", NAMES.join(" "))),
+            "{why}"
+        );
     }
 
     #[test]

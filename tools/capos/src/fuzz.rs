@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::system::System;
-use crate::{fuzz_kernel, toolchain};
+use crate::{accel, fuzz_kernel, toolchain};
 
 /// How the program is compiled so that libFuzzer sees which way an input takes.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "SEED", value_parser = hexadecimal)]
     seed: Option<u64>,
     /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
-    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
 

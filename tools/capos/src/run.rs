@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
-    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Firmware of the machine.
     #[arg(long, value_enum, default_value = "bios")]

@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(value_name = "PART")]
     only: Option<String>,
     /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
-    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Boot with the Limine binary release in this folder.
     #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]

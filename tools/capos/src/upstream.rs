@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long)]
     relock: bool,
     /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
-    #[arg(long, value_name = "NAME", env = "ACCEL")]
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
 

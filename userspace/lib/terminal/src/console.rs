@@ -44,7 +44,13 @@ impl Read {
     /// An ordinary line with history and type-ahead.
     #[must_use]
     pub fn line(prompt: &str) -> Self {
-        Self { prompt: prompt_of(Style::Prompt, prompt), echo: Echo::On, keep: true, typeahead: true, completions: Vec::new() }
+        Self {
+            prompt: prompt_of(Style::Prompt, prompt),
+            echo: Echo::On,
+            keep: true,
+            typeahead: true,
+            completions: Vec::new(),
+        }
     }
 
     /// The answer to a question: what was typed before does not count, and it stays out of the history.

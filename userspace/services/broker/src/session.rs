@@ -13,7 +13,8 @@ use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
     ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, SessionInfo, ToolPermission, ToolQuestion,
-    UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
+    UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
+    UserSessionStepUpResults,
 };
 use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client, Rights};
 use capos_schema::kernel::ObjectClient;
@@ -197,11 +198,7 @@ impl UserSessionServer for Session {
             .collect())
     }
 
-    async fn review(
-        &self,
-        _cx: &CallContext,
-        question: ToolQuestion,
-    ) -> Result<UserSessionReviewResults, CallError> {
+    async fn review(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionReviewResults, CallError> {
         self.alive()?;
         let (mode, reason, note) = self.policy.borrow().review(&question);
         Ok(UserSessionReviewResults { mode, reason, note })

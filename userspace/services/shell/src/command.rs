@@ -102,7 +102,11 @@ pub async fn rows(session: &Session, rows: &[(String, String)]) {
 async fn help(session: &Session) -> Done {
     let text: Vec<(String, String)> = HELP.iter().map(|(name, what)| ((*name).into(), (*what).into())).collect();
     rows(session, &text).await;
-    session.runner.screen.line(Style::Dim, "Anything else is said to the model. Tab completes commands and names.").await;
+    session
+        .runner
+        .screen
+        .line(Style::Dim, "Anything else is said to the model. Tab completes commands and names.")
+        .await;
     Ok(())
 }
 

@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn every_command_and_name_is_completed() {
         let some = |name: &str| Vec::from([name.to_string()]);
-        let names = Names { held: some("home"), put_away: some("logs"), tools: some("read_file"), programs: some("cat") };
+        let names =
+            Names { held: some("home"), put_away: some("logs"), tools: some("read_file"), programs: some("cat") };
         let lines = lines(&names);
         for line in ["/cap drop home", "/cap take logs", "/inspect home", "/inspect read_file", "/run cat "] {
             assert!(lines.iter().any(|known| known == line), "{line}");

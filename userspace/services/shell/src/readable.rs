@@ -59,7 +59,9 @@ mod tests {
             readable(entries),
             r#"{"entries":[{"bytes":5,"modified":"2026-11-21 09:05:07 UTC","name":"a"},{"modified":"unknown"}]}"#
         );
-        for same in ["Welcome.\n", "5", r#"{"modifiedUnix":"x"}"#, r#"{"b":1,"aUnix":2}"#, r#"{"modifiedUnix":17952519"#] {
+        for same in
+            ["Welcome.\n", "5", r#"{"modifiedUnix":"x"}"#, r#"{"b":1,"aUnix":2}"#, r#"{"modifiedUnix":17952519"#]
+        {
             assert_eq!(readable(same), same);
         }
     }

@@ -88,7 +88,8 @@ impl Screen {
         self.fresh_line().await;
         let prompt = &[span(Style::Prompt, prompt)];
         let completions = &completions;
-        let answer = self.link.wait(|terminal| async move { terminal.read_line(prompt, true, completions).await }).await?;
+        let answer =
+            self.link.wait(|terminal| async move { terminal.read_line(prompt, true, completions).await }).await?;
         self.fresh.set(true);
         Ok((answer.line, answer.end))
     }

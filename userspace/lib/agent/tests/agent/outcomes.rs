@@ -280,7 +280,10 @@ fn d09_the_broker_hears_of_every_decision() {
 #[test]
 fn nobody_is_asked_in_vain() {
     let asks = || {
-        World::new(vec![vec![call("1", "write", r#"{"n":1}"#), call("2", "delete", r#"{"n":2}"#)], vec![Piece::Text("done")]])
+        World::new(vec![
+            vec![call("1", "write", r#"{"n":1}"#), call("2", "delete", r#"{"n":2}"#)],
+            vec![Piece::Text("done")],
+        ])
     };
     let world = asks();
     for tool in ["write", "delete"] {

@@ -10,8 +10,9 @@ use capos_schema::models::Role;
 use capos_schema::terminal::Style;
 
 use crate::command::Done;
-use crate::escape::escape;
+use crate::escape::{escape, shorten};
 use crate::readable::laid_out;
+use crate::render::WIDTH;
 use crate::session::Session;
 
 /// Stands before each line of a result, so that none of it can pass for the shell's own words.
@@ -36,10 +37,10 @@ fn results(thread: &Thread) -> Vec<(String, String)> {
     let of_tools = || messages().filter(|(_, message)| message.role == Role::Tool);
     let Some(last) = of_tools().map(|(turn, _)| turn).next_back() else { return Vec::new() };
     let results = of_tools().filter(|(turn, _)| *turn == last).map(|(_, message)| {
-        let calls = messages().flat_map(|(_, asked)| &asked.tool_calls);
-        let call = calls.filter(|call| call.id == message.tool_call_id).next_back();
+        let mut calls = messages().flat_map(|(_, asked)| &asked.tool_calls);
+        let call = calls.rfind(|call| call.id == message.tool_call_id);
         let asked = call.map(|call| format!("{} {}", call.name, call.arguments)).unwrap_or_default();
-        let heading = format!("▸ {}: {}", escape(&asked), count(message.content.len(), "byte"));
+        let heading = format!("▸ {}: {}", shorten(&escape(&asked), WIDTH), count(message.content.len(), "byte"));
         let lines = laid_out(&message.content);
         (heading, lines.lines().map(|line| format!("{MARGIN}{line}\n")).collect())
     });

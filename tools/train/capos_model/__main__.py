@@ -43,9 +43,9 @@ def _generate(args):
 
 
 def _sets(args):
-    for split in sets.SEEDS:
-        sets.write(args.out / split, split, args.count)
-        print(f"{args.out / split}: {args.count} conversations")
+    for split in (*sets.SEEDS, *sets.TYPED):
+        count = sets.write(args.out / split, split, args.count)
+        print(f"{args.out / split}: {count} conversations")
 
 
 def _tokenizer(args):
@@ -173,7 +173,7 @@ def main():
     show.add_argument("--drills", action="store_true", help="drills in place of conversations")
     found = command("sets", _sets, "write the evaluation sets")
     found.add_argument("--out", type=Path, required=True)
-    found.add_argument("--count", type=int, default=sets.COUNT)
+    found.add_argument("--count", type=int, default=sets.COUNT, help="conversations of each set that is made from a seed")
     found = command("tokenizer", _tokenizer, "train the tokenizer")
     found.add_argument("--out", type=Path, default=TOKENIZER)
     found = command("vocabulary", _vocabulary, "write a model file without weights: vocabulary and template")

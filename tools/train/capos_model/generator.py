@@ -60,11 +60,11 @@ SPLITS = {
 class Generator:
     """Conversations of one split; the same seed gives the same ones."""
 
-    def __init__(self, split, seed):
+    def __init__(self, split, seed, values=Values, machine=own_tools.Machine):
         self.split = SPLITS[split]
         self.random = random.Random(f"{split} {seed}")
-        self.values = Values(self.random, self.split.held_out_values)
-        self.machine = own_tools.Machine(self.values)
+        self.values = values(self.random, self.split.held_out_values)
+        self.machine = machine(self.values)
         self.workshop = Workshop(self.values, self.split.names, self.split.wording == HELD_OUT)
 
     def conversations(self, count):
@@ -94,7 +94,11 @@ class Generator:
         return phrasing.dressed(sentence, self.random, section)
 
     def _pattern(self, sections):
-        return self._one_of(sections[self.split.wording])
+        return self._one_of(self._patterns(sections))
+
+    def _patterns(self, sections):
+        """The patterns of a file that there are to choose from."""
+        return sections[self.split.wording]
 
     def _one_of(self, patterns):
         if self.split.wording == HELD_OUT:
@@ -215,7 +219,7 @@ class Generator:
         return self._scene("parallel", lambda scene: scene in scenes.PARALLEL)
 
     def _scene(self, kind, wanted):
-        found = [pattern for pattern in CHAINS[self.split.wording] if wanted(dict(pattern.arguments)["scene"])]
+        found = [pattern for pattern in self._patterns(CHAINS) if wanted(dict(pattern.arguments)["scene"])]
         pattern = self._fitting(found, lambda meant: scenes.SCENES[meant["scene"]][0])
         text, values, arguments = self._sentence(pattern)
         scene = arguments["scene"]
@@ -263,7 +267,7 @@ class Generator:
         """A second turn about what the first was about."""
         if self._generic():
             return self._generic_followup()
-        pattern = self._fitting(FOLLOWUPS[self.split.wording], _followed_tools)
+        pattern = self._fitting(self._patterns(FOLLOWUPS), _followed_tools)
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)

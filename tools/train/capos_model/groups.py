@@ -4,8 +4,10 @@ The tools are much of a request. A row of training has them once, followed by se
 each other.
 """
 
-from . import own_tools
+from . import own_tools, phrasing, strangers
 from .generator import Generator, forbid
+from .phrasing import ROWS, TRAIN
+from .typed import Typed, TypedMachine
 
 # How many of a hundred sets are of made tools.
 GENERIC_SETS = 15
@@ -31,6 +33,10 @@ CLASSES = {
 CUT, CUT_CLASSES = 55, ("call",)
 
 
+# Own tools that are asked for more often than the others: those that take more than a name or a path.
+SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
+
+
 class Unfit(Exception):
     """The tools of the set are not those that such a conversation is about."""
 
@@ -39,7 +45,7 @@ class GroupGenerator(Generator):
     """Conversations of the training split about one set of tools, which `draw` chooses."""
 
     def __init__(self, seed, generic=GENERIC_SETS):
-        super().__init__("train", seed)
+        super().__init__("train", seed, Typed, TypedMachine)
         self.generic_sets = generic
         self.tools, self.made = [], []
         self._asked = ([], [])
@@ -110,6 +116,17 @@ class GroupGenerator(Generator):
     def _some_forbidden(self, tools, but=()):
         return tools
 
+    # In the words of training, and in those that no set has.
+
+    def _patterns(self, sections):
+        return sections[TRAIN] + sections[ROWS]
+
+    def _worded(self, pattern):
+        while True:
+            sentence = phrasing.hurried(phrasing.unquoted(super()._worded(pattern), self.random), self.random)
+            if not phrasing.held_out(sentence) and not strangers.typed(sentence):
+                return sentence
+
     # So what is asked for is what they are.
 
     def _one_of(self, patterns):
@@ -127,7 +144,7 @@ class GroupGenerator(Generator):
         return self.random.randrange(len(names) + len(made) or 1) >= len(names)
 
     def _asked_name(self):
-        return self._any_of(self._asked[0])
+        return self._any_of([name for name in self._asked[0] for _ in range(SHARES.get(name, 1))])
 
     def _asked_made(self, roles=None, beside=None):
         found = [made for made in self._asked[1] if made is not beside]

@@ -3,8 +3,8 @@
 A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows
 ` => ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
 argument of its name. `<word>` stands for one of the synonyms that `synonyms.txt` gives. A file has the sections
-`[train]` and `[held out]`. What the second stands for is never trained on: a sentence of the first that is among it is
-passed over.
+`[train]` and `[held out]`, and may have `[rows]`: what only rows of training have, and no evaluation set. What is held
+out is never trained on: a sentence of the others that is among it is passed over.
 """
 
 import math
@@ -15,6 +15,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
+# What rows of training have besides, and no evaluation set: so sets stay the same when training gets more.
+ROWS = "rows"
 
 _SYNONYM = re.compile(r"<(\w+)>")
 _GROUP = re.compile(r"\(([^()\[\]]*)\)|\[([^()\[\]]*)\]")
@@ -22,10 +24,12 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 _OPENINGS = {
     TRAIN: ["please ", "can you ", "could you ", "I want you to ", "now ", "hey, ", "you should ", "I need you to "],
+    ROWS: ["pls ", "plz ", "can u ", "could u please ", "ok now ", "go ahead and ", "quick, ", "hi, ", "hello, please "],
     HELD_OUT: ["would you ", "kindly ", "I would like you to ", "time to ", "next, ", "just "],
 }
 _ENDINGS = {
     TRAIN: [" please", ", please", " now", " for me", ", thanks"],
+    ROWS: [" pls", " plz", " thx", " ty", " asap", " mate"],
     HELD_OUT: [" right away", " if you can", ", will you", " quickly"],
 }
 # First words of sentences that ask for nothing to be done, so that no courtesy goes before them.
@@ -36,6 +40,16 @@ _NO_ORDER = set("""
     processors processes memory hello hi hey greetings howdy nice thanks thank great perfect well wonderful help bye
     goodbye see farewell hiya pleased cheers much excellent brilliant so until with
     """.split())
+
+
+def openings():
+    """Courtesies that may go before sentences of training."""
+    return _OPENINGS[TRAIN] + _OPENINGS[ROWS]
+
+
+def endings():
+    """Courtesies that may end them."""
+    return _ENDINGS[TRAIN] + _ENDINGS[ROWS]
 
 
 @dataclass(frozen=True)
@@ -130,12 +144,12 @@ def _argument(text, values):
 
 def parse(text):
     """The patterns of a file, by section."""
-    sections, current = {TRAIN: [], HELD_OUT: []}, None
+    sections, current = {TRAIN: [], ROWS: [], HELD_OUT: []}, None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        if line in (f"[{TRAIN}]", f"[{HELD_OUT}]"):
+        if line[1:-1] in sections and line == f"[{line[1:-1]}]":
             current = sections[line[1:-1]]
         elif current is None:
             raise ValueError(f"line {number}: a pattern before the first section")
@@ -198,6 +212,47 @@ def careless(sentence, random):
             word = words[at]
             words[at] = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
     return " ".join(words)
+
+
+def unquoted(sentence, random):
+    """A sentence whose values are still open, without quotes around a text, or with others."""
+    # What is written as a program or a shell has it keeps them.
+    if any(sign in sentence for sign in "(<|"):
+        return sentence
+    chance = random.random()
+    if chance < 0.5:
+        return sentence.replace('"{text}"', "{text}")
+    return sentence.replace('"{text}"', "'{text}'") if chance < 0.62 else sentence
+
+
+_HASTE = {" you ": " u ", "please": "pls", "thanks": "thx", " are ": " r ", " and ": " & ", "want to": "wanna", "give me": "gimme"}
+
+
+def hurried(sentence, random):
+    """A sentence whose values are still open, as somebody types it who is in more of a hurry."""
+    if random.random() < 0.3:
+        sentence = sentence.lower().replace("'s ", "s ").replace("n't", "nt").replace("i'd ", "id ").replace("i'm ", "im ")
+    if random.random() < 0.1:
+        long = random.choice(list(_HASTE))
+        sentence = sentence.replace(long, _HASTE[long])
+    if random.random() < 0.06 and sentence[-1:].isalpha():
+        sentence += random.choice(_ENDINGS[ROWS])
+    elif random.random() < 0.06 and sentence.split()[0].lower() not in _NO_ORDER and not sentence.startswith(("{", '"', "'")):
+        sentence = random.choice(_OPENINGS[ROWS]) + sentence
+    if random.random() < 0.12:
+        words = sentence.split(" ")
+        long = [at for at, word in enumerate(words) if word.isalpha() and len(word) > 3]
+        if long:
+            at = random.choice(long)
+            words[at] = _mistyped(words[at], random)
+        sentence = " ".join(words)
+    return sentence
+
+
+def _mistyped(word, random):
+    """A word with two letters in each other's place, one left out, or one twice."""
+    at = random.randrange(1, len(word) - 1)
+    return random.choice([word[:at] + word[at + 1] + word[at] + word[at + 2 :], word[:at] + word[at + 1 :], word[:at] + word[at] + word[at:]])
 
 
 def dressed(sentence, random, section):

@@ -2,6 +2,7 @@
 
 import json
 
+from . import strangers
 from .conversation import Conversation, Message
 from .generator import SPLITS, Generator
 
@@ -9,6 +10,8 @@ VERSION = 1
 # Seeds of the sets. Training never takes them: the words of `train` are those of training, its values are not.
 SEEDS = {"train": 90_001, "wording": 90_002, "names": 90_003, "both": 90_004}
 COUNT = 1000
+# Sets of what people typed, which have as many conversations as they have.
+TYPED = (strangers.NEW, strangers.TRAINED)
 
 
 def write_lines(path, values):
@@ -25,18 +28,22 @@ def read_lines(path):
 
 
 def write(folder, split, count=COUNT):
-    """Writes the set of a split."""
+    """Writes the set of a split, and says how many conversations it has."""
     folder.mkdir(parents=True, exist_ok=True)
-    conversations = Generator(split, SEEDS[split]).conversations(count)
-    about = {"version": VERSION, "split": split, "seed": SEEDS[split], "conversations": count}
+    if split in TYPED:
+        conversations, seed = strangers.conversations(split), strangers.SEED
+    else:
+        conversations, seed = Generator(split, SEEDS[split]).conversations(count), SEEDS[split]
+    about = {"version": VERSION, "split": split, "seed": seed, "conversations": len(conversations)}
     (folder / "set.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     write_lines(folder / "conversations.jsonl", [conversation.to_json() for conversation in conversations])
+    return len(conversations)
 
 
 def read(folder):
     """The conversations of a set."""
     about = json.loads((folder / "set.json").read_text(encoding="utf-8"))
-    if about["version"] != VERSION or about["split"] not in SPLITS:
+    if about["version"] != VERSION or about["split"] not in (*SPLITS, *TYPED):
         raise ValueError(f"{folder} is a set of version {about['version']}; this program reads {VERSION}")
     return [Conversation.from_json(value) for value in read_lines(folder / "conversations.jsonl")]
 

@@ -1,0 +1,179 @@
+"""Values as people type them, for rows of training: texts of plain words, names that people give their files.
+
+No evaluation set draws from here, so that sets stay the same when training gets more of it.
+"""
+
+import re
+
+from . import strangers
+from .own_tools import Machine
+from .values import FOLDERS, PEOPLE, SERVICES, Values
+
+
+def _words(text):
+    return text.split()
+
+
+# What texts are made of; what several words are has underscores between them.
+_PARTS = {
+    "do": """ask book bring call carry check choose clean collect copy cook count cut draw drop empty feed fetch fill find
+        finish fold get give hang help invite iron keep learn leave lend lift look_for look_up mail make measure meet mend
+        move order pack paint pay pick_up plan plant polish post practise prepare print put_away read remember renew
+        rent repair return sell send share sign sort stop_by study sweep switch_off take_out talk_to tell test thank tidy
+        try turn_on visit wait_for walk warn wash watch water write""",
+    "thing": """account address apples bag battery bed bill blanket boat books bottle box bread bulb bus_pass cake camera
+        candles car card cat chair cheese coat code coffee computer cup curtains desk dinner dog door engine essay
+        exam fence fish floor form fruit game garage garden gas_meter gate glass gloves grass guitar hat heater house
+        invitation jacket jar kettle key kitchen ladder lamp laundry lawn letter library_book light list lock lunch
+        machine mail map meat medicine mirror music newspaper note oil onions oven paint paper parcel passport pears
+        phone photo picture pizza plan plants plate pump rice ring roof rug salad salt school shelf shirt shoes
+        soap socks sofa soup stairs stamps stove sugar suit table tea tent tools towel toys train_pass trousers
+        umbrella vase wallet washing watch""",
+    "who": """aunt_Rose my_boss my_brother my_sister the_boss the_plumber the_neighbours grandma grandpa the_kids the_baker
+        the_landlord the_team the_teacher the_vet our_guests everybody nobody somebody mr_Miller mrs_Hall dr_Stone""",
+    "day": """today tomorrow tonight Sunday Wednesday Thursday Saturday next_week this_evening next_month in_March in_June
+        on_Sunday on_Wednesday on_Thursday before_noon after_lunch at_noon every_day once_a_week at_dawn by_May
+        in_two_days over_the_weekend since_last_year until_October""",
+    "where": """at_home at_school at_the_station at_work behind_the_house by_the_door by_the_lake in_the_box
+        in_the_basket in_the_kitchen in_the_shed in_town on_the_desk on_the_shelf on_the_table on_the_left to_the_bank
+        to_the_shop to_town under_the_bed under_the_mat up_the_hill upstairs with_the_others from_the_market in_London
+        to_Berlin from_Oslo in_the_blue_folder in_the_log_book as_a_file into_the_bin""",
+    "is": "is was isn't will_be must_be should_be can_be seems looks may_be is_not has_to_be",
+    "like": """bad better big black blue brown cheap clean closed cold dark dead dry early easy empty expensive far fast fine
+        free fresh full good great green grey hard heavy hot hungry important late lazy lost low new nice off old open
+        orange out_of_stock over quiet ready really_good red running safe sharp short shut slow small soft sold_out
+        stopped strong sweet tired too_loud too_small true under_way urgent very_old warm wet white wrong yellow young""",
+    "i": "I we you they he she it",
+    "did": """ate asked bought broke built called cleaned closed counted deleted dropped feel finished forgot found gave got
+        had heard know left like lost love made met missed moved need opened ordered paid promised read ran saw sent sold
+        started stopped think told took tried turned_off used want went_home wrote""",
+    "one": """a an my the our his her your some any no more this that those these two three 4 6 8 10 15 20 100 half_of all
+        the_big the_old the_red a_new another one each""",
+    "aside": """please maybe soon again really finally at_last after_all instead of_course don't_forget remember_that i_think
+        hopefully for_now as_always just_in_case""",
+    "word": """hello ok test done yes_please no maybe later ready none empty todo ping on off true false xyz foo
+        lorem tbd n/a welcome hurrah wow sorry stop go start""",
+    "joint": "and or but then so because if when while before after with without",
+}
+_PARTS = {name: [part.replace("_", " ") for part in _words(text)] for name, text in _PARTS.items()}
+_TEXTS = """
+{do} {one} {thing} | {do} {thing} | {do} {thing} {day} | {do} {one} {thing} {where} | {do} {who} {day}
+{do} {person} {day} | {do} {person} at {hour} | {do} {thing} and {thing} | {do} {thing}, {do} {thing} | {thing} and {thing}
+{thing}, {thing} and {thing} | {thing}, {thing}, {thing} | {person}, {person} and {person} | {one} {thing} {is} {like}
+{one} {thing} {is} {where} | {thing} {day} | {who} {day} | {thing} {where} | {who} {did} {one} {thing} | {i} {did} {one} {thing}
+{i} {did} {thing} {where} | {i} {did} {one} {thing} {joint} {i} {did} {who} | {person} {did} {one} {thing} {day}
+{person} {is} {like} | {word} | {word} | {word} {word} | {like} | {like} and {like} | {like} {thing} | {number} | {number} {thing}
+{thing}: {number} | {thing} = {number} | {do} {one} {thing} {joint} {do} {thing} | {aside}, {do} {one} {thing}
+{do} {one} {thing} {aside} | {aside} {i} {did} {thing} | {one} {thing} for {who} | {one} {thing} for {person} {day}
+{thing} to {do} | {one} {thing} to {do} {day} | what to {do} {day} | how to {do} {one} {thing} | no {thing} {where}
+{who} says {i} {did} {one} {thing} | the number of {person} is {number} | {thing} at {hour} {where} | {like} {joint} {like}
+{one} {thing} that {i} {did} {is} {like} | {thing} {number} | {number} and {number} | version {number} | page {number} of {one} {thing}
+dear {person}, {i} {did} {one} {thing} | hi {person} | dear {who} | {do} the {like} {thing} | see you {where} {day}
+{do} {one} {thing} {where} {day} and {do} {one} {thing} | {do} {one} {thing} in {number} days | {i} {did} it {where}
+this {thing} {is} {like} | it {is} {like} {where} | {like} as {like} | {do} everything {where} | {thing} with {thing}
+{thing} in {thing} | {thing} to {thing} | {do} {thing} as {thing}
+""".replace("\n", "|").split("|")
+_TEXTS = [" ".join(text.split()) for text in _TEXTS if text.strip()]
+
+# Names that people give to files and folders, and how files end.
+_NAMES = _words(
+    """agenda album alarm app archive attic bank basics bike bills birthday blog book books bookmarks budget build calls cars
+    chapter chess class clients club code conf contacts copy cv demo dinner dishes drinks engine errors exam example
+    expenses faq favourites film films first food footage form friends games gifts goals guests guide header history home house
+    howto img index info input inventory invoice items jobs jokes journey key kitchen lab lecture lessons letter library links
+    log lyrics mail main makefile manual map meeting members memo menu model money movies my-notes names-of-cats new news numbers
+    order out output page paper party people pets phone places plants2 players points presents prices private project proposal
+    query questions quotes random rates readings reasons rent-2024 result results resume review rooms rota route rules sales
+    sample schedule school scratch script second seeds settings setup short song songs source speech staff start stats stories
+    story study summary system table talk tasks tax team template temp test1 text thanks things thoughts tips tools trip tv
+    untitled update usage users vocabulary walks week weather wishes words work year zoo""".replace("-of-", "_of_")
+)
+_ENDS = """txt txt txt txt txt md md md log csv json toml conf text rs py c h js html css xml yaml yml ini cfg sh bin dat tar gz
+    zip tgz pdf odt docx xlsx tex bib png jpg jpeg gif svg mp3 wav ogg mp4 bak old tmp iso img lock out o a""".split()
+_FOLDERS = FOLDERS + """books bills bin cfg data demo desktop documents downloads etc films games home images inbox inbox2 lab
+    lib mail media misc my notes2 papers pics private public school shared site songs src stuff taxes tests tools trash
+    uploads videos web www 2019 2022 2023""".split()
+
+
+class Typed(Values):
+    """Values of which many are as people type them."""
+
+    def text(self):
+        """A text in plain words, which no stranger typed."""
+        while (text := self._text()) in strangers.texts():
+            pass
+        return text
+
+    def _text(self):
+        text = self.choose(_TEXTS)
+        while found := _OPEN.search(text):
+            text = text[: found.start()] + self._part(found.group(1)) + text[found.end() :]
+        if self.chance(0.25):
+            text = text[:1].upper() + text[1:]
+        return text + (self.choose([".", "!", "?"]) if self.chance(0.12) else "")
+
+    def _part(self, name):
+        if name == "person":
+            return self.choose(PEOPLE).capitalize() if self.chance(0.5) else self.choose(PEOPLE)
+        if name == "number":
+            return str(self.number())
+        if name == "hour":
+            return self.choose(["{0}", "{0}:30", "{0} pm", "{0}pm", "{0} o'clock"]).format(self.random.randint(1, 12))
+        # Where a word that nobody knows stands in the place of one, it is copied as well.
+        return self.word() if self.chance(0.06) else self.choose(_PARTS[name])
+
+    def sentence(self, least=1, most=6):
+        return self.text() if self.chance(0.7) else super().sentence(least, most)
+
+    def file_name(self):
+        if self.chance(0.4):
+            return super().file_name()
+        name = self.choose(_NAMES)
+        if self.chance(0.12):
+            name += self.choose(["-", "_", ""]) + str(self.random.randint(1, 30))
+        return f"{name}.{self.choose(_ENDS)}"
+
+    def folder(self):
+        if self.chance(0.4):
+            return super().folder()
+        folder = self.choose(_FOLDERS)
+        if self.chance(0.35):
+            folder += "/" + (self.choose(_NAMES) if self.chance(0.6) else str(self.random.randint(1990, 2023)))
+        return folder
+
+    def name(self):
+        return self.choose(_NAMES) if self.chance(0.15) else super().name()
+
+
+class TypedMachine(Machine):
+    """A machine whose log says more of what logs say."""
+
+    def log_text(self, service):
+        if self.values.chance(0.4):
+            return super().log_text(service)
+        who, number, path = self.values.choose(SERVICES), self.values.number(), self.values.file()
+        return self.values.choose(
+            [
+                f"service `{who}` is restarted: it panicked; the log says where",
+                f"service `{who}` cannot be started: there is no {path}",
+                f"session {number} ended: exporting",
+                f"the export broke off: {self.values.text()}",
+                f"the audit log took no record of it: {self.values.text()}",
+                f"model capOS {self.values.name()} loaded from {path}, {number} tokens",
+                f"model refused: {path} has {number} tensors",
+                f"no model: {self.values.text()}",
+                f"there is no {path}",
+                f"the boot medium is {self.values.name()}",
+                f"volume `{self.values.name()}`, {number} sectors",
+                f"the drive at port {self.random.randint(0, 5)} cannot be used: {self.values.text()}",
+                f"devices found: {number}",
+                f"{path} is a link and is left out",
+                f"`{self.values.program()}` has ended, and its account still holds {number} pages",
+                "turning the machine off",
+                "ready",
+                self.values.text(),
+            ]
+        )
+
+
+_OPEN = re.compile(r"\{(\w+)\}")

@@ -79,6 +79,7 @@ struct InferenceRequest {
   stopSequences @4 :List(Text);
   responseSchema @5 :Text;          # JSON Schema of the final answer; empty: none.
   nonce @6 :Data;                   # Correlates with the audit log.
+  endRepetition @7 :Bool;           # An answer whose text repeats itself without end is ended, as `repetition`.
 }
 
 struct TokenUsage {
@@ -93,6 +94,7 @@ enum FinishReason {
   cancelled @3;
   contentFilter @4;
   error @5;
+  repetition @6;                    # Its text said the same over and over, and `endRepetition` was asked for.
 }
 
 struct InferenceResponse {

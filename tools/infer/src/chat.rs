@@ -147,6 +147,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         Reason::ToolCalls => "toolCalls",
         Reason::Length => "length",
         Reason::Cancelled => "cancelled",
+        Reason::Repetition => "repetition",
         Reason::Error => "error",
     };
     if as_json {

@@ -70,6 +70,8 @@ pub enum TurnEnd {
     Rate(String),
     /// The session's time is over.
     Time(u64),
+    /// The model's answer said the same over and over, and was ended.
+    Repeated,
     /// The model gave no answer.
     Model(String),
     /// The broker did not answer, or what the conversation holds may not go to this model.
@@ -95,6 +97,7 @@ enum Inferred {
     Interrupted,
     Time,
     Limit(String),
+    Repeated,
     Failed(String),
 }
 
@@ -192,6 +195,7 @@ impl<W: World> Agent<W> {
                 Inferred::Interrupted => return TurnEnd::Interrupted,
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
+                Inferred::Repeated => return TurnEnd::Repeated,
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
             if let Err(why) = self.look_at_budget().await {
@@ -259,6 +263,8 @@ impl<W: World> Agent<W> {
             tools: snapshot.descriptors(),
             max_tokens: self.session.limits.max_tokens_per_call.min(left),
             nonce: nonce.to_vec(),
+            // Nobody reads it to its end.
+            end_repetition: true,
             ..InferenceRequest::default()
         }
     }
@@ -309,6 +315,8 @@ impl<W: World> Agent<W> {
                     Some(FinishReason::ContentFilter) => {
                         break Inferred::Failed("its content filter stopped the answer".to_string());
                     }
+                    // In the conversation it would have the next answer say it again.
+                    Some(FinishReason::Repetition) => break Inferred::Repeated,
                     Some(FinishReason::Cancelled) => break Inferred::Failed("its answer was cancelled".to_string()),
                     _ => {}
                 }

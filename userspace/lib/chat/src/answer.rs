@@ -72,6 +72,11 @@ impl<'t> AnswerReader<'t> {
         self.stops.stopped()
     }
 
+    /// Whether what comes next is part of a call.
+    pub fn in_call(&self) -> bool {
+        self.calls.in_call()
+    }
+
     /// How many calls there were.
     pub fn calls(&self) -> u32 {
         self.calls.calls()

@@ -101,6 +101,14 @@ impl CallReader {
         }
     }
 
+    /// Whether what comes next is part of a call.
+    pub fn in_call(&self) -> bool {
+        match &self.0 {
+            Reader::Objects(reader) => reader.in_call(),
+            Reader::Lines(reader) => reader.in_call(),
+        }
+    }
+
     /// What the answer comes down to so far.
     pub fn decision(&self) -> Decision {
         match &self.0 {

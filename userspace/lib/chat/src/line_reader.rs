@@ -35,6 +35,10 @@ impl LineReader {
         self.calls
     }
 
+    pub fn in_call(&self) -> bool {
+        matches!(self.place, Place::Head(_) | Place::Name(_) | Place::Arguments(_))
+    }
+
     pub fn decision(&self) -> Decision {
         if self.calls > 0 { Decision::Call } else { self.decision.clone() }
     }

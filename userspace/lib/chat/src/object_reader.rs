@@ -73,6 +73,11 @@ impl ObjectReader {
         self.calls
     }
 
+    /// Whether what comes next is part of a call, or of what calls stand in.
+    pub fn in_call(&self) -> bool {
+        !matches!(self.place, Place::Text)
+    }
+
     /// Judges what is pending as far as it goes; tells whether to go on.
     fn step(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
         match &mut self.place {

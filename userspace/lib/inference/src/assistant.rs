@@ -9,13 +9,23 @@ use capos_grammar::Rules;
 
 use crate::constraint::Held;
 use crate::prompt::fitting;
+use crate::repetition::Repetition;
 use crate::{Event, Finish, Grammar, InferenceError, LanguageModel, Reason, Request};
 
 /// Answers conversations with one model, several at once.
 pub struct Assistant<'m> {
     model: &'m LanguageModel<'m>,
     generation: Generation<'m>,
-    answers: BTreeMap<RequestId, AnswerReader<'m>>,
+    answers: BTreeMap<RequestId, Answer<'m>>,
+}
+
+/// An answer that is being made.
+struct Answer<'m> {
+    reader: AnswerReader<'m>,
+    /// Looks for repetition in its text, where it is to end then.
+    repetition: Option<Repetition>,
+    /// Whether it has ended for that.
+    endless: bool,
 }
 
 impl<'m> Assistant<'m> {
@@ -52,7 +62,8 @@ impl<'m> Assistant<'m> {
             None => request.stop_sequences.iter().cloned().chain(model.stops()).collect(),
         };
         let reader = AnswerReader::new(model.tokenizer(), model.form(), &request.tools, &stops);
-        self.answers.insert(id, reader);
+        let repetition = request.end_repetition.then(Repetition::default);
+        self.answers.insert(id, Answer { reader, repetition, endless: false });
         Ok(id)
     }
 
@@ -101,11 +112,14 @@ impl<'m> Assistant<'m> {
                 engine::Event::Progress { done, total } => events.push((id, Event::Progress { done, total })),
                 engine::Event::Token(token) => self.take(id, token, &mut events),
                 engine::Event::Finish { reason, usage } => {
-                    let Some(reader) = self.answers.remove(&id) else { continue };
+                    let Some(Answer { reader, endless, .. }) = self.answers.remove(&id) else { continue };
                     let (stopped, calls) = (reader.stopped(), reader.calls() > 0);
                     let (deltas, decision) = reader.finish();
                     events.extend(deltas.into_iter().map(|delta| (id, Event::Delta(delta))));
-                    let (reason, error) = why(reason, stopped, calls);
+                    let (reason, error) = match reason {
+                        engine::Finish::Cancelled if endless => (Reason::Repetition, None),
+                        reason => why(reason, stopped, calls),
+                    };
                     events.push((id, Event::Finish(Finish { reason, error, decision, usage })));
                 }
             }
@@ -114,9 +128,15 @@ impl<'m> Assistant<'m> {
     }
 
     fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
-        let Some(reader) = self.answers.get_mut(&id) else { return };
+        let Some(Answer { reader, repetition, endless }) = self.answers.get_mut(&id) else { return };
+        // What a call is given may repeat itself because a person wants it so. A call begins a text anew.
+        if reader.in_call() {
+            *repetition = repetition.take().map(|_| Repetition::default());
+        } else if let Some(repetition) = repetition {
+            *endless = *endless || repetition.push(token);
+        }
         events.extend(reader.push(token).into_iter().map(|delta| (id, Event::Delta(delta))));
-        if reader.stopped() {
+        if reader.stopped() || *endless {
             self.generation.cancel(id);
         }
     }

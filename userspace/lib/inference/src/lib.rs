@@ -41,6 +41,7 @@ mod embedding_model;
 mod error;
 mod language_model;
 mod prompt;
+mod repetition;
 mod request;
 
 pub use assistant::Assistant;

@@ -23,6 +23,8 @@ pub struct Request {
     pub schema: Option<Value>,
     /// What the answer is held to.
     pub grammar: Grammar,
+    /// Whether an answer ends that repeats itself: whose newest 192 tokens of text are a block of up to 64, again and again.
+    pub end_repetition: bool,
     /// Seconds since 1970, where the model may be told the time.
     pub now: Option<i64>,
 }
@@ -79,6 +81,8 @@ pub enum Reason {
     Length,
     /// It was cancelled.
     Cancelled,
+    /// It repeated itself, and was to end then.
+    Repetition,
     /// It could not go on.
     Error,
 }

@@ -259,3 +259,42 @@ proptest! {
         }
     }
 }
+
+/// An answer that can be nothing but a text, or a call with a text, that says the same three hundred times.
+fn endless(call: bool, end_repetition: bool) -> Answer {
+    let file = hermes();
+    let model = LanguageModel::open(&file, Some(2000)).unwrap();
+    let text = json!({ "type": "string", "enum": ["7 ".repeat(300)] });
+    let (limit, sampling) = (Some(1500), Some(Sampling::default()));
+    let asked = Request { end_repetition, limit, sampling, ..request("Say it.") };
+    if !call {
+        return answer(&model, Request { schema: Some(text), ..asked });
+    }
+    let parameters = json!({ "type": "object", "properties": { "text": text }, "required": ["text"] });
+    let tool =
+        json!({ "type": "function", "function": { "name": "say", "description": "Says.", "parameters": parameters } });
+    // What is no call has no character that is likely, so that it is over soon.
+    let schema = Some(json!({ "type": "integer", "minimum": 0, "maximum": 9 }));
+    let asked = Request { tools: Tool::list(&json!([tool])).unwrap(), schema, ..asked };
+    let with =
+        |seed| Request { sampling: Some(Sampling { temperature: 1.0, seed, ..Sampling::default() }), ..asked.clone() };
+    (0..200).map(|seed| answer(&model, with(seed))).find(|given| given.reason() == Reason::ToolCalls).unwrap()
+}
+
+#[test]
+fn an_answer_that_repeats_itself_ends_where_that_is_asked_for() {
+    let (whole, ended) = (endless(false, false), endless(false, true));
+    assert_eq!((whole.reason(), ended.reason()), (Reason::Stop, Reason::Repetition));
+    assert!(whole.text.starts_with(&ended.text), "{} {}", ended.text, whole.text);
+    let [whole, ended] = [whole, ended].map(|answer| answer.finish.unwrap().usage.new);
+    assert!(ended > 192 && ended < whole, "{ended} of {whole}");
+}
+
+#[test]
+fn what_a_call_is_given_may_repeat_itself() {
+    let given = endless(true, true);
+    assert_eq!(given.reason(), Reason::ToolCalls);
+    let arguments: Value = serde_json::from_str(&given.calls[0].2).unwrap();
+    assert_eq!(arguments["text"], "7 ".repeat(300));
+    assert!(given.finish.unwrap().usage.new > 210);
+}

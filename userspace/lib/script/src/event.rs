@@ -75,17 +75,19 @@ pub enum Finish {
     Cancelled,
     ContentFilter,
     Error,
+    Repetition,
     Other(u16),
 }
 
 impl Finish {
-    pub(crate) const NAMES: [(&'static str, Self); 6] = [
+    pub(crate) const NAMES: [(&'static str, Self); 7] = [
         ("stop", Self::Stop),
         ("toolCalls", Self::ToolCalls),
         ("length", Self::Length),
         ("cancelled", Self::Cancelled),
         ("contentFilter", Self::ContentFilter),
         ("error", Self::Error),
+        ("repetition", Self::Repetition),
     ];
 }
 

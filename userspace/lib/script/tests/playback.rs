@@ -456,7 +456,7 @@ fn errors_name_the_line_and_what_to_do() {
         ("{\"usage\":{\"total\":1}}", "unknown key \"total\" in usage"),
         (
             "{\"finish\":\"done\"}",
-            "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, not \"done\"",
+            "\"finish\" is one of stop, toolCalls, length, cancelled, contentFilter, error, repetition, not \"done\"",
         ),
         ("{\"text\":\"a\"}\n{\"script\":{}}", "line 2: \"script\" stands alone on the first line"),
         ("{\"script\":{\"select\":\"random\"}}", "\"select\" is one of sequence, stateless"),

@@ -18,6 +18,7 @@ pub fn reason(finish: Finish) -> Option<FinishReason> {
         Finish::Cancelled => FinishReason::Cancelled,
         Finish::ContentFilter => FinishReason::ContentFilter,
         Finish::Error => FinishReason::Error,
+        Finish::Repetition => FinishReason::Repetition,
         Finish::Other(_) => return None,
     })
 }

@@ -437,6 +437,7 @@ impl Session {
             TurnEnd::Time(seconds) => {
                 (Style::Warning, format!("stopped: the session's time of {seconds} s is over; /exit and log in again"))
             }
+            TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
             TurnEnd::Refused(why) => (Style::Error, format!("refused: {why}")),
         };

@@ -217,6 +217,16 @@ fn c31_nothing_runs_before_the_answer_is_whole() {
 }
 
 #[test]
+fn an_answer_that_repeated_itself_ends_the_turn_and_is_dropped() {
+    let world = World::new(vec![vec![Piece::Text("the the the"), Piece::Finish(FinishReason::Repetition)]]);
+    let (end, agent) = turn(&world);
+    world.drain();
+    assert_eq!((end, agent.thread().entries().len()), (TurnEnd::Repeated, 1));
+    let requests = world.0.requests.borrow();
+    assert_eq!(requests.iter().map(|request| request.end_repetition).collect::<Vec<_>>(), [true]);
+}
+
+#[test]
 fn everything_is_checked_again_after_the_yes() {
     let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#)], vec![]]);
     world.0.answers.borrow_mut().push_back(Answer::Yes);

@@ -69,6 +69,7 @@ fn chunk(event: Event) -> Result<StreamChunk, CallError> {
                 Reason::ToolCalls => FinishReason::ToolCalls,
                 Reason::Length => FinishReason::Length,
                 Reason::Cancelled => FinishReason::Cancelled,
+                Reason::Repetition => FinishReason::Repetition,
                 Reason::Error => FinishReason::Error,
             };
             let usage = TokenUsage { prompt_tokens: tokens(usage.prompt), completion_tokens: tokens(usage.new) };

@@ -27,6 +27,7 @@ pub fn request(request: &InferenceRequest) -> Result<Request, CallError> {
         }),
         stop_sequences: request.stop_sequences.clone(),
         schema,
+        end_repetition: request.end_repetition,
         ..Request::default()
     })
 }

@@ -184,8 +184,8 @@ impl<W: World> Context<W> {
         Ok(prepared)
     }
 
-    /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names. What
-    /// the broker forbids is decided on at once, so that nobody is asked in vain.
+    /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names, so that
+    /// nobody is asked about what it forbids.
     pub(crate) async fn reviewed(
         &self,
         tool: &Tool,
@@ -198,9 +198,6 @@ impl<W: World> Context<W> {
             return Ok((own, String::new()));
         }
         match self.world.review(question).await {
-            Ok(review) if review.mode == PermissionMode::Forbidden => {
-                Err(judge(self.world.decide(question, own, false).await, None))
-            }
             Ok(review) => Ok((capos_policy::stricter(own, review.mode), review.note)),
             Err(why) => {
                 let why = format!("the authority broker gave no decision: {why}");

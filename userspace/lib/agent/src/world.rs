@@ -90,8 +90,6 @@ pub struct Ruling<L> {
 pub struct Review {
     /// What the call takes. It may be stricter than what the tool takes otherwise.
     pub mode: PermissionMode,
-    /// Why, where it is forbidden.
-    pub reason: String,
     /// What the person is told before they agree; may be nothing.
     pub note: String,
 }

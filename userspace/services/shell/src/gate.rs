@@ -20,7 +20,7 @@ impl Gate for Runner {
 
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String> {
         let found = self.within(self.user.review(question)).await.map_err(|error| error.to_string())?;
-        Ok(Review { mode: found.mode, reason: found.reason, note: found.note })
+        Ok(Review { mode: found.mode, note: found.note })
     }
 
     async fn decide(

@@ -382,7 +382,7 @@ impl Gate for World {
         }
         let mode = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
         let note = self.0.notes.borrow().get(&question.tool).cloned().unwrap_or_default();
-        Ok(Review { mode, reason: format!("the map says {mode}"), note })
+        Ok(Review { mode, note })
     }
 
     async fn decide(

@@ -100,7 +100,7 @@ interface UserSession {
   # A model for this session; the profile's default where no id is given. What is asked through it, and what it answers,
   # the broker counts as it passes, whoever asks: where the tokens of the session or of the principal are used up, or
   # there were too many requests lately, a request is refused (overloaded) with the reason, and what asks for more tokens
-  # than one call may have, or than are left, is cut to that. A model that is opened takes the place of the last one.
+  # than one call may have, or than are left, is cut to that.
 
   models @6 () -> (models :List(Models.ModelInfo));
   # Those that this session may use.

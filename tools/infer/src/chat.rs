@@ -133,6 +133,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         stop_sequences: args.stop.clone(),
         schema: args.schema.as_deref().map(read).transpose()?,
         grammar,
+        end_repetition: false,
         now: args.now,
     };
     let computer = options.computer()?;

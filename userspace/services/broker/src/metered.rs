@@ -3,7 +3,7 @@
 
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
 
 use capos_broker::model;
@@ -32,6 +32,8 @@ pub struct Meter {
     ends: u64,
     ended: Rc<Cell<bool>>,
     answers: Cell<u32>,
+    /// Tokens that answers under way may still take.
+    reserved: Cell<u64>,
 }
 
 impl Meter {
@@ -43,7 +45,7 @@ impl Meter {
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
-        Rc::new(Self { broker, info, rules, ends, ended, answers: Cell::new(0) })
+        Rc::new(Self { broker, info, rules, ends, ended, answers: Cell::new(0), reserved: Cell::new(0) })
     }
 
     /// Nothing is answered once the session is over.
@@ -93,24 +95,37 @@ impl Meter {
     /// was counted could not be kept.
     async fn admit(self: &Rc<Self>, request: &mut InferenceRequest) -> Result<UnderWay, CallError> {
         self.alive()?;
-        let under_way = UnderWay::begin(self)?;
         let spent = |spent: Spent| CallError::overloaded(spent.to_string());
-        let left = u32::try_from(self.count(0).map_err(spent)?).unwrap_or(u32::MAX);
+        self.count(0).map_err(spent)?;
         let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
         let principal = (self.info.principal.as_str(), self.rules.principal_requests);
         let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
         counted.map_err(spent)?;
+        let mut under_way = UnderWay::begin(self)?;
         self.broker.keep().await.map_err(CallError::failed)?;
-        let most = left.min(self.info.limits.max_tokens_per_call);
+        if self.reserved.get() > 0 {
+            // What nobody holds any more takes nothing more.
+            self.broker.models.sweep();
+        }
+        // From the look at what is left to the reservation nothing waits.
+        let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
+        let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
+        if most == 0 {
+            return Err(CallError::overloaded("the answers that are under way may take all tokens that are left"));
+        }
         if request.max_tokens == 0 || request.max_tokens > most {
             request.max_tokens = most;
         }
+        under_way.reserve(u64::from(request.max_tokens));
         Ok(under_way)
     }
 }
 
-/// An answer that is under way.
-struct UnderWay(Rc<Meter>);
+/// An answer that is under way, and the tokens that are reserved for it.
+struct UnderWay {
+    meter: Rc<Meter>,
+    reserved: u64,
+}
 
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
@@ -125,13 +140,25 @@ impl UnderWay {
             )));
         }
         meter.answers.set(answers.saturating_add(1));
-        Ok(Self(meter.clone()))
+        Ok(Self { meter: meter.clone(), reserved: 0 })
+    }
+
+    fn reserve(&mut self, tokens: u64) {
+        self.reserved = tokens;
+        self.meter.reserved.set(self.meter.reserved.get().saturating_add(tokens));
+    }
+
+    /// Nothing more is taken.
+    fn release(&mut self) {
+        let reserved = core::mem::take(&mut self.reserved);
+        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(reserved));
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.answers.set(self.0.answers.get().saturating_sub(1));
+        self.release();
+        self.meter.answers.set(self.meter.answers.get().saturating_sub(1));
     }
 }
 
@@ -168,13 +195,13 @@ impl Drop for Counted {
 pub struct Metered {
     meter: Rc<Meter>,
     model: RefCell<LanguageModelClient>,
-    id: String,
+    info: ModelInfo,
 }
 
 impl Metered {
-    /// The model of this id for that session.
-    pub fn new(meter: Rc<Meter>, model: LanguageModelClient, id: String) -> Rc<Self> {
-        Rc::new(Self { meter, model: RefCell::new(model), id })
+    /// This model for that session.
+    pub fn new(meter: Rc<Meter>, model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
+        Rc::new(Self { meter, model: RefCell::new(model), info })
     }
 
     /// Begins an answer. Where the model's worker is gone nothing was said yet, so the model is opened anew and asked once
@@ -185,8 +212,9 @@ impl Metered {
             Err(error) if error.is_disconnected() => {}
             answered => return answered,
         }
-        let (model, _) =
-            model::open(&self.meter.broker.blocks.catalog, &self.meter.rules, &self.id).await.map_err(of_worker)?;
+        let (model, _) = model::open(&self.meter.broker.blocks.catalog, &self.meter.rules, &self.info.id)
+            .await
+            .map_err(of_worker)?;
         *self.model.borrow_mut() = model.clone();
         model.stream(request).await.map_err(of_worker)
     }
@@ -203,8 +231,7 @@ fn of_worker(error: CallError) -> CallError {
 
 impl LanguageModelServer for Metered {
     async fn info(&self, _cx: &CallContext) -> Result<ModelInfo, CallError> {
-        let model = self.model.borrow().clone();
-        model.info().await.map_err(of_worker)
+        Ok(self.info.clone())
     }
 
     async fn complete(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<InferenceResponse, CallError> {
@@ -226,26 +253,49 @@ impl LanguageModelServer for Metered {
     async fn stream(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
         let under_way = self.meter.admit(&mut req).await?;
         let stream = self.begin(&req).await?;
-        let answer =
-            Answer { counted: Counted::of(&self.meter, &req), stream, under_way: RefCell::new(Some(under_way)) };
+        let answer = Answer {
+            counted: Counted::of(&self.meter, &req),
+            stream: RefCell::new(Some(stream)),
+            under_way: RefCell::new(under_way),
+            reading: Cell::new(false),
+        };
         TokenStreamClient::serve(&self.meter.broker.models, Rc::new(answer))
     }
 }
 
-/// An answer of a session.
+/// An answer of a session. It is under way as long as somebody holds it, so that no session keeps many.
 struct Answer {
     counted: Counted,
-    stream: TokenStreamClient,
-    under_way: RefCell<Option<UnderWay>>,
+    /// None once it has ended.
+    stream: RefCell<Option<TokenStreamClient>>,
+    under_way: RefCell<UnderWay>,
+    /// Whether a piece is waited for: nobody else waits here meanwhile.
+    reading: Cell<bool>,
+}
+
+/// A read that is under way, until it has ended or was dropped.
+struct Reading<'a>(&'a Cell<bool>);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 impl TokenStreamServer for Answer {
     async fn next(&self, _cx: &CallContext) -> Result<TokenStreamNextResults, CallError> {
         self.counted.meter.alive()?;
-        let piece = self.stream.next().await.map_err(of_worker)?;
+        let stream = self.stream.borrow().clone();
+        let stream = stream.ok_or_else(|| CallError::invalid_argument("this response has ended"))?;
+        if self.reading.replace(true) {
+            return Err(CallError::overloaded("the stream is being read by another call"));
+        }
+        let _reading = Reading(&self.reading);
+        let piece = stream.next().await.map_err(of_worker)?;
         let tokens = self.counted.tally.borrow_mut().add(&piece.chunk);
         if piece.done {
-            self.under_way.take();
+            self.stream.take();
+            self.under_way.borrow_mut().release();
             self.counted.finish(tokens).await?;
         } else {
             self.counted.meter.used(tokens);
@@ -254,6 +304,11 @@ impl TokenStreamServer for Answer {
     }
 
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
-        self.stream.cancel().await.map_err(of_worker)
+        let stream = self.stream.borrow().clone();
+        if let Some(stream) = stream {
+            // Nobody waits here for a worker that does not answer.
+            drop(capos_rt::spawn(async move { stream.cancel().await }));
+        }
+        Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub struct Session {
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
     meter: Rc<Meter>,
-    /// The model in use; gone when another is opened or the session ends.
+    /// The model that was opened last; gone when the session ends.
     model: RefCell<Option<LanguageModelClient>>,
     /// Shared with the leases and the meter, which end with the session.
     ended: Rc<Cell<bool>>,
@@ -259,9 +259,9 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
-        let metered = Metered::new(self.meter.clone(), model, info.id.clone());
+        let metered = Metered::new(self.meter.clone(), model, info.clone());
         let model = LanguageModelClient::serve(&self.broker.models, metered)?;
-        self.end_model();
+        // Who still holds the last one may use it: what both take is counted together.
         self.model.replace(Some(model.clone()));
         Ok(UserSessionModelResults { model, info })
     }

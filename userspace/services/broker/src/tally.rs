@@ -6,12 +6,16 @@ use capos_schema::models::{InferenceRequest, StreamChunk, TokenUsage};
 
 /// Bytes for which at least one token is counted, whatever the worker says.
 const BYTES_PER_TOKEN: u64 = 16;
+/// Tokens at most of what a template writes around the texts of a request.
+const TEMPLATE_TOKENS: u64 = 1 << 16;
 
 /// What has passed of one answer, and how much of it was counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Bytes of the texts that were sent to the model.
     sent: u64,
+    /// Tokens that the answer may have.
+    most: u64,
     /// Tokens of the prompt that the worker has read.
     read: u64,
     /// Bytes that came back.
@@ -27,13 +31,17 @@ impl Tally {
             let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
             calls.fold(message.content.len(), usize::saturating_add)
         });
-        Self { sent: messages.fold(0, usize::saturating_add) as u64, ..Self::default() }
+        let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
+        let sent = messages.chain(tools).fold(request.response_schema.len(), usize::saturating_add) as u64;
+        Self { sent, most: u64::from(request.max_tokens), ..Self::default() }
     }
 
     /// Counts a piece that passes; the tokens that it adds.
     pub fn add(&mut self, chunk: &StreamChunk) -> u64 {
         match chunk {
-            StreamChunk::Progress(progress) => self.read = self.read.max(u64::from(progress.done)),
+            StreamChunk::Progress(progress) => {
+                self.read = self.read.max(u64::from(progress.done).min(self.longest_prompt()));
+            }
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
             StreamChunk::ToolCallDelta(call) => {
                 self.receive([call.id.len(), call.name.len(), call.handle.len(), call.arguments.len()]);
@@ -52,8 +60,9 @@ impl Tally {
 
     /// The answer is whole, and this is what its worker says that it took: the tokens that are left to count.
     pub fn finish(&mut self, usage: &TokenUsage) -> u64 {
-        let completion = u64::from(usage.completion_tokens).max(self.least());
-        self.advance(completion.saturating_add(u64::from(usage.prompt_tokens)))
+        let completion = u64::from(usage.completion_tokens).min(self.most).max(self.least());
+        let prompt = u64::from(usage.prompt_tokens).min(self.longest_prompt());
+        self.advance(completion.saturating_add(prompt))
     }
 
     /// The answer is given up: the tokens that are left to count. Nobody says how many it took. The prompt was read if
@@ -61,6 +70,12 @@ impl Tally {
     pub fn give_up(&mut self) -> u64 {
         let read = self.read.max(self.sent / BYTES_PER_TOKEN);
         self.advance(read.saturating_add(self.least()))
+    }
+
+    /// The most tokens that a prompt of these texts can have: one for each byte, and what a template writes around them. A
+    /// worker that says more would use up what others have.
+    fn longest_prompt(&self) -> u64 {
+        self.sent.saturating_add(TEMPLATE_TOKENS)
     }
 
     /// The least number of tokens that what came back can have been.
@@ -85,7 +100,7 @@ mod tests {
 
     fn asked(bytes: usize) -> Tally {
         let message = ChatMessage { content: "x".repeat(bytes), ..ChatMessage::default() };
-        Tally::of(&InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() })
+        Tally::of(&InferenceRequest { messages: Vec::from([message]), max_tokens: 500, ..InferenceRequest::default() })
     }
 
     fn text(bytes: usize) -> StreamChunk {
@@ -134,6 +149,13 @@ mod tests {
     fn a_worker_that_says_less_than_before_takes_nothing_back() {
         let mut tally = asked(0);
         assert_eq!((tally.add(&progress(300)), tally.add(&progress(100)), tally.add(&finish(10, 0))), (300, 0, 0));
-        assert_eq!(tally.add(&finish(u32::MAX, u32::MAX)), u64::from(u32::MAX) * 2 - 300);
+    }
+
+    #[test]
+    fn b16_a_worker_that_says_too_much_uses_up_no_more_than_can_be() {
+        let most = 1600 + TEMPLATE_TOKENS;
+        assert_eq!(asked(1600).add(&finish(u32::MAX, u32::MAX)), most + 500);
+        let mut tally = asked(1600);
+        assert_eq!((tally.add(&progress(u32::MAX)), tally.add(&finish(10, 10))), (most, 0));
     }
 }

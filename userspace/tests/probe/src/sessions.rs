@@ -279,7 +279,18 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     let one = Talk::begin(broker, &ADA, model).await?;
     let quota = one.session.remaining().await?;
     let text = "Say a sentence. ".repeat(16);
-    let asked = InferenceRequest { max_tokens: LONG, ..request(&text) };
+    // What answers that are under way may take is taken until they end, so nobody can have all of it twice.
+    let greedy = InferenceRequest { max_tokens: LONG, ..request("Hi") };
+    let mut all = Vec::new();
+    let refused = loop {
+        match one.model.stream(&greedy).await {
+            Ok(stream) => all.push(stream),
+            Err(error) => break error.to_string(),
+        }
+    };
+    ensure(refused.contains("may take all tokens that are left"), format!("{} at once: {refused:?}", all.len()))?;
+    drop(all);
+    let asked = InferenceRequest { max_tokens: LONG / 8, ..request(&text) };
     let begin = async || {
         let stream = one.model.stream(&asked).await?;
         while !matches!(stream.next().await?.chunk, StreamChunk::TextDelta(_)) {}

@@ -246,6 +246,8 @@ impl UserSessionServer for Session {
 
     async fn model(&self, _cx: &CallContext, id: String) -> Result<UserSessionModelResults, CallError> {
         self.alive()?;
+        // The one before the last, which nobody holds any more, keeps its worker no longer.
+        self.broker.models.sweep();
         let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
         let opened = match self.meter.count(0) {

@@ -51,12 +51,12 @@ mod tests {
     /// After how many tokens an answer is found to go round.
     fn ends(tokens: impl IntoIterator<Item = u32>) -> Option<usize> {
         let mut repetition = Repetition::default();
-        tokens.into_iter().position(|token| repetition.push(token)).map(|at| at + 1)
+        tokens.into_iter().position(|token| repetition.push(token)).map(|at| at.saturating_add(1))
     }
 
     /// Tokens of which none repeats another soon.
     fn counting(from: u32, count: u32) -> impl Iterator<Item = u32> {
-        from..from + count
+        (from..).take(usize::try_from(count).unwrap())
     }
 
     #[test]

@@ -103,10 +103,6 @@ impl Meter {
         counted.map_err(spent)?;
         let mut under_way = UnderWay::begin(self)?;
         self.broker.keep().await.map_err(CallError::failed)?;
-        if self.reserved.get() > 0 {
-            // What nobody holds any more takes nothing more.
-            self.broker.models.sweep();
-        }
         // From the look at what is left to the reservation nothing waits.
         let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
         let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
@@ -129,8 +125,8 @@ struct UnderWay {
 
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
-        if meter.answers.get() >= ANSWERS {
-            // Those that nobody holds any more are found when somebody looks.
+        if meter.answers.get() > 0 {
+            // Those that nobody holds any more are found when somebody looks, and take nothing more then.
             meter.broker.models.sweep();
         }
         let answers = meter.answers.get();
@@ -220,13 +216,9 @@ impl Metered {
     }
 }
 
-/// An error of a worker, as a session hears of it. That the worker is gone must not look as if the broker were: its holder
-/// would take the session for lost.
+/// An error of a worker, as a session hears of it.
 fn of_worker(error: CallError) -> CallError {
-    match error {
-        error if error.is_disconnected() => CallError::failed(format!("the model's worker is gone: {error}")),
-        error => error,
-    }
+    model::unless_gone(error, "the model's worker is gone")
 }
 
 impl LanguageModelServer for Metered {

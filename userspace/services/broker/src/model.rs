@@ -58,14 +58,15 @@ pub async fn open(
     Ok((model, found.clone()))
 }
 
-/// An error of the catalog, as a session hears of it. That the catalog is gone must not look as if the broker were: its
-/// holder would take the session for lost.
+/// An error of the catalog, as a session hears of it.
 pub fn of_catalog(error: CallError) -> CallError {
-    if error.is_disconnected() {
-        CallError::failed(format!("the model service does not answer: {error}"))
-    } else {
-        error
-    }
+    unless_gone(error, "the model service does not answer")
+}
+
+/// An error of somebody whom the broker asks for a session. That they are gone, which is told as `what`, must not look as if
+/// the broker were: the session's holder would take it for lost.
+pub fn unless_gone(error: CallError, what: &str) -> CallError {
+    if error.is_disconnected() { CallError::failed(format!("{what}: {error}")) } else { error }
 }
 
 #[cfg(test)]

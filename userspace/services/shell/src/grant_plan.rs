@@ -107,11 +107,9 @@ pub fn plan(program: &ProgramInfo, held: &[Held<'_>], put_away: &[String], stage
         let found = held.iter().find(|held| held.from == need.from && held.interface == need.interface);
         let found = found.ok_or_else(|| {
             // What the model's tool gives is the manifest's to say; `/run` gives what the person has.
-            let other = if put_away.is_empty() {
+            let other = may_take_back(put_away).unwrap_or_else(|| {
                 "the model can run it, since its tool run_program gives a program what its manifest entry says".to_string()
-            } else {
-                format!("put away: {}, and /cap take NAME takes one back", put_away.join(", "))
-            };
+            });
             format!(
                 "{name} asks for {} ({}), which this session does not hold and cannot give it; {other}. If {name} can do \
                  without: /run --without {} {name}",
@@ -192,6 +190,11 @@ impl Plan {
         }
         Ok(grants)
     }
+}
+
+/// What a person has put away and may take back, where something is lacking; none where they have put away nothing.
+pub fn may_take_back(put_away: &[String]) -> Option<String> {
+    (!put_away.is_empty()).then(|| format!("put away: {}, and /cap take NAME takes one back", put_away.join(", ")))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::command::{self, Flow};
 use crate::completions::completions;
 use crate::escape::{in_quotes, plain};
 use crate::gate::PATIENCE;
+use crate::grant_plan::may_take_back;
 use crate::jobs::Jobs;
 use crate::login::Login;
 use crate::render::Progress;
@@ -222,11 +223,11 @@ impl Host for Runner {
 
 /// That a session lacks what it takes to do something, and where that may be.
 fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
-    let mut why = format!("this {} session may not {what}: it holds no capability for that", profile.name());
-    if !put_away.is_empty() {
-        why += &format!("; put away: {}, and /cap take NAME takes one back", put_away.join(", "));
+    let why = format!("this {} session may not {what}: it holds no capability for that", profile.name());
+    match may_take_back(put_away) {
+        Some(how) => format!("{why}; {how}"),
+        None => why,
     }
-    why
 }
 
 /// 128 bits from the kernel; zeros are never handed out, since the kernel's source does not fail.

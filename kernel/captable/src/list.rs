@@ -1,4 +1,4 @@
-//! A first-in first-out list whose elements can be removed by key.
+//! A list whose elements can be removed by key: first in first out, or last in first out.
 
 use alloc::vec::Vec;
 
@@ -79,6 +79,21 @@ impl<T> KeyedList<T> {
         }
         if let Some(element) = self.elements.get_mut(index as usize) {
             element.previous = tail;
+        }
+        Some(ListKey { index, generation })
+    }
+
+    /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
+    #[inline(always)]
+    pub fn push_first(&mut self, value: T) -> Option<ListKey> {
+        let (index, generation) = self.place(value)?;
+        let head = core::mem::replace(&mut self.head, index);
+        match self.elements.get_mut(head as usize) {
+            Some(first) => first.previous = index,
+            None => self.tail = index,
+        }
+        if let Some(element) = self.elements.get_mut(index as usize) {
+            element.next = head;
         }
         Some(ListKey { index, generation })
     }
@@ -242,7 +257,7 @@ mod tests {
     proptest! {
         /// Against a vector.
         #[test]
-        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..7, any::<u16>()), 0..300)) {
+        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..8, any::<u16>()), 0..300)) {
             let mut list = KeyedList::new();
             let mut model: Vec<(ListKey, u16)> = Vec::new();
             let mut dead: Vec<ListKey> = Vec::new();
@@ -266,6 +281,7 @@ mod tests {
                             list.let_go(held);
                         }
                     }
+                    7 => model.insert(0, (list.push_first(number).unwrap(), number)),
                     0 | 1 => model.push((list.push(number).unwrap(), number)),
                     2 => {
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };

@@ -150,6 +150,22 @@ impl<T> Table<T> {
         Ok(value)
     }
 
+    /// Gives a value a later identifier of its slot: those up to that one are stale from now on, as if they had been given out
+    /// and taken back.
+    ///
+    /// # Errors
+    /// As [`Table::get`]; [`Status::BadCapability`] where it is no later one.
+    pub fn advance(&mut self, id: CapId, later: CapId) -> Result<(), Status> {
+        self.get(id)?;
+        if later.index() != id.index() || later.generation() < id.generation() {
+            return Err(Status::BadCapability);
+        }
+        if let Some(slot) = self.slots.get_mut(id.index() as usize) {
+            slot.generation = later.generation();
+        }
+        Ok(())
+    }
+
     /// Takes out any one value: how a dying process's table is emptied. `hint` is where to start
     /// looking and is advanced; start with 0.
     pub fn pop(&mut self, hint: &mut u32) -> Option<(CapId, T)> {

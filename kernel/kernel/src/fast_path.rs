@@ -30,7 +30,7 @@ use crate::object::reply::Reply;
 use crate::object::thread::{Awake, Inner, Thread};
 use crate::operation::{Call, Kind, OperationRef, Outcome};
 use crate::ring::Corrupt;
-use crate::user_memory::Place;
+use crate::user_memory::{Place, Spot};
 use crate::{derivation, ipc, kernel_call, scheduler, user_memory};
 
 const NOP: u64 = Opcode::Nop as u64;
@@ -117,6 +117,25 @@ fn give(offer: Offer<'_>, to: &Process, table: &mut Table<Capability>) -> Option
     object.enter_slot();
     told.write([id.0, object.interface()]);
     Some(())
+}
+
+/// Brings a message over, of so many bytes behind its header, and with it a copy of a capability. `None` where that has to go the long
+/// way: the receiver may have been written the message's bytes then, and has nothing else.
+#[inline(never)]
+pub fn send_one(
+    ((from, sent), (to, accepted)): ((&Process, CapArray), (&Process, CapArray)),
+    (source, target): (&Spot<false>, &Spot<true>),
+    header: &MessageHeader,
+    length: u32,
+) -> Option<()> {
+    if !reserve::allows_short() {
+        return None;
+    }
+    let own = from.try_capability_table()?;
+    let mut theirs = to.try_capability_table()?;
+    let offer = offer((from, &own), sent, (to, accepted))?;
+    user_memory::copy_between(source, target, &header.words(), length).then_some(())?;
+    give(offer, to, &mut theirs)
 }
 
 /// CALL: of an object that answers with a number, or one which a thread of another process waits for. `None` where it has to
@@ -279,7 +298,7 @@ fn receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, words: &EntryWo
     let endpoint = ipc::receiving_end(table.get(cap).ok()?, buffer).ok()?;
     let mut waiting = endpoint.try_lock()?;
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty())?;
-    let key = Some(waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket })?);
+    let key = Some(waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket })?);
     drop(waiting);
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     Some(Step::Done(0))
@@ -297,7 +316,7 @@ fn answer_and_receive(thread: &Arc<Thread>, mut own: MutexGuard<'_, Inner>, word
     let ticket = own.next_ticket().filter(|_| waiting.calls.is_empty() && waiting.receivers.make_room())?;
     let (client, awake) = give_answer(thread, &mut table, CapId(reply), results, CapArray { accepted: 0, ..caps })?;
     let caps = CapArray { sent: 0, ..caps };
-    let key = waiting.receivers.push(OperationRef { thread: Arc::clone(thread), ticket });
+    let key = waiting.receivers.push_first(OperationRef { thread: Arc::clone(thread), ticket });
     drop(waiting);
     own.begin(tag, cap, || Kind::Receive { endpoint, buffer, caps, key });
     drop(own);

@@ -5,15 +5,23 @@
 //! nothing is to be looked at ([`crate::scheduler`]). Where more is to be done, the processor has to have the lock alone first
 //! ([`exclude`]). It gives the lock up as the last thing before it goes back.
 //!
+//! Whoever comes to have it alone puts back first what processors keep of calls that repeat ([`standing_call`]).
+//!
 //! Who waits to have it alone is served in the order of arrival, and does meanwhile what the processor that has it asks for
 //! ([`processors::answer`]). Before the next in the line has closed it, others may have shared it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_sync::{Presence, SharedLock};
 
 use crate::percpu::{self, PerCpu};
 use crate::processors::{self, Request};
+use crate::standing_call;
 
 static LOCK: SharedLock = SharedLock::new();
+
+/// How often a processor came to have it alone.
+static ALONE: AtomicU64 = AtomicU64::new(0);
 
 /// This processor, whose data these are, comes in for a system call: beside others that do the same, or alone.
 #[inline(always)]
@@ -60,6 +68,21 @@ fn wait() {
 /// Waits until this processor has the kernel to itself. It must not share the lock.
 pub fn take() {
     LOCK.take(presences, wait);
+    begin_alone();
+}
+
+/// This processor has come to have the lock alone.
+#[inline(always)]
+fn begin_alone() {
+    // Nobody else writes to it now.
+    ALONE.store(times_alone().wrapping_add(1), Ordering::Relaxed);
+    standing_call::close_all();
+}
+
+/// How often a processor came to have the lock alone. As long as it is the same number nothing was unmapped, revoked or ended.
+#[inline(always)]
+pub fn times_alone() -> u64 {
+    ALONE.load(Ordering::Relaxed)
 }
 
 /// Whether this processor shares the lock, which it has.
@@ -73,6 +96,7 @@ pub fn is_shared() -> bool {
 #[cold]
 pub fn exclude() {
     LOCK.exclude(&percpu::current().presence, presences, wait);
+    begin_alone();
 }
 
 /// Gives the lock up, as this processor has it, whose data these are.

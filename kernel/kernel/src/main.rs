@@ -63,6 +63,8 @@ mod run_queue;
 #[cfg(target_os = "none")]
 mod scheduler;
 #[cfg(target_os = "none")]
+mod standing_call;
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod syscall;

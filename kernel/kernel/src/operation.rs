@@ -169,6 +169,18 @@ impl Operations {
         self.length
     }
 
+    /// One more is in flight than lies here, see [`crate::standing_call`]: it has a place and a completion.
+    #[inline(always)]
+    pub fn hold_place(&mut self) {
+        self.length = self.length.wrapping_add(1);
+    }
+
+    /// It is in flight no longer, or is to begin here.
+    #[inline(always)]
+    pub fn let_go_of_place(&mut self) {
+        self.length = self.length.wrapping_sub(1);
+    }
+
     /// Notes an operation through a capability; `kind` is asked once there is a place, and written there and nowhere else.
     /// `None` where there is no place; the caller has made sure that there is.
     #[inline(always)]

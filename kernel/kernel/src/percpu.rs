@@ -12,6 +12,7 @@ use crate::arch::msr;
 use crate::memory::heap::try_box;
 use crate::object::thread::Thread;
 use crate::scheduler::CpuState;
+use crate::standing_call::Watch;
 
 /// One processor's data. The first fields are used by the entry code in assembly.
 #[repr(C)]
@@ -49,6 +50,8 @@ pub struct PerCpu {
     current: AtomicPtr<Thread>,
     /// Interrupts of its timer.
     pub timer_interrupts: AtomicU64,
+    /// What it has seen of calls, and the one that stands here.
+    pub watch: Watch,
     /// The scheduler's state.
     pub scheduler: spin::Mutex<CpuState>,
 }
@@ -155,6 +158,7 @@ pub fn prepare(index: u32, stack_top: u64) -> Option<Prepared> {
         thread: AtomicU64::new(0),
         current: AtomicPtr::new(core::ptr::null_mut()),
         timer_interrupts: AtomicU64::new(0),
+        watch: Watch::new(),
         scheduler: spin::Mutex::new(CpuState::new()?),
     })
     .map(Prepared)

@@ -126,6 +126,20 @@ impl Ring {
         self.completions.unread(head, self.layout.completion_entries()).map_err(Corrupt::CompletionHead)
     }
 
+    /// Whether one entry waits to be taken, and no more.
+    #[inline(always)]
+    pub fn has_one(&self) -> bool {
+        let tail = Self::index(&self.header, ring::SUBMISSION_TAIL);
+        tail.load(Ordering::Acquire) == self.submissions.index().wrapping_add(1)
+    }
+
+    /// Whether the process has read every completion.
+    #[inline(always)]
+    pub fn is_read(&self) -> bool {
+        let head = Self::index(&self.header, ring::COMPLETION_HEAD);
+        head.load(Ordering::Acquire) == self.completions.index()
+    }
+
     /// A copy of the next entry, which is judged and used instead of the shared one.
     #[inline(always)]
     pub fn entry(&self) -> EntryWords {
@@ -152,8 +166,10 @@ impl Ring {
             u64::from(caps) | u64::from(kind as u8) << 8,
         ];
         let to = self.completed.place(self.completions.index(), self.header);
-        // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
-        unsafe { to.cast::<[u64; COMPLETION_SIZE / 8]>().write_volatile(words) };
+        for (place, word) in (0..COMPLETION_SIZE / 8).zip(words) {
+            // SAFETY: completions are 32-byte aligned and do not cross pages; the frame is kept.
+            unsafe { to.cast::<u64>().wrapping_add(place).write_volatile(word) };
+        }
         self.completions.publish(Self::index(&self.header, ring::COMPLETION_TAIL));
     }
 }

@@ -22,7 +22,7 @@ use crate::object::thread::{self, State, Thread};
 use crate::object::{cpu_time, process};
 use crate::percpu::{self, PerCpu};
 use crate::run_queue::{self, Dead, RunQueue};
-use crate::{deadline, fault, first_process, kernel_lock, log, processors, syscall, time};
+use crate::{deadline, fault, first_process, kernel_lock, log, processors, standing_call, syscall, time};
 
 /// How long a thread runs while others wait, in nanoseconds.
 const SLICE: u64 = 10_000_000;
@@ -770,7 +770,21 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
     // SAFETY: what it is lent for ends before the kernel is left, and no other thread runs here before that.
     let current = unsafe { cpu.current() };
     let next = match current {
-        Some(thread) if thread.state() == State::Running => syscall::handle(&thread),
+        Some(thread) if thread.state() == State::Running => {
+            if cpu.watch.is_turn_of(&thread)
+                && let Some(context) = standing_call::go(cpu, &thread)
+            {
+                // SAFETY: as in `hand_over`.
+                unsafe { context::enter_user(cpu, context) }
+            }
+            let next = syscall::handle(&thread);
+            if let Some(next) = &next
+                && cpu.watch.have_turns(&thread, next)
+            {
+                standing_call::open(cpu, &thread, next);
+            }
+            next
+        }
         // Another processor has ended it meanwhile.
         _ => None,
     };
@@ -778,6 +792,38 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
         Some(next) => hand_over(cpu, next),
         None => return_to_user(cpu),
     }
+}
+
+/// Whether a thread that waits may run in the place of the current one, once that waits: where nobody who waits in any queue goes
+/// before it, and nothing else is to be looked at. It stays so until this processor decides otherwise, or somebody has the kernel's
+/// lock alone.
+#[inline(always)]
+pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
+    is_undisturbed()
+        && !(run_queue::is_waited() && run_queue::outranks(next.priority()))
+        && next.state() == State::Blocked
+        && may_begin(next)
+        && next.handle.may_run_on(cpu.index)
+        && cpu.scheduler.lock().handoff.is_none()
+}
+
+/// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one.
+#[inline(always)]
+pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Context {
+    current.change(State::Running, State::Blocked);
+    next.change(State::Blocked, State::Running);
+    let mut state = cpu.scheduler.lock();
+    if run_queue::is_waited() {
+        pass_on_among_others(cpu, &mut state, next)
+    } else {
+        state.exchange::<false>(cpu, Arc::clone(next))
+    }
+}
+
+/// [`CpuState::exchange`], while others wait for their turn.
+#[inline(never)]
+fn pass_on_among_others(cpu: &PerCpu, state: &mut CpuState, next: &Arc<Thread>) -> *mut Context {
+    state.exchange::<true>(cpu, Arc::clone(next))
 }
 
 /// Leaves the kernel where the thread that was current has begun to wait for another one, which it has made go on.

@@ -13,7 +13,7 @@ use crate::memory::reserve;
 use crate::object::process::{Cause, End};
 use crate::object::thread::{State, Taken, Thread};
 use crate::pager::{self, Brought};
-use crate::{fast_path, ipc, kernel_call, log, report, scheduler, time, word};
+use crate::{fast_path, ipc, kernel_call, log, percpu, report, scheduler, time, word};
 
 /// An ENTER that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +117,7 @@ fn enter(thread: &Arc<Thread>, entries: u32, minimum: u32, deadline: u64) -> Opt
         match fast_path::entry(thread, own, &words) {
             Step::Done(completions) => answered = answered.wrapping_add(completions as u32),
             Step::Met(other) => {
+                percpu::current().watch.met(&words);
                 if let Some(earlier) = next.replace(other)
                     && !go_on_behind(thread, &earlier)
                 {

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use capos_paging::PAGE;
 
+use crate::kernel_lock;
 use crate::memory::frames::Frame;
 use crate::memory::page_table::PageTable;
 use crate::object::address_space::{AddressSpace, Unreachable};
@@ -307,6 +308,79 @@ pub fn copy_short<const HEADER: usize>(
         let whole = length.wrapping_sub(rest);
         // SAFETY: what is left of them.
         unsafe { copy_bytes(read.wrapping_add(whole), behind.cast::<u8>().wrapping_add(whole), rest) };
+    }
+    compiler_fence(Ordering::Release);
+    true
+}
+
+/// A place in user memory that messages come from, or go to, again and again: where it lies in the direct map, as long as nobody has
+/// had the kernel's lock alone.
+#[derive(Debug)]
+pub struct Spot<const WRITTEN: bool> {
+    address: u64,
+    words: *mut u64,
+    /// Bytes from there to the end of its page.
+    room: u32,
+    /// Bytes that a message has at least: without any, it has no address.
+    least: u32,
+    /// How often somebody had the kernel's lock alone when it was found.
+    since: u64,
+}
+
+// SAFETY: the direct map is the same for all processors.
+unsafe impl<const WRITTEN: bool> Send for Spot<WRITTEN> {}
+
+impl<const WRITTEN: bool> Spot<WRITTEN> {
+    /// The place at an address. `None` where it is not aligned, not there, or the space is locked.
+    pub fn find(space: &AddressSpace, address: u64) -> Option<Self> {
+        let (words, room, least) = match address {
+            0 => (core::ptr::null_mut(), 0, 0),
+            _ if !address.is_multiple_of(8) => return None,
+            _ => (space.reach(address, WRITTEN)?.cast(), room(address), 1),
+        };
+        // It is a page at most.
+        Some(Self { address, words, room: room as u32, least, since: kernel_lock::times_alone() })
+    }
+
+    /// Its address.
+    #[inline(always)]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+/// Copies a message of so many bytes from one place to another, behind a header. False, and nothing is copied, where either has no
+/// room for it, there are no bytes where there is an address, or what is known of the places may not be so any more.
+#[inline(always)]
+pub fn copy_between<const HEADER: usize>(
+    source: &Spot<false>,
+    target: &Spot<true>,
+    header: &[u64; HEADER],
+    length: u32,
+) -> bool {
+    let now = kernel_lock::times_alone();
+    // None of these is more than a page, so nothing overflows where the length is not either.
+    let behind = length.wrapping_add(const { 8 * HEADER as u32 });
+    if length < source.least
+        || length > source.room
+        || behind > target.room
+        || source.since != now
+        || target.since != now
+    {
+        return false;
+    }
+    for (place, word) in (0..).zip(header) {
+        // SAFETY: both places were found where user memory is mapped, in a page each, aligned, and are used up to its end at most;
+        // nothing was unmapped since, since that needs the kernel's lock alone, which this processor has or shares.
+        unsafe { target.words.wrapping_add(place).write_volatile(*word) };
+    }
+    let behind = target.words.wrapping_add(HEADER);
+    let (words, rest) = (length as usize / 8, length as usize % 8);
+    // SAFETY: as above.
+    unsafe { copy_words(source.words, behind, words) };
+    if rest > 0 {
+        // SAFETY: as above.
+        unsafe { copy_bytes(source.words.wrapping_add(words).cast(), behind.wrapping_add(words).cast(), rest) };
     }
     compiler_fence(Ordering::Release);
     true

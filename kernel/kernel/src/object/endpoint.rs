@@ -19,7 +19,7 @@ pub struct Inner {
     closed: bool,
     /// Calls that nobody has received yet.
     pub calls: KeyedList<Caller>,
-    /// Buffers that wait for a call.
+    /// Buffers that wait for a call: the one that came last is used first, so that it is the same again and again.
     pub receivers: KeyedList<OperationRef>,
 }
 
@@ -95,13 +95,18 @@ impl Endpoint {
         })
     }
 
-    /// Locks who waits here, where nobody else has.
+    /// Locks who waits here.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// The same, where nobody else has.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
         self.inner.try_lock()
     }
 
-    /// Takes the receiver that has waited longest, or queues the call that `caller` makes; `began`
+    /// Takes the receiver that came last, or queues the call that `caller` makes; `began`
     /// notes its place then.
     pub fn meet(&self, caller: impl FnOnce() -> Caller, began: impl FnOnce(ListKey)) -> Met<'_> {
         let mut inner = self.inner.lock();
@@ -134,7 +139,7 @@ impl Endpoint {
         if let Some((call, held)) = inner.calls.take() {
             return Ok(Some((call, Place { endpoint: self, list: |inner| &mut inner.calls, held: Some(held) })));
         }
-        began(inner.receivers.push(receiver).ok_or(Status::OutOfMemory)?);
+        began(inner.receivers.push_first(receiver).ok_or(Status::OutOfMemory)?);
         Ok(None)
     }
 

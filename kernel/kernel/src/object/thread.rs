@@ -143,6 +143,65 @@ impl Inner {
         Ok(true)
     }
 
+    /// The one entry that waits to be taken, of a thread that has read all completions. `None` where that is not so, or there is no
+    /// room for its answer.
+    #[inline(always)]
+    pub fn lone_entry(&self) -> Option<EntryWords> {
+        let Body { ring, operations, .. } = self.body.as_ref()?;
+        let may = ring.has_one() && ring.is_read() && operations.len() < ring.completion_entries();
+        may.then(|| ring.entry())
+    }
+
+    /// Whether it waits for one completion, for as long as that takes, and has read all others.
+    #[inline(always)]
+    pub fn waits_for_one(&self) -> bool {
+        self.wanted == 1 && self.deadline.is_none() && self.body.as_ref().is_some_and(|body| body.ring.is_read())
+    }
+
+    /// Takes the entry that [`Inner::lone_entry`] has found: an operation is in flight that lies elsewhere, and the thread waits for
+    /// one completion.
+    #[inline(always)]
+    pub fn begin_to_wait(&mut self) {
+        if let Some(Body { ring, operations, .. }) = &mut self.body {
+            ring.advance();
+            operations.hold_place();
+        }
+        self.wanted = 1;
+    }
+
+    /// Ends an operation that lies elsewhere, for which the thread [waits](Inner::waits_for_one): it waits no longer.
+    #[inline(always)]
+    pub fn end_wait(&mut self, outcome: Outcome, user_data: u64) {
+        if let Some(Body { ring, operations, .. }) = &mut self.body {
+            ring.post(&outcome.completion(user_data));
+            operations.let_go_of_place();
+        }
+        self.wanted = 0;
+    }
+
+    /// The tag of an operation in flight, and the capability that it goes through.
+    pub fn entry_of(&mut self, ticket: Ticket) -> Option<(u64, CapId)> {
+        let operation = self.body.as_mut()?.operations.get_mut(ticket)?;
+        Some((operation.user_data, operation.cap))
+    }
+
+    /// Takes an operation out, to lie elsewhere while it is in flight.
+    pub fn lend_operation(&mut self, ticket: Ticket) {
+        if let Some(Body { operations, .. }) = &mut self.body
+            && let Some(ended) = operations.end(ticket)
+        {
+            drop(ended);
+            operations.hold_place();
+        }
+    }
+
+    /// Puts an operation that lay elsewhere back.
+    pub fn return_operation(&mut self, user_data: u64, cap: CapId, kind: impl FnOnce() -> Kind) -> Option<Ticket> {
+        let operations = &mut self.body.as_mut()?.operations;
+        operations.let_go_of_place();
+        operations.begin(user_data, cap, kind)
+    }
+
     /// The ticket that its next operation gets. `None` where it is dead, or has no place for one.
     #[inline]
     pub fn next_ticket(&self) -> Option<Ticket> {

@@ -18,6 +18,7 @@ mod processes;
 mod refusals;
 mod restart;
 mod revocation;
+mod standing;
 pub mod start;
 mod threads;
 mod words;
@@ -34,7 +35,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 83] = [
+const OBJECTS: [(&str, Test); 84] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -117,6 +118,8 @@ const OBJECTS: [(&str, Test); 83] = [
     ("words-are-checked", words::words_are_checked),
     ("waits-for-words-end", words::waits_for_words_end),
     ("thread-pointers-are-set", threads::thread_pointers_are_set),
+    // It ends many processes, which fills the log.
+    ("standing-calls-are-calls", standing::standing_calls_are_calls),
     ("nothing-is-left", nothing_is_left),
 ];
 

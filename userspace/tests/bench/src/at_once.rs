@@ -23,11 +23,13 @@ use crate::throughput::{self, CALLS};
 use crate::{Bench, calls, timer};
 
 /// How often somebody is disturbed, each time the test is gone through.
-const ROUNDS: u64 = 16;
+const ROUNDS: u64 = 9;
 /// Pairs that nobody disturbs.
 const PAIRS: usize = 2;
 /// Processes that call one server and are disturbed: the first sends a capability along each time.
 const CALLERS: u64 = 3;
+/// Processes that call a server of their own and are disturbed, so that their calls stand: the first sends a capability along.
+const ALONE: u64 = 2;
 /// The exit code of a process whose call had a wrong answer. No status has this number.
 const WRONG: i32 = 1 << 20;
 
@@ -79,8 +81,8 @@ pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
 /// The bits that are signalled to it.
 const SIGNALS: u64 = 0x5a5a_0000_a5a5;
 
-/// Which of them is ended.
-const ENDED: usize = 1;
+/// Which of them are ended.
+const ENDED: [usize; 2] = [1, 4];
 
 /// What is done to processes that call, before their capability is revoked.
 #[derive(Clone, Copy, Debug)]
@@ -119,14 +121,27 @@ impl Bench {
     async fn disturb(&self, table: &CapabilityTableClient, round: u64, what: Disturbance) -> Result<(), Error> {
         let endpoint: EndpointClient = self.account.create_endpoint().await?;
         let client = endpoint.mint(round, entries::INTERFACE).await?;
-        let server = self.launch("echo-release", vec![Granted::new("serve", &endpoint)]).await?;
+        let mut servers = vec![self.launch("echo-release", vec![Granted::new("serve", &endpoint)]).await?];
         let mut callers: Vec<ProcessClient> = Vec::new();
+        let mut clients = vec![client.clone()];
         for caller in 0..CALLERS {
             let mut grants = vec![Granted::new("target", &client)];
             if caller == 0 {
                 grants.push(Granted::new("given", &self.given));
             }
             callers.push(self.launch("call-until-refused", grants).await?);
+        }
+        for caller in 0..ALONE {
+            let endpoint: EndpointClient = self.account.create_endpoint().await?;
+            let client = endpoint.mint(round, entries::INTERFACE).await?;
+            servers.push(self.launch("echo", vec![Granted::new("serve", &endpoint)]).await?);
+            let mut grants = vec![Granted::new("target", &client)];
+            // The server keeps what comes with calls, until its table is full and the call is refused.
+            if caller == 0 && round.is_multiple_of(4) {
+                grants.push(Granted::new("given", &self.given));
+            }
+            callers.push(self.launch("call-until-refused", grants).await?);
+            clients.push(client);
         }
         let notification: NotificationClient = self.account.create_notification().await?;
         callers.push(self.launch("poll-until-refused", vec![Granted::new("target", &notification)]).await?);
@@ -135,9 +150,13 @@ impl Bench {
         }
         self.map_and_unmap(1 + round % 7).await?;
         match what {
-            Disturbance::ServerEnded => server.kill("its callers are to notice").await?,
+            Disturbance::ServerEnded => {
+                for server in &servers {
+                    server.kill("its callers are to notice").await?;
+                }
+            }
             Disturbance::CallerEnded => {
-                for caller in callers.iter().skip(ENDED).take(1) {
+                for (_, caller) in callers.iter().enumerate().filter(|(at, _)| ENDED.contains(at)) {
                     caller.kill("the others are not to notice").await?;
                 }
             }
@@ -145,11 +164,13 @@ impl Bench {
         }
         self.map_and_unmap(1 + round % 3).await?;
         // Who calls is refused, whether the call is answered just now, waits in the line, or is yet to be made.
-        table.revoke(client.as_cap().id()).await?;
+        for client in clients {
+            table.revoke(client.as_cap().id()).await?;
+        }
         table.revoke(notification.as_cap().id()).await?;
         for (at, caller) in callers.into_iter().enumerate() {
             let exit = caller.wait().await?;
-            let killed = matches!(what, Disturbance::CallerEnded) && at == ENDED;
+            let killed = matches!(what, Disturbance::CallerEnded) && ENDED.contains(&at);
             let expected = match exit.cause {
                 ExitInfoCause::Killed => killed,
                 ExitInfoCause::Exited => !killed && exit.code < 0,
@@ -160,11 +181,12 @@ impl Bench {
                 return Err(Error::new(format!("caller {at} ended by {cause:?} with {code}: {report}")));
             }
         }
-        let reason = "it was disturbed enough";
-        drop(server.kill(reason).await);
-        let exit = server.wait().await?;
-        if exit.cause != ExitInfoCause::Killed {
-            return Err(Error::new(format!("the server ended by itself: {}", exit.report)));
+        for server in servers {
+            drop(server.kill("it was disturbed enough").await);
+            let exit = server.wait().await?;
+            if exit.cause != ExitInfoCause::Killed {
+                return Err(Error::new(format!("the server ended by itself: {}", exit.report)));
+            }
         }
         Ok(())
     }
@@ -200,7 +222,7 @@ impl Bench {
                 "{before:?} frames and bytes of the kernel's heap were held, {after:?} are now"
             )));
         }
-        let ended = 2 * ROUNDS * (CALLERS + 2);
+        let ended = 2 * ROUNDS * (CALLERS + 2 * ALONE + 2);
         let calls = 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned());
         log::info!("{ended} processes ended beside {calls} calls");
         Ok(())

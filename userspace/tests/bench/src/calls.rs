@@ -81,6 +81,20 @@ impl Bench {
         echo.end().await
     }
 
+    /// The same, to two processes in turns, so that no call repeats.
+    pub async fn call_reply_in_turns(&self, series: &Series) -> Result<(), Error> {
+        let (first, second) =
+            (self.partner("echo", 0, entries::INTERFACE).await?, self.partner("echo", 0, entries::INTERFACE).await?);
+        let calls = [&first, &second].map(|echo| {
+            let method = (entries::INTERFACE, 0);
+            entries::call(echo.client.as_cap().id(), method, entries::MESSAGE, message(), (0, 0))
+        });
+        let how = "call_reply_64 where two other processes are called in turns, so that no call repeats";
+        series.enter_in_turns("call_reply_64_in_turns", (&calls, 1), how)?;
+        first.end().await?;
+        second.end().await
+    }
+
     /// The same with a capability in the call.
     pub async fn call_reply_cap(&self, series: &Series) -> Result<(), Error> {
         for (name, part, how) in [

@@ -30,6 +30,7 @@ impl Bench {
         self.null_call(&series).await?;
         self.ring_operation(&series)?;
         self.call_reply(&series).await?;
+        self.call_reply_in_turns(&series).await?;
         self.call_reply_cap(&series).await?;
         self.cached_faults(&series).await?;
         let series = Series::at(axis, point, FEW_ROUNDS);

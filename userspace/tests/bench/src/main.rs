@@ -157,6 +157,7 @@ impl Bench {
         self.null(&series).await?;
         self.ring_operation(&series)?;
         self.call_reply(&series).await?;
+        self.call_reply_in_turns(&series).await?;
         self.call_reply_cap(&series).await?;
         self.switches(&series).await?;
         self.null_call_typed(&series).await?;

@@ -44,9 +44,14 @@ impl Series {
     /// The cost of one ENTER, from its first instruction to its return, with so many entries like this one that all end
     /// before it returns: for each of them.
     pub fn enter(&self, name: &str, (entry, times): (&RawEntry, u32), how: &str) -> Result<(), Error> {
+        self.enter_in_turns(name, (&[*entry], times), how)
+    }
+
+    /// The same, with the next of several entries each time.
+    pub fn enter_in_turns(&self, name: &str, (all, times): (&[RawEntry], u32), how: &str) -> Result<(), Error> {
         let overhead = overhead();
         let mut samples = self.begin(name);
-        for _ in 0..self.rounds {
+        for entry in all.iter().cycle().take(self.rounds) {
             (0..times).for_each(|_| entries::push(entry));
             let from = count();
             raw::enter(times, times, NO_DEADLINE);

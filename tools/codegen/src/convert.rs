@@ -190,17 +190,31 @@ pub fn read_field(schema: &Schema, owner: &Struct, field: &Field) -> Result<Stri
             let inner = read_pointer(schema, &path, pointer, &format!("reader.pointer({at})"))?;
             let (absent, present) = match (hold(schema, owner.id, field), &field.default) {
                 (Hold::Plain, None) => return Ok(inner),
-                (Hold::Plain, Some(_)) => (default_value(schema, field)?, inner),
+                (Hold::Plain, Some(default)) => (read_default(schema, field, &path, default)?, inner),
                 (Hold::Optional, _) => {
                     ("::core::option::Option::None".to_owned(), format!("::core::option::Option::Some({inner})"))
                 }
                 (Hold::Boxed, _) => (
                     "::core::option::Option::None".to_owned(),
-                    format!("::core::option::Option::Some(::alloc::boxed::Box::new({inner}))"),
+                    format!(
+                        "reader.pointer({at}).account::<{}>({path:?})?; \
+                         ::core::option::Option::Some(::alloc::boxed::Box::new({inner}))",
+                        owned_type(schema, pointer)?
+                    ),
                 ),
             };
             format!("if reader.pointer({at}).is_null() {{ {absent} }} else {{ {present} }}")
         }
+    })
+}
+
+/// The expression that makes the default of a pointer's field which is not there.
+fn read_default(schema: &Schema, field: &Field, path: &str, default: &Value) -> Result<String> {
+    let pointer = format!("reader.pointer({})", field.offset);
+    Ok(match default {
+        Value::Text(value) => format!("{pointer}.default_text({path:?}, {value:?})?"),
+        Value::Data(value) => format!("{pointer}.default_data({path:?}, &{value:?})?"),
+        _ => default_value(schema, field)?,
     })
 }
 
@@ -234,27 +248,26 @@ fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result
                 format!("{pointer}.numbers::<{}>({path:?})?", owned_type(schema, inner)?)
             }
             Type::Enum(id) => {
-                let item = format!("{WIRE}::enumerant({path:?}, item, {}::ALL)?", enum_path(schema, *id)?);
-                collect(&format!("{pointer}.numbers::<u16>({path:?})?.into_iter()"), &item)
+                format!("{pointer}.enumerants({path:?}, {}::ALL)?", enum_path(schema, *id)?)
             }
             Type::Struct(id) => {
                 let item = format!("<{} as {WIRE}::Wire>::read(item)?", struct_path(schema, *id)?);
-                collect(&format!("{pointer}.structs({path:?})?.structures()"), &item)
+                collect(path, &format!("{pointer}.structs({path:?})?"), "structures", &item)
             }
             inner => {
                 let item = read_pointer(schema, path, inner, "item")?;
-                collect(&format!("{pointer}.pointers({path:?})?.elements()"), &item)
+                collect(path, &format!("{pointer}.pointers({path:?})?"), "elements", &item)
             }
         },
         scalar => anyhow::bail!("{path}: {scalar:?} lies behind no pointer"),
     })
 }
 
-/// A vector of what is made of each `item` of an iterator.
-fn collect(items: &str, item: &str) -> String {
+/// A vector of what is made of each `item` of a list.
+fn collect(path: &str, list: &str, items: &str, item: &str) -> String {
     format!(
-        "{{ let items = {items}; let mut out = ::alloc::vec::Vec::with_capacity(items.len()); \
-         for item in items {{ out.push({item}); }} out }}"
+        "{{ let items = {list}; let mut out = items.room({path:?})?; \
+         for item in items.{items}() {{ out.push({item}); }} out }}"
     )
 }
 

@@ -119,6 +119,12 @@ impl Generator {
                 modules.line(&format!("&{}::{},", names::ident(&interface.file), reflection::table_name(interface)));
             }
             modules.close("];");
+            modules.line("/// What lists and boxes of every schema file hold.");
+            modules.open("pub static ELEMENTS: &[&[::capos_schema::reflection::ElementInfo]] = &[");
+            for file in &schema.files {
+                modules.line(&format!("{}::ELEMENTS,", names::ident(&file.stem)));
+            }
+            modules.close("];");
         }
         self.save("modules.rs", &modules.finish())
     }

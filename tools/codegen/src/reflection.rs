@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use crate::code::Code;
+use crate::convert::{self, Hold};
 use crate::json_schema;
-use crate::model::{File, Interface, Kind, Method, Schema, Value};
+use crate::model::{File, Interface, Kind, Method, Schema, Type, Value};
 use crate::names;
 
 const REFLECTION: &str = "::capos_schema::reflection";
@@ -36,7 +37,42 @@ pub fn generate(schema: &Schema, file: &File) -> Result<String> {
         code.close("],");
         code.close("};");
     }
+    code.line("/// What lists and boxes of this file's structs hold.");
+    code.open(&format!("pub static ELEMENTS: &[{REFLECTION}::ElementInfo] = &["));
+    for id in &file.structs {
+        let structure = schema.structure(*id)?;
+        for field in &structure.fields {
+            let Kind::Slot(ty) = &field.kind else { continue };
+            let path = format!("{}.{}", structure.name, field.name);
+            if convert::hold(schema, structure.id, field) == Hold::Boxed {
+                element_info(&mut code, schema, &path, ty, 64)?;
+            }
+            list_elements(&mut code, schema, &path, ty)?;
+        }
+    }
+    code.close("];");
     Ok(code.finish())
+}
+
+/// The elements of a list, and theirs where they are lists.
+fn list_elements(code: &mut Code, schema: &Schema, path: &str, ty: &Type) -> Result<()> {
+    let Type::List(inner) = ty else { return Ok(()) };
+    let bits = match &**inner {
+        Type::Void => return Ok(()),
+        Type::Bool => 1,
+        Type::Int(bits) | Type::Uint(bits) | Type::Float(bits) => u32::from(*bits),
+        Type::Enum(_) => 16,
+        Type::Struct(id) => schema.structure(*id)?.words().saturating_mul(64),
+        _ => 64,
+    };
+    element_info(code, schema, path, inner, bits)?;
+    list_elements(code, schema, path, inner)
+}
+
+fn element_info(code: &mut Code, schema: &Schema, path: &str, ty: &Type, bits: u32) -> Result<()> {
+    let rust = convert::owned_type(schema, ty)?;
+    code.line(&format!("{REFLECTION}::ElementInfo {{ field: {path:?}, bits: {bits}, memory: size_of::<{rust}>() }},"));
+    Ok(())
 }
 
 fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> {

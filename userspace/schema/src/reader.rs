@@ -4,6 +4,9 @@
 //! pointer is followed where all that it points to lies inside, where it is not too deep, and where the message has not
 //! been read four times over already. What a message of another version of the schema lacks reads as its default, and
 //! what it has besides is passed over, lists included.
+//!
+//! How large a list's elements are in the message is its sender's choice, and how large they are in memory is not: lists,
+//! texts and bytes are taken out of what [`memory_for`] allows the whole message before memory is asked for.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +15,7 @@ use core::cell::Cell;
 use capnp::Word;
 
 use crate::cap::Cap;
-use crate::wire::{MAX_DEPTH, WireError, words_to_read};
+use crate::wire::{ALLOCATION, MAX_DEPTH, WireError, enumerant, memory_for, words_to_read};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -88,6 +91,8 @@ pub struct Segment<'a> {
     caps: &'a [Cap],
     /// Words that pointers may still lead to.
     left: Cell<usize>,
+    /// Bytes of memory that what is read may still take.
+    memory: Cell<usize>,
 }
 
 impl<'a> Segment<'a> {
@@ -96,7 +101,8 @@ impl<'a> Segment<'a> {
     #[must_use]
     pub fn new(words: &'a [Word], caps: &'a [Cap]) -> Self {
         let (words, _) = Word::words_to_bytes(words).as_chunks();
-        Self { words, caps, left: Cell::new(words_to_read(words.len())) }
+        let memory = Cell::new(memory_for(words.len().saturating_mul(WORD)));
+        Self { words, caps, left: Cell::new(words_to_read(words.len())), memory }
     }
 
     /// Its root.
@@ -132,6 +138,16 @@ impl<'a> Segment<'a> {
         self.left.set(left.ok_or_else(|| WireError::new(path, "it is read more than four times over"))?);
         Ok(())
     }
+
+    /// Accounts for a piece of memory of so many bytes, before it is asked for. What is empty takes none.
+    #[inline]
+    fn account(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
+        if bytes > 0 {
+            let left = self.memory.get().checked_sub(bytes.saturating_add(ALLOCATION));
+            self.memory.set(left.ok_or_else(|| too_much(path))?);
+        }
+        Ok(())
+    }
 }
 
 /// Where the pointer at this word leads to.
@@ -146,6 +162,11 @@ fn target(at: usize, pointer: u64) -> usize {
 #[inline]
 fn sections(pointer: u64) -> (usize, usize) {
     (usize::from((pointer >> 32) as u16), usize::from((pointer >> 48) as u16))
+}
+
+#[cold]
+fn too_much(path: &'static str) -> WireError {
+    WireError::new(path, "it takes more memory than a message of this length may")
 }
 
 #[cold]
@@ -226,15 +247,43 @@ impl<'a> PointerReader<'a> {
     /// A copy of the bytes that it leads to.
     ///
     /// # Errors
-    /// As [`PointerReader::bytes`].
+    /// As [`PointerReader::bytes`]; it takes too much memory.
     pub fn data(self, path: &'static str) -> Result<Vec<u8>, WireError> {
-        self.bytes(path).map(Vec::from)
+        let bytes = self.bytes(path)?;
+        self.segment.account(path, bytes.len())?;
+        Ok(Vec::from(bytes))
+    }
+
+    /// A copy of the bytes that a field has which is not there.
+    ///
+    /// # Errors
+    /// It takes too much memory.
+    pub fn default_data(self, path: &'static str, default: &[u8]) -> Result<Vec<u8>, WireError> {
+        self.segment.account(path, default.len())?;
+        Ok(Vec::from(default))
+    }
+
+    /// A copy of the text that a field has which is not there.
+    ///
+    /// # Errors
+    /// It takes too much memory.
+    pub fn default_text(self, path: &'static str, default: &str) -> Result<String, WireError> {
+        self.segment.account(path, default.len())?;
+        Ok(String::from(default))
+    }
+
+    /// Accounts for a value that lies in memory by itself.
+    ///
+    /// # Errors
+    /// It takes too much memory.
+    pub fn account<T>(self, path: &'static str) -> Result<(), WireError> {
+        self.segment.account(path, size_of::<T>())
     }
 
     /// The text that it leads to.
     ///
     /// # Errors
-    /// As [`PointerReader::bytes`]; it does not end as text does, or is not UTF-8.
+    /// As [`PointerReader::data`]; it does not end as text does, or is not UTF-8.
     pub fn text(self, path: &'static str) -> Result<String, WireError> {
         let (words, length) = self.words_of_bytes(path)?;
         let Some(end) = length.checked_sub(1) else {
@@ -243,6 +292,7 @@ impl<'a> PointerReader<'a> {
         if words.get(end) != Some(&0) {
             return Err(unended(path));
         }
+        self.segment.account(path, end)?;
         // Whole words are looked at faster than bytes; behind the text there are mostly zeros.
         let found = core::str::from_utf8(words).ok().and_then(|text| text.get(..end));
         let found = match found {
@@ -345,7 +395,7 @@ impl<'a> PointerReader<'a> {
     /// The numbers that it leads to.
     ///
     /// # Errors
-    /// It leads out of the message, or to something else.
+    /// It leads out of the message, or to something else; they take too much memory.
     pub fn numbers<N: Number>(self, path: &'static str) -> Result<Vec<N>, WireError> {
         let list = self.list(path)?;
         if list.length == 0 {
@@ -354,21 +404,39 @@ impl<'a> PointerReader<'a> {
         if list.data < N::SIZE.saturating_mul(8) {
             return Err(WireError::new(path, "a list's elements are too small for its numbers"));
         }
+        self.segment.account(path, list.length.saturating_mul(N::SIZE))?;
         // All but single bits are whole bytes.
         Ok(list.bytes.chunks(list.step / 8).take(list.length).map(N::from_start).collect())
+    }
+
+    /// The values of an enum that it leads to, of which these are all.
+    ///
+    /// # Errors
+    /// As [`PointerReader::numbers`]; there are others among them.
+    pub fn enumerants<T: Copy>(self, path: &'static str, all: &[T]) -> Result<Vec<T>, WireError> {
+        let numbers = self.numbers::<u16>(path)?;
+        self.segment.account(path, numbers.len().saturating_mul(size_of::<T>()))?;
+        let mut values = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            values.push(enumerant(path, number, all)?);
+        }
+        Ok(values)
     }
 
     /// The flags that it leads to.
     ///
     /// # Errors
-    /// It leads out of the message, or to something else.
+    /// As [`PointerReader::numbers`].
     pub fn flags(self, path: &'static str) -> Result<Vec<bool>, WireError> {
         let list = self.list(path)?;
         if list.length > 0 && list.step != 1 {
             return Err(WireError::new(path, "a list's elements are no flags"));
         }
+        self.segment.account(path, list.length)?;
         let bits = list.bytes.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 != 0));
-        Ok(bits.take(list.length).collect())
+        let mut flags = Vec::with_capacity(list.length);
+        flags.extend(bits.take(list.length));
+        Ok(flags)
     }
 
     /// How many elements the list has that it leads to, of which nothing is known but that they are there.
@@ -454,6 +522,16 @@ pub struct ListReader<'a> {
 }
 
 impl<'a> ListReader<'a> {
+    /// Room for what its elements are read as.
+    ///
+    /// # Errors
+    /// It takes too much memory.
+    #[inline]
+    pub fn room<T>(&self, path: &'static str) -> Result<Vec<T>, WireError> {
+        self.segment.account(path, self.length.saturating_mul(size_of::<T>()))?;
+        Ok(Vec::with_capacity(self.length))
+    }
+
     /// Its elements as structs.
     pub fn structures(self) -> impl ExactSizeIterator<Item = StructReader<'a>> {
         (0..self.length).map(move |number| self.structure(number))

@@ -52,6 +52,17 @@ impl Category {
     }
 }
 
+/// What a list of the schema holds, or a struct that holds itself.
+#[derive(Debug)]
+pub struct ElementInfo {
+    /// The field, as errors name it.
+    pub field: &'static str,
+    /// Bits of one in a message, without what its pointers lead to.
+    pub bits: u32,
+    /// Bytes of one in memory, without what it points to.
+    pub memory: usize,
+}
+
 /// An interface.
 #[derive(Debug)]
 pub struct InterfaceInfo {

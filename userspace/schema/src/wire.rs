@@ -298,6 +298,20 @@ pub(crate) fn words_to_read(words: usize) -> usize {
     words.saturating_mul(4).saturating_add(128)
 }
 
+/// Bytes of memory that what is read of a message may take, for each of the message's own.
+pub const MEMORY_FACTOR: usize = 4;
+/// Bytes that it may take besides: no short message is refused, whatever its lists hold.
+pub const MEMORY_BESIDES: usize = 4 << 10;
+/// Bytes that are counted for each piece of memory besides its own: what it is rounded up by, and what the heap keeps of it.
+pub const ALLOCATION: usize = 32;
+
+/// Bytes of memory that what is read of a message of so many bytes may take: lists by the size that their elements have in
+/// Rust, texts and data by their length.
+#[must_use]
+pub const fn memory_for(bytes: usize) -> usize {
+    bytes.saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_BESIDES)
+}
+
 /// A list length as capnp wants it.
 ///
 /// # Errors

@@ -224,7 +224,13 @@ pub fn typed_message() -> Result<Vec<Vec<u8>>> {
     let kinds = (0..12).map(|kind| seed(kind, text));
     // Every way in which a text can end within its last word.
     let lengths = (0..text.len()).map(|length| seed(0, text.get(..length).unwrap_or_default()));
-    kinds.chain(lengths).collect()
+    // A request with so many messages of no size that they are no longer accounted for by its length, and with as many as may be.
+    let lists = [400_u64, 20].map(|count| {
+        let words = [1 << 48, 1 | 7 << 32, count << 2];
+        let words = words.into_iter().chain(core::iter::repeat_n(0, 100));
+        Ok(core::iter::once(1).chain(words.flat_map(u64::to_le_bytes)).collect())
+    });
+    kinds.chain(lengths).chain(lists).collect()
 }
 
 pub fn json() -> Result<Vec<Vec<u8>>> {

@@ -9,7 +9,7 @@ use capnp::Word;
 
 use crate::cap::{Cap, CapArg, Message};
 use crate::reader::Number;
-use crate::wire::{MAX_WORDS, WireError, length};
+use crate::wire::{MAX_SENT, MAX_WORDS, WireError, length};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -41,6 +41,8 @@ impl Place {
 pub struct Builder {
     words: Vec<Word>,
     caps: Vec<CapArg>,
+    /// Words that it may have.
+    most: usize,
 }
 
 #[inline]
@@ -50,15 +52,26 @@ fn word(value: u64) -> Word {
 }
 
 impl Builder {
-    /// A message whose root is a struct of these sizes, and which probably takes so many words.
+    /// A message that is sent, whose root is a struct of these sizes, and which probably takes so many words.
     #[inline]
     #[must_use]
     pub fn new(words: usize, data: u16, pointers: u16) -> (Self, Place) {
+        Self::at_most(MAX_SENT / WORD, words, data, pointers)
+    }
+
+    /// The same, of a message that is kept.
+    #[must_use]
+    pub fn kept(words: usize, data: u16, pointers: u16) -> (Self, Place) {
+        Self::at_most(MAX_WORDS, words, data, pointers)
+    }
+
+    #[inline]
+    fn at_most(most: usize, words: usize, data: u16, pointers: u16) -> (Self, Place) {
         let sections = usize::from(data).wrapping_add(usize::from(pointers));
         let used = sections.wrapping_add(1);
-        let mut all = Vec::with_capacity(words.clamp(used, MAX_WORDS));
+        let mut all = Vec::with_capacity(words.min(most).max(used));
         all.resize(used, ZERO);
-        let mut builder = Self { words: all, caps: Vec::new() };
+        let mut builder = Self { words: all, caps: Vec::new(), most };
         // As in `structure`: right behind its pointer, or at it.
         let distance = if sections == 0 { u64::from(u32::MAX << 2) } else { 0 };
         builder.put(0, distance | u64::from(data) << 32 | u64::from(pointers) << 48);
@@ -77,11 +90,22 @@ impl Builder {
     fn grow(&mut self, words: usize) -> Result<usize, WireError> {
         let start = self.words.len();
         let end = start.saturating_add(words);
-        if end > MAX_WORDS {
-            return Err(too_long());
+        if end > self.words.capacity() {
+            self.extend_to(end)?;
         }
         self.words.resize(end, ZERO);
         Ok(start)
+    }
+
+    /// Room for so many words in all: for twice as many as there was room for, where that is more, and no more than it may have.
+    #[cold]
+    fn extend_to(&mut self, end: usize) -> Result<(), WireError> {
+        if end > self.most {
+            return Err(too_long(self.most));
+        }
+        let room = self.words.capacity().saturating_mul(2).min(self.most).max(end);
+        self.words.reserve_exact(room.saturating_sub(self.words.len()));
+        Ok(())
     }
 
     #[inline]
@@ -156,11 +180,11 @@ impl Builder {
     fn list_of_bytes(&mut self, path: &'static str, at: usize, bytes: &[u8], zeros: usize) -> Result<(), WireError> {
         let count = bytes.len().saturating_add(zeros);
         let start = self.list(path, at, BYTES, count, 0)?;
-        if start.saturating_add(count.div_ceil(WORD)) > MAX_WORDS {
-            return Err(too_long());
+        let end = start.saturating_add(count.div_ceil(WORD));
+        if end > self.words.capacity() {
+            self.extend_to(end)?;
         }
         let (whole, rest) = bytes.as_chunks::<WORD>();
-        self.words.reserve(whole.len().saturating_add(1));
         self.words.extend(whole.iter().map(|bytes| word(u64::from_le_bytes(*bytes))));
         if count > whole.len().wrapping_mul(WORD) {
             let rest = match bytes.last_chunk() {
@@ -270,6 +294,7 @@ impl Builder {
 }
 
 #[cold]
-fn too_long() -> WireError {
-    WireError::new("message", "it is longer than 64 MiB; send it as memory")
+fn too_long(most: usize) -> WireError {
+    let mebibytes = most.saturating_mul(WORD) >> 20;
+    WireError::new("message", alloc::format!("it is longer than {mebibytes} MiB; send it as memory"))
 }

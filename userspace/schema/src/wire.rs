@@ -14,6 +14,7 @@ use capnp::private::capability::ClientHook;
 use capnp::private::layout::CapTable;
 use capnp::traits::{FromPointerBuilder, Imbue, ImbueMut, Owned};
 use capnp::{Word, any_pointer};
+use capos_abi::entry::MAX_MESSAGE;
 
 use crate::builder::{Builder, Place};
 use crate::cap::{Cap, CapArg, IncomingMessage, Message};
@@ -22,8 +23,10 @@ use crate::reader::{Segment, StructReader};
 
 /// Deepest nesting of a message that is read.
 pub const MAX_DEPTH: i32 = 64;
-/// Longest message that is made, in words: 64 MiB. Anything large travels as memory.
+/// Longest message that is made to be kept, in words: 64 MiB.
 pub const MAX_WORDS: usize = 8 << 20;
+/// Longest message that is sent, in bytes. Anything larger travels as memory.
+pub const MAX_SENT: usize = MAX_MESSAGE as usize;
 
 /// capnp's type of a capability inside a message.
 pub type Hook = Box<dyn ClientHook>;
@@ -176,13 +179,20 @@ fn copy(bytes: &[u8]) -> Vec<Word> {
     words
 }
 
-/// Makes a message of an owned value.
+/// Makes a message of an owned value, to be sent.
 ///
 /// # Errors
-/// It is too large.
+/// It is longer than [`MAX_SENT`].
 pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
-    let words = usize::from(T::DATA).saturating_add(usize::from(T::POINTERS));
-    let (mut builder, root) = Builder::new(words.saturating_add(64), T::DATA, T::POINTERS);
+    fill(value, Builder::new(words_of::<T>(), T::DATA, T::POINTERS))
+}
+
+/// Words that a message of such a value takes at least, and some for what it points to.
+fn words_of<T: Wire>() -> usize {
+    usize::from(T::DATA).saturating_add(usize::from(T::POINTERS)).saturating_add(64)
+}
+
+fn fill<T: Wire>(value: &T, (mut builder, root): (Builder, Place)) -> Result<Message, WireError> {
     value.write(&mut builder, root)?;
     Ok(builder.finish())
 }
@@ -191,7 +201,7 @@ pub fn encode_value<T: Wire>(value: &T) -> Result<Message, WireError> {
 /// many it probably takes.
 ///
 /// # Errors
-/// The message is longer than [`MAX_WORDS`].
+/// The message is longer than [`MAX_SENT`].
 #[inline]
 pub fn compose(
     words: usize,
@@ -247,7 +257,7 @@ pub fn from_bytes<T: Wire>(bytes: &[u8]) -> Result<T, WireError> {
 /// # Errors
 /// It is too large, or holds a capability.
 pub fn to_bytes<T: Wire>(value: &T) -> Result<Vec<u8>, WireError> {
-    let message = encode_value(value)?;
+    let message = fill(value, Builder::kept(words_of::<T>(), T::DATA, T::POINTERS))?;
     if message.caps.is_empty() {
         Ok(message.bytes().to_vec())
     } else {

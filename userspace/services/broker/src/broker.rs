@@ -9,6 +9,7 @@ use core::cell::RefCell;
 use capos_audit::Kind;
 use capos_broker::config::Config;
 use capos_broker::kept;
+use capos_broker::room::{Exporter, QUESTIONS, REQUESTS};
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server};
 use capos_schema::authority::{AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient};
@@ -27,9 +28,9 @@ pub struct Broker {
     pub config: Config,
     pub blocks: Blocks,
     pub clock: Clock,
-    pub server: Rc<Server>,
+    pub server: Exporter<Rc<Server>>,
     /// Where sessions ask their models: apart from the rest, since requests are long.
-    pub models: Rc<Server>,
+    pub models: Exporter<Rc<Server>>,
     entropy: EntropyClient,
     pub budgets: RefCell<Budgets>,
     /// Wrong passphrases count for the whole system, not for one session.
@@ -50,8 +51,8 @@ impl Broker {
             config,
             blocks,
             clock,
-            server,
-            models,
+            server: Exporter::new(server, QUESTIONS.room),
+            models: Exporter::new(models, REQUESTS.room),
             entropy,
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),

@@ -8,4 +8,5 @@ pub mod config;
 pub mod kept;
 pub mod lease;
 pub mod model;
+pub mod room;
 pub mod tally;

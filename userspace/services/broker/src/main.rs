@@ -22,6 +22,7 @@ use blocks::Blocks;
 use broker::{Broker, BrokerObject};
 use capos_broker::config::Config;
 use capos_broker::kept;
+use capos_broker::room::{Endpoint, QUESTIONS, REQUESTS};
 use capos_policy::ServiceEnds;
 use capos_rt::{Context, Either, Env, Error, ServeOptions, Server, log, select};
 use capos_schema::authority::AuthorityBrokerService;
@@ -31,11 +32,12 @@ use capos_schema::storage::DirectoryClient;
 
 /// The system's configuration, and a scenario's over it.
 const FILES: [&str; 2] = ["etc/system.toml", "scenario/config.toml"];
-/// A question holds arguments of 64 KiB.
-const OPTIONS: ServeOptions = ServeOptions { buffers: 4, message_bytes: 160 << 10, concurrent: 32 };
-/// A request to a model holds a whole conversation, as much as a worker takes. Those that would wait here are refused
-/// instead, so that few are in memory at one time (see `metered`).
-const MODELS: ServeOptions = ServeOptions { buffers: 1, message_bytes: 1 << 20, concurrent: 32 };
+
+/// How calls are received at an endpoint.
+const fn options(endpoint: Endpoint) -> ServeOptions {
+    let Endpoint { buffers, message_bytes, concurrent, .. } = endpoint;
+    ServeOptions { buffers, message_bytes, concurrent }
+}
 
 /// The configuration files that are there.
 async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str, String)>, Error> {
@@ -69,9 +71,10 @@ async fn start(env: Env) -> Result<(), Error> {
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
     let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers);
-    env.serve(0, Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker)))));
+    let room = broker.server.room.clone();
+    env.serve(0, room.bound(Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker))))));
     // Both go on for ever; what ends one of them ends the process.
-    match select(models.run(MODELS), env.run_with(OPTIONS)).await {
+    match select(models.run(options(REQUESTS)), env.run_with(options(QUESTIONS))).await {
         Either::First(ended) | Either::Second(ended) => ended,
     }
 }

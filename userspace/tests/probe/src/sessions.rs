@@ -23,9 +23,9 @@ const TOKENS: u32 = 12;
 /// Tokens of one that is far from its end when another one has come to its own.
 const LONG: u32 = 2048;
 /// Somebody who logs in, and what they say, turn by turn.
-struct Person {
+pub struct Person {
     name: &'static str,
-    first: &'static str,
+    pub first: &'static str,
     then: &'static str,
 }
 
@@ -35,19 +35,19 @@ impl Person {
     }
 }
 
-const ADA: Person = Person { name: "ada", first: "Say a sentence.", then: "What did I say?" };
-const GRACE: Person = Person { name: "grace", first: "Name three animals, please.", then: "And one that swims?" };
+pub const ADA: Person = Person { name: "ada", first: "Say a sentence.", then: "What did I say?" };
+pub const GRACE: Person = Person { name: "grace", first: "Name three animals, please.", then: "And one that swims?" };
 
 /// A session, the model that it was given, and its conversation so far.
-struct Talk {
-    session: UserSessionClient,
-    model: LanguageModelClient,
+pub struct Talk {
+    pub session: UserSessionClient,
+    pub model: LanguageModelClient,
     messages: Vec<ChatMessage>,
 }
 
 impl Talk {
     /// Logs a person in, whose session opens the model.
-    async fn begin(broker: &AuthorityBrokerClient, person: &Person, model: &ModelInfo) -> Result<Self, Error> {
+    pub async fn begin(broker: &AuthorityBrokerClient, person: &Person, model: &ModelInfo) -> Result<Self, Error> {
         let session = broker.login(Profile::Guest, person.name, "").await?;
         let opened = session.model(&model.id).await?;
         ensure(opened.info == *model, "the session was given another model than it asked for")?;
@@ -73,7 +73,7 @@ impl Talk {
     }
 
     /// Says something more, and reads the whole answer.
-    async fn ask(&mut self, text: &str) -> Result<String, Error> {
+    pub async fn ask(&mut self, text: &str) -> Result<String, Error> {
         let answer = whole(&self.say(text).await?).await?.text;
         self.was_answered(&answer);
         Ok(answer)
@@ -322,7 +322,7 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
     let asked = capos_rt::join_all((0..6).map(|_| one.model.stream(&long))).await;
     let refused: Vec<String> = asked.into_iter().map(why).collect();
     ensure(
-        refused.iter().all(|why| !why.is_empty()) && refused.iter().any(|why| why.contains("are under way")),
+        refused.iter().all(|why| !why.is_empty()) && refused.iter().any(|why| why.contains("there is no room")),
         format!("requests that are too long: {refused:?}"),
     )?;
     ensure(one.session.remaining().await? > 0, "nothing is left")?;
@@ -332,7 +332,7 @@ async fn nothing_is_had_by_giving_up(broker: &AuthorityBrokerClient, model: &Mod
 }
 
 /// Why a call did not go well.
-fn why<T>(result: Result<T, CallError>) -> String {
+pub fn why<T>(result: Result<T, CallError>) -> String {
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
 

@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
 
+use capos_audit::Kind;
 use capos_broker::model;
 use capos_broker::tally::Tally;
 use capos_policy::{ProfileRules, Spent};
@@ -18,6 +19,7 @@ use capos_schema::models::{
 };
 
 use crate::broker::Broker;
+use crate::decision::Subject;
 
 /// Answers of one session that can be under way at once. So many requests, of a whole conversation each, can be in the
 /// broker's memory.
@@ -200,19 +202,31 @@ impl Metered {
         Rc::new(Self { meter, model: RefCell::new(model), info })
     }
 
-    /// Begins an answer. Where the model's worker is gone nothing was said yet, so the model is opened anew and asked once
-    /// more.
-    async fn begin(&self, request: &InferenceRequest) -> Result<TokenStreamClient, CallError> {
+    /// Asks the model. Where its worker is gone nothing was said yet, so the model is opened anew and asked once more.
+    async fn ask<T>(&self, ask: impl AsyncFn(LanguageModelClient) -> Result<T, CallError>) -> Result<T, CallError> {
         let model = self.model.borrow().clone();
-        match model.stream(request).await {
+        match ask(model).await {
             Err(error) if error.is_disconnected() => {}
             answered => return answered,
         }
-        let (model, _) = model::open(&self.meter.broker.blocks.catalog, &self.meter.rules, &self.info.id)
-            .await
-            .map_err(of_worker)?;
+        let model = self.open_anew().await?;
+        ask(model).await.map_err(of_worker)
+    }
+
+    /// The model with another worker. The audit log takes a record of it as of each model that a session is given.
+    async fn open_anew(&self) -> Result<LanguageModelClient, CallError> {
+        let (broker, info) = (&self.meter.broker, &self.meter.info);
+        let opened = model::open(&broker.blocks.catalog, &self.meter.rules, &self.info.id).await.map_err(of_worker);
+        let outcome = match &opened {
+            Ok(_) => "opened anew, its worker was gone".to_string(),
+            Err(why) => format!("its worker was gone: {why}"),
+        };
+        let subject = Subject { session: &info.id, principal: &info.principal };
+        let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &self.info.id), ("outcome", &outcome)];
+        subject.record(&broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
+        let (model, _) = opened?;
         *self.model.borrow_mut() = model.clone();
-        model.stream(request).await.map_err(of_worker)
+        Ok(model)
     }
 }
 
@@ -229,8 +243,7 @@ impl LanguageModelServer for Metered {
     async fn complete(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<InferenceResponse, CallError> {
         let _under_way = self.meter.admit(&mut req).await?;
         let counted = Counted::of(&self.meter, &req);
-        let model = self.model.borrow().clone();
-        let response = model.complete(&req).await.map_err(of_worker)?;
+        let response = self.ask(async |model| model.complete(&req).await).await?;
         let tokens = {
             let mut tally = counted.tally.borrow_mut();
             let calls = response.message.tool_calls.iter();
@@ -244,7 +257,7 @@ impl LanguageModelServer for Metered {
 
     async fn stream(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
         let under_way = self.meter.admit(&mut req).await?;
-        let stream = self.begin(&req).await?;
+        let stream = self.ask(async |model| model.stream(&req).await).await?;
         let answer = Answer {
             counted: Counted::of(&self.meter, &req),
             stream: RefCell::new(Some(stream)),

@@ -147,7 +147,7 @@ struct ModelInfo {
 interface LanguageModel {
   info @0 () -> (info :ModelInfo);
   complete @1 (req :InferenceRequest) -> (resp :InferenceResponse) $A.abortable;
-  stream @2 (req :InferenceRequest) -> (stream :TokenStream);
+  stream @2 (req :InferenceRequest) -> (stream :TokenStream) $A.abortable;
 }
 
 interface TokenStream {

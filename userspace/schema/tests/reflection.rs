@@ -64,7 +64,8 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("StandardInput", "read", "its reader reads no more: it has ended, or given up the stream"),
     ("StandardInput", "ready", "it only looks"),
     ("LanguageModel", "complete", "a response is data that nobody reads; the worker keeps nothing of a request"),
-    ("TextEmbedder", "embed", "the same"),
+    ("LanguageModel", "stream", "the same; a stream that nobody holds ends"),
+    ("TextEmbedder", "embed", "a vector is data that nobody reads; the worker keeps nothing of the texts"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
 ];
 

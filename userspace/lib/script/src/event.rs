@@ -33,13 +33,18 @@ pub enum Event {
     Crash(Crash),
     /// The worker goes silent: nothing more comes until the stream is cancelled. Always the last event.
     Hang,
+    /// The worker answers nothing any more, whoever asks and whatever: a cancel neither. Always the last event.
+    Deaf,
 }
 
 impl Event {
     /// Whether nothing can follow this event.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        matches!(self, Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang)
+        matches!(
+            self,
+            Self::Finish { .. } | Self::Error { .. } | Self::Exit(_) | Self::Crash(_) | Self::Hang | Self::Deaf
+        )
     }
 }
 

@@ -175,9 +175,10 @@ struct Steps {
 
 impl Steps {
     fn push(&mut self, step: Step) -> Parsed<()> {
-        let ends = |step: &Step| matches!(step, Step::Error { .. } | Step::Exit(_) | Step::Crash(_) | Step::Hang);
+        let ends =
+            |step: &Step| matches!(step, Step::Error { .. } | Step::Exit(_) | Step::Crash(_) | Step::Hang | Step::Deaf);
         if self.list.last().is_some_and(ends) {
-            return Err("nothing can follow \"error\", \"exit\", \"crash\" or \"hang\"".to_string());
+            return Err("nothing can follow \"error\", \"exit\", \"crash\", \"hang\" or \"deaf\"".to_string());
         }
         self.list.push(step);
         Ok(())
@@ -203,6 +204,7 @@ impl Steps {
             "exit",
             "crash",
             "hang",
+            "deaf",
         ];
         let given: Vec<&&str> = kinds.iter().filter(|kind| event.contains_key(**kind)).collect();
         let [kind] = given.as_slice() else {
@@ -250,9 +252,13 @@ impl Steps {
             "error" => self.push(exception(body)?),
             "exit" => self.push(Step::Exit(small(body, kind)?)),
             "crash" => self.push(Step::Crash(choice(body, kind, &Crash::NAMES)?)),
-            _ => match body {
+            "hang" => match body {
                 Value::Bool(true) => self.push(Step::Hang),
                 _ => Err("\"hang\" is true".to_string()),
+            },
+            _ => match body {
+                Value::Bool(true) => self.push(Step::Deaf),
+                _ => Err("\"deaf\" is true".to_string()),
             },
         }
     }

@@ -288,6 +288,7 @@ impl Response {
                 self.silent = true;
                 self.last(Event::Hang);
             }
+            Step::Deaf => self.last(Event::Deaf),
         }
     }
 

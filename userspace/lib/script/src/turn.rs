@@ -102,6 +102,7 @@ pub enum Step {
     Exit(u32),
     Crash(Crash),
     Hang,
+    Deaf,
 }
 
 /// The arguments of a call step: text played as it stands, this many times over.

@@ -439,6 +439,8 @@ fn errors_name_the_line_and_what_to_do() {
         ("{\"events\":[{\"textBytes\":\"f\"}]}", "\"textBytes\" is hex"),
         ("{\"events\":[{\"hang\":true},\"a\"]}", "event 2: nothing can follow"),
         ("{\"events\":[{\"hang\":false}]}", "\"hang\" is true"),
+        ("{\"events\":[{\"deaf\":true},\"a\"]}", "event 2: nothing can follow"),
+        ("{\"events\":[{\"deaf\":1}]}", "\"deaf\" is true"),
         (
             "{\"events\":[{\"crash\":\"boom\"}]}",
             "\"crash\" is one of panic, null, weights, execute, port, not \"boom\"",

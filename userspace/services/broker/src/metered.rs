@@ -10,7 +10,7 @@ use capos_audit::Kind;
 use capos_broker::model;
 use capos_broker::tally::Tally;
 use capos_policy::{ProfileRules, Spent};
-use capos_rt::log;
+use capos_rt::{TaskGroup, log};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::models::{
@@ -21,9 +21,10 @@ use capos_schema::models::{
 use crate::broker::Broker;
 use crate::decision::Subject;
 
-/// Answers of one session that can be under way at once. So many requests, of a whole conversation each, can be in the
-/// broker's memory.
+/// Answers of one session that can be under way at once.
 const ANSWERS: u32 = 4;
+/// Answers that one session can hold, those among them that have ended or were cancelled.
+const HELD: u32 = 16;
 
 /// What a session may use of models, and what it has under way.
 pub struct Meter {
@@ -34,6 +35,8 @@ pub struct Meter {
     ends: u64,
     ended: Rc<Cell<bool>>,
     answers: Cell<u32>,
+    /// Answers that somebody holds, whether they are under way or not.
+    held: Cell<u32>,
     /// Tokens that answers under way may still take.
     reserved: Cell<u64>,
 }
@@ -47,7 +50,8 @@ impl Meter {
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
-        Rc::new(Self { broker, info, rules, ends, ended, answers: Cell::new(0), reserved: Cell::new(0) })
+        let (answers, held, reserved) = (Cell::new(0), Cell::new(0), Cell::new(0));
+        Rc::new(Self { broker, info, rules, ends, ended, answers, held, reserved })
     }
 
     /// Nothing is answered once the session is over.
@@ -127,9 +131,12 @@ struct UnderWay {
 
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
-        if meter.answers.get() > 0 {
+        if meter.answers.get() > 0 || meter.held.get() > 0 {
             // Those that nobody holds any more are found when somebody looks, and take nothing more then.
             meter.broker.models.sweep();
+        }
+        if meter.held.get() >= HELD {
+            return Err(CallError::overloaded(format!("this session holds {HELD} answers; let go of some first")));
         }
         let answers = meter.answers.get();
         if answers >= ANSWERS {
@@ -145,22 +152,32 @@ impl UnderWay {
         self.reserved = tokens;
         self.meter.reserved.set(self.meter.reserved.get().saturating_add(tokens));
     }
-
-    /// Nothing more is taken.
-    fn release(&mut self) {
-        let reserved = core::mem::take(&mut self.reserved);
-        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(reserved));
-    }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.release();
+        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(self.reserved));
         self.meter.answers.set(self.meter.answers.get().saturating_sub(1));
     }
 }
 
-/// What is counted of an answer. Where it is dropped before the answer's end, what passed is counted.
+/// An answer that somebody holds.
+struct Held(Rc<Meter>);
+
+impl Held {
+    fn of(meter: &Rc<Meter>) -> Self {
+        meter.held.set(meter.held.get().saturating_add(1));
+        Self(meter.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.held.set(self.0.held.get().saturating_sub(1));
+    }
+}
+
+/// What is counted of an answer. Where it is dropped before the answer's end, what was sent and what passed is counted.
 struct Counted {
     meter: Rc<Meter>,
     tally: RefCell<Tally>,
@@ -170,6 +187,11 @@ struct Counted {
 impl Counted {
     fn of(meter: &Rc<Meter>, request: &InferenceRequest) -> Self {
         Self { meter: meter.clone(), tally: RefCell::new(Tally::of(request)), whole: Cell::new(false) }
+    }
+
+    /// There is no answer: nothing is counted.
+    fn nothing(&self) {
+        self.whole.set(true);
     }
 
     /// Counts the rest of an answer that is whole, and keeps the count before its end is told.
@@ -257,25 +279,33 @@ impl LanguageModelServer for Metered {
 
     async fn stream(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
         let under_way = self.meter.admit(&mut req).await?;
-        let stream = self.ask(async |model| model.stream(&req).await).await?;
+        // Before the worker has it: whoever gives up a request that was sent has used its prompt.
+        let counted = Counted::of(&self.meter, &req);
+        let stream = self.ask(async |model| model.stream(&req).await).await.inspect_err(|_| counted.nothing())?;
         let answer = Answer {
-            counted: Counted::of(&self.meter, &req),
+            counted,
             stream: RefCell::new(Some(stream)),
-            under_way: RefCell::new(under_way),
+            under_way: RefCell::new(Some(under_way)),
+            _held: Held::of(&self.meter),
             reading: Cell::new(false),
+            cancels: TaskGroup::new(),
         };
         TokenStreamClient::serve(&self.meter.broker.models, Rc::new(answer))
     }
 }
 
-/// An answer of a session. It is under way as long as somebody holds it, so that no session keeps many.
+/// An answer of a session.
 struct Answer {
     counted: Counted,
     /// None once it has ended.
     stream: RefCell<Option<TokenStreamClient>>,
-    under_way: RefCell<UnderWay>,
+    /// None once it has ended or was cancelled.
+    under_way: RefCell<Option<UnderWay>>,
+    _held: Held,
     /// Whether a piece is waited for: nobody else waits here meanwhile.
     reading: Cell<bool>,
+    /// The worker is told so; where it does not hear of it, not for longer than somebody holds the answer.
+    cancels: TaskGroup,
 }
 
 /// A read that is under way, until it has ended or was dropped.
@@ -300,7 +330,7 @@ impl TokenStreamServer for Answer {
         let tokens = self.counted.tally.borrow_mut().add(&piece.chunk);
         if piece.done {
             self.stream.take();
-            self.under_way.borrow_mut().release();
+            self.under_way.take();
             self.counted.finish(tokens).await?;
         } else {
             self.counted.meter.used(tokens);
@@ -310,9 +340,9 @@ impl TokenStreamServer for Answer {
 
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
         let stream = self.stream.borrow().clone();
-        if let Some(stream) = stream {
-            // Nobody waits here for a worker that does not answer.
-            drop(capos_rt::spawn(async move { stream.cancel().await }));
+        // Nobody waits here for a worker that does not answer, nor does the session's next answer.
+        if let (Some(_), Some(stream)) = (self.under_way.take(), stream) {
+            self.cancels.spawn(async move { drop(stream.cancel().await) });
         }
         Ok(())
     }

@@ -63,6 +63,13 @@ pub fn exit(code: u32) -> ! {
     capos_rt::exit(code.cast_signed())
 }
 
+/// Answers nothing any more: the one thread that would waits for ever.
+pub fn deaf() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Gets the process killed.
 pub fn crash(how: Crash) -> ! {
     match how {

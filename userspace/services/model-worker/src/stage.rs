@@ -47,6 +47,7 @@ impl Stage {
                 Ok(None)
             }
             Event::Error { kind, message } => Err(exception(kind, message)),
+            Event::Deaf => misbehave::deaf(),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
             said @ (Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Finish { .. }) => Ok(Some(said)),

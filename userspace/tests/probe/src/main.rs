@@ -14,6 +14,7 @@ mod engine;
 mod models;
 mod sessions;
 mod sharing;
+mod strain;
 mod workers;
 
 use alloc::format;
@@ -68,6 +69,7 @@ async fn look(env: &Env, report: &Report) -> Result<(), Error> {
         "engine-evicts" => engine::large(env, false, report).await,
         "engine-context" => engine::whole_context(env, report).await,
         "two-sessions" => sessions::run(env, report).await,
+        "strain" => strain::run(env, report).await,
         "engine-ends" => engine::ends(env, report).await,
         other => Err(Error::new(format!("there is nothing to look at by the name of {other}"))),
     }

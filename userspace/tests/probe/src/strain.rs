@@ -1,0 +1,256 @@
+//! What whoever holds a session's capabilities can ask of the broker, and what a worker can keep it from: neither ends it, nor
+//! what others have of it.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+
+use capos_rt::{Env, Error};
+use capos_schema::audit::{AuditReaderClient, Query};
+use capos_schema::authority::{AuthorityBrokerClient, UserSessionClient};
+use capos_schema::cap::{AsCap, CallError, Cap, ExceptionKind, IncomingMessage, Message};
+use capos_schema::models::{
+    BackendPolicy, FinishReason, InferenceRequest, LanguageModelClient, ModelAdminClient, ModelInfo, StreamChunk,
+};
+
+use crate::engine::named;
+use crate::models::{self, whole};
+use crate::sessions::{ADA, GRACE, Talk, why};
+use crate::{Report, ensure};
+
+/// Numbers of methods that take lists: `UserSession.permissions`, `LanguageModel.complete` and `LanguageModel.stream`.
+const PERMISSIONS: u16 = 2;
+const COMPLETE: u16 = 1;
+const STREAM: u16 = 2;
+/// Words of messages that are nearly as long as the broker's two endpoints take them.
+const OF_QUESTIONS: usize = 20_000;
+const OF_REQUESTS: usize = 130_000;
+/// Bytes in memory of one message of a conversation.
+const CHAT_MESSAGE: usize = 104;
+/// Answers of one session that can be under way at once.
+const ANSWERS: usize = 4;
+/// Tokens of each of them.
+const TOKENS: u32 = 24;
+
+/// A request whose answer takes little of what the session has.
+fn request(text: &str) -> InferenceRequest {
+    InferenceRequest { max_tokens: TOKENS, ..models::request(text) }
+}
+
+/// Parameters of which the first field is a list, or is a struct whose first field is one, with so many elements of nothing.
+fn of_nothing(words: usize, in_struct: bool, size: u64, elements: usize) -> Message {
+    let pointer: u64 = 1 << 48;
+    let mut head = Vec::from([pointer]);
+    if in_struct {
+        head.push(pointer);
+    }
+    head.push(1 | size << 32 | if size == 7 { 0 } else { (elements as u64) << 35 });
+    if size == 7 {
+        // How many structs of no size there are.
+        head.push((elements as u64) << 2);
+    }
+    head.resize(words, 0);
+    let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    Message { words: IncomingMessage::from_bytes(&bytes, Vec::new()).words, caps: Vec::new() }
+}
+
+/// Sends such a message several times at once: each is refused, and the refusal names the field.
+async fn refused(cap: &Cap, (interface, method): (u64, u16), message: &Message, field: &str) -> Result<(), Error> {
+    let calls = (0..ANSWERS).map(|_| cap.call(interface, method, message.clone()));
+    for answer in capos_rt::join_all(calls).await {
+        let good = matches!(
+            &answer,
+            Err(CallError::Exception(refused)) if refused.kind == ExceptionKind::InvalidArgument
+                && refused.to_string().contains(field) && refused.to_string().contains("more memory")
+        );
+        ensure(good, format!("a list of nothing for {field}: {:?}", why(answer)))?;
+    }
+    Ok(())
+}
+
+/// Messages made by hand, with lists that are far larger once they are read, end nothing but their call.
+async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
+    let mut one = Talk::begin(broker, &ADA, model).await?;
+    let mut two = Talk::begin(broker, &GRACE, model).await?;
+    let tools = of_nothing(OF_QUESTIONS, false, 7, OF_QUESTIONS.saturating_mul(4));
+    let permissions = (UserSessionClient::INTERFACE_ID, PERMISSIONS);
+    refused(one.session.as_cap(), permissions, &tools, "UserSessionPermissionsParams.tools").await?;
+    let messages = of_nothing(OF_REQUESTS, true, 7, OF_REQUESTS.saturating_mul(4));
+    for method in [COMPLETE, STREAM] {
+        let asked = (LanguageModelClient::INTERFACE_ID, method);
+        refused(one.model.as_cap(), asked, &messages, "InferenceRequest.messages").await?;
+    }
+    // As many as may be, which would be more on their way to the worker than a message can be.
+    let most = OF_REQUESTS.saturating_mul(8 * 4) / CHAT_MESSAGE;
+    let messages = of_nothing(OF_REQUESTS, true, 6, most);
+    let calls = (0..6).map(|_| one.model.as_cap().call(LanguageModelClient::INTERFACE_ID, STREAM, messages.clone()));
+    let refused: Vec<String> = capos_rt::join_all(calls).await.into_iter().map(why).collect();
+    ensure(
+        refused.iter().all(|why| why.contains("longer than 1 MiB") || why.contains("no room"))
+            && refused.iter().any(|why| why.contains("longer than 1 MiB")),
+        format!("{most} messages of nothing: {refused:?}"),
+    )?;
+    let answers = [two.ask(GRACE.first).await?, one.ask(ADA.first).await?];
+    ensure(answers.iter().all(|answer| !answer.is_empty()), "nothing is answered afterwards")?;
+    one.session.end().await?;
+    Ok(two.session.end().await?)
+}
+
+/// A call that is made, and looked at again later.
+type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, CallError>> + 'a>>;
+
+/// Makes a call; none where it has ended, which it should not have.
+fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option<Asked<'a, T>> {
+    let mut call: Asked<'a, T> = Box::pin(call);
+    match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Pending => Some(call),
+        Poll::Ready(_) => None,
+    }
+}
+
+/// A worker that answers nothing any more keeps nobody from asking others: what waits for it can be given up or cancelled, and
+/// then it no longer counts. Somebody who talks to another model meanwhile notices nothing.
+async fn a_deaf_worker_keeps_nobody(
+    broker: &AuthorityBrokerClient,
+    deaf: &ModelInfo,
+    talking: &ModelInfo,
+) -> Result<(), Error> {
+    let one = Talk::begin(broker, &ADA, deaf).await?;
+    let mut two = Talk::begin(broker, &GRACE, talking).await?;
+    let other = one.session.model(&talking.id).await?.model;
+    // One that has begun, whose next piece never comes; the requests behind it are never answered.
+    let first = one.model.stream(&request("Go deaf.")).await?;
+    ensure(matches!(first.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so")?;
+    let hello = request("Hello?");
+    let read = begin(first.next()).ok_or_else(|| Error::new("a deaf worker answers"))?;
+    let mut asked: Vec<_> = (1..ANSWERS).filter_map(|_| begin(one.model.stream(&hello))).collect();
+    let more = why(other.stream(&hello).await);
+    ensure(
+        asked.len() == ANSWERS - 1 && more.contains("4 answers of this session are under way"),
+        format!("{} wait for a deaf worker, and one more is told {more:?}", asked.len()),
+    )?;
+    ensure(!two.ask(GRACE.first).await?.is_empty(), "nothing is answered beside a deaf worker")?;
+    // One that was cancelled, though its holder goes on to read it.
+    first.cancel().await?;
+    ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
+    asked.extend(begin(one.model.stream(&hello)));
+    ensure(!why(other.stream(&hello).await).is_empty(), "five answers are under way")?;
+    // All that nobody waits for any more.
+    drop(read);
+    drop((first, asked));
+    let mut held = Vec::new();
+    for _ in 0..ANSWERS {
+        held.push(other.stream(&request(ADA.first)).await?);
+    }
+    ensure(!whole(held.first().ok_or_else(|| Error::new("none"))?).await?.text.is_empty(), "it says nothing")?;
+    drop(held);
+    // What was sent to the deaf worker was used, though nobody knows how much of it was read.
+    let prompt = "Are you there? ".repeat(64);
+    let least = 2 * prompt.len() as u64 / 16;
+    let prompt = request(&prompt);
+    let given_up = (begin(one.model.complete(&prompt)), begin(one.model.stream(&prompt)));
+    // They have been sent when one that came later has its answer.
+    whole(&other.stream(&hello).await?).await?;
+    let left = one.session.remaining().await?;
+    drop(given_up);
+    let next = other.stream(&hello).await?;
+    let used = left.saturating_sub(one.session.remaining().await?);
+    ensure(used >= least, format!("two prompts that were given up took {used} tokens of {least}"))?;
+    next.cancel().await?;
+    ensure(whole(&next).await?.end.is_some_and(|end| end.reason == FinishReason::Cancelled), "it is not cancelled")?;
+    one.session.end().await?;
+    Ok(two.session.end().await?)
+}
+
+/// Records of a model that was opened anew.
+async fn opened_anew(env: &Env) -> Result<usize, Error> {
+    let reader = env.cap::<AuditReaderClient>("records")?;
+    let (mut found, mut query) = (0, Query { kind: "broker.decision".into(), ..Query::default() });
+    loop {
+        let page = reader.query(&query).await?;
+        let anew = page.records.iter().filter(|record| record.contains("opened anew")).count();
+        found = anew.saturating_add(found);
+        if page.next == 0 {
+            return Ok(found);
+        }
+        query.from = page.next;
+    }
+}
+
+/// A model whose worker is gone answers the next request all the same, whole or in pieces, and the audit log has it.
+async fn a_worker_that_is_gone_is_replaced(
+    env: &Env,
+    broker: &AuthorityBrokerClient,
+    mortal: &ModelInfo,
+) -> Result<(), Error> {
+    let one = Talk::begin(broker, &ADA, mortal).await?;
+    let before = opened_anew(env).await?;
+    let admin = env.cap::<ModelAdminClient>("admin")?;
+    let policy = admin.backend_policy().await?;
+    for whole_answer in [true, false] {
+        // Ends all workers for good.
+        admin.set_backend_policy(&BackendPolicy { allow_local: false, ..policy.clone() }).await?;
+        admin.set_backend_policy(&policy).await?;
+        let hello = request("Hello?");
+        let text = if whole_answer {
+            one.model.complete(&hello).await?.message.content
+        } else {
+            whole(&one.model.stream(&hello).await?).await?.text
+        };
+        ensure(text.contains("I am here"), format!("after its worker ended it says {text:?}"))?;
+    }
+    let records = opened_anew(env).await?.saturating_sub(before);
+    ensure(records == 2, format!("{records} records of models that were opened anew"))?;
+    // One that dies of the request itself is asked once more, and not for ever.
+    let died = why(one.model.complete(&request("Die.")).await);
+    ensure(died.contains("the model's worker is gone"), format!("a request that kills its worker: {died:?}"))?;
+    let dying = one.model.stream(&request("Die.")).await?;
+    let died = why(whole(&dying).await.map(drop));
+    ensure(died.contains("the model's worker is gone"), format!("an answer that kills its worker: {died:?}"))?;
+    Ok(one.session.end().await?)
+}
+
+/// Who changes to another model reads on what the last one says, and asks both.
+async fn an_answer_outlasts_a_change_of_models(
+    broker: &AuthorityBrokerClient,
+    first: &ModelInfo,
+    second: &ModelInfo,
+) -> Result<(), Error> {
+    let one = Talk::begin(broker, &ADA, first).await?;
+    let begun = one.model.stream(&request(ADA.first)).await?;
+    let now = begun.next().await?;
+    ensure(!now.done, "it is whole at once")?;
+    let other = one.session.model(&second.id).await?.model;
+    let said = whole(&other.stream(&request("Hello?")).await?).await?.text;
+    ensure(said.contains("I am here"), format!("the second model says {said:?}"))?;
+    let rest = whole(&begun).await?;
+    ensure(
+        rest.end.is_some() && !rest.text.is_empty(),
+        format!("the rest of the first one's answer: {:?}", rest.text),
+    )?;
+    ensure(one.session.remaining().await? > 0, "nothing is left")?;
+    Ok(one.session.end().await?)
+}
+
+/// All of it, with a model that the engine runs and two that play a script.
+///
+/// # Errors
+/// What does not hold.
+pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
+    let broker = env.cap::<AuthorityBrokerClient>("broker")?;
+    let models = named(env, &["talking", "mortal", "deaf"]).await?;
+    let [talking, mortal, deaf] = models.as_slice() else { return Err(Error::new("there are other models")) };
+    lists_of_nothing_end_nobody(&broker, talking).await?;
+    report.line("lists of nothing end nobody");
+    a_worker_that_is_gone_is_replaced(env, &broker, mortal).await?;
+    report.line("a worker that is gone is replaced");
+    an_answer_outlasts_a_change_of_models(&broker, talking, mortal).await?;
+    report.line("an answer outlasts a change of models");
+    a_deaf_worker_keeps_nobody(&broker, deaf, talking).await?;
+    report.line("a deaf worker keeps nobody");
+    Ok(())
+}

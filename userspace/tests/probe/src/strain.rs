@@ -33,7 +33,9 @@ const OF_REQUESTS: usize = 130_000;
 const CHAT_MESSAGE: usize = 104;
 /// Answers of one session that can be under way at once.
 const ANSWERS: usize = 4;
-/// Tokens of each of them.
+/// Answers that one session can hold, ended and cancelled ones too.
+const HELD: usize = 16;
+/// Tokens of each of those under way.
 const TOKENS: u32 = 24;
 
 /// A request whose answer takes little of what the session has.
@@ -233,6 +235,24 @@ async fn an_answer_outlasts_a_change_of_models(
         format!("the rest of the first one's answer: {:?}", rest.text),
     )?;
     ensure(one.session.remaining().await? > 0, "nothing is left")?;
+    drop(begun);
+    // Answers that were cancelled can be read on, so they are kept as long as they are held: not as many as somebody likes.
+    let mut kept = Vec::new();
+    let refused = loop {
+        match other.stream(&request("Hello?")).await {
+            Ok(stream) => {
+                stream.cancel().await?;
+                kept.push(stream);
+            }
+            Err(error) => break error.to_string(),
+        }
+    };
+    ensure(
+        kept.len() == HELD && refused.contains("this session holds 16 answers"),
+        format!("{} are held: {refused:?}", kept.len()),
+    )?;
+    drop(kept);
+    ensure(!whole(&other.stream(&request("Hello?")).await?).await?.text.is_empty(), "it says nothing")?;
     Ok(one.session.end().await?)
 }
 

@@ -67,6 +67,12 @@ async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     }
 }
 
+/// What the model is asked.
+fn question() -> InferenceRequest {
+    let message = ChatMessage { role: Role::User, content: "Say it.".into(), ..ChatMessage::default() };
+    InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
+}
+
 impl Uses {
     /// # Errors
     /// The manifest does not grant one of them.
@@ -261,9 +267,7 @@ impl Uses {
         if !asked {
             return client.info().await.map(drop);
         }
-        let message = ChatMessage { role: Role::User, content: "Say it.".into(), ..ChatMessage::default() };
-        let request = InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() };
-        let response = client.complete(&request).await?;
+        let response = client.complete(&question()).await?;
         ensure(response.message.content == "It is said.", || format!("the model said {:?}", response.message.content))
     }
 
@@ -280,6 +284,11 @@ impl Uses {
                 ..ToolPermission::default()
             };
             session.permissions(&[tool]).await?;
+        } else {
+            // The broker has an answer under way then, which its worker goes on with.
+            let model = session.model("").await?.model;
+            let answer = model.stream(&question()).await?;
+            while !answer.next().await?.done {}
         }
         session.end().await
     }

@@ -23,10 +23,13 @@ use core::cell::RefCell;
 
 /// Tree blocks kept: 4 KiB each, the leaves of 64 MiB of weights.
 const CACHED_TREE_BLOCKS: usize = 128;
-/// A GGUF header larger than this is not read.
-const MAX_HEADER: usize = 32 << 20;
+/// A GGUF header larger than this is not read. A vocabulary of 150,000 tokens makes one of some 7 MiB.
+const MAX_HEADER: usize = 16 << 20;
+/// How many times as much is read where a header did not end in what was read. What was read before leaves room in the heap
+/// that is too small for more, so it must not be most of it.
+const MORE: usize = 4;
 /// How much of the file the header is first looked for in.
-const FIRST_HEADER: usize = 64 * 1024;
+const FIRST_HEADER: usize = 128 * 1024;
 
 /// A model file whose signature was accepted.
 pub struct VerifiedWeights {
@@ -153,8 +156,9 @@ impl VerifiedWeights {
 
     /// Reads and checks the first bytes of the file, whole blocks.
     async fn prefix(&self, bytes: usize) -> Result<Vec<u8>, Error> {
-        let whole = bytes.next_multiple_of(BLOCK_SIZE);
-        let data = medium::read_range(&self.file, 0, whole).await?;
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        let whole = bytes.min(size).next_multiple_of(BLOCK_SIZE);
+        let data = medium::read_range(&self.file, 0, whole).await.with_context(|| self.path.clone())?;
         self.check_all(0, &data).await?;
         Ok(data)
     }
@@ -176,7 +180,7 @@ impl VerifiedWeights {
                 }
                 Err(gguf::GgufError::NeedMore { bytes }) if wanted < MAX_HEADER && data.len() as u64 != self.size => {
                     let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);
-                    wanted = more.max(wanted.saturating_mul(2)).min(MAX_HEADER);
+                    wanted = more.max(wanted.saturating_mul(MORE)).min(MAX_HEADER);
                 }
                 Err(error) => return Err(Error::new(format!("{}: {error}", self.path))),
             }

@@ -11,6 +11,7 @@ use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
 use serde::Deserialize;
 
 use crate::chain_model::{self, Chain};
+use crate::random_model::{self, Random};
 use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path, write_whole};
 use crate::weights_handbook;
 use crate::weights_sign::sign;
@@ -46,6 +47,8 @@ pub struct ExtraModel {
     pub hostile: Option<String>,
     /// What it says, token by token, in place of size, seed and tools; the engine runs it.
     pub chain: Option<Chain>,
+    /// Of the shape of a model that people have, with random weights, in place of size and tools; the engine runs it.
+    pub random: Option<Random>,
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
     pub scripted: bool,
@@ -139,32 +142,36 @@ fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustS
     let name = &model.name;
     ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
     let path = folder.join(name);
-    match (&model.file, &model.handbook, &model.hostile, &model.chain) {
-        (Some(file), None, None, None) => {
+    match (&model.file, &model.handbook, &model.hostile, &model.chain, &model.random) {
+        (Some(file), None, None, None, None) => {
             let file = scenario.join(file);
             std::fs::copy(&file, &path).with_context(|| format!("copying {}", file.display()))?;
         }
-        (None, Some(text), None, None) => {
+        (None, Some(text), None, None, None) => {
             let name = model.title.as_deref().unwrap_or("handbook");
             weights_handbook::create(&path, text, Title { name, license: "" })?;
         }
-        (None, None, Some(name), None) => {
+        (None, None, Some(name), None, None) => {
             let file = capos_hostile_models::named(name)?.file;
             std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
         }
-        (None, None, None, Some(chain)) => {
+        (None, None, None, Some(chain), None) => {
             let file = chain_model::file(chain, model.title.as_deref().unwrap_or("chain"), scenario)?;
             std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
         }
-        (None, None, None, None) => {
+        (None, None, None, None, Some(random)) => {
+            let title = model.title.as_deref().unwrap_or("random");
+            random_model::create(&path, random, title, model.seed, scenario)?;
+        }
+        (None, None, None, None, None) => {
             std::fs::write(&path, synthetic(model)?).with_context(|| format!("writing {}", path.display()))?;
         }
-        _ => bail!("a model is one of file, handbook, hostile and chain, and this one is to be several"),
+        _ => bail!("a model is one of file, handbook, hostile, chain and random, and this one is to be several"),
     }
     sign_and_spoil(model, &path, keys, trust)
 }
 
-/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile, nor a chain.
+/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
 pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
     let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
     let mut bytes = Vec::new();

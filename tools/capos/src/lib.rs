@@ -39,6 +39,8 @@ pub mod packages;
 pub mod packed_models;
 pub mod profile;
 pub mod qemu;
+mod random_model;
+mod random_vocabulary;
 pub mod run;
 pub mod run_agent;
 pub mod scaffold;

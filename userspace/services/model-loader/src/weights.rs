@@ -24,12 +24,12 @@ use core::cell::RefCell;
 /// Tree blocks kept: 4 KiB each, the leaves of 64 MiB of weights.
 const CACHED_TREE_BLOCKS: usize = 128;
 /// A GGUF header larger than this is not read. A vocabulary of 150,000 tokens makes one of some 7 MiB.
-const MAX_HEADER: usize = 16 << 20;
-/// How many times as much is read where a header did not end in what was read. What was read before leaves room in the heap
-/// that is too small for more, so it must not be most of it.
-const MORE: usize = 4;
+const MAX_HEADER: usize = 10 << 20;
 /// How much of the file the header is first looked for in.
 const FIRST_HEADER: usize = 128 * 1024;
+/// How many times as much is read where a header did not end in what was read. What was read before leaves room in the heap
+/// that is too small for more, so it must not be much beside it.
+const MORE: usize = 10;
 
 /// A model file whose signature was accepted.
 pub struct VerifiedWeights {

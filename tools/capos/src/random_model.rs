@@ -216,8 +216,11 @@ impl Model {
     }
 }
 
+/// A tensor of a file: its name, its type, its dimensions, and what it is filled with.
+type Tensor = (String, TensorType, Vec<u64>, Fill);
+
 /// The tensors of a model with their types, as llama.cpp's quantiser chooses them for `Q4_K_M`. The output is the embedding.
-fn tensors(shape: &Shape) -> Result<Vec<(String, TensorType, Vec<u64>, Fill)>> {
+fn tensors(shape: &Shape) -> Result<Vec<Tensor>> {
     let &Shape { width, layers, heads, kv_heads, inside, vocabulary, .. } = shape;
     let keys = width / heads * kv_heads;
     let mut list = Vec::new();

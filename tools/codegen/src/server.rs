@@ -132,7 +132,7 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
         Shape::Unit => {
             code.line(&format!("{call};"));
             code.line(&format!(
-                "::core::result::Result::Ok({WIRE}::compose(1, ({}, {}), |_, _| ::core::result::Result::Ok(()))?)",
+                "::core::result::Result::Ok({WIRE}::compose(1, ({}, {}), |_, _| ::core::result::Result::Ok(())).map_err({CAP}::CallError::bad_results)?)",
                 results.data_words, results.pointers
             ));
         }
@@ -145,11 +145,13 @@ fn dispatch_method(code: &mut Code, schema: &Schema, interface: &Interface, meth
             ));
             convert::write_field(code, schema, owner, field, "result")?;
             code.line("::core::result::Result::Ok(())");
-            code.close("})?)");
+            code.close(&format!("}}).map_err({CAP}::CallError::bad_results)?)"));
         }
         Shape::Struct(_) => {
             code.line(&format!("let results = {call};"));
-            code.line(&format!("::core::result::Result::Ok({WIRE}::encode_value(&results)?)"));
+            code.line(&format!(
+                "::core::result::Result::Ok({WIRE}::encode_value(&results).map_err({CAP}::CallError::bad_results)?)"
+            ));
         }
     }
     code.close("}");

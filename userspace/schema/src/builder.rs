@@ -101,7 +101,7 @@ impl Builder {
     #[cold]
     fn extend_to(&mut self, end: usize) -> Result<(), WireError> {
         if end > self.most {
-            return Err(too_long(self.most));
+            return Err(WireError::too_long(self.most));
         }
         let room = self.words.capacity().saturating_mul(2).min(self.most).max(end);
         self.words.reserve_exact(room.saturating_sub(self.words.len()));
@@ -291,10 +291,4 @@ impl Builder {
         self.caps.push(cap.to_arg());
         self.put(at, index << 32 | 3);
     }
-}
-
-#[cold]
-fn too_long(most: usize) -> WireError {
-    let mebibytes = most.saturating_mul(WORD) >> 20;
-    WireError::new("message", alloc::format!("it is longer than {mebibytes} MiB; send it as memory"))
 }

@@ -68,6 +68,12 @@ impl CallError {
         Self::invalid_argument(alloc::format!("{error}"))
     }
 
+    /// The results are not what the schema says, or no message is long enough for them.
+    #[must_use]
+    pub fn bad_results(error: WireError) -> Self {
+        Self::failed(alloc::format!("{error}"))
+    }
+
     /// Whether the other side is gone, so that a new capability is needed.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
@@ -108,9 +114,10 @@ impl fmt::Display for CallError {
 
 impl core::error::Error for CallError {}
 
+/// What is wrong with a message that a client makes or gets: one that is too long does not get through.
 impl From<WireError> for CallError {
     fn from(error: WireError) -> Self {
-        Self::Protocol(error)
+        if error.is_too_long() { Self::Transport(Status::TooLarge) } else { Self::Protocol(error) }
     }
 }
 

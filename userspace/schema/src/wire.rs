@@ -36,12 +36,29 @@ pub type Hook = Box<dyn ClientHook>;
 pub struct WireError {
     path: &'static str,
     reason: Cow<'static, str>,
+    /// Whether it is a value for which no message is long enough.
+    too_long: bool,
 }
 
 impl WireError {
     /// What is wrong, and in which field.
     pub fn new(path: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { path, reason: reason.into() }
+        Self { path, reason: reason.into(), too_long: false }
+    }
+
+    /// A value that takes a longer message than one of so many words.
+    #[must_use]
+    #[cold]
+    pub fn too_long(words: usize) -> Self {
+        let mebibytes = words.saturating_mul(8) >> 20;
+        let reason = alloc::format!("it is longer than {mebibytes} MiB; send it as memory");
+        Self { too_long: true, ..Self::new("message", reason) }
+    }
+
+    /// Whether it is a value for which no message is long enough.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        self.too_long
     }
 
     /// An ordinal that the schema does not have.

@@ -341,6 +341,18 @@ fn results_that_outgrow_the_first_guess_keep_their_capabilities() {
     assert_eq!(drops.get(), 1);
 }
 
+/// A message that cannot be sent is not made: its sender is told so by the status with which it would not get through, and whoever
+/// asked for it in words.
+#[test]
+fn what_is_longer_than_a_message_is_told_to_both_sides() {
+    let (_, _, client) = start();
+    let refused = run(client.large(2 << 20)).expect("nothing waits").expect_err("2 MiB of results");
+    assert!(refused.to_string().contains("longer than 1 MiB; send it as memory"), "{refused}");
+    let long = Tree { name: "x".repeat(2 << 20), ..Tree::default() };
+    let asked = run(client.tree(&long, &Json::Null, &Mixed::default())).expect("nothing waits");
+    assert_eq!(asked.map(drop), Err(CallError::Transport(Status::TooLarge)));
+}
+
 #[test]
 fn objects_can_be_held_without_knowing_their_type() {
     let local = Local::default();

@@ -92,8 +92,8 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
     let calls = (0..6).map(|_| one.model.as_cap().call(LanguageModelClient::INTERFACE_ID, STREAM, messages.clone()));
     let refused: Vec<String> = capos_rt::join_all(calls).await.into_iter().map(why).collect();
     ensure(
-        refused.iter().all(|why| why.contains("longer than 1 MiB") || why.contains("no room"))
-            && refused.iter().any(|why| why.contains("longer than 1 MiB")),
+        refused.iter().all(|why| why.contains("larger than the limit") || why.contains("no room"))
+            && refused.iter().any(|why| why.contains("larger than the limit")),
         format!("{most} messages of nothing: {refused:?}"),
     )?;
     let answers = [two.ask(GRACE.first).await?, one.ask(ADA.first).await?];

@@ -46,9 +46,6 @@ use crate::{fast_path, kernel_lock, processors, scheduler, user_memory};
 /// How many standing calls there are, of all processors.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Calls and answers of calls that stood, once these were put back.
-pub static USES: AtomicU64 = AtomicU64::new(0);
-
 /// So many times two threads have to let each other run, and no third one, before their calls are noted.
 const FEWEST: u32 = 4;
 /// The same where calls of the same two that stood were put back soon.
@@ -385,14 +382,19 @@ impl StandingCall {
             let PlainCall { user_data, cap, interface, method, params, results, caps } = call;
             let call = Call { interface, method, params, results, caps };
             let ticket = client.lock().return_operation(user_data, CapId(cap), || Kind::Delivered { call });
-            if let (Some(ticket), Ok(capability)) = (ticket, table.get_mut(reply)) {
-                let answers = Object::Reply(Reply::Thread(Arc::clone(&client.origin), ticket));
-                drop(core::mem::replace(&mut capability.object, answers));
-            }
+            let answers = ticket.map(|ticket| Object::Reply(Reply::Thread(Arc::clone(&client.origin), ticket)));
+            let nothing = match (answers, table.get_mut(reply)) {
+                (Some(answers), Ok(capability)) => Some(core::mem::replace(&mut capability.object, answers)),
+                _ => None,
+            };
             waiting.receivers.let_go(held);
+            drop((waiting, table));
+            drop(nothing);
             return;
         }
-        drop(table.remove(reply));
+        let nothing = table.remove(reply);
+        drop(table);
+        drop(nothing);
         server.process.account.refund(Resource::Capabilities, 1);
         let PlainReturnRecv { user_data, endpoint: cap, buffer, caps, .. } = answer;
         let at = Arc::clone(&endpoint);
@@ -448,7 +450,6 @@ fn close_each() {
         let watch = &processor.watch;
         let Some(standing) = watch.standing.lock().take() else { continue };
         OPEN.fetch_sub(1, Ordering::Relaxed);
-        USES.fetch_add(u64::from(standing.uses), Ordering::Relaxed);
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
         watch.learn(standing.uses);
         standing.close();

@@ -129,7 +129,7 @@ impl<T> KeyedList<T> {
         Some(())
     }
 
-    /// Takes the oldest element and keeps its place for it: [`KeyedList::put_back`] needs no memory.
+    /// Takes the first element and keeps its place for it: [`KeyedList::put_back`] needs no memory.
     pub fn take(&mut self) -> Option<(T, Held)> {
         let index = self.head;
         let value = self.unlink(index)?;
@@ -160,14 +160,14 @@ impl<T> KeyedList<T> {
         self.free_place(held.index);
     }
 
-    /// The oldest element.
+    /// The first element.
     #[must_use]
     #[inline(always)]
     pub fn front(&self) -> Option<&T> {
         self.elements.get(self.head as usize).and_then(|element| element.value.as_ref())
     }
 
-    /// Takes the oldest element.
+    /// Takes the first element.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         let index = self.head;

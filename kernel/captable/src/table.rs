@@ -194,6 +194,26 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
+    fn identifiers_go_on_and_not_back() {
+        let mut table = Table::new();
+        let id = table.insert('a').unwrap();
+        let later = CapId::new(id.index(), id.generation() + 7);
+        assert_eq!(table.advance(later, id), Err(Status::BadCapability));
+        assert_eq!(table.advance(id, CapId::new(id.index() + 1, later.generation())), Err(Status::BadCapability));
+        assert_eq!(table.advance(id, later), Ok(()));
+        assert_eq!(table.advance(later, id), Err(Status::BadCapability));
+        assert_eq!((table.get(id), table.get(later)), (Err(Status::StaleCapability), Ok(&'a')));
+        assert_eq!(table.remove(later), Ok('a'));
+        assert_eq!(table.get(later), Err(Status::StaleCapability));
+        assert_eq!(table.insert('b'), Ok(CapId::new(id.index(), later.generation() + 1)));
+        // Up to the last generation, after which the slot is not used again.
+        let last = CapId::new(id.index(), u32::MAX - 1);
+        table.advance(CapId::new(id.index(), later.generation() + 1), last).unwrap();
+        assert_eq!(table.remove(last), Ok('b'));
+        assert_eq!(table.insert('c').map(CapId::index), Ok(id.index() + 1));
+    }
+
+    #[test]
     fn an_identifier_dies_with_its_value() {
         let mut table = Table::new();
         let first = table.insert('a').unwrap();

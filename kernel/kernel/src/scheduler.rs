@@ -795,8 +795,8 @@ pub fn on_syscall(cpu: &'static PerCpu) -> ! {
 }
 
 /// Whether a thread that waits may run in the place of the current one, once that waits: where nobody who waits in any queue goes
-/// before it, and nothing else is to be looked at. It stays so until this processor decides otherwise, or somebody has the kernel's
-/// lock alone.
+/// before it, and nothing else is to be looked at. It stays so as long as `next` is locked and waits: who asks holds its lock, since
+/// another processor may let it go on otherwise.
 #[inline(always)]
 pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
     is_undisturbed()
@@ -807,7 +807,8 @@ pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
         && cpu.scheduler.lock().handoff.is_none()
 }
 
-/// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one.
+/// Has the current thread wait and the other one run, where it [may](may_pass_on): the context of that one. Another processor may
+/// take the first up from then on, so nothing of it is touched any more.
 #[inline(always)]
 pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Context {
     current.change(State::Running, State::Blocked);

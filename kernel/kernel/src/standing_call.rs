@@ -14,10 +14,11 @@
 //!
 //! - The operation in flight, the client's call or the server's receive, is counted by its thread, so that its completion finds
 //!   room, and lies here. Each has all others where they always are.
-//! - Nothing was mapped, unmapped, revoked or given up, no limit was set and nothing ended, in any of the processes: that is done
-//!   by who has the lock alone. So what was judged when the call began to stand is still right, and what an entry can say anew
+//! - Nothing was mapped, unmapped or revoked, no capability that the call goes through was given up, no limit was set and nothing
+//!   ended: that is done by who has the lock alone. So what was judged when the call began to stand is still right, and what an entry can say anew
 //!   is judged again: tag, method, lengths, addresses, the Reply, and the capability that is sent along. That the one who is to go
-//!   on waits for this and is on no processor is looked at each time.
+//!   on waits for this and is on no processor is looked at each time, while it is locked: another processor may have let it go
+//!   on by something else that it has in flight.
 //! - One slot of the server's table is taken, and paid for, by a Reply to nothing. Replies have later identifiers of that slot,
 //!   none of which is given out twice.
 
@@ -179,7 +180,8 @@ struct StandingCall {
 }
 
 /// Where this thread's entry goes on with the call that stands here, does what it says; the context of the thread that runs next.
-/// `None` where it does not: then nothing has happened, but that the server may have been written the message's bytes.
+/// `None` where it does not: then nothing has happened that anybody sees, but that the server may have been written the message's
+/// bytes.
 #[inline(always)]
 pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
     let mut standing = cpu.watch.standing.lock();
@@ -189,7 +191,6 @@ pub fn go(cpu: &PerCpu, thread: &Thread) -> Option<*mut Context> {
         return None;
     }
     let next = if standing.works { standing.answer(cpu)? } else { standing.call(cpu)? };
-    thread.with_context(|context| context.rax = 1);
     standing.uses = standing.uses.wrapping_add(1);
     let turn = if standing.works { &standing.server } else { &standing.client };
     cpu.watch.turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
@@ -200,9 +201,6 @@ impl StandingCall {
     /// The client's turn.
     #[inline(always)]
     fn call(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
-        if !scheduler::may_pass_on(cpu, &self.server) {
-            return None;
-        }
         let mut own = self.client.lock();
         let mut theirs = self.server.try_lock()?;
         let words = own.lone_entry()?;
@@ -215,6 +213,7 @@ impl StandingCall {
                 != 0
             || generation == u32::MAX
             || !theirs.waits_for_one()
+            || !scheduler::may_pass_on(cpu, &self.server)
         {
             return None;
         }
@@ -252,6 +251,8 @@ impl StandingCall {
         }
         (call.user_data, call.method) = (tag, header.method);
         (call.params.address, call.params.length, call.results.address) = (params, length, results);
+        // The last that is done with its registers: once it is put down, another processor may take it up.
+        self.client.with_context(|context| context.rax = 1);
         own.begin_to_wait();
         theirs.end_wait(Outcome { length: received, caps: call.caps.sent, ..Outcome::default() }, answer.user_data);
         drop((own, theirs));
@@ -263,9 +264,6 @@ impl StandingCall {
     /// The server's turn.
     #[inline(always)]
     fn answer(&mut self, cpu: &PerCpu) -> Option<*mut Context> {
-        if !scheduler::may_pass_on(cpu, &self.client) {
-            return None;
-        }
         let mut own = self.server.lock();
         let mut theirs = self.client.try_lock()?;
         let words = own.lone_entry()?;
@@ -275,6 +273,7 @@ impl StandingCall {
             || (reply ^ self.reply.0) | (endpoint ^ answer.endpoint) | (buffer ^ answer.buffer.address) != 0
             || (caps ^ answer.caps.address) | (last ^ self.answer_last) != 0
             || !theirs.waits_for_one()
+            || !scheduler::may_pass_on(cpu, &self.client)
         {
             return None;
         }
@@ -287,6 +286,8 @@ impl StandingCall {
             return None;
         }
         answer.user_data = tag;
+        // As in `call`.
+        self.server.with_context(|context| context.rax = 1);
         own.begin_to_wait();
         theirs.end_wait(Outcome { length, ..Outcome::default() }, call.user_data);
         drop((own, theirs));
@@ -347,6 +348,7 @@ impl StandingCall {
             account.refund(Resource::Capabilities, 1);
             return None;
         };
+        // There is one: it was looked at.
         let (_, held) = waiting.receivers.take()?;
         theirs.lend_operation(ticket);
         drop((theirs, waiting, table));
@@ -421,6 +423,7 @@ pub fn open(cpu: &PerCpu, from: &Arc<Thread>, to: &Arc<Thread>) {
         *watch.noted.lock() = Noted { call: None, answer: None };
         return;
     }
+    // Whoever's they are: they are judged as the client's and the server's own.
     let Noted { call: Some(call), answer: Some(answer) } = &*watch.noted.lock() else { return };
     // It was an answer.
     let (server, client) = (from, to);
@@ -451,6 +454,11 @@ fn close_each() {
         let Some(standing) = watch.standing.lock().take() else { continue };
         OPEN.fetch_sub(1, Ordering::Relaxed);
         watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
+        if standing.works {
+            // The answer is the next turn.
+            watch.from.store(Arc::as_ptr(&standing.client).cast_mut(), Ordering::Relaxed);
+            watch.to.store(Arc::as_ptr(&standing.server).cast_mut(), Ordering::Relaxed);
+        }
         watch.learn(standing.uses);
         standing.close();
     }

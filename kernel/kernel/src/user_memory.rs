@@ -331,8 +331,12 @@ pub struct Spot<const WRITTEN: bool> {
 unsafe impl<const WRITTEN: bool> Send for Spot<WRITTEN> {}
 
 impl<const WRITTEN: bool> Spot<WRITTEN> {
-    /// The place at an address. `None` where it is not aligned, not there, or the space is locked.
+    /// The place at an address. `None` where it is not aligned, not there, or the space is locked, and where this processor has the
+    /// kernel's lock alone: it could unmap it without having it anew.
     pub fn find(space: &AddressSpace, address: u64) -> Option<Self> {
+        if !kernel_lock::is_shared() {
+            return None;
+        }
         let (words, room, least) = match address {
             0 => (core::ptr::null_mut(), 0, 0),
             _ if !address.is_multiple_of(8) => return None,

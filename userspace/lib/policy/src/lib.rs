@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod approval;
+mod arguments;
 mod backend;
 mod binding;
 mod budget;

@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_plural::count;
-use serde_json::Value;
 
+use crate::arguments;
 use crate::path::PathRules;
 
 /// Why arguments are out of scope, in words.
@@ -34,13 +34,13 @@ impl Scope {
         if self.paths.is_empty() {
             return Ok(());
         }
-        let arguments: Value =
-            serde_json::from_str(arguments).map_err(|bad| format!("the arguments are not JSON: {bad}"))?;
+        let arguments = arguments::texts(arguments, |member| self.paths.iter().any(|(name, _)| name == member))
+            .map_err(|bad| format!("the arguments are not JSON: {bad}"))?;
         for (name, rules) in &self.paths {
             match arguments.get(name) {
                 None => {}
-                Some(Value::String(path)) => rules.check(path).map_err(|why| format!("{name} {path:?}: {why}"))?,
-                Some(_) => return Err(format!("{name} is not a text")),
+                Some(Some(path)) => rules.check(path).map_err(|why| format!("{name} {path:?}: {why}"))?,
+                Some(None) => return Err(format!("{name} is not a text")),
             }
         }
         Ok(())

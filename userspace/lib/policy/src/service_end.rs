@@ -4,12 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
+use crate::arguments;
+use crate::category::Category;
 use capos_schema::authority::ToolQuestion;
 use capos_schema::manifest::ServiceEnd;
 use capos_schema::system::ServiceSupervisorClient;
-use serde_json::Value;
-
-use crate::category::Category;
 
 /// What the manifest says of a service with which nothing is lost.
 const NOTHING: &str = "nothing";
@@ -42,8 +41,8 @@ impl ServiceEnds {
         if question.interface_id != ServiceSupervisorClient::INTERFACE_ID || category == Category::ReadOnly {
             return None;
         }
-        let arguments: Value = serde_json::from_str(&question.arguments).ok()?;
-        let service = self.0.get(arguments.get("name")?.as_str()?)?;
+        let mut arguments = arguments::texts(&question.arguments, |member| member == "name").ok()?;
+        let service = self.0.get(&arguments.remove("name")??)?;
         let name = &service.name;
         Some(match service.loses.as_str() {
             _ if service.trusted => Ending::Refused(format!(

@@ -200,12 +200,25 @@ impl Bench {
             undisturbed.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
             servers.push(server);
         }
+        // Who answers these waits for both of them at once.
+        let (one, other): (EndpointClient, EndpointClient) =
+            (self.account.create_endpoint().await?, self.account.create_endpoint().await?);
+        let both = self.launch("echo-at-two", vec![Granted::new("serve", &one), Granted::new("other", &other)]).await?;
+        for endpoint in [&one, &other] {
+            let client = endpoint.mint(0, entries::INTERFACE).await?;
+            undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
+        }
         for (round, what) in (0..ROUNDS).zip(DISTURBANCES.into_iter().cycle()) {
             self.disturb(table, round, what).await.with_context(|| format!("round {round}, {what:?}"))?;
         }
         self.judged(undisturbed, CALLS).await.context("who was left alone")?;
         for server in servers {
             server.end().await?;
+        }
+        both.kill("nobody calls it any more").await?;
+        let exit = both.wait().await?;
+        if exit.cause != ExitInfoCause::Killed {
+            return Err(Error::new(format!("who answers at two endpoints ended by itself: {}", exit.report)));
         }
         Ok(())
     }
@@ -223,7 +236,7 @@ impl Bench {
             )));
         }
         let ended = 2 * ROUNDS * (CALLERS + 2 * ALONE + 2);
-        let calls = 2 * PAIRS as u64 * u64::from(CALLS.cast_unsigned());
+        let calls = 2 * (PAIRS as u64 + 2) * u64::from(CALLS.cast_unsigned());
         log::info!("{ended} processes ended beside {calls} calls");
         Ok(())
     }

@@ -59,6 +59,33 @@ fn echo(env: &Env, received: Received) -> Result<(), Error> {
     Err(Error::new("a wait for a call ended without one"))
 }
 
+/// The same at two endpoints: what one of its buffers waits for may come while the other's call stands with another processor.
+fn echo_at_two(env: &Env) -> Result<(), Error> {
+    let endpoints: [EndpointClient; 2] = [env.cap("serve")?, env.cap("other")?];
+    let places = endpoints.each_ref().map(|endpoint| (endpoint.as_cap().id(), entries::page()));
+    let ring = entries::ring().ok_or_else(|| Error::new("the thread has no rings"))?;
+    for (tag, (endpoint, memory)) in (0..).zip(&places) {
+        entries::queue(&ring, &entries::receive_entry(tag, *endpoint, *memory));
+    }
+    let mut queued = 2;
+    loop {
+        let taken = raw::enter(queued, 1, NO_DEADLINE);
+        if taken != u64::from(queued) {
+            return Err(Error::new(format!("{taken} entries were taken in place of {queued}")));
+        }
+        queued = 0;
+        while let Some(completion) = ring.pop() {
+            let tag = completion.user_data & !raw::TAG;
+            let place = usize::try_from(tag).ok().and_then(|tag| places.get(tag));
+            if let Some((endpoint, memory)) = place {
+                let reply = entries::read(memory + 16);
+                entries::queue(&ring, &entries::answer_and_receive(tag, reply, *endpoint, *memory));
+                queued += 1;
+            }
+        }
+    }
+}
+
 /// The same for calls that come together: all that have come are answered by one system call.
 fn echo_batch(env: &Env, batch: u64) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
@@ -111,6 +138,7 @@ fn supply(env: &Env, touched: bool) -> Result<(), Error> {
 pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
     match part {
         "echo" => echo(env, Received::None),
+        "echo-at-two" => echo_at_two(env),
         "echo-keep" => echo(env, Received::Kept),
         "echo-release" => echo(env, Received::Released),
         "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),

@@ -2,7 +2,8 @@
 //!
 //! What a message takes once it is read is bounded by its length (`capos_schema::wire::memory_for`), and so is how long a
 //! message is by its endpoint. How many are under way is bounded here, by what they may take: a call for which there is no room
-//! is refused before it is read. The sum of it all is less than the broker's account has, whatever sessions do.
+//! is refused before it is read. The sum of what is reckoned with is less than the broker's account has; decision 16 says what is not
+//! reckoned with.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -34,7 +35,7 @@ pub const QUESTIONS: Endpoint = Endpoint { buffers: 4, message_bytes: 160 << 10,
 /// For sessions that ask their models. A request holds a whole conversation, as much as a worker takes.
 pub const REQUESTS: Endpoint = Endpoint { buffers: 1, message_bytes: 1 << 20, concurrent: 32, room: 6 << 20 };
 
-/// Bytes that only short calls may take, such as to read on or to cancel an answer: whatever long ones wait for, that goes on.
+/// Bytes that only short calls may take, such as to read on or to cancel an answer, so that this goes on while a long one waits.
 pub const FOR_SHORT: usize = 896 << 10;
 /// Bytes that a short call may take.
 const SHORT: usize = 128 << 10;

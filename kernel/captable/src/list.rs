@@ -87,15 +87,22 @@ impl<T> KeyedList<T> {
     #[inline(always)]
     pub fn push_first(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
+        let head = self.lead(index);
+        if let Some(element) = self.elements.get_mut(index as usize) {
+            element.next = head;
+        }
+        Some(ListKey { index, generation })
+    }
+
+    /// Makes the element at this place the first; the one that was, which is to be the next.
+    #[inline(always)]
+    fn lead(&mut self, index: u32) -> u32 {
         let head = core::mem::replace(&mut self.head, index);
         match self.elements.get_mut(head as usize) {
             Some(first) => first.previous = index,
             None => self.tail = index,
         }
-        if let Some(element) = self.elements.get_mut(index as usize) {
-            element.next = head;
-        }
-        Some(ListKey { index, generation })
+        head
     }
 
     /// Stores a value without linking it.
@@ -141,11 +148,7 @@ impl<T> KeyedList<T> {
     pub fn put_back(&mut self, held: Held, value: T) -> ListKey {
         let index = held.index;
         let generation = self.next_generation();
-        let head = core::mem::replace(&mut self.head, index);
-        match self.elements.get_mut(head as usize) {
-            Some(first) => first.previous = index,
-            None => self.tail = index,
-        }
+        let head = self.lead(index);
         if let Some(element) = self.elements.get_mut(index as usize) {
             *element = Element { generation, next: head, previous: NIL, value: Some(value) };
         }

@@ -459,6 +459,40 @@ pub trait Dispatch {
     ) -> LocalBoxFuture<'static, Result<Message, CallError>>;
 }
 
+/// How an object answers a call, or another one in its place.
+pub type Answer = LocalBoxFuture<'static, Result<Message, CallError>>;
+
+/// An object that stands before another one: it is what that one is, and what answers its calls is told which one that is.
+pub struct Before<F> {
+    object: Rc<dyn Dispatch>,
+    answer: F,
+}
+
+impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'static> Before<F> {
+    /// An object before this one, whose calls `answer` answers.
+    pub fn new(object: Rc<dyn Dispatch>, answer: F) -> Rc<dyn Dispatch> {
+        Rc::new(Self { object, answer })
+    }
+}
+
+impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'static> Dispatch for Before<F> {
+    fn interface_id(&self) -> u64 {
+        self.object.interface_id()
+    }
+
+    fn implements(&self, interface: u64) -> bool {
+        self.object.implements(interface)
+    }
+
+    fn is_abortable(&self, interface: u64, method: u16) -> bool {
+        self.object.is_abortable(interface, method)
+    }
+
+    fn dispatch(self: Rc<Self>, cx: CallContext, method: u16, message: IncomingMessage) -> Answer {
+        (self.answer)(self.object.clone(), cx, method, message)
+    }
+}
+
 /// What makes capabilities to own objects: the runtime, at its endpoint.
 pub trait Export {
     /// A capability that leads to the object. The object lives as long as anyone holds it.

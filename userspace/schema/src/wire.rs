@@ -35,30 +35,36 @@ pub type Hook = Box<dyn ClientHook>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
     path: &'static str,
-    reason: Cow<'static, str>,
-    /// Whether it is a value for which no message is long enough.
-    too_long: bool,
+    reason: Reason,
 }
+
+/// What is wrong: as large as its words alone, since it is part of how each call can end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Words(Cow<'static, str>),
+    /// It takes a longer message than one of so many words.
+    TooLong(usize),
+}
+
+const _: () = assert!(size_of::<Reason>() == size_of::<Cow<'static, str>>(), "words leave a number free");
 
 impl WireError {
     /// What is wrong, and in which field.
     pub fn new(path: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { path, reason: reason.into(), too_long: false }
+        Self { path, reason: Reason::Words(reason.into()) }
     }
 
     /// A value that takes a longer message than one of so many words.
     #[must_use]
     #[cold]
     pub fn too_long(words: usize) -> Self {
-        let mebibytes = words.saturating_mul(8) >> 20;
-        let reason = alloc::format!("it is longer than {mebibytes} MiB; send it as memory");
-        Self { too_long: true, ..Self::new("message", reason) }
+        Self { path: "message", reason: Reason::TooLong(words) }
     }
 
     /// Whether it is a value for which no message is long enough.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
-        self.too_long
+        matches!(self.reason, Reason::TooLong(_))
     }
 
     /// An ordinal that the schema does not have.
@@ -75,7 +81,13 @@ impl WireError {
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed message at {}: {}", self.path, self.reason)
+        write!(f, "malformed message at {}: ", self.path)?;
+        match &self.reason {
+            Reason::Words(words) => f.write_str(words),
+            Reason::TooLong(words) => {
+                write!(f, "it is longer than {} MiB; send it as memory", words.saturating_mul(8) >> 20)
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::chunk::{self, Said};
 use crate::stage::Stage;
 use capos_rt::CancelToken;
-use capos_schema::cap::{CallContext, CallError, Dispatch, IncomingMessage, LocalBoxFuture, Message};
+use capos_schema::cap::{Before, CallContext, CallError, Dispatch, Message};
 use capos_schema::models::{StreamChunk, TokenStreamNextResults, TokenStreamServer, TokenStreamService};
 use capos_script::{Event, Response};
 use std::boxed::Box;
@@ -60,7 +60,15 @@ impl Stream {
             reading: Cell::new(false),
             forged: RefCell::default(),
         });
-        Rc::new(Forger { service: Rc::new(TokenStreamService(stream.clone())), stream })
+        // The stream's service, but for answers that the stream has forged: a script can say what no well-formed value holds
+        // (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
+        Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
+            let stream = stream.clone();
+            Box::pin(async move {
+                let answer = service.dispatch(cx, method, message).await?;
+                Ok(stream.forged.take().unwrap_or(answer))
+            })
+        })
     }
 
     async fn advance(&self) -> Result<TokenStreamNextResults, CallError> {
@@ -107,38 +115,5 @@ impl TokenStreamServer for Stream {
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
         self.cancelled.cancel();
         Ok(())
-    }
-}
-
-/// The stream's service, but for answers that the stream has forged: a script can say what no well-formed value holds
-/// (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
-struct Forger {
-    service: Rc<TokenStreamService<Stream>>,
-    stream: Rc<Stream>,
-}
-
-impl Dispatch for Forger {
-    fn interface_id(&self) -> u64 {
-        self.service.interface_id()
-    }
-
-    fn implements(&self, interface: u64) -> bool {
-        self.service.implements(interface)
-    }
-
-    fn is_abortable(&self, interface: u64, method: u16) -> bool {
-        self.service.is_abortable(interface, method)
-    }
-
-    fn dispatch(
-        self: Rc<Self>,
-        cx: CallContext,
-        method: u16,
-        message: IncomingMessage,
-    ) -> LocalBoxFuture<'static, Result<Message, CallError>> {
-        Box::pin(async move {
-            let answer = self.service.clone().dispatch(cx, method, message).await?;
-            Ok(self.stream.forged.take().unwrap_or(answer))
-        })
     }
 }

@@ -7,10 +7,10 @@ use capnp::Word;
 use capos_ring::message::{Lent, whole_words};
 use capos_schema::cap::{CapArg, RESULTS};
 
-/// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 320 KiB, 1 MiB.
-const CLASSES: [usize; 6] = [128, 512, 2 << 10, 8 << 10, 40 << 10, 128 << 10];
+/// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
+const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, 40 << 10, 128 << 10];
 /// How many buffers of each size are kept; those of the usual one are, with what else operations lend.
-const KEPT: [usize; 6] = [16, 16, 8, 0, 2, 1];
+const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];
 
 /// How much else that operations lend is kept.
 const LENT: usize = 32;

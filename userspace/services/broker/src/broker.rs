@@ -4,10 +4,11 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
 use capos_broker::config::Config;
+use capos_broker::held::Held;
 use capos_broker::kept;
 use capos_broker::room::{Exporter, QUESTIONS, REQUESTS};
 use capos_policy::{Attempts, Budgets};
@@ -22,6 +23,8 @@ use crate::session::Session;
 
 /// The longest name of a principal.
 const MAX_PRINCIPAL: usize = 64;
+/// Sessions that can be held at once, those that have ended among them.
+const SESSIONS: u32 = 16;
 
 /// The broker.
 pub struct Broker {
@@ -33,6 +36,8 @@ pub struct Broker {
     pub models: Exporter<Rc<Server>>,
     entropy: EntropyClient,
     pub budgets: RefCell<Budgets>,
+    /// Sessions that somebody holds.
+    pub open: Rc<Cell<u32>>,
     /// Wrong passphrases count for the whole system, not for one session.
     pub attempts: RefCell<Attempts>,
 }
@@ -51,8 +56,9 @@ impl Broker {
             config,
             blocks,
             clock,
-            server: Exporter::new(server, QUESTIONS.room),
-            models: Exporter::new(models, REQUESTS.room),
+            server: Exporter::new(server, QUESTIONS),
+            models: Exporter::new(models, REQUESTS),
+            open: Rc::default(),
             entropy,
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),
@@ -106,6 +112,12 @@ impl AuthorityBrokerServer for BrokerObject {
         if principal.is_empty() || principal.len() > MAX_PRINCIPAL {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }
+        if broker.open.get() > 0 {
+            // Those that nobody holds any more are found when somebody looks.
+            broker.server.sweep();
+        }
+        let open = Held::of(&broker.open, SESSIONS)
+            .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
         let id = hex::encode(crate::random(&broker.entropy).await?);
         // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
         let refused = if profile == Profile::Operator && !initial {
@@ -120,7 +132,8 @@ impl AuthorityBrokerServer for BrokerObject {
         if let Some(why) = refused {
             return Err(CallError::invalid_argument(format!("{} needs the passphrase: {why}", profile.name())));
         }
-        let session = Session::open(broker.clone(), profile, id, principal).await?;
-        UserSessionClient::serve(&broker.server, session)
+        let share = broker.server.share();
+        let session = Session::open((broker.clone(), open, share.clone()), profile, id, principal).await?;
+        UserSessionClient::serve(&broker.server.of(&share), session)
     }
 }

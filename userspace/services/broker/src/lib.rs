@@ -4,9 +4,12 @@
 
 extern crate alloc;
 
+pub mod approvals;
 pub mod config;
+pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod model;
+pub mod request;
 pub mod room;
 pub mod tally;

@@ -7,7 +7,6 @@
 
 extern crate alloc;
 
-mod approvals;
 mod blocks;
 mod broker;
 mod decision;
@@ -71,8 +70,9 @@ async fn start(env: Env) -> Result<(), Error> {
     let models = Rc::new(Server::at(endpoint.context("making the endpoint for models")?, env.cap("table")?));
     let servers = (env.server().clone(), models.clone());
     let broker = Broker::new(config, blocks, counted, entropy, env.clock()?, servers);
-    let room = broker.server.room.clone();
-    env.serve(0, room.bound(Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker))))));
+    // Of those who have no session yet.
+    let share = broker.server.share();
+    env.serve(0, share.bound(Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker))))));
     // Both go on for ever; what ends one of them ends the process.
     match select(models.run(options(REQUESTS)), env.run_with(options(QUESTIONS))).await {
         Either::First(ended) | Either::Second(ended) => ended,

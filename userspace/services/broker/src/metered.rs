@@ -7,15 +7,18 @@ use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
+use capos_broker::held::Held;
 use capos_broker::model;
+use capos_broker::request::Request;
+use capos_broker::room::{Share, Sharing};
 use capos_broker::tally::Tally;
 use capos_policy::{ProfileRules, Spent};
-use capos_rt::{TaskGroup, log};
+use capos_rt::{CancelToken, Either, Server, TaskGroup, log, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::models::{
-    InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo, TokenStreamClient,
-    TokenStreamNextResults, TokenStreamServer,
+    FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo,
+    StreamChunk, StreamChunkFinish, TokenStreamClient, TokenStreamNextResults, TokenStreamServer,
 };
 
 use crate::broker::Broker;
@@ -25,6 +28,10 @@ use crate::decision::Subject;
 const ANSWERS: u32 = 4;
 /// Answers that one session can hold, those among them that have ended or were cancelled.
 const HELD: u32 = 16;
+/// Models that one session can hold.
+const MODELS: u32 = 4;
+/// How long a worker has to end an answer that was cancelled, in nanoseconds. After that it is ended without it.
+const GRACE: u64 = 5_000_000_000;
 
 /// What a session may use of models, and what it has under way.
 pub struct Meter {
@@ -34,9 +41,14 @@ pub struct Meter {
     /// When the session is over, in nanoseconds since boot.
     ends: u64,
     ended: Rc<Cell<bool>>,
-    answers: Cell<u32>,
+    /// Of the room for what is asked of models.
+    share: Rc<Share>,
+    /// Answers that are under way.
+    answers: Rc<Cell<u32>>,
     /// Answers that somebody holds, whether they are under way or not.
-    held: Cell<u32>,
+    held: Rc<Cell<u32>>,
+    /// Models that somebody holds.
+    models: Rc<Cell<u32>>,
     /// Tokens that answers under way may still take.
     reserved: Cell<u64>,
 }
@@ -50,8 +62,9 @@ impl Meter {
         ends: u64,
         ended: Rc<Cell<bool>>,
     ) -> Rc<Self> {
-        let (answers, held, reserved) = (Cell::new(0), Cell::new(0), Cell::new(0));
-        Rc::new(Self { broker, info, rules, ends, ended, answers, held, reserved })
+        let share = broker.models.share();
+        let (answers, held, models) = Default::default();
+        Rc::new(Self { broker, info, rules, ends, ended, share, answers, held, models, reserved: Cell::new(0) })
     }
 
     /// Nothing is answered once the session is over.
@@ -68,6 +81,38 @@ impl Meter {
         Ok(())
     }
 
+    /// Where models and answers of the session are exported.
+    pub fn exporter(&self) -> Sharing<'_, Rc<Server>> {
+        self.broker.models.of(&self.share)
+    }
+
+    /// One more model that the session holds.
+    ///
+    /// # Errors
+    /// It holds as many as it may.
+    pub fn hold_model(&self) -> Result<Held, CallError> {
+        // One that nobody holds any more, though it was not let go of in so many words, keeps its worker no longer.
+        self.broker.models.sweep();
+        Held::of(&self.models, MODELS)
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {MODELS} models; let go of one first")))
+    }
+
+    /// One more answer that the session holds.
+    ///
+    /// # Errors
+    /// It holds as many as it may.
+    fn hold_answer(&self) -> Result<Held, CallError> {
+        Held::of(&self.held, HELD)
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {HELD} answers; let go of some first")))
+    }
+
+    /// Finds the answers that nobody holds any more: they take nothing more then.
+    fn sweep(&self) {
+        if self.answers.get() > 0 || self.held.get() > 0 {
+            self.broker.models.sweep();
+        }
+    }
+
     /// Counts tokens against the budgets of session and principal: how many are left, or which is used up. Of 0 tokens
     /// it only tells.
     ///
@@ -82,6 +127,10 @@ impl Meter {
     /// The same, for tokens that have been used: the answer that uses a budget up is finished, and no other begins.
     fn used(&self, tokens: u64) {
         let _ = self.count(tokens);
+        if self.ended.get() {
+            // It counts for the principal alone.
+            self.broker.budgets.borrow_mut().end_session(&self.info.id);
+        }
     }
 
     /// Keeps what was counted, without anybody who waits for that.
@@ -94,12 +143,13 @@ impl Meter {
         }));
     }
 
-    /// Counts a request, and cuts it to what may be asked for.
+    /// Counts a request, cuts it to what may be asked for, and writes it: nothing is waited for here, so no other is
+    /// read meanwhile.
     ///
     /// # Errors
-    /// The session is over, a budget is used up, there were too many requests, too many answers are under way, or what
-    /// was counted could not be kept.
-    async fn admit(self: &Rc<Self>, request: &mut InferenceRequest) -> Result<UnderWay, CallError> {
+    /// The session is over, a budget is used up, there were too many requests, too many answers are under way, or there is no
+    /// room for it.
+    fn admit(self: &Rc<Self>, mut request: InferenceRequest) -> Result<Admitted, CallError> {
         self.alive()?;
         let spent = |spent: Spent| CallError::overloaded(spent.to_string());
         self.count(0).map_err(spent)?;
@@ -107,9 +157,7 @@ impl Meter {
         let principal = (self.info.principal.as_str(), self.rules.principal_requests);
         let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
         counted.map_err(spent)?;
-        let mut under_way = UnderWay::begin(self)?;
-        self.broker.keep().await.map_err(CallError::failed)?;
-        // From the look at what is left to the reservation nothing waits.
+        let under_way = UnderWay::begin(self)?;
         let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
         let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
         if most == 0 {
@@ -118,62 +166,54 @@ impl Meter {
         if request.max_tokens == 0 || request.max_tokens > most {
             request.max_tokens = most;
         }
-        under_way.reserve(u64::from(request.max_tokens));
-        Ok(under_way)
+        let under_way = under_way.reserve(u64::from(request.max_tokens));
+        let tally = Tally::of(&request);
+        Ok(Admitted { under_way, tally, request: Request::of(request, &self.share)? })
     }
+
+    /// The same, when what was counted is kept.
+    ///
+    /// # Errors
+    /// It could not be kept.
+    async fn admitted(self: &Rc<Self>, request: InferenceRequest) -> Result<(Request, UnderWay, Counted), CallError> {
+        let Admitted { under_way, tally, request } = self.admit(request)?;
+        self.broker.keep().await.map_err(CallError::failed)?;
+        Ok((request, under_way, Counted::of(self, tally)))
+    }
+}
+
+/// A request that may be made.
+struct Admitted {
+    under_way: UnderWay,
+    tally: Tally,
+    request: Request,
 }
 
 /// An answer that is under way, and the tokens that are reserved for it.
 struct UnderWay {
     meter: Rc<Meter>,
     reserved: u64,
+    _answer: Held,
 }
 
 impl UnderWay {
     fn begin(meter: &Rc<Meter>) -> Result<Self, CallError> {
-        if meter.answers.get() > 0 || meter.held.get() > 0 {
-            // Those that nobody holds any more are found when somebody looks, and take nothing more then.
-            meter.broker.models.sweep();
-        }
-        if meter.held.get() >= HELD {
-            return Err(CallError::overloaded(format!("this session holds {HELD} answers; let go of some first")));
-        }
-        let answers = meter.answers.get();
-        if answers >= ANSWERS {
-            return Err(CallError::overloaded(format!(
-                "{ANSWERS} answers of this session are under way; end one first"
-            )));
-        }
-        meter.answers.set(answers.saturating_add(1));
-        Ok(Self { meter: meter.clone(), reserved: 0 })
+        let answer = Held::of(&meter.answers, ANSWERS).ok_or_else(|| {
+            CallError::overloaded(format!("{ANSWERS} answers of this session are under way; end one first"))
+        })?;
+        Ok(Self { meter: meter.clone(), reserved: 0, _answer: answer })
     }
 
-    fn reserve(&mut self, tokens: u64) {
+    fn reserve(mut self, tokens: u64) -> Self {
         self.reserved = tokens;
         self.meter.reserved.set(self.meter.reserved.get().saturating_add(tokens));
+        self
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.meter.reserved.set(self.meter.reserved.get().saturating_sub(self.reserved));
-        self.meter.answers.set(self.meter.answers.get().saturating_sub(1));
-    }
-}
-
-/// An answer that somebody holds.
-struct Held(Rc<Meter>);
-
-impl Held {
-    fn of(meter: &Rc<Meter>) -> Self {
-        meter.held.set(meter.held.get().saturating_add(1));
-        Self(meter.clone())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.held.set(self.0.held.get().saturating_sub(1));
     }
 }
 
@@ -185,8 +225,14 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(meter: &Rc<Meter>, request: &InferenceRequest) -> Self {
-        Self { meter: meter.clone(), tally: RefCell::new(Tally::of(request)), whole: Cell::new(false) }
+    fn of(meter: &Rc<Meter>, tally: Tally) -> Self {
+        Self { meter: meter.clone(), tally: RefCell::new(tally), whole: Cell::new(false) }
+    }
+
+    /// Counts what was sent and what has passed, of an answer that is given up; its end may still say more.
+    fn give_up(&self) {
+        self.meter.used(self.tally.borrow_mut().give_up());
+        self.meter.keep_later();
     }
 
     /// There is no answer: nothing is counted.
@@ -205,8 +251,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if !self.whole.get() {
-            self.meter.used(self.tally.borrow_mut().give_up());
-            self.meter.keep_later();
+            self.give_up();
         }
     }
 }
@@ -216,12 +261,13 @@ pub struct Metered {
     meter: Rc<Meter>,
     model: RefCell<LanguageModelClient>,
     info: ModelInfo,
+    _held: Held,
 }
 
 impl Metered {
-    /// This model for that session.
-    pub fn new(meter: Rc<Meter>, model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
-        Rc::new(Self { meter, model: RefCell::new(model), info })
+    /// This model for that session, which holds it.
+    pub fn new((meter, held): (Rc<Meter>, Held), model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
+        Rc::new(Self { meter, model: RefCell::new(model), info, _held: held })
     }
 
     /// Asks the model. Where its worker is gone nothing was said yet, so the model is opened anew and asked once more.
@@ -262,10 +308,11 @@ impl LanguageModelServer for Metered {
         Ok(self.info.clone())
     }
 
-    async fn complete(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        let _under_way = self.meter.admit(&mut req).await?;
-        let counted = Counted::of(&self.meter, &req);
-        let response = self.ask(async |model| model.complete(&req).await).await?;
+    async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
+        self.meter.sweep();
+        let (request, _under_way, counted) = self.meter.admitted(req).await?;
+        let response = self.ask(async |model| request.complete(&model).await).await;
+        let response = response.inspect_err(|_| counted.nothing())?;
         let tokens = {
             let mut tally = counted.tally.borrow_mut();
             let calls = response.message.tool_calls.iter();
@@ -277,20 +324,23 @@ impl LanguageModelServer for Metered {
         Ok(response)
     }
 
-    async fn stream(&self, _cx: &CallContext, mut req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
-        let under_way = self.meter.admit(&mut req).await?;
+    async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
+        self.meter.sweep();
+        let held = self.meter.hold_answer()?;
         // Before the worker has it: whoever gives up a request that was sent has used its prompt.
-        let counted = Counted::of(&self.meter, &req);
-        let stream = self.ask(async |model| model.stream(&req).await).await.inspect_err(|_| counted.nothing())?;
+        let (request, under_way, counted) = self.meter.admitted(req).await?;
+        let stream = self.ask(async |model| request.stream(&model).await).await;
+        let stream = stream.inspect_err(|_| counted.nothing())?;
         let answer = Answer {
             counted,
             stream: RefCell::new(Some(stream)),
             under_way: RefCell::new(Some(under_way)),
-            _held: Held::of(&self.meter),
+            _held: held,
             reading: Cell::new(false),
+            lost: CancelToken::new(),
             cancels: TaskGroup::new(),
         };
-        TokenStreamClient::serve(&self.meter.broker.models, Rc::new(answer))
+        TokenStreamClient::serve(&self.meter.exporter(), Rc::new(answer))
     }
 }
 
@@ -304,8 +354,21 @@ struct Answer {
     _held: Held,
     /// Whether a piece is waited for: nobody else waits here meanwhile.
     reading: Cell<bool>,
+    /// Whether it was cancelled, and its worker has not ended it in time.
+    lost: CancelToken,
     /// The worker is told so; where it does not hear of it, not for longer than somebody holds the answer.
     cancels: TaskGroup,
+}
+
+impl Answer {
+    /// Its end, which the worker does not say.
+    async fn end_of_lost(&self) -> Result<TokenStreamNextResults, CallError> {
+        self.stream.take();
+        let usage = self.counted.tally.borrow().usage();
+        self.counted.finish(0).await?;
+        let chunk = StreamChunk::Finish(StreamChunkFinish { usage, reason: FinishReason::Cancelled });
+        Ok(TokenStreamNextResults { chunk, done: true })
+    }
 }
 
 /// A read that is under way, until it has ended or was dropped.
@@ -326,7 +389,10 @@ impl TokenStreamServer for Answer {
             return Err(CallError::overloaded("the stream is being read by another call"));
         }
         let _reading = Reading(&self.reading);
-        let piece = stream.next().await.map_err(of_worker)?;
+        let piece = match select(stream.next(), self.lost.cancelled()).await {
+            Either::First(piece) => piece.map_err(of_worker)?,
+            Either::Second(()) => return self.end_of_lost().await,
+        };
         let tokens = self.counted.tally.borrow_mut().add(&piece.chunk);
         if piece.done {
             self.stream.take();
@@ -340,9 +406,15 @@ impl TokenStreamServer for Answer {
 
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
         let stream = self.stream.borrow().clone();
-        // Nobody waits here for a worker that does not answer, nor does the session's next answer.
+        // Nobody waits here for a worker that does not answer, nor does the session's next answer, nor who reads this one.
         if let (Some(_), Some(stream)) = (self.under_way.take(), stream) {
+            self.counted.give_up();
             self.cancels.spawn(async move { drop(stream.cancel().await) });
+            let (lost, clock) = (self.lost.clone(), self.counted.meter.broker.clock.clone());
+            self.cancels.spawn(async move {
+                clock.sleep(GRACE).await;
+                lost.cancel();
+            });
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! What calls that are under way may take of the broker's memory: all sessions' together, at each of its endpoints.
+//! What calls that are under way may take of the broker's memory, and what each session may of that.
 //!
-//! What a message takes once it is read is bounded by its length (`capos_schema::wire::memory_for`), and so is how long a
-//! message is by its endpoint. How many are under way is bounded here, by what they may take: a call for which there is no room
-//! is refused before it is read. The sum of what is reckoned with is less than the broker's account has; decision 16 says what is not
-//! reckoned with.
+//! A message is read, and what is sent on in its place is written, without waiting for anybody, so one at a time is: that needs
+//! no room here. What stays while a call waits does. How long a message is is bounded by its endpoint, and what it takes once it is
+//! read by its length (`capos_schema::wire::memory_for`). A call for which there is no room is refused before it is read. Decision 16 has
+//! the sum.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,9 +12,7 @@ use core::cell::Cell;
 use core::future::ready;
 use core::ops::Deref;
 
-use capos_schema::cap::{
-    CallContext, CallError, Cap, Dispatch, Export, IncomingMessage, LocalBoxFuture, Message, RESULTS,
-};
+use capos_schema::cap::{Before, CallError, Cap, Dispatch, Export, RESULTS};
 use capos_schema::wire::{MAX_SENT, memory_for};
 
 /// An endpoint of the broker's.
@@ -24,108 +22,116 @@ pub struct Endpoint {
     pub buffers: u16,
     /// Bytes of the longest message.
     pub message_bytes: u32,
-    /// Calls that are taken from it at one time.
+    /// Calls that are taken from it at one time: more than there is room for, so that one too many is refused in words.
     pub concurrent: u16,
-    /// Bytes of memory that these may take.
+    /// Bytes of memory that calls which wait may take.
     pub room: usize,
+    /// Bytes that one with parameters of so many bytes takes while it waits.
+    pub weight: fn(usize) -> usize,
 }
 
 /// For all but models. A question holds arguments of 64 KiB.
-pub const QUESTIONS: Endpoint = Endpoint { buffers: 4, message_bytes: 160 << 10, concurrent: 32, room: 3 << 20 };
+pub const QUESTIONS: Endpoint =
+    Endpoint { buffers: 4, message_bytes: (128 << 10) - 64, concurrent: 128, room: 2368 << 10, weight: of_question };
 /// For sessions that ask their models. A request holds a whole conversation, as much as a worker takes.
-pub const REQUESTS: Endpoint = Endpoint { buffers: 1, message_bytes: 1 << 20, concurrent: 32, room: 6 << 20 };
+pub const REQUESTS: Endpoint =
+    Endpoint { buffers: 1, message_bytes: 1 << 20, concurrent: 128, room: 3712 << 10, weight: of_request };
 
-/// Bytes that only short calls may take, such as to read on or to cancel an answer, so that this goes on while a long one waits.
-pub const FOR_SHORT: usize = 896 << 10;
-/// Bytes that a short call may take.
-const SHORT: usize = 128 << 10;
+/// Bytes of what a call takes besides messages: its future and what that holds.
+const TASK: usize = 8 << 10;
+/// Bytes that each session has whatever the others do: a few short calls, such as to read on or to cancel an answer.
+const ASSURED: usize = 3 * (RESULTS as usize + TASK);
+/// Sessions for which that is kept free.
+const SESSIONS: usize = 4;
+/// Beyond that a session has at most so many times what it leaves to others.
+const TIMES: usize = 3;
 
-/// Bytes of memory that a call with parameters of so many bytes may take: what is read of them, the message that is sent on in
-/// their place, and what the answer to that is received in.
-#[must_use]
-pub fn weight(bytes: usize) -> usize {
+/// What is read of a question stays until it is answered, beside a record of it that is sent on.
+fn of_question(bytes: usize) -> usize {
     let read = memory_for(bytes);
     read.saturating_add(read.min(MAX_SENT)).saturating_add(RESULTS as usize)
 }
 
-/// Room for calls that are under way.
+/// Nothing of a request stays but what is sent on, which takes room of its own (`Share::take`).
+fn of_request(_: usize) -> usize {
+    (RESULTS as usize).saturating_add(TASK)
+}
+
+/// Room for calls that are under way, of all sessions.
 #[derive(Debug)]
-pub struct Room {
+struct Room {
     left: Cell<usize>,
+    weight: fn(usize) -> usize,
 }
 
-impl Room {
-    /// So many bytes.
-    #[must_use]
-    pub fn new(bytes: usize) -> Rc<Self> {
-        Rc::new(Self { left: Cell::new(bytes) })
-    }
-
-    /// Room for a call with parameters of so many bytes, until what is returned is dropped.
-    fn take(self: &Rc<Self>, bytes: usize) -> Result<Taken, CallError> {
-        let taken = weight(bytes);
-        let spared = if taken <= SHORT { 0 } else { FOR_SHORT };
-        let left = self.left.get().checked_sub(taken).filter(|left| *left >= spared).ok_or_else(|| {
-            CallError::overloaded(format!(
-                "there is no room beside what else is under way for a message of {bytes} bytes; try again later"
-            ))
-        })?;
-        self.left.set(left);
-        Ok(Taken { room: self.clone(), taken })
-    }
-
-    /// This object, whose calls are answered where there is room for them.
-    pub fn bound(self: &Rc<Self>, object: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
-        Rc::new(Bounded { room: self.clone(), object })
-    }
-}
-
-struct Taken {
+/// What one session takes of a room.
+#[derive(Debug)]
+pub struct Share {
     room: Rc<Room>,
-    taken: usize,
+    used: Cell<usize>,
+}
+
+impl Share {
+    /// So many bytes, which a call with `what` needs, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// There is no room for that: beside what the session has under way, or beside what others have.
+    pub fn take(self: &Rc<Self>, bytes: usize, what: impl core::fmt::Display) -> Result<Taken, CallError> {
+        let used = self.used.get().saturating_add(bytes);
+        let left = self.room.left.get().saturating_sub(bytes);
+        if self.room.left.get() < bytes || !fits(used, left) {
+            // As if there were nothing of this session's.
+            let alone = fits(bytes, self.room.left.get().saturating_add(self.used.get()).saturating_sub(bytes));
+            return Err(CallError::overloaded(if alone && self.used.get() > 0 {
+                format!("there is no room for {what} beside what this session has under way; end some of it first")
+            } else {
+                format!("there is no room for {what} beside what other sessions have under way; try again later")
+            }));
+        }
+        self.used.set(used);
+        self.room.left.set(left);
+        Ok(Taken { share: self.clone(), bytes })
+    }
+
+    /// This object, each of whose calls takes of this share.
+    pub fn bound(self: &Rc<Self>, object: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
+        let share = self.clone();
+        Before::new(object, move |object, cx, method, message| {
+            let bytes = message.words.len().saturating_mul(8);
+            match share.take((share.room.weight)(bytes), format_args!("a message of {bytes} bytes")) {
+                Ok(taken) => {
+                    let work = object.dispatch(cx, method, message);
+                    Box::pin(async move {
+                        let answer = work.await;
+                        drop(taken);
+                        answer
+                    })
+                }
+                Err(error) => Box::pin(ready(Err(error))),
+            }
+        })
+    }
+}
+
+/// Whether a session may use so much where that leaves so much. Who uses much has to leave enough for others, so that each
+/// has something however many they are.
+fn fits(used: usize, left: usize) -> bool {
+    used <= ASSURED
+        || left.checked_sub(SESSIONS.saturating_mul(ASSURED)).is_some_and(|left| used <= left.saturating_mul(TIMES))
+}
+
+/// Room that is taken.
+#[derive(Debug)]
+pub struct Taken {
+    share: Rc<Share>,
+    bytes: usize,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.room.left.set(self.room.left.get().saturating_add(self.taken));
-    }
-}
-
-struct Bounded {
-    room: Rc<Room>,
-    object: Rc<dyn Dispatch>,
-}
-
-impl Dispatch for Bounded {
-    fn interface_id(&self) -> u64 {
-        self.object.interface_id()
-    }
-
-    fn implements(&self, interface: u64) -> bool {
-        self.object.implements(interface)
-    }
-
-    fn is_abortable(&self, interface: u64, method: u16) -> bool {
-        self.object.is_abortable(interface, method)
-    }
-
-    fn dispatch(
-        self: Rc<Self>,
-        cx: CallContext,
-        method: u16,
-        message: IncomingMessage,
-    ) -> LocalBoxFuture<'static, Result<Message, CallError>> {
-        match self.room.take(message.words.len().saturating_mul(8)) {
-            Ok(taken) => {
-                let work = self.object.clone().dispatch(cx, method, message);
-                Box::pin(async move {
-                    let answer = work.await;
-                    drop(taken);
-                    answer
-                })
-            }
-            Err(error) => Box::pin(ready(Err(error))),
-        }
+        let (left, used) = (&self.share.room.left, &self.share.used);
+        left.set(left.get().saturating_add(self.bytes));
+        used.set(used.get().saturating_sub(self.bytes));
     }
 }
 
@@ -133,14 +139,23 @@ impl Dispatch for Bounded {
 #[derive(Debug)]
 pub struct Exporter<E> {
     exporter: E,
-    /// For calls of all of them.
-    pub room: Rc<Room>,
+    room: Rc<Room>,
 }
 
 impl<E> Exporter<E> {
-    /// Where calls have so many bytes of room.
-    pub fn new(exporter: E, room: usize) -> Self {
-        Self { exporter, room: Room::new(room) }
+    /// With the room that an endpoint has for its calls.
+    pub fn new(exporter: E, endpoint: Endpoint) -> Self {
+        Self { exporter, room: Rc::new(Room { left: Cell::new(endpoint.room), weight: endpoint.weight }) }
+    }
+
+    /// The share of one more session, which has nothing under way.
+    pub fn share(&self) -> Rc<Share> {
+        Rc::new(Share { room: self.room.clone(), used: Cell::new(0) })
+    }
+
+    /// Where objects of one session are exported.
+    pub fn of(&self, share: &Rc<Share>) -> Sharing<'_, E> {
+        Sharing { exporter: &self.exporter, share: share.clone() }
     }
 }
 
@@ -152,9 +167,16 @@ impl<E> Deref for Exporter<E> {
     }
 }
 
-impl<E: Export> Export for Exporter<E> {
+/// Where objects are exported whose calls take of one share.
+#[derive(Debug)]
+pub struct Sharing<'a, E> {
+    exporter: &'a E,
+    share: Rc<Share>,
+}
+
+impl<E: Export> Export for Sharing<'_, E> {
     fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
-        self.exporter.export(self.room.bound(object))
+        self.exporter.export(self.share.bound(object))
     }
 }
 
@@ -162,11 +184,10 @@ impl<E: Export> Export for Exporter<E> {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use capos_schema::cap::ExceptionKind;
+    use capos_schema::cap::{CallContext, ExceptionKind};
     use capos_schema::local::{Local, run};
     use capos_schema::models::{
-        ChatMessage, InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo,
-        TokenStreamClient,
+        InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo, TokenStreamClient,
     };
     use core::future::{Future, pending};
     use core::pin::Pin;
@@ -175,6 +196,23 @@ mod tests {
     /// What the broker takes besides what calls take: its program, stack, configuration, sessions and tables, rounded up from
     /// what the supervisor says of it (`list_services`).
     const REST: usize = 3 << 20;
+
+    fn shares<const N: usize>(endpoint: Endpoint) -> (Exporter<Local>, [Rc<Share>; N]) {
+        let exporter = Exporter::new(Local::default(), endpoint);
+        let shares = [(); N].map(|()| exporter.share());
+        (exporter, shares)
+    }
+
+    /// Bytes that a request takes while it waits whose message has so many.
+    fn request(bytes: usize) -> usize {
+        of_request(bytes) + 2 * bytes
+    }
+
+    fn why(refused: Result<Taken, CallError>) -> alloc::string::String {
+        let Err(CallError::Exception(refused)) = refused else { panic!("there is room") };
+        assert_eq!(refused.kind, ExceptionKind::Overloaded);
+        refused.to_string()
+    }
 
     /// The worst that all sessions together can bring about fits into the account that the manifest gives the broker.
     #[test]
@@ -185,13 +223,58 @@ mod tests {
         let account = broker["limits"]["memory_kib"].as_integer().unwrap() as usize * 1024;
         let mut sum = REST;
         for endpoint in [QUESTIONS, REQUESTS] {
-            let message = endpoint.message_bytes as usize;
-            assert!(weight(message) + FOR_SHORT <= endpoint.room, "the longest message has room");
-            sum += usize::from(endpoint.buffers) * message + endpoint.room;
+            // A buffer has a header besides.
+            let buffer = (endpoint.message_bytes as usize + 64).min(MAX_SENT).next_power_of_two();
+            sum += usize::from(endpoint.buffers) * buffer + endpoint.room;
         }
-        // One message at a time is copied out of its buffer, and one is made while what it was in before is still there.
-        sum += REQUESTS.message_bytes as usize + MAX_SENT;
-        assert!(sum <= account, "{sum} bytes of {account}");
+        // One message at a time is copied out of its buffer and read, or what was read is written and what it was written in
+        // until then is still there.
+        let read = memory_for(REQUESTS.message_bytes as usize);
+        sum += read + (REQUESTS.message_bytes as usize).max(MAX_SENT + MAX_SENT / 2);
+        assert!(sum <= account, "{} KiB of {}", sum >> 10, account >> 10);
+    }
+
+    #[test]
+    fn one_session_sends_what_is_longest() {
+        let (_, [one]) = shares(QUESTIONS);
+        one.take(of_question(QUESTIONS.message_bytes as usize), "the longest question").unwrap();
+        let (_, [one]) = shares(REQUESTS);
+        one.take(request(REQUESTS.message_bytes as usize), "the longest request").unwrap();
+    }
+
+    /// Whatever one session has under way, another one sends a conversation of some length, and a third a short one.
+    #[test]
+    fn a_session_leaves_room_to_others() {
+        for bytes in [1 << 20, 100 << 10, 1 << 10] {
+            let (_, [one, two, three]) = shares(REQUESTS);
+            let all: Vec<Taken> =
+                core::iter::from_fn(|| one.take(request(bytes), format_args!("{bytes} bytes")).ok()).collect();
+            assert!(!all.is_empty());
+            let refused = why(one.take(request(bytes), "another one"));
+            assert!(refused.contains("another one beside what this session has under way"), "{refused}");
+            let second = two.take(request(192 << 10), "a conversation").unwrap();
+            assert!(three.take(request(16 << 10), "a short conversation").is_ok());
+            let refused = why(three.take(request(1 << 20), "the longest request"));
+            assert!(refused.contains("the longest request beside what other sessions have"), "{refused}");
+            drop((second, all));
+            assert!(three.take(request(1 << 20), "the longest request").is_ok(), "nothing is under way any more");
+        }
+    }
+
+    /// Each of four sessions reads and cancels answers whatever the others do.
+    #[test]
+    fn short_calls_have_room_beside_all_others() {
+        let (exporter, [one, others @ ..]): (_, [Rc<Share>; SESSIONS]) = shares(REQUESTS);
+        let mut taken = Vec::new();
+        for bytes in [1 << 20, 64 << 10, 1 << 10, 0] {
+            for share in &others {
+                taken.extend(core::iter::from_fn(|| share.take(request(bytes), "as much as there is").ok()));
+            }
+        }
+        taken.extend((0..3).map(|_| one.take(of_request(0), "a short call").unwrap()));
+        drop(taken);
+        assert_eq!(exporter.room.left.get(), REQUESTS.room);
+        assert!(others.iter().all(|share| share.used.get() == 0));
     }
 
     /// A model that never answers.
@@ -215,39 +298,30 @@ mod tests {
         future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// However many ask, of however many models, no more is read than there is room for; what ends makes room at once.
+    /// All objects of a session share what it has; what is given up makes room at once.
     #[test]
-    fn calls_of_all_objects_share_the_room() {
-        let request = |bytes| {
-            let message = ChatMessage { content: "x".repeat(bytes), ..ChatMessage::default() };
-            InferenceRequest { messages: Vec::from([message]), ..InferenceRequest::default() }
-        };
-        let exporter = Exporter::new(Local::default(), REQUESTS.room);
-        let models = [(); 9].map(|()| LanguageModelClient::serve(&exporter, Rc::new(Hung)).unwrap());
-        let (long, middle) = (request(200 << 10), request(16 << 10));
-        let mut asked: Vec<_> = models.iter().map(|model| Box::pin(model.complete(&long))).collect();
+    fn calls_of_a_sessions_objects_take_of_its_share() {
+        let (exporter, [one, two]) = shares(REQUESTS);
+        let models =
+            [&one, &one, &two].map(|share| LanguageModelClient::serve(&exporter.of(share), Rc::new(Hung)).unwrap());
+        let nothing = InferenceRequest::default();
+        let mut asked: Vec<_> = (0..99).map(|at| Box::pin(models[at % 2].complete(&nothing))).collect();
         let mut under_way = 0;
         for call in &mut asked {
             match poll(call) {
                 Poll::Pending => under_way += 1,
-                Poll::Ready(Err(CallError::Exception(refused))) => {
-                    assert_eq!(refused.kind, ExceptionKind::Overloaded);
-                    assert!(refused.to_string().contains("no room"), "{refused}");
-                }
+                Poll::Ready(Err(CallError::Exception(refused))) => assert!(refused.to_string().contains("no room")),
                 Poll::Ready(other) => panic!("{other:?}"),
             }
         }
-        assert_eq!(under_way, (REQUESTS.room - FOR_SHORT) / weight(200 << 10));
-        // Whatever others fill it up with, short ones are answered.
-        let mut more: Vec<_> = (0..99).map(|_| Box::pin(models[7].complete(&middle))).collect();
-        assert!(more.iter_mut().map(poll).filter(Poll::is_ready).count() > 90);
-        assert_eq!(run(models[8].info()).unwrap(), Ok(ModelInfo::default()));
-        drop(more);
+        assert_eq!(one.used.get(), under_way * of_request(0));
+        assert!(under_way > 20, "{under_way}");
+        assert_eq!(run(models[2].info()).unwrap(), Ok(ModelInfo::default()));
+        assert!(run(models[0].info()).unwrap().is_err(), "it has no room left");
+        drop(asked.pop());
         drop(asked.remove(0));
-        let mut next = Box::pin(models[8].complete(&long));
-        assert!(poll(&mut next).is_pending(), "what was given up has made room");
-        drop(next);
+        assert_eq!(run(models[0].info()).unwrap(), Ok(ModelInfo::default()));
         drop(asked);
-        assert_eq!(exporter.room.left.get(), REQUESTS.room);
+        assert_eq!((exporter.room.left.get(), one.used.get()), (REQUESTS.room, 0));
     }
 }

@@ -6,8 +6,11 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
+use capos_broker::approvals::{ApprovalObject, Asked};
+use capos_broker::held::Held;
 use capos_broker::lease::LeaseObject;
 use capos_broker::model;
+use capos_broker::room::Share;
 use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
@@ -21,7 +24,6 @@ use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
 
-use crate::approvals::{ApprovalObject, Asked};
 use crate::blocks::Part;
 use crate::broker::Broker;
 use crate::decision::Subject;
@@ -41,6 +43,9 @@ pub struct Session {
     model: RefCell<Option<LanguageModelClient>>,
     /// Shared with the leases and the meter, which end with the session.
     ended: Rc<Cell<bool>>,
+    /// Of the room for all that is asked but of models.
+    share: Rc<Share>,
+    _open: Held,
 }
 
 impl Session {
@@ -49,7 +54,7 @@ impl Session {
     /// # Errors
     /// There is no room for its capabilities.
     pub async fn open(
-        broker: Rc<Broker>,
+        (broker, open, share): (Rc<Broker>, Held, Rc<Share>),
         profile: Profile,
         id: String,
         principal: String,
@@ -62,7 +67,7 @@ impl Session {
             parts.push(Part { cap, ..part });
         }
         let asked: Rc<Asked> = Rc::default();
-        let approvals = ApprovalClientClient::serve(&broker.server, Rc::new(ApprovalObject(asked.clone())))?;
+        let approvals = ApprovalClientClient::serve(&broker.server.of(&share), Rc::new(ApprovalObject(asked.clone())))?;
         let rules = policy.rules().clone();
         let ends = broker.clock.now().saturating_add(rules.limits.max_seconds.saturating_mul(1_000_000_000));
         let model_allowed = rules.model != capos_policy::ModelAccess::None;
@@ -79,6 +84,8 @@ impl Session {
             meter,
             model: RefCell::default(),
             ended,
+            share,
+            _open: open,
         }))
     }
 
@@ -115,6 +122,26 @@ impl Session {
         if let Err(why) = self.broker.blocks.table.revoke(cap.id()).await {
             log::warning!("a capability of session {} could not be revoked: {why}", self.info.id);
         }
+    }
+}
+
+impl Drop for Session {
+    /// Nobody holds it any more, and nobody has ended it: its holder is gone. What it was given goes with its parts.
+    fn drop(&mut self) {
+        if self.ended.replace(true) {
+            return;
+        }
+        self.broker.budgets.borrow_mut().end_session(&self.info.id);
+        self.end_model();
+        let (broker, info) = (self.broker.clone(), self.info.clone());
+        drop(capos_rt::spawn(async move {
+            let subject = Subject { session: &info.id, principal: &info.principal };
+            let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"nobody held it any more")];
+            // There is nobody left to tell.
+            if let Err(why) = subject.record(&broker.blocks.writer, Kind::SessionEnd, &fields).await {
+                log::warning!("session {}: {why}", info.id);
+            }
+        }));
     }
 }
 
@@ -237,7 +264,7 @@ impl UserSessionServer for Session {
         self.settle(&question, mode, decision, &reason).await?;
         let lease = if decision == Decision::StepUpSucceeded {
             let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
-            Some(LeaseClient::serve(&self.broker.server, Rc::new(lease))?)
+            Some(LeaseClient::serve(&self.broker.server.of(&self.share), Rc::new(lease))?)
         } else {
             None
         };
@@ -246,8 +273,7 @@ impl UserSessionServer for Session {
 
     async fn model(&self, _cx: &CallContext, id: String) -> Result<UserSessionModelResults, CallError> {
         self.alive()?;
-        // The one before the last, which nobody holds any more, keeps its worker no longer.
-        self.broker.models.sweep();
+        let held = self.meter.hold_model()?;
         let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
         let opened = match self.meter.count(0) {
@@ -261,8 +287,8 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
-        let metered = Metered::new(self.meter.clone(), model, info.clone());
-        let model = LanguageModelClient::serve(&self.broker.models, metered)?;
+        let metered = Metered::new((self.meter.clone(), held), model, info.clone());
+        let model = LanguageModelClient::serve(&self.meter.exporter(), metered)?;
         // Who still holds the last one may use it: what both take is counted together.
         self.model.replace(Some(model.clone()));
         Ok(UserSessionModelResults { model, info })

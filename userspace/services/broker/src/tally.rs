@@ -68,8 +68,19 @@ impl Tally {
     /// The answer is given up: the tokens that are left to count. Nobody says how many it took. The prompt was read if
     /// anything was, and has a token for so many bytes at least.
     pub fn give_up(&mut self) -> u64 {
-        let read = self.read.max(self.sent / BYTES_PER_TOKEN);
-        self.advance(read.saturating_add(self.least()))
+        self.advance(self.least_prompt().saturating_add(self.least()))
+    }
+
+    /// What was taken at least, where nobody says how much it was.
+    #[must_use]
+    pub fn usage(&self) -> TokenUsage {
+        let number = |tokens| u32::try_from(tokens).unwrap_or(u32::MAX);
+        TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }
+    }
+
+    /// The least number of tokens that a prompt of these texts has, and no fewer than were read.
+    fn least_prompt(&self) -> u64 {
+        self.read.max(self.sent / BYTES_PER_TOKEN)
     }
 
     /// The most tokens that a prompt of these texts can have: one for each byte, and what a template writes around them. A

@@ -11,11 +11,12 @@ use core::task::{Context, Poll, Waker};
 
 use capos_rt::{Env, Error};
 use capos_schema::audit::{AuditReaderClient, Query};
-use capos_schema::authority::{AuthorityBrokerClient, UserSessionClient};
+use capos_schema::authority::{AuthorityBrokerClient, Profile, ToolQuestion, UserSessionClient};
 use capos_schema::cap::{AsCap, CallError, Cap, ExceptionKind, IncomingMessage, Message};
 use capos_schema::models::{
     BackendPolicy, FinishReason, InferenceRequest, LanguageModelClient, ModelAdminClient, ModelInfo, StreamChunk,
 };
+use capos_schema::system::SystemStatusClient;
 
 use crate::engine::named;
 use crate::models::{self, whole};
@@ -27,14 +28,25 @@ const PERMISSIONS: u16 = 2;
 const COMPLETE: u16 = 1;
 const STREAM: u16 = 2;
 /// Words of messages that are nearly as long as the broker's two endpoints take them.
-const OF_QUESTIONS: usize = 20_000;
+const OF_QUESTIONS: usize = 16_000;
 const OF_REQUESTS: usize = 130_000;
+/// Bytes of a question's arguments.
+const ARGUMENTS: usize = 64 << 10;
+/// Bytes of a conversation that is nearly as long as a request can be, and of one that another session still sends beside it.
+const LONGEST: usize = 1000 << 10;
+const LONG: usize = 160 << 10;
 /// Bytes in memory of one message of a conversation.
 const CHAT_MESSAGE: usize = 104;
 /// Answers of one session that can be under way at once.
 const ANSWERS: usize = 4;
 /// Answers that one session can hold, ended and cancelled ones too.
 const HELD: usize = 16;
+/// Models that one session can hold, and sessions that can be open at once.
+const MODELS: usize = 4;
+const SESSIONS: usize = 16;
+/// KiB that the broker takes with one session and nothing under way: half of what is reckoned with besides calls, since there
+/// may be sixteen, and buffers that wait for calls.
+const AT_REST: u64 = 1536 + 1536;
 /// Tokens of each of those under way.
 const TOKENS: u32 = 24;
 
@@ -96,6 +108,11 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
             && refused.iter().any(|why| why.contains("larger than the limit")),
         format!("{most} messages of nothing: {refused:?}"),
     )?;
+    // Of arguments nothing is kept but what is looked for, however many values they are.
+    for arguments in ["{},", "[", "{\"a\":"].map(|value| format!("[{}", value.repeat(ARGUMENTS / value.len()))) {
+        let question = ToolQuestion { tool: "write_file".into(), arguments, ..ToolQuestion::default() };
+        one.session.review(&question).await?;
+    }
     let answers = [two.ask(GRACE.first).await?, one.ask(ADA.first).await?];
     ensure(answers.iter().all(|answer| !answer.is_empty()), "nothing is answered afterwards")?;
     one.session.end().await?;
@@ -119,7 +136,7 @@ fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option
 async fn a_deaf_worker_keeps_nobody(
     broker: &AuthorityBrokerClient,
     deaf: &ModelInfo,
-    talking: &ModelInfo,
+    (talking, answering): (&ModelInfo, &ModelInfo),
 ) -> Result<(), Error> {
     let one = Talk::begin(broker, &ADA, deaf).await?;
     let mut two = Talk::begin(broker, &GRACE, talking).await?;
@@ -141,8 +158,12 @@ async fn a_deaf_worker_keeps_nobody(
     ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
     asked.extend(begin(one.model.stream(&hello)));
     ensure(!why(other.stream(&hello).await).is_empty(), "five answers are under way")?;
+    // The read that waits for the deaf worker ends all the same.
+    let end = read.await?;
+    let cancelled = matches!(&end.chunk, StreamChunk::Finish(finish) if finish.reason == FinishReason::Cancelled);
+    ensure(end.done && cancelled, format!("a cancelled answer of a deaf worker ends with {end:?}"))?;
+    ensure(why(first.next().await).contains("has ended"), "it goes on behind its end")?;
     // All that nobody waits for any more.
-    drop(read);
     drop((first, asked));
     let mut held = Vec::new();
     for _ in 0..ANSWERS {
@@ -150,6 +171,16 @@ async fn a_deaf_worker_keeps_nobody(
     }
     ensure(!whole(held.first().ok_or_else(|| Error::new("none"))?).await?.text.is_empty(), "it says nothing")?;
     drop(held);
+    // What waits for it may be as long as a request can be: it takes no more of the broker than leaves room to others.
+    let longest = request(&"Hear me. ".repeat(LONGEST / 9));
+    let waits = begin(one.model.stream(&longest)).ok_or_else(|| Error::new("a deaf worker answers"))?;
+    let mortal = two.session.model(&answering.id).await?.model;
+    let long = request(&"Can you hear me? ".repeat(LONG / 17));
+    let said = mortal.complete(&long).await?.message.content;
+    ensure(said.contains("I am here"), format!("beside the longest request, a long one is answered {said:?}"))?;
+    let more = why(one.model.stream(&longest).await);
+    ensure(more.contains("what this session has under way"), format!("two of the longest requests: {more:?}"))?;
+    drop((waits, mortal));
     // What was sent to the deaf worker was used, though nobody knows how much of it was read.
     let prompt = "Are you there? ".repeat(64);
     let least = 2 * prompt.len() as u64 / 16;
@@ -256,6 +287,47 @@ async fn an_answer_outlasts_a_change_of_models(
     Ok(one.session.end().await?)
 }
 
+/// Neither models of a session nor sessions are as many as somebody likes; those that are let go of make place for others.
+async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
+    let mut sessions = Vec::new();
+    let refused = loop {
+        match broker.login(Profile::Guest, "many", "").await {
+            Ok(session) => sessions.push(session),
+            Err(error) => break error.to_string(),
+        }
+    };
+    // One is that of the person at the terminal.
+    ensure(
+        sessions.len() == SESSIONS - 1 && refused.contains("16 sessions are open"),
+        format!("{} sessions are open: {refused:?}", sessions.len()),
+    )?;
+    let one = sessions.pop().ok_or_else(|| Error::new("none"))?;
+    drop(sessions);
+    let mut models = Vec::new();
+    let refused = loop {
+        match one.model(&model.id).await {
+            Ok(opened) => models.push(opened.model),
+            Err(error) => break error.to_string(),
+        }
+    };
+    ensure(
+        models.len() == MODELS && refused.contains("this session holds 4 models"),
+        format!("{} models are held: {refused:?}", models.len()),
+    )?;
+    models.truncate(1);
+    models.push(one.model(&model.id).await?.model);
+    broker.login(Profile::Guest, "another", "").await?.end().await?;
+    Ok(one.end().await?)
+}
+
+/// The broker takes no more, in KiB, than it is reckoned to (`capos_broker::room`).
+async fn at_rest(env: &Env, most: u64) -> Result<(), Error> {
+    let services = env.cap::<SystemStatusClient>("status")?.services().await?;
+    let broker = services.iter().find(|service| service.name == "broker");
+    let taken = broker.ok_or_else(|| Error::new("there is no broker"))?.frames.saturating_mul(4);
+    ensure(taken <= most, format!("the broker takes {taken} KiB at rest, not {most}"))
+}
+
 /// All of it, with a model that the engine runs and two that play a script.
 ///
 /// # Errors
@@ -264,13 +336,16 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     let broker = env.cap::<AuthorityBrokerClient>("broker")?;
     let models = named(env, &["talking", "mortal", "deaf"]).await?;
     let [talking, mortal, deaf] = models.as_slice() else { return Err(Error::new("there are other models")) };
+    at_rest(env, AT_REST).await?;
     lists_of_nothing_end_nobody(&broker, talking).await?;
     report.line("lists of nothing end nobody");
     a_worker_that_is_gone_is_replaced(env, &broker, mortal).await?;
     report.line("a worker that is gone is replaced");
     an_answer_outlasts_a_change_of_models(&broker, talking, mortal).await?;
     report.line("an answer outlasts a change of models");
-    a_deaf_worker_keeps_nobody(&broker, deaf, talking).await?;
+    a_deaf_worker_keeps_nobody(&broker, deaf, (talking, mortal)).await?;
     report.line("a deaf worker keeps nobody");
+    what_is_held_has_a_bound(&broker, mortal).await?;
+    report.line("what is held has a bound");
     Ok(())
 }

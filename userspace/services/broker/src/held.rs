@@ -1,0 +1,43 @@
+//! Things of which only so many may be held at once.
+
+use alloc::rc::Rc;
+use core::cell::Cell;
+
+/// One of them; it counts until it is dropped.
+#[derive(Debug)]
+pub struct Held(Rc<Cell<u32>>);
+
+impl Held {
+    /// One more of those that `count` counts, where there are fewer than `most`.
+    #[must_use]
+    pub fn of(count: &Rc<Cell<u32>>, most: u32) -> Option<Self> {
+        let held = count.get();
+        if held >= most {
+            return None;
+        }
+        count.set(held.saturating_add(1));
+        Some(Self(count.clone()))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn one_that_is_dropped_makes_place_for_another() {
+        let count = Rc::default();
+        let mut held: Vec<Held> = (0..5).filter_map(|_| Held::of(&count, 3)).collect();
+        assert_eq!((held.len(), count.get()), (3, 3));
+        held.pop();
+        assert!(Held::of(&count, 3).is_some());
+        assert_eq!(count.get(), 2);
+    }
+}

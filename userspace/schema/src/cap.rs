@@ -470,8 +470,8 @@ pub struct Before<F> {
 
 impl<F: Fn(Rc<dyn Dispatch>, CallContext, u16, IncomingMessage) -> Answer + 'static> Before<F> {
     /// An object before this one, whose calls `answer` answers.
-    pub fn new(object: Rc<dyn Dispatch>, answer: F) -> Rc<dyn Dispatch> {
-        Rc::new(Self { object, answer })
+    pub fn new(object: Rc<dyn Dispatch>, answer: F) -> Self {
+        Self { object, answer }
     }
 }
 

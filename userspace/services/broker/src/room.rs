@@ -96,7 +96,7 @@ impl Share {
     /// This object, each of whose calls takes of this share.
     pub fn bound(self: &Rc<Self>, object: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
         let share = self.clone();
-        Before::new(object, move |object, cx, method, message| {
+        Rc::new(Before::new(object, move |object, cx, method, message| {
             let bytes = message.words.len().saturating_mul(8);
             match share.take((share.room.weight)(bytes), format_args!("a message of {bytes} bytes")) {
                 Ok(taken) => {
@@ -109,7 +109,7 @@ impl Share {
                 }
                 Err(error) => Box::pin(ready(Err(error))),
             }
-        })
+        }))
     }
 }
 

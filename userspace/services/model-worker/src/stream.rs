@@ -62,13 +62,13 @@ impl Stream {
         });
         // The stream's service, but for answers that the stream has forged: a script can say what no well-formed value holds
         // (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
-        Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
+        Rc::new(Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
             let stream = stream.clone();
             Box::pin(async move {
                 let answer = service.dispatch(cx, method, message).await?;
                 Ok(stream.forged.take().unwrap_or(answer))
             })
-        })
+        }))
     }
 
     async fn advance(&self) -> Result<TokenStreamNextResults, CallError> {

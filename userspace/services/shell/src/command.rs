@@ -298,7 +298,7 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
     // Titles may have spaces.
     let wanted = rest.join(" ");
     if !wanted.is_empty() {
-        session.runner.open_model(&wanted).await.map_err(|why| format!("the model was not changed: {why}"))?;
+        session.runner.change_model(&wanted).await.map_err(|why| format!("the model was not changed: {why}"))?;
     }
     let current = session.runner.model.borrow().as_ref().map(|(_, info)| info.clone());
     let known = session.runner.within(session.runner.user.models()).await.map_err(|why| why.to_string())?;

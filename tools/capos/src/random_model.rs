@@ -9,7 +9,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use capos_gguf::{CHAT_TEMPLATE, TensorType, Writer, WriterValue};
+use capos_gguf::{CHAT_TEMPLATE, Numbers, TensorType, Writer, WriterValue};
 use serde::Deserialize;
 
 use crate::random_vocabulary::Vocabulary;
@@ -339,56 +339,9 @@ fn steer(row: &mut [u8], steer: Steer, width: u64) -> Result<()> {
     Ok(())
 }
 
-/// A number between 0 and 1 with sixteen bits.
+/// A number with sixteen bits.
 fn half(number: f32) -> [u8; 2] {
-    // In steps of the smallest numbers there are; of larger ones ten bits count.
-    let mut steps = number * 16_777_216.0;
-    let mut exponent = 0u16;
-    while steps >= 2048.0 {
-        steps /= 2.0;
-        exponent += 1;
-    }
-    (steps.round() as u16 + (exponent << 10)).to_le_bytes()
-}
-
-/// Repeatable random numbers (splitmix64), a stream for each use.
-pub struct Numbers(u64);
-
-impl Numbers {
-    /// A stream of a seed.
-    pub fn new(seed: u64, stream: u64) -> Self {
-        let mut numbers = Self(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        numbers.0 = numbers.next();
-        numbers
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below another.
-    pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % (bound.max(1) as u64)).unwrap_or(0)
-    }
-
-    /// From -1 to 1.
-    fn signed(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / 8_388_608.0 - 1.0
-    }
-
-    fn bytes(&mut self, out: &mut [u8]) {
-        let (words, rest) = out.as_chunks_mut::<8>();
-        for word in words {
-            *word = self.next().to_le_bytes();
-        }
-        for (to, from) in rest.iter_mut().zip(self.next().to_le_bytes()) {
-            *to = from;
-        }
-    }
+    half::f16::from_f32(number).to_le_bytes()
 }
 
 #[cfg(test)]

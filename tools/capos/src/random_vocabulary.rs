@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use anyhow::{Context, Result, ensure};
-use capos_gguf::{Writer, WriterValue};
+use capos_gguf::{Numbers, Writer, WriterValue};
 use regex_lite::Regex;
-
-use crate::random_model::Numbers;
 
 /// The marks of Qwen 2.5, in their order, and whether each is a control token. The others are found in text, too.
 const MARKS: [(&str, bool); 22] = [

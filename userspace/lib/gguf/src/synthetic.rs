@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{DEFAULT_ALIGNMENT, GgufError, Header, TensorType, Value, ValueType, Writer, WriterValue};
+use crate::{DEFAULT_ALIGNMENT, GgufError, Header, Numbers, TensorType, Value, ValueType, Writer, WriterValue};
 
 /// Bytes that are made at a time.
 const PIECE: usize = 64 * 1024;
@@ -386,7 +386,7 @@ fn fill(piece: &mut [u8], kind: TensorType, numbers: &mut Numbers) {
         TensorType::F16 => {
             for value in piece.as_chunks_mut::<2>().0 {
                 // A sign, an exponent of 2^-8, and ten random bits.
-                let random = numbers.next() as u16;
+                let random = numbers.word() as u16;
                 *value = (0x1c00 | (random & 0x83ff)).to_le_bytes();
             }
         }
@@ -394,39 +394,10 @@ fn fill(piece: &mut [u8], kind: TensorType, numbers: &mut Numbers) {
             for block in piece.as_chunks_mut::<34>().0 {
                 let (scale, values) = block.split_at_mut(2);
                 // 2^-12 or so.
-                scale.copy_from_slice(&(0x0c00u16 | (numbers.next() as u16 & 0x3ff)).to_le_bytes());
+                scale.copy_from_slice(&(0x0c00u16 | (numbers.word() as u16 & 0x3ff)).to_le_bytes());
                 numbers.bytes(values);
             }
         }
         _ => numbers.bytes(piece),
-    }
-}
-
-/// Repeatable random numbers (splitmix64), a stream per tensor.
-struct Numbers(u64);
-
-impl Numbers {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut numbers = Self(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        numbers.0 = numbers.next();
-        numbers
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn bytes(&mut self, out: &mut [u8]) {
-        let (words, rest) = out.as_chunks_mut::<8>();
-        for word in words {
-            *word = self.next().to_le_bytes();
-        }
-        for (to, from) in rest.iter_mut().zip(self.next().to_le_bytes()) {
-            *to = from;
-        }
     }
 }

@@ -251,11 +251,15 @@ impl Server {
     /// Ends an exported object at once: every capability to it dies, wherever it went, and so do
     /// calls that wait for it.
     pub fn unexport(&self, cap: &Cap) {
-        let badge =
-            self.exported.borrow().iter().find(|(_, entry)| entry.cap.id() == cap.id()).map(|(badge, _)| *badge);
+        self.unexport_id(cap.id());
+    }
+
+    /// The same, of the capability with this identifier, which this process need not hold any more.
+    pub fn unexport_id(&self, id: u64) {
+        let badge = self.exported.borrow().iter().find(|(_, entry)| entry.cap.id() == id).map(|(badge, _)| *badge);
         if let Some(badge) = badge {
             if let Some(table) = &self.table {
-                drop(wait_for(table.revoke(cap.id())));
+                drop(wait_for(table.revoke(id)));
             }
             let entry = self.exported.borrow_mut().remove(&badge);
             drop(entry);

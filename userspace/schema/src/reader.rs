@@ -15,7 +15,7 @@ use core::cell::Cell;
 use capnp::Word;
 
 use crate::cap::Cap;
-use crate::wire::{ALLOCATION, MAX_DEPTH, WireError, enumerant, memory_for, words_to_read};
+use crate::wire::{ALLOCATION, MAX_DEPTH, MEMORY_FACTOR, WireError, enumerant, memory_for, words_to_read};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -29,6 +29,9 @@ const BITS: u64 = 1;
 const BYTES: u64 = 2;
 const POINTERS: u64 = 6;
 const COMPOSITE: u64 = 7;
+
+/// Bytes of a text that is long: what a shorter one takes besides itself is more than that.
+const LONG: usize = 64;
 
 /// A number of the data section, of a fixed size.
 pub trait Number: Copy + Default {
@@ -137,6 +140,14 @@ impl<'a> Segment<'a> {
         let left = self.left.get().checked_sub(words);
         self.left.set(left.ok_or_else(|| WireError::new(path, "it is read more than four times over"))?);
         Ok(())
+    }
+
+    /// Accounts for bytes that are copied. Long ones count four times, as much as a message has of memory for each of its
+    /// own: so whatever points to the same text again and again, texts are no longer in memory than the message is.
+    #[inline]
+    fn account_bytes(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
+        let again = bytes.saturating_sub(LONG).wrapping_mul(MEMORY_FACTOR - 1);
+        self.account(path, bytes.wrapping_add(again))
     }
 
     /// Accounts for a piece of memory of so many bytes, before it is asked for. What is empty takes none.
@@ -250,7 +261,7 @@ impl<'a> PointerReader<'a> {
     /// As [`PointerReader::bytes`]; it takes too much memory.
     pub fn data(self, path: &'static str) -> Result<Vec<u8>, WireError> {
         let bytes = self.bytes(path)?;
-        self.segment.account(path, bytes.len())?;
+        self.segment.account_bytes(path, bytes.len())?;
         Ok(Vec::from(bytes))
     }
 
@@ -292,7 +303,7 @@ impl<'a> PointerReader<'a> {
         if words.get(end) != Some(&0) {
             return Err(unended(path));
         }
-        self.segment.account(path, end)?;
+        self.segment.account_bytes(path, end)?;
         // Whole words are looked at faster than bytes; behind the text there are mostly zeros.
         let found = core::str::from_utf8(words).ok().and_then(|text| text.get(..end));
         let found = match found {

@@ -166,6 +166,25 @@ fn what_is_pointed_to_many_times_counts_many_times() {
     assert!(error.contains("Pointers.texts") && error.contains("more memory"), "{error}");
 }
 
+/// Fields that lead to the same long text: what is read is no longer than the message.
+#[test]
+fn a_long_text_is_read_once() {
+    let words = 4000_u64;
+    let text = |fields: u64| {
+        // Texts of a call, behind its head.
+        let mut message = vec![to_struct(0, 0, 4)];
+        message.extend((0..4).map(|field| if field < fields { to_list(3 - field, 2, words * 8) } else { 0 }));
+        message.extend((1..words).map(|_| u64::from_le_bytes([b'x'; 8])));
+        message.push(u64::from_le_bytes(*b"xxxxxxx\0"));
+        read::<ToolCall>(&message)
+    };
+    assert!(text(1).is_ok_and(|call| [call.id, call.name, call.arguments].iter().any(|text| text.len() == 31_999)));
+    for fields in 2..5 {
+        let error = text(fields).map(drop).unwrap_err();
+        assert!(error.contains("more memory"), "{error}");
+    }
+}
+
 /// Flags, of which eight are a byte in a message, structs that hold themselves, in lists and by themselves, and numbers that are
 /// as much larger in memory as may be.
 #[test]

@@ -208,7 +208,7 @@ fn pointers_that_lead_elsewhere_are_refused() {
     words.extend((0..100).map(|pointer| to_list(99 - pointer, 2, 800)));
     words.extend([0; 100]);
     let error = from_bytes::<Pointers>(&bytes_of(&words)).expect_err("it is a hundred times as large as it is");
-    assert!(error.to_string().contains("four times"), "{error}");
+    assert!(error.to_string().contains("more memory"), "{error}");
     // Text without its end, of the wrong bytes, and of the wrong size.
     for (word, reason) in [(u64::from_le_bytes(*b"abcdefgh"), "end with a zero"), (0xff, "UTF-8")] {
         let words = [to_struct(0, 0, 2), to_list(1, 2, 8), 0, word];

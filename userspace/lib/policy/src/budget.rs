@@ -47,6 +47,9 @@ impl Used {
     }
 }
 
+/// Principals that have used something and are kept apart, before another one may begin.
+const PRINCIPALS: usize = 24;
+
 /// A budget that is used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spent {
@@ -84,14 +87,16 @@ impl Budgets {
         (principal, principal_limit): (&str, u64),
         tokens: u64,
     ) -> Result<u64, Spent> {
-        let mut add = |session_or_principal: bool, key: &str| {
-            let table = if session_or_principal { &mut self.sessions } else { &mut self.principals };
+        let add = |table: &mut HashMap<String, Used>, key: &str| {
+            if tokens == 0 {
+                return table.get(key).map_or(0, |used| used.tokens);
+            }
             let used = &mut table.entry_ref(key).or_default().tokens;
             *used = used.saturating_add(tokens);
             *used
         };
-        let in_session = session_limit.saturating_sub(add(true, session));
-        let of_principal = principal_limit.saturating_sub(add(false, principal));
+        let in_session = session_limit.saturating_sub(add(&mut self.sessions, session));
+        let of_principal = principal_limit.saturating_sub(add(&mut self.principals, principal));
         if in_session == 0 {
             return Err(Spent::Session { limit: session_limit });
         }
@@ -119,6 +124,12 @@ impl Budgets {
         of_session.count(now);
         of_principal.count(now);
         Ok(())
+    }
+
+    /// Whether one more principal can use something, or this one is known already. What is kept over a restart has its bound.
+    #[must_use]
+    pub fn has_place_for(&self, principal: &str) -> bool {
+        self.principals.len() < PRINCIPALS || self.principals.contains_key(principal)
     }
 
     /// What each principal has used, for keeping over a restart of whoever counts.

@@ -19,9 +19,11 @@ use capos_schema::kernel::{
 
 use crate::image::Image;
 
-/// Entries of the first thread's rings.
+/// Entries of the first thread's rings. Places for completions bound what a program can wait for at once, so those that may
+/// hold many capabilities have more.
 const SUBMISSION_ENTRIES: u32 = 64;
 const COMPLETION_ENTRIES: u32 = 128;
+const MOST_COMPLETION_ENTRIES: u32 = 512;
 
 /// A capability that a process is given.
 #[derive(Clone, Debug)]
@@ -240,13 +242,18 @@ impl Launch<'_> {
                 length,
                 FIRST_RING,
                 SUBMISSION_ENTRIES,
-                COMPLETION_ENTRIES,
+                completion_entries(self.limits.capabilities),
                 thread_pointer,
             )
             .await
             .context("its first thread")?;
         Ok(account)
     }
+}
+
+/// Entries for completions of a program that may hold so many capabilities.
+fn completion_entries(capabilities: u32) -> u32 {
+    (capabilities / 2).clamp(COMPLETION_ENTRIES, MOST_COMPLETION_ENTRIES).next_power_of_two()
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@ pub struct Blocks {
     /// Keeps what is counted against people over a restart.
     pub keeper: StateKeeperClient,
     /// What sessions hold, by profile, as the manifest says.
-    held: Vec<(Profile, Vec<Held>)>,
+    held: Vec<(Profile, Vec<Block>)>,
 }
 
 /// What each session of a profile gets of one capability.
-struct Held {
+struct Block {
     grant: SessionGrant,
     cap: Cap,
 }
@@ -64,7 +64,7 @@ impl Blocks {
                 let cap = env.raw(&grant.held).with_context(|| {
                     format!("`{}` of profile {} was not given to the broker", grant.held, profile.profile.name())
                 })?;
-                list.push(Held { grant: grant.clone(), cap });
+                list.push(Block { grant: grant.clone(), cap });
             }
             held.push((profile.profile, list));
         }
@@ -83,7 +83,7 @@ impl Blocks {
     pub async fn parts(&self, profile: Profile) -> Vec<Part> {
         let mut parts = Vec::new();
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
-        for Held { grant, cap } in held {
+        for Block { grant, cap } in held {
             let cap = if grant.read_only {
                 match DirectoryClient::from_cap(cap.clone()).read_only().await {
                     Ok(directory) => directory.into_cap(),

@@ -12,9 +12,11 @@ use capos_broker::held::Held;
 use capos_broker::kept;
 use capos_broker::room::{Exporter, QUESTIONS, REQUESTS};
 use capos_policy::{Attempts, Budgets};
-use capos_rt::{Clock, Server};
-use capos_schema::authority::{AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient};
-use capos_schema::cap::{CallContext, CallError};
+use capos_rt::{Clock, Server, log};
+use capos_schema::authority::{
+    AuthorityBrokerProfilesResults, AuthorityBrokerServer, Profile, UserSessionClient, UserSessionService,
+};
+use capos_schema::cap::{CallContext, CallError, Client, Export};
 use capos_schema::kernel::EntropyClient;
 
 use crate::blocks::Blocks;
@@ -38,6 +40,9 @@ pub struct Broker {
     pub budgets: RefCell<Budgets>,
     /// Sessions that somebody holds.
     pub open: Rc<Cell<u32>>,
+    /// Whether there is something that nobody waits for to be kept, and whether it is being kept.
+    unkept: Cell<bool>,
+    keeping: Cell<bool>,
     /// Wrong passphrases count for the whole system, not for one session.
     pub attempts: RefCell<Attempts>,
 }
@@ -59,6 +64,8 @@ impl Broker {
             server: Exporter::new(server, QUESTIONS),
             models: Exporter::new(models, REQUESTS),
             open: Rc::default(),
+            unkept: Cell::default(),
+            keeping: Cell::default(),
             entropy,
             budgets: RefCell::new(budgets),
             attempts: RefCell::new(attempts),
@@ -86,6 +93,25 @@ impl Broker {
         let state = kept::encode(&self.attempts.borrow(), &self.budgets.borrow());
         let stored = self.blocks.keeper.store(&state).await;
         stored.map_err(|why| format!("what is counted of passphrases, tokens and requests could not be kept: {why}"))
+    }
+}
+
+impl Broker {
+    /// Keeps what is counted, without anybody who waits for that: once for all who ask for it meanwhile.
+    pub fn keep_later(self: &Rc<Self>) {
+        self.unkept.set(true);
+        if self.keeping.replace(true) {
+            return;
+        }
+        let broker = self.clone();
+        drop(capos_rt::spawn(async move {
+            while broker.unkept.replace(false) {
+                if let Err(why) = broker.keep().await {
+                    log::warning!("{why}");
+                }
+            }
+            broker.keeping.set(false);
+        }));
     }
 }
 
@@ -118,6 +144,16 @@ impl AuthorityBrokerServer for BrokerObject {
         }
         let open = Held::of(&broker.open, SESSIONS)
             .ok_or_else(|| CallError::overloaded(format!("{SESSIONS} sessions are open; end one first")))?;
+        if !initial && principal == broker.config.principal {
+            return Err(CallError::invalid_argument(format!(
+                "{principal} is who sits at the console; log in by another name"
+            )));
+        }
+        if !broker.budgets.borrow().has_place_for(&principal) {
+            return Err(CallError::overloaded(
+                "as many principals have used models as are kept apart; use the name of one of them",
+            ));
+        }
         let id = hex::encode(crate::random(&broker.entropy).await?);
         // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
         let refused = if profile == Profile::Operator && !initial {
@@ -134,6 +170,8 @@ impl AuthorityBrokerServer for BrokerObject {
         }
         let share = broker.server.share();
         let session = Session::open((broker.clone(), open, share.clone()), profile, id, principal).await?;
-        UserSessionClient::serve(&broker.server.of(&share), session)
+        // It can be told to end, so it is not among what ends with it.
+        let object = share.bound(Rc::new(UserSessionService(session)));
+        Ok(UserSessionClient::from_cap(broker.server.export(object)?))
     }
 }

@@ -9,6 +9,8 @@ use capos_rt::Clock;
 use capos_schema::authority::{LeaseServer, ToolQuestion};
 use capos_schema::cap::{CallContext, CallError};
 
+use crate::held::Held;
+
 /// A lease as the session holds it.
 pub struct LeaseObject {
     lease: RefCell<Lease>,
@@ -16,13 +18,21 @@ pub struct LeaseObject {
     clock: Clock,
     /// Whether the session has ended, and the lease with it.
     ended: Rc<Cell<bool>>,
+    /// One of those that the session may hold.
+    _held: Option<Held>,
 }
 
 impl LeaseObject {
     /// A lease for one call of a session.
     pub fn new(session: &str, question: &ToolQuestion, clock: Clock, ended: Rc<Cell<bool>>) -> Self {
         let lease = RefCell::new(Lease::new(session, question, clock.now()));
-        Self { lease, session: session.to_string(), clock, ended }
+        Self { lease, session: session.to_string(), clock, ended, _held: None }
+    }
+
+    /// The same lease, which is one of those that the session holds.
+    #[must_use]
+    pub fn held(self, held: Held) -> Self {
+        Self { _held: Some(held), ..self }
     }
 }
 

@@ -3,23 +3,24 @@
 
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
 use capos_broker::held::Held;
 use capos_broker::model;
 use capos_broker::request::Request;
-use capos_broker::room::{Share, Sharing};
+use capos_broker::room::{CALL, Share, Sharing};
 use capos_broker::tally::Tally;
 use capos_policy::{ProfileRules, Spent};
-use capos_rt::{CancelToken, Either, Server, TaskGroup, log, select};
+use capos_rt::{CancelToken, Either, Server, TaskGroup, select};
 use capos_schema::authority::SessionInfo;
-use capos_schema::cap::{CallContext, CallError};
+use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
 use capos_schema::models::{
     FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo,
     StreamChunk, StreamChunkFinish, TokenStreamClient, TokenStreamNextResults, TokenStreamServer,
 };
+use capos_schema::wire::memory_for;
 
 use crate::broker::Broker;
 use crate::decision::Subject;
@@ -81,6 +82,11 @@ impl Meter {
         Ok(())
     }
 
+    /// Of the room for what is asked of models.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
     /// Where models and answers of the session are exported.
     pub fn exporter(&self) -> Sharing<'_, Rc<Server>> {
         self.broker.models.of(&self.share)
@@ -133,32 +139,16 @@ impl Meter {
         }
     }
 
-    /// Keeps what was counted, without anybody who waits for that.
-    fn keep_later(self: &Rc<Self>) {
-        let meter = self.clone();
-        drop(capos_rt::spawn(async move {
-            if let Err(why) = meter.broker.keep().await {
-                log::warning!("session {}: {why}", meter.info.id);
-            }
-        }));
-    }
-
     /// Counts a request, cuts it to what may be asked for, and writes it: nothing is waited for here, so no other is
-    /// read meanwhile.
+    /// read meanwhile. Its answer takes so many bytes of memory once it is read.
     ///
     /// # Errors
-    /// The session is over, a budget is used up, there were too many requests, too many answers are under way, or there is no
-    /// room for it.
-    fn admit(self: &Rc<Self>, mut request: InferenceRequest) -> Result<Admitted, CallError> {
-        self.alive()?;
+    /// The session is over, a budget is used up, too many answers are under way, there is no room for it, or there were too
+    /// many requests; one that is refused is none of those.
+    fn admit(self: &Rc<Self>, mut request: InferenceRequest, answer: usize) -> Result<Admitted, CallError> {
         let spent = |spent: Spent| CallError::overloaded(spent.to_string());
-        self.count(0).map_err(spent)?;
-        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
-        let principal = (self.info.principal.as_str(), self.rules.principal_requests);
-        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
-        counted.map_err(spent)?;
-        let under_way = UnderWay::begin(self)?;
         let left = self.count(0).map_err(spent)?.saturating_sub(self.reserved.get());
+        let under_way = UnderWay::begin(self)?;
         let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.info.limits.max_tokens_per_call);
         if most == 0 {
             return Err(CallError::overloaded("the answers that are under way may take all tokens that are left"));
@@ -166,18 +156,29 @@ impl Meter {
         if request.max_tokens == 0 || request.max_tokens > most {
             request.max_tokens = most;
         }
-        let under_way = under_way.reserve(u64::from(request.max_tokens));
         let tally = Tally::of(&request);
-        Ok(Admitted { under_way, tally, request: Request::of(request, &self.share)? })
+        let under_way = under_way.reserve(tally.least_prompt().saturating_add(u64::from(request.max_tokens)));
+        let request = Request::of(request, answer, &self.share)?;
+        let session = (self.info.id.as_str(), self.info.limits.max_requests_per_minute);
+        let principal = (self.info.principal.as_str(), self.rules.principal_requests);
+        let counted = self.broker.budgets.borrow_mut().request(session, principal, self.broker.clock.now());
+        counted.map_err(spent)?;
+        Ok(Admitted { under_way, tally, request })
     }
 
     /// The same, when what was counted is kept.
     ///
     /// # Errors
     /// It could not be kept.
-    async fn admitted(self: &Rc<Self>, request: InferenceRequest) -> Result<(Request, UnderWay, Counted), CallError> {
-        let Admitted { under_way, tally, request } = self.admit(request)?;
+    async fn admitted(
+        self: &Rc<Self>,
+        request: InferenceRequest,
+        answer: usize,
+    ) -> Result<(Request, UnderWay, Counted), CallError> {
+        let Admitted { under_way, tally, request } = self.admit(request, answer)?;
         self.broker.keep().await.map_err(CallError::failed)?;
+        // It may have ended meanwhile.
+        self.alive()?;
         Ok((request, under_way, Counted::of(self, tally)))
     }
 }
@@ -232,7 +233,7 @@ impl Counted {
     /// Counts what was sent and what has passed, of an answer that is given up; its end may still say more.
     fn give_up(&self) {
         self.meter.used(self.tally.borrow_mut().give_up());
-        self.meter.keep_later();
+        self.meter.broker.keep_later();
     }
 
     /// There is no answer: nothing is counted.
@@ -270,15 +271,27 @@ impl Metered {
         Rc::new(Self { meter, model: RefCell::new(model), info, _held: held })
     }
 
-    /// Asks the model. Where its worker is gone nothing was said yet, so the model is opened anew and asked once more.
-    async fn ask<T>(&self, ask: impl AsyncFn(LanguageModelClient) -> Result<T, CallError>) -> Result<T, CallError> {
+    /// Asks the model. Where its worker is gone nothing was said yet, so the model is opened anew and asked once more. What is
+    /// refused in words counts as nothing, and what else goes wrong as what was sent.
+    async fn ask<T>(
+        &self,
+        counted: &Counted,
+        ask: impl AsyncFn(LanguageModelClient) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let model = self.model.borrow().clone();
-        match ask(model).await {
-            Err(error) if error.is_disconnected() => {}
-            answered => return answered,
+        let answered = match ask(model).await {
+            Err(error) if error.is_disconnected() => {
+                let model = self.open_anew().await.inspect_err(|_| counted.nothing())?;
+                ask(model).await
+            }
+            answered => answered,
+        };
+        if let Err(CallError::Exception(exception)) = &answered
+            && exception.kind != ExceptionKind::Disconnected
+        {
+            counted.nothing();
         }
-        let model = self.open_anew().await?;
-        ask(model).await.map_err(of_worker)
+        answered.map_err(of_worker)
     }
 
     /// The model with another worker. The audit log takes a record of it as of each model that a session is given.
@@ -309,15 +322,17 @@ impl LanguageModelServer for Metered {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
+        self.meter.alive()?;
         self.meter.sweep();
-        let (request, _under_way, counted) = self.meter.admitted(req).await?;
-        let response = self.ask(async |model| request.complete(&model).await).await;
-        let response = response.inspect_err(|_| counted.nothing())?;
+        let (request, _under_way, counted) = self.meter.admitted(req, memory_for(RESULTS as usize)).await?;
+        let response = self.ask(&counted, async |model| request.complete(&model).await).await?;
         let tokens = {
             let mut tally = counted.tally.borrow_mut();
-            let calls = response.message.tool_calls.iter();
-            tally.receive([response.message.content.len()]);
-            tally.receive(calls.flat_map(|call| [call.id.len(), call.name.len(), call.arguments.len()]));
+            let message = &response.message;
+            tally.receive([message.content.len(), message.tool_call_id.len()]);
+            let calls = message.tool_calls.iter();
+            tally
+                .receive(calls.flat_map(|call| [&call.id, &call.name, &call.handle, &call.arguments].map(String::len)));
             tally.finish(&response.usage)
         };
         counted.finish(tokens).await?;
@@ -325,12 +340,12 @@ impl LanguageModelServer for Metered {
     }
 
     async fn stream(&self, _cx: &CallContext, req: InferenceRequest) -> Result<TokenStreamClient, CallError> {
+        self.meter.alive()?;
         self.meter.sweep();
         let held = self.meter.hold_answer()?;
         // Before the worker has it: whoever gives up a request that was sent has used its prompt.
-        let (request, under_way, counted) = self.meter.admitted(req).await?;
-        let stream = self.ask(async |model| request.stream(&model).await).await;
-        let stream = stream.inspect_err(|_| counted.nothing())?;
+        let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
+        let stream = self.ask(&counted, async |model| request.stream(&model).await).await?;
         let answer = Answer {
             counted,
             stream: RefCell::new(Some(stream)),
@@ -338,7 +353,7 @@ impl LanguageModelServer for Metered {
             _held: held,
             reading: Cell::new(false),
             lost: CancelToken::new(),
-            cancels: TaskGroup::new(),
+            cancels: RefCell::default(),
         };
         TokenStreamClient::serve(&self.meter.exporter(), Rc::new(answer))
     }
@@ -356,18 +371,22 @@ struct Answer {
     reading: Cell<bool>,
     /// Whether it was cancelled, and its worker has not ended it in time.
     lost: CancelToken,
-    /// The worker is told so; where it does not hear of it, not for longer than somebody holds the answer.
-    cancels: TaskGroup,
+    /// The worker is told so, and waited for.
+    cancels: RefCell<TaskGroup>,
 }
 
 impl Answer {
+    /// Nothing more comes of it.
+    fn over(&self) {
+        drop((self.stream.take(), self.under_way.take(), self.cancels.take()));
+    }
+
     /// Its end, which the worker does not say.
-    async fn end_of_lost(&self) -> Result<TokenStreamNextResults, CallError> {
-        self.stream.take();
+    async fn end(&self, reason: FinishReason) -> Result<TokenStreamNextResults, CallError> {
+        self.over();
         let usage = self.counted.tally.borrow().usage();
         self.counted.finish(0).await?;
-        let chunk = StreamChunk::Finish(StreamChunkFinish { usage, reason: FinishReason::Cancelled });
-        Ok(TokenStreamNextResults { chunk, done: true })
+        Ok(TokenStreamNextResults { chunk: StreamChunk::Finish(StreamChunkFinish { usage, reason }), done: true })
     }
 }
 
@@ -391,31 +410,42 @@ impl TokenStreamServer for Answer {
         let _reading = Reading(&self.reading);
         let piece = match select(stream.next(), self.lost.cancelled()).await {
             Either::First(piece) => piece.map_err(of_worker)?,
-            Either::Second(()) => return self.end_of_lost().await,
+            Either::Second(()) => return self.end(FinishReason::Cancelled).await,
         };
-        let tokens = self.counted.tally.borrow_mut().add(&piece.chunk);
+        let (tokens, too_much) = {
+            let mut tally = self.counted.tally.borrow_mut();
+            (tally.add(&piece.chunk), tally.is_too_much())
+        };
         if piece.done {
-            self.stream.take();
-            self.under_way.take();
+            self.over();
             self.counted.finish(tokens).await?;
-        } else {
-            self.counted.meter.used(tokens);
+            return Ok(piece);
         }
-        Ok(piece)
+        self.counted.meter.used(tokens);
+        // A worker that says more than it may be asked for is not listened to.
+        if too_much { self.end(FinishReason::Length).await } else { Ok(piece) }
     }
 
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
         let stream = self.stream.borrow().clone();
+        let (Some(_), Some(stream)) = (self.under_way.take(), stream) else { return Ok(()) };
+        self.counted.give_up();
         // Nobody waits here for a worker that does not answer, nor does the session's next answer, nor who reads this one.
-        if let (Some(_), Some(stream)) = (self.under_way.take(), stream) {
-            self.counted.give_up();
-            self.cancels.spawn(async move { drop(stream.cancel().await) });
-            let (lost, clock) = (self.lost.clone(), self.counted.meter.broker.clock.clone());
-            self.cancels.spawn(async move {
-                clock.sleep(GRACE).await;
-                lost.cancel();
-            });
-        }
+        let (meter, lost) = (&self.counted.meter, self.lost.clone());
+        // A call and a timer; where there is no room for them, the answer ends at once.
+        let Ok(room) = meter.share.take_short(2 * CALL, "a cancel") else {
+            lost.cancel();
+            return Ok(());
+        };
+        let clock = meter.broker.clock.clone();
+        self.cancels.borrow().spawn(async move {
+            let deadline = clock.now().saturating_add(GRACE);
+            if let Either::First(_) = select(stream.cancel(), clock.sleep_until(deadline)).await {
+                clock.sleep_until(deadline).await;
+            }
+            lost.cancel();
+            drop(room);
+        });
         Ok(())
     }
 }

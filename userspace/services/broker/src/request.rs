@@ -25,11 +25,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// Writes a request, which takes room of this share until it is dropped: for itself and for what is sent of it.
+    /// Writes a request, which takes room of this share until it is dropped: for itself, for what is sent of it, and for an
+    /// answer of so many bytes that is read and kept.
     ///
     /// # Errors
     /// It is longer than a message can be, or there is no room.
-    pub fn of(request: InferenceRequest, share: &Rc<Share>) -> Result<Self, CallError> {
+    pub fn of(request: InferenceRequest, answer: usize, share: &Rc<Share>) -> Result<Self, CallError> {
         let mut message = wire::compose(SHORT, (0, 1), |builder, place| {
             let inner = builder.structure(place.pointer(0), InferenceRequest::DATA, InferenceRequest::POINTERS)?;
             request.write(builder, inner)
@@ -37,7 +38,8 @@ impl Request {
         drop(request);
         message.words.shrink_to_fit();
         let bytes = message.words.len().saturating_mul(8);
-        let room = share.take(bytes.saturating_mul(2), format_args!("a request of {bytes} bytes"))?;
+        let taken = bytes.saturating_mul(2).saturating_add(answer);
+        let room = share.take(taken, format_args!("a request of {bytes} bytes"))?;
         Ok(Self { message, _room: room })
     }
 
@@ -116,7 +118,7 @@ mod tests {
         let listener = Rc::new(Listener::default());
         let model = LanguageModelClient::serve(&Local::default(), listener.clone()).unwrap();
         let share = Exporter::new(Local::default(), REQUESTS).share();
-        let request = Request::of(asked(1000), &share).unwrap();
+        let request = Request::of(asked(1000), 0, &share).unwrap();
         for _ in 0..2 {
             assert_eq!(run(request.complete(&model)).unwrap().unwrap().message.content, "as told");
             let refused = run(request.stream(&model)).unwrap().unwrap_err();
@@ -135,12 +137,12 @@ mod tests {
     fn it_takes_room_until_it_is_dropped() {
         let exporter = Exporter::new(Local::default(), REQUESTS);
         let share = exporter.share();
-        let long = Request::of(asked(900 << 10), &share).unwrap();
-        let refused = Request::of(asked(900 << 10), &share).unwrap_err().to_string();
+        let long = Request::of(asked(900 << 10), 0, &share).unwrap();
+        let refused = Request::of(asked(900 << 10), 0, &share).unwrap_err().to_string();
         assert!(refused.contains("what this session has under way"), "{refused}");
         drop(long);
-        assert!(Request::of(asked(900 << 10), &share).is_ok());
-        let too_long = Request::of(asked(1 << 20), &share).unwrap_err().to_string();
+        assert!(Request::of(asked(900 << 10), 0, &share).is_ok());
+        let too_long = Request::of(asked(1 << 20), 0, &share).unwrap_err().to_string();
         assert!(too_long.contains("limit") || too_long.contains("longer"), "{too_long}");
     }
 }

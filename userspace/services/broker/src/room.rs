@@ -2,18 +2,21 @@
 //!
 //! A message is read, and what is sent on in its place is written, without waiting for anybody, so one at a time is: that needs
 //! no room here. What stays while a call waits does. How long a message is is bounded by its endpoint, and what it takes once it is
-//! read by its length (`capos_schema::wire::memory_for`). A call for which there is no room is refused before it is read. Decision 16 has
+//! read by its length (`capos_schema::wire::memory_for`). A call for which there is no room is refused in words. Decision 16 has
 //! the sum.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
-use core::cell::Cell;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt::Display;
 use core::future::ready;
 use core::ops::Deref;
 
 use capos_schema::cap::{Before, CallError, Cap, Dispatch, Export, RESULTS};
-use capos_schema::wire::{MAX_SENT, memory_for};
+use capos_schema::wire::memory_for;
 
 /// An endpoint of the broker's.
 #[derive(Clone, Copy, Debug)]
@@ -35,26 +38,30 @@ pub const QUESTIONS: Endpoint =
     Endpoint { buffers: 4, message_bytes: (128 << 10) - 64, concurrent: 128, room: 2368 << 10, weight: of_question };
 /// For sessions that ask their models. A request holds a whole conversation, as much as a worker takes.
 pub const REQUESTS: Endpoint =
-    Endpoint { buffers: 1, message_bytes: 1 << 20, concurrent: 128, room: 3712 << 10, weight: of_request };
+    Endpoint { buffers: 1, message_bytes: 1 << 20, concurrent: 128, room: 4224 << 10, weight: of_request };
 
 /// Bytes of what a call takes besides messages: its future and what that holds.
 const TASK: usize = 8 << 10;
-/// Bytes that each session has whatever the others do: a few short calls, such as to read on or to cancel an answer.
-const ASSURED: usize = 3 * (RESULTS as usize + TASK);
-/// Sessions for which that is kept free.
+/// Bytes of a call that waits for another one, whose messages are short. No call takes less, so this also bounds how many wait.
+pub const CALL: usize = RESULTS as usize + TASK;
+/// Bytes of short calls, such as to read on or to cancel an answer, that each session has whatever the others do.
+const ASSURED_CALLS: usize = 3 * CALL;
+/// The same, of what is long: a request of 64 KiB.
+const ASSURED: usize = 128 << 10;
+/// Sessions for which both are kept free.
 const SESSIONS: usize = 4;
+const SPARED: usize = SESSIONS * (ASSURED_CALLS + ASSURED);
 /// Beyond that a session has at most so many times what it leaves to others.
 const TIMES: usize = 3;
 
-/// What is read of a question stays until it is answered, beside a record of it that is sent on.
+/// What is read of a question stays until it is answered.
 fn of_question(bytes: usize) -> usize {
-    let read = memory_for(bytes);
-    read.saturating_add(read.min(MAX_SENT)).saturating_add(RESULTS as usize)
+    memory_for(bytes).saturating_add(CALL)
 }
 
-/// Nothing of a request stays but what is sent on, which takes room of its own (`Share::take`).
+/// Nothing of a request stays but what is sent on, which takes room of its own ([`Share::take`]).
 fn of_request(_: usize) -> usize {
-    (RESULTS as usize).saturating_add(TASK)
+    CALL
 }
 
 /// Room for calls that are under way, of all sessions.
@@ -64,41 +71,76 @@ struct Room {
     weight: fn(usize) -> usize,
 }
 
-/// What one session takes of a room.
+/// What one session takes of a room, and what it has exported there.
 #[derive(Debug)]
 pub struct Share {
     room: Rc<Room>,
-    used: Cell<usize>,
+    /// Bytes of short calls, and of all else.
+    short: Cell<usize>,
+    long: Cell<usize>,
+    /// Identifiers of capabilities to objects that end with the session.
+    exported: RefCell<BTreeSet<u64>>,
 }
 
 impl Share {
-    /// So many bytes, which a call with `what` needs, until what is returned is dropped.
+    /// So many bytes, which a call with `what` needs besides itself, until what is returned is dropped.
     ///
     /// # Errors
     /// There is no room for that: beside what the session has under way, or beside what others have.
-    pub fn take(self: &Rc<Self>, bytes: usize, what: impl core::fmt::Display) -> Result<Taken, CallError> {
-        let used = self.used.get().saturating_add(bytes);
-        let left = self.room.left.get().saturating_sub(bytes);
-        if self.room.left.get() < bytes || !fits(used, left) {
-            // As if there were nothing of this session's.
-            let alone = fits(bytes, self.room.left.get().saturating_add(self.used.get()).saturating_sub(bytes));
-            return Err(CallError::overloaded(if alone && self.used.get() > 0 {
-                format!("there is no room for {what} beside what this session has under way; end some of it first")
-            } else {
-                format!("there is no room for {what} beside what other sessions have under way; try again later")
-            }));
+    pub fn take(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Taken, CallError> {
+        self.take_of(&self.long, ASSURED, bytes, what)?;
+        Ok(Taken { share: self.clone(), bytes, short: false })
+    }
+
+    /// The same, for a call whose messages are short.
+    ///
+    /// # Errors
+    /// There is no room for that.
+    pub fn take_short(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Taken, CallError> {
+        self.take_of(&self.short, ASSURED_CALLS, bytes, what)?;
+        Ok(Taken { share: self.clone(), bytes, short: true })
+    }
+
+    fn take_of(&self, used: &Cell<usize>, assured: usize, bytes: usize, what: impl Display) -> Result<(), CallError> {
+        let (all, left) = (self.short.get().saturating_add(self.long.get()), self.room.left.get());
+        // Who uses much has to leave enough for others, so that each has something however many they are.
+        let fits =
+            |all: usize, left: usize| left.checked_sub(SPARED).is_some_and(|left| all <= left.saturating_mul(TIMES));
+        let more = used.get().saturating_add(bytes);
+        match left.checked_sub(bytes) {
+            Some(rest) if more <= assured || fits(all.saturating_add(bytes), rest) => {
+                used.set(more);
+                self.room.left.set(rest);
+                Ok(())
+            }
+            // If there were nothing else of this session's.
+            _ if all > 0 && left.saturating_add(all).checked_sub(bytes).is_some_and(|rest| fits(bytes, rest)) => {
+                Err(CallError::overloaded(format!(
+                    "there is no room for {what} beside what this session has under way; end some of it first"
+                )))
+            }
+            _ => Err(CallError::overloaded(format!(
+                "there is no room for {what} beside what other sessions have under way; try again later"
+            ))),
         }
-        self.used.set(used);
-        self.room.left.set(left);
-        Ok(Taken { share: self.clone(), bytes })
     }
 
     /// This object, each of whose calls takes of this share.
     pub fn bound(self: &Rc<Self>, object: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
+        self.keeping(object, None)
+    }
+
+    /// The same, which keeps its place in the list of what is exported.
+    fn keeping(self: &Rc<Self>, object: Rc<dyn Dispatch>, listed: Option<Rc<Listed>>) -> Rc<dyn Dispatch> {
         let share = self.clone();
         Rc::new(Before::new(object, move |object, cx, method, message| {
+            let _ = &listed;
             let bytes = message.words.len().saturating_mul(8);
-            match share.take((share.room.weight)(bytes), format_args!("a message of {bytes} bytes")) {
+            let (weight, what) = ((share.room.weight)(bytes), format_args!("a message of {bytes} bytes"));
+            // A message of less than 4 KiB may take as much to read as a longer one, and is short all the same.
+            let short = weight <= CALL.saturating_add(memory_for(TASK / 4));
+            let taken = if short { share.take_short(weight, what) } else { share.take(weight, what) };
+            match taken {
                 Ok(taken) => {
                     let work = object.dispatch(cx, method, message);
                     Box::pin(async move {
@@ -111,13 +153,11 @@ impl Share {
             }
         }))
     }
-}
 
-/// Whether a session may use so much where that leaves so much. Who uses much has to leave enough for others, so that each
-/// has something however many they are.
-fn fits(used: usize, left: usize) -> bool {
-    used <= ASSURED
-        || left.checked_sub(SESSIONS.saturating_mul(ASSURED)).is_some_and(|left| used <= left.saturating_mul(TIMES))
+    /// What is exported of the session's, by the identifiers of its capabilities. It is no longer listed.
+    pub fn take_exported(&self) -> Vec<u64> {
+        self.exported.take().into_iter().collect()
+    }
 }
 
 /// Room that is taken.
@@ -125,13 +165,27 @@ fn fits(used: usize, left: usize) -> bool {
 pub struct Taken {
     share: Rc<Share>,
     bytes: usize,
+    short: bool,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let (left, used) = (&self.share.room.left, &self.share.used);
-        left.set(left.get().saturating_add(self.bytes));
-        used.set(used.get().saturating_sub(self.bytes));
+        let Self { share, bytes, short } = self;
+        let used = if *short { &share.short } else { &share.long };
+        used.set(used.get().saturating_sub(*bytes));
+        share.room.left.set(share.room.left.get().saturating_add(*bytes));
+    }
+}
+
+/// An object in the list of what its session has exported, until nobody holds it any more.
+struct Listed {
+    share: Rc<Share>,
+    id: Cell<u64>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.share.exported.borrow_mut().remove(&self.id.get());
     }
 }
 
@@ -150,10 +204,11 @@ impl<E> Exporter<E> {
 
     /// The share of one more session, which has nothing under way.
     pub fn share(&self) -> Rc<Share> {
-        Rc::new(Share { room: self.room.clone(), used: Cell::new(0) })
+        let (short, long, exported) = Default::default();
+        Rc::new(Share { room: self.room.clone(), short, long, exported })
     }
 
-    /// Where objects of one session are exported.
+    /// Where objects are exported that end with their session.
     pub fn of(&self, share: &Rc<Share>) -> Sharing<'_, E> {
         Sharing { exporter: &self.exporter, share: share.clone() }
     }
@@ -176,7 +231,11 @@ pub struct Sharing<'a, E> {
 
 impl<E: Export> Export for Sharing<'_, E> {
     fn export(&self, object: Rc<dyn Dispatch>) -> Result<Cap, CallError> {
-        self.exporter.export(self.share.bound(object))
+        let listed = Rc::new(Listed { share: self.share.clone(), id: Cell::default() });
+        let cap = self.exporter.export(self.share.keeping(object, Some(listed.clone())))?;
+        listed.id.set(cap.id());
+        self.share.exported.borrow_mut().insert(cap.id());
+        Ok(cap)
     }
 }
 
@@ -189,13 +248,18 @@ mod tests {
     use capos_schema::models::{
         InferenceRequest, InferenceResponse, LanguageModelClient, LanguageModelServer, ModelInfo, TokenStreamClient,
     };
+    use capos_schema::wire::MAX_SENT;
     use core::future::{Future, pending};
     use core::pin::Pin;
     use core::task::{Context, Poll, Waker};
 
     /// What the broker takes besides what calls take: its program, stack, configuration, sessions and tables, rounded up from
-    /// what the supervisor says of it (`list_services`).
-    const REST: usize = 3 << 20;
+    /// what the supervisor says of it (`list_services`; `qemu/strained-broker` looks).
+    const REST: usize = 4 << 20;
+    /// Places that the runtime has for calls, and for watching who waits for an answer: three quarters and an eighth of the 512
+    /// completions of a service that may hold 1,024 capabilities.
+    const CALLS: usize = 380;
+    const WATCHES: usize = 63;
 
     fn shares<const N: usize>(endpoint: Endpoint) -> (Exporter<Local>, [Rc<Share>; N]) {
         let exporter = Exporter::new(Local::default(), endpoint);
@@ -203,12 +267,12 @@ mod tests {
         (exporter, shares)
     }
 
-    /// Bytes that a request takes while it waits whose message has so many.
-    fn request(bytes: usize) -> usize {
-        of_request(bytes) + 2 * bytes
+    /// A call with a request of so many bytes.
+    fn request(share: &Rc<Share>, bytes: usize) -> Result<(Taken, Taken), CallError> {
+        Ok((share.take_short(of_request(bytes), "a call")?, share.take(2 * bytes, format_args!("{bytes} bytes"))?))
     }
 
-    fn why(refused: Result<Taken, CallError>) -> alloc::string::String {
+    fn why<T>(refused: Result<T, CallError>) -> alloc::string::String {
         let Err(CallError::Exception(refused)) = refused else { panic!("there is room") };
         assert_eq!(refused.kind, ExceptionKind::Overloaded);
         refused.to_string()
@@ -220,6 +284,7 @@ mod tests {
         let manifest = include_str!("../../../../iso_root/etc/manifest.toml").parse::<toml::Table>().unwrap();
         let services = manifest["service"].as_array().unwrap();
         let broker = services.iter().find(|service| service["name"].as_str() == Some("broker")).unwrap();
+        assert!(broker["limits"]["capabilities"].as_integer().unwrap() >= 1024, "it has fewer completions");
         let account = broker["limits"]["memory_kib"].as_integer().unwrap() as usize * 1024;
         let mut sum = REST;
         for endpoint in [QUESTIONS, REQUESTS] {
@@ -231,7 +296,18 @@ mod tests {
         // until then is still there.
         let read = memory_for(REQUESTS.message_bytes as usize);
         sum += read + (REQUESTS.message_bytes as usize).max(MAX_SENT + MAX_SENT / 2);
+        // What the heap wastes, where many sizes come and go.
+        sum += sum / 8;
         assert!(sum <= account, "{} KiB of {}", sum >> 10, account >> 10);
+    }
+
+    /// Calls that wait for others, who may never answer, leave places for those that the broker itself makes.
+    #[test]
+    fn no_more_wait_than_there_are_places() {
+        let most = QUESTIONS.room / of_question(0) + REQUESTS.room / CALL;
+        assert!(most + 32 <= CALLS, "{most} calls of {CALLS}");
+        assert!(REQUESTS.room / CALL <= WATCHES, "{} of {WATCHES} are watched", REQUESTS.room / CALL);
+        assert!(usize::from(QUESTIONS.concurrent.min(REQUESTS.concurrent)) > REQUESTS.room / CALL);
     }
 
     #[test]
@@ -239,7 +315,7 @@ mod tests {
         let (_, [one]) = shares(QUESTIONS);
         one.take(of_question(QUESTIONS.message_bytes as usize), "the longest question").unwrap();
         let (_, [one]) = shares(REQUESTS);
-        one.take(request(REQUESTS.message_bytes as usize), "the longest request").unwrap();
+        request(&one, REQUESTS.message_bytes as usize).unwrap();
     }
 
     /// Whatever one session has under way, another one sends a conversation of some length, and a third a short one.
@@ -247,34 +323,39 @@ mod tests {
     fn a_session_leaves_room_to_others() {
         for bytes in [1 << 20, 100 << 10, 1 << 10] {
             let (_, [one, two, three]) = shares(REQUESTS);
-            let all: Vec<Taken> =
-                core::iter::from_fn(|| one.take(request(bytes), format_args!("{bytes} bytes")).ok()).collect();
+            let all: Vec<_> = core::iter::from_fn(|| request(&one, bytes).ok()).collect();
             assert!(!all.is_empty());
-            let refused = why(one.take(request(bytes), "another one"));
-            assert!(refused.contains("another one beside what this session has under way"), "{refused}");
-            let second = two.take(request(192 << 10), "a conversation").unwrap();
-            assert!(three.take(request(16 << 10), "a short conversation").is_ok());
-            let refused = why(three.take(request(1 << 20), "the longest request"));
-            assert!(refused.contains("the longest request beside what other sessions have"), "{refused}");
+            let refused = why(request(&one, bytes));
+            assert!(refused.contains("beside what this session has under way"), "{refused}");
+            let second = request(&two, 192 << 10).unwrap();
+            assert!(request(&three, 64 << 10).is_ok());
+            let refused = why(request(&three, 1 << 20));
+            assert!(refused.contains("1048576 bytes beside what other sessions have"), "{refused}");
             drop((second, all));
-            assert!(three.take(request(1 << 20), "the longest request").is_ok(), "nothing is under way any more");
+            assert!(request(&three, 1 << 20).is_ok(), "nothing is under way any more");
         }
     }
 
-    /// Each of four sessions reads and cancels answers whatever the others do.
+    /// Each of four sessions reads and cancels answers, and sends a short conversation, whatever the others do and whatever else
+    /// it has under way.
     #[test]
-    fn short_calls_have_room_beside_all_others() {
-        let (exporter, [one, others @ ..]): (_, [Rc<Share>; SESSIONS]) = shares(REQUESTS);
-        let mut taken = Vec::new();
-        for bytes in [1 << 20, 64 << 10, 1 << 10, 0] {
-            for share in &others {
-                taken.extend(core::iter::from_fn(|| share.take(request(bytes), "as much as there is").ok()));
+    fn four_sessions_have_something_whatever_the_others_do() {
+        for own in [None, Some(1 << 20), Some(96 << 10)] {
+            let (exporter, [one, others @ ..]): (_, [Rc<Share>; SESSIONS]) = shares(REQUESTS);
+            let mut taken: Vec<_> = own.map(|bytes| one.take(2 * bytes, "its own").unwrap()).into_iter().collect();
+            for bytes in [1 << 20, 64 << 10, 1 << 10, 0] {
+                for share in &others {
+                    taken.extend(core::iter::from_fn(|| request(share, bytes).ok()).flat_map(<[Taken; 2]>::from));
+                }
             }
+            if own.is_none() {
+                taken.push(one.take(2 * (64 << 10), "a short conversation").unwrap());
+            }
+            taken.extend((0..3).map(|_| one.take_short(CALL, "a short call").unwrap()));
+            drop(taken);
+            assert_eq!(exporter.room.left.get(), REQUESTS.room);
+            assert!(others.iter().all(|share| share.short.get() + share.long.get() == 0));
         }
-        taken.extend((0..3).map(|_| one.take(of_request(0), "a short call").unwrap()));
-        drop(taken);
-        assert_eq!(exporter.room.left.get(), REQUESTS.room);
-        assert!(others.iter().all(|share| share.used.get() == 0));
     }
 
     /// A model that never answers.
@@ -314,7 +395,7 @@ mod tests {
                 Poll::Ready(other) => panic!("{other:?}"),
             }
         }
-        assert_eq!(one.used.get(), under_way * of_request(0));
+        assert_eq!(one.short.get(), under_way * CALL);
         assert!(under_way > 20, "{under_way}");
         assert_eq!(run(models[2].info()).unwrap(), Ok(ModelInfo::default()));
         assert!(run(models[0].info()).unwrap().is_err(), "it has no room left");
@@ -322,6 +403,7 @@ mod tests {
         drop(asked.remove(0));
         assert_eq!(run(models[0].info()).unwrap(), Ok(ModelInfo::default()));
         drop(asked);
-        assert_eq!((exporter.room.left.get(), one.used.get()), (REQUESTS.room, 0));
+        assert_eq!((exporter.room.left.get(), one.short.get()), (REQUESTS.room, 0));
+        assert_eq!((one.take_exported().len(), two.take_exported().len()), (2, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! A session, as its holder sees it.
 
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use capos_schema::authority::{
     UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
     UserSessionStepUpResults,
 };
-use capos_schema::cap::{AsCap, CallContext, CallError, Cap, Client, Rights};
+use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::kernel::ObjectClient;
 use capos_schema::models::{LanguageModelClient, ModelInfo, PermissionMode};
 use capos_schema::reflection;
@@ -28,6 +29,11 @@ use crate::blocks::Part;
 use crate::broker::Broker;
 use crate::decision::Subject;
 use crate::metered::{Meter, Metered};
+
+/// Leases that one session can hold, those that were used or are over among them.
+const LEASES: u32 = 8;
+/// Bytes of the longest name in a question: of a tool, a method, a call.
+const NAME: usize = 256;
 
 /// A session.
 pub struct Session {
@@ -39,8 +45,8 @@ pub struct Session {
     asked: Rc<Asked>,
     approvals: ApprovalClientClient,
     meter: Rc<Meter>,
-    /// The model that was opened last; gone when the session ends.
-    model: RefCell<Option<LanguageModelClient>>,
+    /// Leases that somebody holds.
+    leases: Rc<Cell<u32>>,
     /// Shared with the leases and the meter, which end with the session.
     ended: Rc<Cell<bool>>,
     /// Of the room for all that is asked but of models.
@@ -82,7 +88,7 @@ impl Session {
             asked,
             approvals,
             meter,
-            model: RefCell::default(),
+            leases: Rc::default(),
             ended,
             share,
             _open: open,
@@ -98,6 +104,19 @@ impl Session {
         self.meter.alive()
     }
 
+    /// One more lease that the session holds.
+    ///
+    /// # Errors
+    /// It holds as many as it may.
+    fn hold_lease(&self) -> Result<Held, CallError> {
+        if self.leases.get() > 0 {
+            // Those that nobody holds any more are found when somebody looks.
+            self.broker.server.sweep();
+        }
+        Held::of(&self.leases, LEASES)
+            .ok_or_else(|| CallError::overloaded(format!("this session holds {LEASES} leases; let go of one first")))
+    }
+
     /// Records a decision and remembers what the person was asked.
     async fn settle(
         &self,
@@ -111,30 +130,46 @@ impl Session {
         Ok(())
     }
 
-    /// The model in use goes: what asks through it learns that it has ended.
-    fn end_model(&self) {
-        if let Some(model) = self.model.take() {
-            self.broker.models.unexport(model.as_cap());
+    /// What was given to the session, and what it asked for, goes: who asks through it learns that it has ended.
+    fn end_objects(&self) {
+        for id in self.meter.share().take_exported() {
+            self.broker.models.unexport_id(id);
+        }
+        for id in self.share.take_exported() {
+            self.broker.server.unexport_id(id);
         }
     }
 
-    async fn revoke(&self, cap: &Cap) {
-        if let Err(why) = self.broker.blocks.table.revoke(cap.id()).await {
-            log::warning!("a capability of session {} could not be revoked: {why}", self.info.id);
+    /// An end that somebody has asked for, or that nobody is left to ask for: true once.
+    fn begin_end(&self) -> bool {
+        if self.ended.replace(true) {
+            return false;
+        }
+        self.policy.borrow_mut().end();
+        self.broker.budgets.borrow_mut().end_session(&self.info.id);
+        self.end_objects();
+        true
+    }
+}
+
+/// Revokes what a session was given.
+async fn revoke(broker: &Broker, session: &str, parts: Vec<Part>) {
+    for part in &parts {
+        if let Err(why) = broker.blocks.table.revoke(part.cap.id()).await {
+            log::warning!("a capability of session {session} could not be revoked: {why}");
         }
     }
 }
 
 impl Drop for Session {
-    /// Nobody holds it any more, and nobody has ended it: its holder is gone. What it was given goes with its parts.
+    /// Nobody holds it any more, and nobody has ended it: its holder is gone.
     fn drop(&mut self) {
-        if self.ended.replace(true) {
+        if !self.begin_end() {
             return;
         }
-        self.broker.budgets.borrow_mut().end_session(&self.info.id);
-        self.end_model();
-        let (broker, info) = (self.broker.clone(), self.info.clone());
+        let (broker, info, parts) = (self.broker.clone(), self.info.clone(), self.parts.take());
         drop(capos_rt::spawn(async move {
+            revoke(&broker, &info.id, parts).await;
             let subject = Subject { session: &info.id, principal: &info.principal };
             let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"nobody held it any more")];
             // There is nobody left to tell.
@@ -143,6 +178,24 @@ impl Drop for Session {
             }
         }));
     }
+}
+
+/// A name is told and recorded, with marks for what cannot be shown: one that is too long is refused before that.
+fn named(what: &str, name: &str) -> Result<(), CallError> {
+    if name.len() > NAME {
+        return Err(CallError::invalid_argument(format!("{what} has at most {NAME} bytes, and not {}", name.len())));
+    }
+    Ok(())
+}
+
+/// Whether all names in a question are short enough; its arguments may be long.
+fn bounded(question: &ToolQuestion) -> Result<(), CallError> {
+    let ToolQuestion { tool, method_name, conversation, call_id, category, .. } = question;
+    named("a tool's name", tool)?;
+    named("a method's name", method_name)?;
+    named("a conversation's name", conversation)?;
+    named("a call's name", call_id)?;
+    named("a category's name", category)
 }
 
 /// A copy of a capability for one session: revoking it takes it from the session and from nobody else.
@@ -227,6 +280,7 @@ impl UserSessionServer for Session {
 
     async fn review(&self, _cx: &CallContext, question: ToolQuestion) -> Result<UserSessionReviewResults, CallError> {
         self.alive()?;
+        bounded(&question)?;
         let (mode, reason, note) = self.policy.borrow().review(&question);
         Ok(UserSessionReviewResults { mode, reason, note })
     }
@@ -239,6 +293,7 @@ impl UserSessionServer for Session {
         consented: bool,
     ) -> Result<UserSessionDecideResults, CallError> {
         self.alive()?;
+        bounded(&question)?;
         let answer = if consented { Answer::Yes(Span::Once) } else { Answer::No };
         let (decision, reason) = self.policy.borrow_mut().decide(&question, mode, answer);
         self.settle(&question, mode, decision, &reason).await?;
@@ -252,6 +307,8 @@ impl UserSessionServer for Session {
         passphrase: String,
     ) -> Result<UserSessionStepUpResults, CallError> {
         self.alive()?;
+        bounded(&question)?;
+        let held = self.hold_lease()?;
         let mode = PermissionMode::StepUp;
         let gate = self.policy.borrow().gate_at_least(&question, mode);
         let (decision, reason) = match gate {
@@ -264,6 +321,7 @@ impl UserSessionServer for Session {
         self.settle(&question, mode, decision, &reason).await?;
         let lease = if decision == Decision::StepUpSucceeded {
             let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
+            let lease = lease.held(held);
             Some(LeaseClient::serve(&self.broker.server.of(&self.share), Rc::new(lease))?)
         } else {
             None
@@ -273,6 +331,7 @@ impl UserSessionServer for Session {
 
     async fn model(&self, _cx: &CallContext, id: String) -> Result<UserSessionModelResults, CallError> {
         self.alive()?;
+        named("a model's name", &id)?;
         let held = self.meter.hold_model()?;
         let wanted = if id.is_empty() { self.broker.config.model.clone() } else { id };
         let rules = self.policy.borrow().rules().clone();
@@ -287,10 +346,11 @@ impl UserSessionServer for Session {
         let fields: [(&str, &dyn core::fmt::Display); 2] = [("model", &found), ("outcome", &outcome)];
         self.subject().record(&self.broker.blocks.writer, Kind::BrokerDecision, &fields).await?;
         let (model, info) = opened?;
+        // It may have ended meanwhile.
+        self.alive()?;
         let metered = Metered::new((self.meter.clone(), held), model, info.clone());
-        let model = LanguageModelClient::serve(&self.meter.exporter(), metered)?;
         // Who still holds the last one may use it: what both take is counted together.
-        self.model.replace(Some(model.clone()));
+        let model = LanguageModelClient::serve(&self.meter.exporter(), metered)?;
         Ok(UserSessionModelResults { model, info })
     }
 
@@ -306,17 +366,10 @@ impl UserSessionServer for Session {
     }
 
     async fn end(&self, _cx: &CallContext) -> Result<(), CallError> {
-        if self.ended.replace(true) {
+        if !self.begin_end() {
             return Ok(());
         }
-        self.policy.borrow_mut().end();
-        self.broker.budgets.borrow_mut().end_session(&self.info.id);
-        let parts = self.parts.take();
-        for part in &parts {
-            self.revoke(&part.cap).await;
-        }
-        self.end_model();
-        self.broker.server.unexport(self.approvals.as_cap());
+        revoke(&self.broker, &self.info.id, self.parts.take()).await;
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
         if let Some(observer) = self.broker.blocks.observer.clone() {
             let session = self.info.id.clone();

@@ -2,10 +2,14 @@
 //!
 //! A worker is not believed that it used nothing, nor is who asked bound to read an answer to its end.
 
+use alloc::string::String;
+
 use capos_schema::models::{InferenceRequest, StreamChunk, TokenUsage};
 
 /// Bytes for which at least one token is counted, whatever the worker says.
 const BYTES_PER_TOKEN: u64 = 16;
+/// Bytes that a token has at most, in a call's name and handle as well, which are of many bytes and few tokens.
+const BYTES_OF_LONGEST: u64 = 1 << 10;
 /// Tokens at most of what a template writes around the texts of a request.
 const TEMPLATE_TOKENS: u64 = 1 << 16;
 
@@ -28,10 +32,12 @@ impl Tally {
     #[must_use]
     pub fn of(request: &InferenceRequest) -> Self {
         let messages = request.messages.iter().map(|message| {
-            let calls = message.tool_calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
-            calls.fold(message.content.len(), usize::saturating_add)
+            let calls = message.tool_calls.iter();
+            let calls = calls.flat_map(|call| [&call.id, &call.name, &call.arguments].map(String::len));
+            calls.chain([message.tool_call_id.len()]).fold(message.content.len(), usize::saturating_add)
         });
-        let tools = request.tools.iter().map(|tool| tool.description.len().saturating_add(tool.param_schema.len()));
+        let tools =
+            request.tools.iter().flat_map(|tool| [&tool.name, &tool.description, &tool.param_schema].map(String::len));
         let sent = messages.chain(tools).fold(request.response_schema.len(), usize::saturating_add) as u64;
         Self { sent, most: u64::from(request.max_tokens), ..Self::default() }
     }
@@ -61,7 +67,7 @@ impl Tally {
     /// The answer is whole, and this is what its worker says that it took: the tokens that are left to count.
     pub fn finish(&mut self, usage: &TokenUsage) -> u64 {
         let completion = u64::from(usage.completion_tokens).min(self.most).max(self.least());
-        let prompt = u64::from(usage.prompt_tokens).min(self.longest_prompt());
+        let prompt = u64::from(usage.prompt_tokens).min(self.longest_prompt()).max(self.least_prompt());
         self.advance(completion.saturating_add(prompt))
     }
 
@@ -78,8 +84,15 @@ impl Tally {
         TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }
     }
 
+    /// Whether more came than so many tokens can be, however long each is.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.received > self.most.saturating_mul(BYTES_OF_LONGEST)
+    }
+
     /// The least number of tokens that a prompt of these texts has, and no fewer than were read.
-    fn least_prompt(&self) -> u64 {
+    #[must_use]
+    pub fn least_prompt(&self) -> u64 {
         self.read.max(self.sent / BYTES_PER_TOKEN)
     }
 
@@ -89,9 +102,9 @@ impl Tally {
         self.sent.saturating_add(TEMPLATE_TOKENS)
     }
 
-    /// The least number of tokens that what came back can have been.
+    /// The least number of tokens that what came back is counted as, and no more than may come.
     fn least(&self) -> u64 {
-        self.received.div_ceil(BYTES_PER_TOKEN)
+        self.received.div_ceil(BYTES_PER_TOKEN).min(self.most)
     }
 
     /// How many more than were counted before.
@@ -105,7 +118,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
     use alloc::vec::Vec;
     use capos_schema::models::{ChatMessage, FinishReason, StreamChunkFinish, StreamChunkProgress, ToolCallDelta};
 
@@ -156,6 +168,14 @@ mod tests {
         assert_eq!((tally.add(&progress(30)), tally.give_up()), (30, 70));
     }
 
+    /// Text without end counts as the tokens that were asked for, and is told to be too much.
+    #[test]
+    fn b16_a_worker_that_says_more_than_was_asked_for_is_found_out() {
+        let mut tally = asked(0);
+        assert_eq!((tally.add(&text(500 * 16)), tally.is_too_much()), (500, false));
+        assert_eq!((tally.add(&text(500 << 10)), tally.is_too_much()), (0, true));
+    }
+
     #[test]
     fn a_worker_that_says_less_than_before_takes_nothing_back() {
         let mut tally = asked(0);
@@ -167,6 +187,6 @@ mod tests {
         let most = 1600 + TEMPLATE_TOKENS;
         assert_eq!(asked(1600).add(&finish(u32::MAX, u32::MAX)), most + 500);
         let mut tally = asked(1600);
-        assert_eq!((tally.add(&progress(u32::MAX)), tally.add(&finish(10, 10))), (most, 0));
+        assert_eq!((tally.add(&progress(u32::MAX)), tally.add(&finish(10, 10))), (most, 10));
     }
 }

@@ -176,7 +176,7 @@ async fn a_deaf_worker_keeps_nobody(
     let waits = begin(one.model.stream(&longest)).ok_or_else(|| Error::new("a deaf worker answers"))?;
     let mortal = two.session.model(&answering.id).await?.model;
     let long = request(&"Can you hear me? ".repeat(LONG / 17));
-    let said = mortal.complete(&long).await?.message.content;
+    let said = whole(&mortal.stream(&long).await?).await?.text;
     ensure(said.contains("I am here"), format!("beside the longest request, a long one is answered {said:?}"))?;
     let more = why(one.model.stream(&longest).await);
     ensure(more.contains("what this session has under way"), format!("two of the longest requests: {more:?}"))?;
@@ -302,7 +302,27 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
         format!("{} sessions are open: {refused:?}", sessions.len()),
     )?;
     let one = sessions.pop().ok_or_else(|| Error::new("none"))?;
-    drop(sessions);
+    // What a session that nobody holds was given is gone with it, once the broker has looked.
+    let gone = sessions.pop().ok_or_else(|| Error::new("none"))?;
+    let (kept, kept_model) = (gone.bundle().await?, gone.model(&model.id).await?.model);
+    drop((gone, sessions));
+    broker.login(Profile::Guest, "looks", "").await?.end().await?;
+    let told = kept_model.info().await;
+    ensure(
+        told.as_ref().is_err_and(CallError::is_disconnected),
+        format!("the model of a session that is gone: {:?}", why(told)),
+    )?;
+    for grant in kept.iter().filter(|grant| grant.name != "audit_writer") {
+        let answer = grant.capability.as_cap().call(grant.interface, 0, Message::default()).await;
+        ensure(
+            answer.as_ref().is_err_and(CallError::is_disconnected),
+            format!("`{}` of a session that is gone: {:?}", grant.name, why(answer)),
+        )?;
+    }
+    let long = why(one.model(&"x".repeat(300)).await);
+    ensure(long.contains("has at most 256 bytes"), format!("a long name of a model: {long:?}"))?;
+    let other = why(broker.login(Profile::Guest, "operator", "").await);
+    ensure(other.contains("log in by another name"), format!("a guest by the operator's name: {other:?}"))?;
     let mut models = Vec::new();
     let refused = loop {
         match one.model(&model.id).await {

@@ -811,6 +811,8 @@ pub fn may_pass_on(cpu: &PerCpu, next: &Thread) -> bool {
 /// take the first up from then on, so nothing of it is touched any more.
 #[inline(always)]
 pub fn pass_on(cpu: &PerCpu, current: &Thread, next: &Arc<Thread>) -> *mut Context {
+    // Neither fails. Whoever ends a thread, or wakes one whose wait is over, is alone, and this processor shares the lock; and a wait
+    // has but one who ends it, which was this one.
     current.change(State::Running, State::Blocked);
     next.change(State::Blocked, State::Running);
     let mut state = cpu.scheduler.lock();

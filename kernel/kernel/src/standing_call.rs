@@ -111,6 +111,11 @@ impl Watch {
     #[cold]
     #[inline(never)]
     fn note(&self, words: &EntryWords) {
+        if self.turns.load(Ordering::Relaxed) == 0 {
+            // Others had a turn between: nothing is noted until there are enough again.
+            self.notes.store(false, Ordering::Relaxed);
+            return;
+        }
         let [first, ..] = *words;
         let mut noted = self.noted.lock();
         if first & 0xff == Opcode::Call as u64 {
@@ -251,7 +256,8 @@ impl StandingCall {
         }
         (call.user_data, call.method) = (tag, header.method);
         (call.params.address, call.params.length, call.results.address) = (params, length, results);
-        // The last that is done with its registers: once it is put down, another processor may take it up.
+        // The last that is done with its registers: once it is put down, another processor may take it up. Its state says that it
+        // waits only behind the locks: whoever ends its wait before that finds that it is on this processor, and waits to be alone.
         self.client.with_context(|context| context.rax = 1);
         own.begin_to_wait();
         theirs.end_wait(Outcome { length: received, caps: call.caps.sent, ..Outcome::default() }, answer.user_data);

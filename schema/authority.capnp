@@ -96,7 +96,8 @@ interface UserSession {
   stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease $A.optional);
   # Authenticates again for exactly this call. The lease is there where the decision is stepUpSucceeded.
 
-  model @5 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo);
+  model @5 (id :Text = "") -> (model :Models.LanguageModel, info :Models.ModelInfo)
+      $A.abortable;
   # A model for this session; the profile's default where no id is given. What is asked through it, and what it answers,
   # the broker counts as it passes, whoever asks: where the tokens of the session or of the principal are used up, or
   # there were too many requests lately, a request is refused (overloaded) with the reason, and what asks for more tokens

@@ -97,7 +97,9 @@ impl Meter {
     /// # Errors
     /// It holds as many as it may.
     pub fn hold_model(&self) -> Result<Held, CallError> {
-        // One that nobody holds any more, though it was not let go of in so many words, keeps its worker no longer.
+        // One that nobody holds any more, though it was not let go of in so many words, keeps its worker no longer. Nor does that
+        // of a session whose holder is gone.
+        self.broker.server.sweep();
         self.broker.models.sweep();
         Held::of(&self.models, MODELS)
             .ok_or_else(|| CallError::overloaded(format!("this session holds {MODELS} models; let go of one first")))
@@ -209,6 +211,13 @@ impl UnderWay {
         self.reserved = tokens;
         self.meter.reserved.set(self.meter.reserved.get().saturating_add(tokens));
         self
+    }
+
+    /// So many of them are counted, and no longer reserved.
+    fn pay(&mut self, tokens: u64) {
+        let paid = self.reserved.min(tokens);
+        self.reserved = self.reserved.saturating_sub(paid);
+        self.meter.reserved.set(self.meter.reserved.get().saturating_sub(paid));
     }
 }
 
@@ -346,6 +355,7 @@ impl LanguageModelServer for Metered {
         // Before the worker has it: whoever gives up a request that was sent has used its prompt.
         let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
         let stream = self.ask(&counted, async |model| request.stream(&model).await).await?;
+        self.meter.alive()?;
         let answer = Answer {
             counted,
             stream: RefCell::new(Some(stream)),
@@ -409,7 +419,14 @@ impl TokenStreamServer for Answer {
         }
         let _reading = Reading(&self.reading);
         let piece = match select(stream.next(), self.lost.cancelled()).await {
-            Either::First(piece) => piece.map_err(of_worker)?,
+            Either::First(Ok(piece)) => piece,
+            Either::First(Err(error)) => {
+                if error.is_disconnected() {
+                    self.counted.give_up();
+                    self.over();
+                }
+                return Err(of_worker(error));
+            }
             Either::Second(()) => return self.end(FinishReason::Cancelled).await,
         };
         let (tokens, too_much) = {
@@ -420,6 +437,9 @@ impl TokenStreamServer for Answer {
             self.over();
             self.counted.finish(tokens).await?;
             return Ok(piece);
+        }
+        if let Some(under_way) = self.under_way.borrow_mut().as_mut() {
+            under_way.pay(tokens);
         }
         self.counted.meter.used(tokens);
         // A worker that says more than it may be asked for is not listened to.
@@ -432,8 +452,8 @@ impl TokenStreamServer for Answer {
         self.counted.give_up();
         // Nobody waits here for a worker that does not answer, nor does the session's next answer, nor who reads this one.
         let (meter, lost) = (&self.counted.meter, self.lost.clone());
-        // A call and a timer; where there is no room for them, the answer ends at once.
-        let Ok(room) = meter.share.take_short(2 * CALL, "a cancel") else {
+        // Where there is no room for that, the answer ends at once: its worker takes none further that nobody reads.
+        let Ok(room) = meter.share.take_short(CALL, "a cancel") else {
             lost.cancel();
             return Ok(());
         };

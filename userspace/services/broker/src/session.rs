@@ -165,6 +165,8 @@ impl Drop for Session {
     /// Nobody holds it any more, and nobody has ended it: its holder is gone.
     fn drop(&mut self) {
         if !self.begin_end() {
+            // What was given behind its end.
+            self.end_objects();
             return;
         }
         let (broker, info, parts) = (self.broker.clone(), self.info.clone(), self.parts.take());
@@ -319,6 +321,8 @@ impl UserSessionServer for Session {
             },
         };
         self.settle(&question, mode, decision, &reason).await?;
+        // It may have ended meanwhile.
+        self.alive()?;
         let lease = if decision == Decision::StepUpSucceeded {
             let lease = LeaseObject::new(&self.info.id, &question, self.broker.clock.clone(), self.ended.clone());
             let lease = lease.held(held);

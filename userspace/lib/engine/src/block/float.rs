@@ -5,9 +5,6 @@ use half::{bf16, f16};
 
 /// A number that stands alone.
 pub trait Float: Pod + Send + Sync {
-    /// Whether it is [`Float16`], for which processors have instructions.
-    const HALF: bool = false;
-
     /// The number.
     fn to_f32(self) -> f32;
 }
@@ -35,8 +32,6 @@ impl Float for Float32 {
 }
 
 impl Float for Float16 {
-    const HALF: bool = true;
-
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f16::from_le_bytes(self.0).to_f32()

@@ -1,5 +1,6 @@
 //! AVX2 with FMA and F16C: 32 products of bytes without and with a sign are made at once.
 
+mod float;
 mod tile;
 mod unpack;
 
@@ -12,16 +13,13 @@ use super::prefetch::prefetch;
 use super::{Kernels, Parts, portable};
 use crate::activations::{Activations, CHUNK, GROUP, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float, Float16, Float32, Q8_0, blocks, with_block};
+use crate::block::{BFloat16, Block, Float16, Float32, Q8_0, blocks, with_block};
 use crate::tensor::Tensor;
 
 use unpack::Unpack;
 
 /// Rows of activations from which on weights are laid out for several of them.
 const TILED: usize = 4;
-
-/// Bytes of floating point weights that are widened at a time.
-const PIECE: usize = 256;
 
 /// Kernels for processors with AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -131,15 +129,15 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     if out.len() < TILED {
         with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
-            Kind::F16 => floats::<Float16>(matrix, activations, out),
-            Kind::BF16 => floats::<BFloat16>(matrix, activations, out),
-            _ => floats::<Float32>(matrix, activations, out),
+            Kind::F16 => float::products::<Float16>(matrix, activations, out),
+            Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),
+            _ => float::products::<Float32>(matrix, activations, out),
         });
     } else {
         with_block!(matrix.kind(), B => tile::products::<B>(matrix, activations, out), else match matrix.kind() {
-            Kind::F16 => tile::float_products::<Float16>(matrix, activations, out),
-            Kind::BF16 => tile::float_products::<BFloat16>(matrix, activations, out),
-            _ => tile::float_products::<Float32>(matrix, activations, out),
+            Kind::F16 => float::tile_products::<Float16>(matrix, activations, out),
+            Kind::BF16 => float::tile_products::<BFloat16>(matrix, activations, out),
+            _ => float::tile_products::<Float32>(matrix, activations, out),
         });
     }
 }
@@ -331,42 +329,6 @@ fn sum_of(numbers: __m256) -> f32 {
     store(&mut all, numbers);
     let [a, b, c, d, e, f, g, h] = all;
     ((a + e) + (b + f)) + ((c + g) + (d + h))
-}
-
-/// Widens each row once and multiplies it with all activations.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn floats<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let mut weights = alloc::vec![0.0; matrix.columns()];
-    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
-        for (bytes, weights) in bytes.chunks(PIECE).zip(weights.chunks_mut(PIECE / size_of::<F>())) {
-            prefetch(bytes);
-            widen_row::<F>(bytes, weights);
-        }
-        for (row, out) in out.iter_mut().enumerate() {
-            if let Some(out) = out.get_mut(index) {
-                *out = portable::dot(&weights, activations.row(row).values);
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn widen_row<F: Float>(bytes: &[u8], out: &mut [f32]) {
-    let numbers = blocks::<F>(bytes);
-    let (outs, rest) = match F::HALF {
-        true => out.as_chunks_mut::<8>(),
-        false => (&mut [][..], out),
-    };
-    for (out, part) in outs.iter_mut().zip(bytes.as_chunks::<16>().0) {
-        // SAFETY: there are 16 bytes to be read.
-        store(out, unsafe { _mm256_cvtph_ps(_mm_loadu_si128(part.as_ptr().cast())) });
-    }
-    let done = numbers.len() - rest.len().min(numbers.len());
-    for (out, number) in rest.iter_mut().zip(numbers.iter().skip(done)) {
-        *out = number.to_f32();
-    }
 }
 
 /// The sum of a vector's products with each of some rows.

@@ -7,7 +7,7 @@ use core::arch::x86_64::*;
 use super::unpack::Unpack;
 use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, sum_pairs};
 use crate::activations::{Activations, CHUNK, GROUP};
-use crate::block::{Block, Float, blocks};
+use crate::block::{Block, blocks};
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
 use crate::tensor::Tensor;
 
@@ -133,7 +133,7 @@ fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, out: &mut [[f32; LANES];
 /// Makes columns of rows of 32-bit words.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn transpose(rows: &mut [__m256i; LANES]) {
+pub fn transpose(rows: &mut [__m256i; LANES]) {
     let [a, b, c, d, e, f, g, h] = *rows;
     let [a0, a1, a2, a3] = transpose_four([a, b, c, d]);
     let [e0, e1, e2, e3] = transpose_four([e, f, g, h]);
@@ -233,62 +233,5 @@ fn write(strip: usize, sums: &[Sums], out: &mut [&mut [f32]]) {
     for (out, sums) in out.iter_mut().zip(sums) {
         let Some(out) = out.get_mut(strip * LANES..) else { continue };
         out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
-    }
-}
-
-/// Columns of floating point weights that are laid out at once.
-const FLOAT_COLUMNS: usize = 256;
-
-/// Multiplies a matrix of floating point numbers with all rows of activations.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-pub fn float_products<F: Float>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let mut sums: Vec<Sums> = alloc::vec![[0.0; LANES]; out.len()];
-    let mut panel = [[0.0f32; LANES]; FLOAT_COLUMNS];
-    let mut widened = [0.0f32; FLOAT_COLUMNS];
-    let row_bytes = matrix.row_bytes().max(1);
-    for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        sums.fill([0.0; LANES]);
-        for start in (0..matrix.columns()).step_by(FLOAT_COLUMNS) {
-            let columns = start..(start + FLOAT_COLUMNS).min(matrix.columns());
-            for (lane, row) in rows.chunks_exact(row_bytes).enumerate().take(LANES) {
-                let bytes = columns.start * size_of::<F>()..columns.end * size_of::<F>();
-                let Some(widened) = widened.get_mut(..columns.len()) else { continue };
-                super::widen_row::<F>(row.get(bytes).unwrap_or(&[]), widened);
-                for (column, value) in panel.iter_mut().zip(&*widened) {
-                    if let Some(to) = column.get_mut(lane) {
-                        *to = *value;
-                    }
-                }
-            }
-            for (index, sums) in sums.chunks_mut(TOGETHER).enumerate() {
-                let row = |place: usize| {
-                    let row = activations.row((index * TOGETHER + place).min(activations.rows().saturating_sub(1)));
-                    row.values.get(columns.clone()).unwrap_or(&[])
-                };
-                multiply_floats(&panel, [row(0), row(1), row(2), row(3)], sums);
-            }
-        }
-        write(strip, &sums, out);
-    }
-}
-
-/// Adds the panel's products with as many columns of four rows of activations as there are.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn multiply_floats(panel: &[[f32; LANES]; FLOAT_COLUMNS], values: [&[f32]; TOGETHER], sums: &mut [Sums]) {
-    let [a, b, c, d] = values;
-    let mut totals = [_mm256_setzero_ps(); TOGETHER];
-    for (total, sums) in totals.iter_mut().zip(&*sums) {
-        *total = load(sums);
-    }
-    for (weights, ((a, b), (c, d))) in panel.iter().zip(a.iter().zip(b).zip(c.iter().zip(d))) {
-        let weights = load(weights);
-        for (total, value) in totals.iter_mut().zip([a, b, c, d]) {
-            *total = _mm256_fmadd_ps(weights, _mm256_set1_ps(*value), *total);
-        }
-    }
-    for (sums, total) in sums.iter_mut().zip(totals) {
-        store(sums, total);
     }
 }

@@ -1,0 +1,256 @@
+//! Weights that are floating point numbers. With few rows of activations each row of weights is widened in registers and
+//! used at once. With many, sixteen rows are widened and laid out so that each is a lane, and then multiplied with all of
+//! them, six at a time: so many sums go on at once that none is waited for.
+
+use alloc::vec::Vec;
+use core::arch::x86_64::*;
+
+use super::tile::transpose;
+use super::{TILED, load, store, sum_of};
+use crate::activations::Activations;
+use crate::block::{BFloat16, Float, Float16, Float32, blocks};
+use crate::kernel::prefetch::prefetch;
+use crate::tensor::Tensor;
+
+/// Numbers of a register.
+const LANES: usize = 8;
+
+/// A floating point type of which eight numbers can be widened at once.
+pub trait Widen: Float {
+    /// The eight numbers.
+    ///
+    /// # Safety
+    /// The processor has what the kernels of this folder need.
+    unsafe fn widen(numbers: &[Self; LANES]) -> __m256;
+}
+
+impl Widen for Float32 {
+    #[inline(always)]
+    unsafe fn widen(numbers: &[Self; LANES]) -> __m256 {
+        // SAFETY: the caller has AVX2; there are 32 bytes to be read.
+        unsafe { _mm256_loadu_ps(numbers.as_ptr().cast()) }
+    }
+}
+
+impl Widen for Float16 {
+    #[inline(always)]
+    unsafe fn widen(numbers: &[Self; LANES]) -> __m256 {
+        // SAFETY: the caller has F16C; there are 16 bytes to be read.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(numbers.as_ptr().cast())) }
+    }
+}
+
+impl Widen for BFloat16 {
+    #[inline(always)]
+    unsafe fn widen(numbers: &[Self; LANES]) -> __m256 {
+        // SAFETY: the caller has AVX2; there are 16 bytes to be read.
+        unsafe {
+            let numbers = _mm256_cvtepu16_epi32(_mm_loadu_si128(numbers.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(numbers))
+        }
+    }
+}
+
+/// Multiplies a matrix with few rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let row = |index| activations.row(index).values;
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        let weights = blocks::<F>(bytes);
+        let products = match out.len() {
+            1 => dot::<F, 1>(weights, [row(0)]),
+            2 => dot::<F, 2>(weights, [row(0), row(1)]),
+            _ => dot::<F, 3>(weights, [row(0), row(1), row(2)]),
+        };
+        for (out, product) in out.iter_mut().zip(products) {
+            if let Some(out) = out.get_mut(index) {
+                *out = product;
+            }
+        }
+    }
+}
+
+/// Registers that are multiplied without waiting for each other's sums.
+const APART: usize = 4;
+
+/// The sums of a row's products with some rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; TILED] {
+    let mut sums = [[_mm256_setzero_ps(); APART]; N];
+    let (eights, last) = weights.as_chunks::<LANES>();
+    let (parts, rest) = eights.as_chunks::<APART>();
+    for (index, weights) in parts.iter().enumerate() {
+        prefetch(weights);
+        let mut wide = [_mm256_setzero_ps(); APART];
+        for (wide, weights) in wide.iter_mut().zip(weights) {
+            // SAFETY: this function has what is needed.
+            *wide = unsafe { F::widen(weights) };
+        }
+        for (sums, values) in sums.iter_mut().zip(values) {
+            let Some(values) = values.as_chunks::<LANES>().0.as_chunks::<APART>().0.get(index) else { continue };
+            for (sum, (wide, values)) in sums.iter_mut().zip(wide.iter().zip(values)) {
+                *sum = _mm256_fmadd_ps(*wide, load(values), *sum);
+            }
+        }
+    }
+    let mut products = [0.0; TILED];
+    for (product, (sums, values)) in products.iter_mut().zip(sums.iter_mut().zip(values)) {
+        let (values, last_values) = values.as_chunks::<LANES>();
+        for (sum, (weights, values)) in sums.iter_mut().zip(rest.iter().zip(values.iter().skip(parts.len() * APART))) {
+            // SAFETY: this function has what is needed.
+            *sum = _mm256_fmadd_ps(unsafe { F::widen(weights) }, load(values), *sum);
+        }
+        let [a, b, c, d] = *sums;
+        let sum = sum_of(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
+        *product = last.iter().zip(last_values).fold(sum, |sum, (weight, value)| sum + weight.to_f32() * value);
+    }
+    products
+}
+
+/// Columns of weights that are laid out at once.
+const COLUMNS: usize = 128;
+
+/// Registers that a column of a panel fills.
+const WIDE: usize = 2;
+
+/// Rows of weights that are laid out at once.
+const ROWS: usize = WIDE * LANES;
+
+/// Rows of activations that are multiplied together.
+const TOGETHER: usize = 6;
+
+/// Panels that are multiplied with the same rows of activations while these are near.
+const PANELS: usize = 4;
+
+/// Columns of sixteen rows.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+struct Panel([[[f32; LANES]; WIDE]; COLUMNS]);
+
+/// Products of sixteen rows of weights with one of activations.
+type Sums = [[f32; LANES]; WIDE];
+
+/// Multiplies a matrix with many rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let values: Vec<&[f32]> = (0..out.len()).map(|index| activations.row(index).values).collect();
+    // A copy of the last columns where they are fewer, so that in the loop no place can be beyond the end.
+    let mut copies = Vec::new();
+    if !matrix.columns().is_multiple_of(COLUMNS) {
+        for values in &values {
+            let mut copy = [0.0; COLUMNS];
+            copy.iter_mut().zip(values.as_chunks::<COLUMNS>().1).for_each(|(to, from)| *to = *from);
+            copies.push(copy);
+        }
+    }
+    let mut sums: [Vec<Sums>; PANELS] = core::array::from_fn(|_| alloc::vec![[[0.0; LANES]; WIDE]; out.len()]);
+    let mut panels: Vec<Panel> = alloc::vec![Panel([[[0.0; LANES]; WIDE]; COLUMNS]); PANELS];
+    let row_bytes = matrix.row_bytes().max(1);
+    for (strip, bytes) in matrix.bytes().chunks(PANELS * ROWS * row_bytes).enumerate() {
+        let parts: Vec<&[u8]> = bytes.chunks(ROWS * row_bytes).collect();
+        sums.iter_mut().for_each(|sums| sums.fill([[0.0; LANES]; WIDE]));
+        for start in (0..matrix.columns()).step_by(COLUMNS) {
+            let count = COLUMNS.min(matrix.columns() - start);
+            for (panel, bytes) in panels.iter_mut().zip(&parts) {
+                let mut rows: [&[F]; ROWS] = [&[]; ROWS];
+                for (row, bytes) in rows.iter_mut().zip(bytes.chunks_exact(row_bytes)) {
+                    *row = blocks::<F>(bytes).get(start..start + count).unwrap_or(&[]);
+                }
+                fill(panel, &rows, count);
+            }
+            for (index, values) in values.chunks(TOGETHER).enumerate() {
+                let first = index * TOGETHER;
+                let mut near = [&[0.0; COLUMNS]; TOGETHER];
+                for (place, (near, values)) in near.iter_mut().zip(values).enumerate() {
+                    let whole = values.get(start..).and_then(<[f32]>::first_chunk);
+                    let Some(found) = whole.or_else(|| copies.get(first + place)) else { continue };
+                    *near = found;
+                }
+                let [a, b, c, d, e, f] = near;
+                for (panel, sums) in panels.iter().zip(&mut sums).take(parts.len()) {
+                    let sums = sums.get_mut(first..).unwrap_or(&mut []);
+                    match values.len() {
+                        1 => multiply(panel, count, [a], sums),
+                        2 => multiply(panel, count, [a, b], sums),
+                        3 => multiply(panel, count, [a, b, c], sums),
+                        4 => multiply(panel, count, [a, b, c, d], sums),
+                        5 => multiply(panel, count, [a, b, c, d, e], sums),
+                        _ => multiply(panel, count, [a, b, c, d, e, f], sums),
+                    }
+                }
+            }
+        }
+        for (index, sums) in sums.iter().enumerate().take(parts.len()) {
+            write(strip * PANELS + index, sums, out);
+        }
+    }
+}
+
+/// Widens columns of up to sixteen rows and lays them out. What is in the place of rows that are not there means nothing.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS], count: usize) {
+    let parts = panel.0.as_chunks_mut::<LANES>().0.iter_mut().take(count.div_ceil(LANES));
+    for (index, part) in parts.enumerate() {
+        for (half, rows) in rows.as_chunks::<LANES>().0.iter().enumerate() {
+            let mut lanes = [_mm256_setzero_si256(); LANES];
+            for (lane, row) in lanes.iter_mut().zip(rows) {
+                let (eights, rest) = row.as_chunks::<LANES>();
+                *lane = _mm256_castps_si256(match eights.get(index) {
+                    // SAFETY: this function has what is needed.
+                    Some(numbers) => unsafe { F::widen(numbers) },
+                    None => {
+                        let mut last = [0.0; LANES];
+                        last.iter_mut().zip(rest).for_each(|(to, from)| *to = from.to_f32());
+                        load(&last)
+                    }
+                });
+            }
+            transpose(&mut lanes);
+            for (to, lane) in part.iter_mut().zip(lanes) {
+                if let Some(to) = to.get_mut(half) {
+                    store(to, _mm256_castsi256_ps(lane));
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of the panel's first columns with as many of some rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn multiply<const N: usize>(panel: &Panel, count: usize, values: [&[f32; COLUMNS]; N], sums: &mut [Sums]) {
+    let mut totals = [[_mm256_setzero_ps(); WIDE]; N];
+    for (totals, sums) in totals.iter_mut().zip(&*sums) {
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            *total = load(sum);
+        }
+    }
+    for (place, [one, other]) in panel.0.iter().enumerate().take(count) {
+        let (one, other) = (load(one), load(other));
+        for ([first, second], values) in totals.iter_mut().zip(values) {
+            let value = _mm256_set1_ps(values.get(place).copied().unwrap_or(0.0));
+            *first = _mm256_fmadd_ps(one, value, *first);
+            *second = _mm256_fmadd_ps(other, value, *second);
+        }
+    }
+    for (totals, sums) in totals.iter().zip(sums) {
+        for (total, sum) in totals.iter().zip(sums) {
+            store(sum, *total);
+        }
+    }
+}
+
+/// Writes the products of a strip of sixteen rows.
+fn write(strip: usize, sums: &[Sums], out: &mut [&mut [f32]]) {
+    for (out, sums) in out.iter_mut().zip(sums) {
+        let Some(out) = out.get_mut(strip * ROWS..) else { continue };
+        match out.as_chunks_mut().0.first_chunk_mut() {
+            Some(out) => *out = *sums,
+            None => out.iter_mut().zip(sums.as_flattened()).for_each(|(out, sum)| *out = *sum),
+        }
+    }
+}

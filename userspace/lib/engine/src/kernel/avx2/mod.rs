@@ -1,22 +1,18 @@
 //! AVX2 with FMA and F16C: 32 products of bytes without and with a sign are made at once.
 
+mod dot;
 mod float;
 mod tile;
 mod unpack;
 
-use alloc::vec::Vec;
 use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::chunk::{Chunk, Values, blocks_of, chunks};
-use super::prefetch::prefetch;
 use super::{Kernels, Parts, portable};
-use crate::activations::{Activations, CHUNK, GROUP, RowMut};
+use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float16, Float32, Q8_0, blocks, with_block};
+use crate::block::{BFloat16, Block, Float16, Float32, Q8_0, with_block};
 use crate::tensor::Tensor;
-
-use unpack::Unpack;
 
 /// Rows of activations from which on weights are laid out for several of them.
 const TILED: usize = 4;
@@ -128,7 +124,7 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 #[inline]
 fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     if out.len() < TILED {
-        with_block!(matrix.kind(), B => quantised::<B>(matrix, activations, out), else match matrix.kind() {
+        with_block!(matrix.kind(), B => dot::products::<B>(matrix, activations, out), else match matrix.kind() {
             Kind::F16 => float::products::<Float16>(matrix, activations, out),
             Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),
             _ => float::products::<Float32>(matrix, activations, out),
@@ -139,92 +135,6 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
             Kind::BF16 => float::tile_products::<BFloat16>(matrix, activations, out),
             _ => float::tile_products::<Float32>(matrix, activations, out),
         });
-    }
-}
-
-/// Unpacks each row once and multiplies it with all activations.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn quantised<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let values: Vec<Vec<Values<'_>>> = (0..out.len()).map(|row| chunks(activations.row(row)).collect()).collect();
-    let mut unpacked = alloc::vec![Chunk::EMPTY; matrix.columns().div_ceil(CHUNK)];
-    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
-        for (chunk, blocks) in unpacked.iter_mut().zip(blocks::<B>(bytes).chunks(blocks_of::<B>())) {
-            prefetch(blocks);
-            // SAFETY: this function has what these kernels need.
-            unsafe { B::unpack_chunk(blocks, chunk) };
-        }
-        // There are fewer than would be worth a layout of their own.
-        let products = match values.as_slice() {
-            [a] => dot::<B, 1>(&unpacked, matrix.columns(), [a]),
-            [a, b] => dot::<B, 2>(&unpacked, matrix.columns(), [a, b]),
-            [a, b, c] => dot::<B, 3>(&unpacked, matrix.columns(), [a, b, c]),
-            _ => [0.0; TILED],
-        };
-        for (out, product) in out.iter_mut().zip(products) {
-            if let Some(out) = out.get_mut(index) {
-                *out = product;
-            }
-        }
-    }
-}
-
-/// The sums of a row's products with some rows of activations.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn dot<B: Block, const N: usize>(row: &[Chunk], mut columns: usize, values: [&[Values<'_>]; N]) -> [f32; TILED] {
-    let mut totals = [_mm256_setzero_ps(); N];
-    let mut minima = [_mm256_setzero_ps(); N];
-    for (index, chunk) in row.iter().enumerate() {
-        let values = values.map(|values| values.get(index));
-        let count = columns.min(CHUNK);
-        columns -= count;
-        add_chunk::<B, N>(chunk, values, count / GROUP, &mut totals, &mut minima);
-    }
-    let mut products = [0.0; TILED];
-    for (product, (total, minima)) in products.iter_mut().zip(totals.iter().zip(minima)) {
-        *product = sum_of(_mm256_sub_ps(*total, minima));
-    }
-    products
-}
-
-/// Adds the products of a chunk's first columns, so many groups of the activations.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn add_chunk<B: Block, const N: usize>(
-    chunk: &Chunk,
-    values: [Option<&Values<'_>>; N],
-    groups: usize,
-    totals: &mut [__m256; N],
-    minima: &mut [__m256; N],
-) {
-    let halves = chunk.scales.as_chunks::<2>().0;
-    for (group, quants) in chunk.quants.as_chunks::<GROUP>().0.iter().enumerate().take(groups) {
-        let weights = Weights::of::<B>(load_bytes(quants));
-        let scales = match B::GROUP {
-            GROUP => _mm256_set1_ps(chunk.scales.get(group).copied().unwrap_or(0.0)),
-            _ => {
-                let [low, high] = halves.get(group).copied().unwrap_or([0.0; 2]);
-                _mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low))
-            }
-        };
-        for (total, values) in totals.iter_mut().zip(&values) {
-            let Some(values) = values else { continue };
-            let quants = values.quants.as_chunks::<GROUP>().0.get(group);
-            let (Some(quants), Some(value_scale)) = (quants, values.scales.get(group)) else { continue };
-            let products = _mm256_cvtepi32_ps(weights.products::<B>(load_bytes(quants)));
-            *total = _mm256_fmadd_ps(products, _mm256_mul_ps(scales, _mm256_set1_ps(*value_scale)), *total);
-        }
-    }
-    if !has_minima::<B>() {
-        return;
-    }
-    for (minima, values) in minima.iter_mut().zip(values) {
-        let Some(values) = values else { continue };
-        let sums = if B::GROUP == GROUP { &values.sums[..] } else { &values.half_sums[..] };
-        for (minimum, sums) in chunk.minima.as_chunks::<8>().0.iter().zip(sums.as_chunks::<8>().0) {
-            *minima = _mm256_fmadd_ps(load(minimum), load(sums), *minima);
-        }
     }
 }
 

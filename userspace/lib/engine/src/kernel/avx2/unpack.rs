@@ -56,12 +56,7 @@ impl Unpack for Q5_0 {
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
             // SAFETY: the caller has AVX2.
-            unsafe {
-                let bytes = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-                let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
-                let fifth = _mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(block.fifth)), bytes);
-                store_bytes(to, with_fifth(half_nibbles(&block.quants), fifth, bit));
-            }
+            unsafe { store_bytes(to, with_fifth_of(half_nibbles(&block.quants), block.fifth)) };
         }
         // SAFETY: the caller has what is needed.
         unsafe { scales(chunk, blocks, |block| block.scale) };
@@ -74,7 +69,7 @@ impl Unpack for Q4K {
         let [block] = blocks else { return chunk.unpack(blocks) };
         // SAFETY: the caller has what is needed.
         unsafe {
-            six_bits(chunk, block.groups, block.scale, block.minimum);
+            put_six_bits(chunk, six_bits(block.groups, block.scale, block.minimum));
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
                 let [lower, upper] = nibbles(bytes);
                 store_bytes(low, lower);
@@ -90,7 +85,7 @@ impl Unpack for Q5K {
         let [block] = blocks else { return chunk.unpack(blocks) };
         // SAFETY: the caller has what is needed.
         unsafe {
-            six_bits(chunk, block.groups, block.scale, block.minimum);
+            put_six_bits(chunk, six_bits(block.groups, block.scale, block.minimum));
             let fifth = load_bytes(&block.fifth);
             let mut bit = _mm256_set1_epi8(1);
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
@@ -110,17 +105,11 @@ impl Unpack for Q6K {
         let [block] = blocks else { return chunk.unpack(blocks) };
         // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
         unsafe {
-            let parts = chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut();
-            for ([a, b, c, d], (low, high)) in parts.zip(block.low.iter().zip(&block.high)) {
-                let [Some(first), Some(second)] = [low.first_chunk(), low.last_chunk()] else { continue };
-                let ([a_low, c_low], [b_low, d_low]) = (nibbles(first), nibbles(second));
-                let high = load_bytes(high);
-                let two = _mm256_set1_epi8(0x30);
-                let with = |low, shifted| _mm256_or_si256(low, _mm256_and_si256(shifted, two));
-                store_bytes(a, with(a_low, _mm256_slli_epi16::<4>(high)));
-                store_bytes(b, with(b_low, _mm256_slli_epi16::<2>(high)));
-                store_bytes(c, with(c_low, high));
-                store_bytes(d, with(d_low, _mm256_srli_epi16::<2>(high)));
+            let parts = chunk.quants.as_chunks_mut().0.as_chunks_mut::<4>().0.iter_mut();
+            for (to, (low, high)) in parts.zip(block.low.iter().zip(&block.high)) {
+                for (to, quants) in to.iter_mut().zip(half_of_six(low, high)) {
+                    store_bytes(to, quants);
+                }
             }
             let all = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.scales.as_ptr().cast()));
             let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale)));
@@ -136,16 +125,23 @@ impl Unpack for Q6K {
     }
 }
 
-/// Writes the scales of blocks of 32 values, and what the offset comes to; zeros where there are no blocks.
+/// The scales of blocks of 32 values, from place `first` of eight on; zeros where there are no blocks.
+#[inline(always)]
+pub unsafe fn all_scales<B: Block>(blocks: &[B], first: usize, of: impl Fn(&B) -> [u8; 2]) -> __m256 {
+    let at = |place: usize| blocks.get(place.wrapping_sub(first)).map_or(0, |block| i16::from_le_bytes(of(block)));
+    // SAFETY: the caller has AVX2 and F16C.
+    unsafe { _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))) }
+}
+
+/// Writes the scales of blocks of 32 values, and what the offset comes to.
 #[inline(always)]
 unsafe fn scales<B: Block>(chunk: &mut Chunk, blocks: &[B], of: impl Fn(&B) -> [u8; 2]) {
-    let mut halves = [0u16; CHUNK / GROUP];
-    for (to, block) in halves.iter_mut().zip(blocks) {
-        *to = u16::from_le_bytes(of(block));
-    }
-    // SAFETY: the caller has AVX2 and F16C; there are 16 bytes to be read.
+    // SAFETY: the caller has AVX2 and F16C.
     unsafe {
-        let scales = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
+        let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
+            Some(blocks) => all_scales(blocks, 0, of),
+            None => all_scales(blocks, 0, of),
+        };
         let minima = _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)));
         if let (Some(to), Some(offsets)) = (chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()) {
             store(to, scales);
@@ -154,25 +150,35 @@ unsafe fn scales<B: Block>(chunk: &mut Chunk, blocks: &[B], of: impl Fn(&B) -> [
     }
 }
 
-/// Writes eight scales and eight minima of six bits.
+/// Eight scales and eight minima of six bits.
 #[inline(always)]
-unsafe fn six_bits(chunk: &mut Chunk, groups: [u8; 12], scale: [u8; 2], minimum: [u8; 2]) {
+pub unsafe fn six_bits(groups: [u8; 12], scale: [u8; 2], minimum: [u8; 2]) -> [__m256; 2] {
     let (scales, minima) = scales_and_minima(groups);
-    let parts = [(scales, scale, chunk.scales.first_chunk_mut()), (minima, minimum, chunk.minima.first_chunk_mut())];
-    for (bytes, scale, to) in parts {
-        let Some(to) = to else { continue };
+    let numbers = |bytes: u64, scale: [u8; 2]| {
         // SAFETY: the caller has AVX2 and F16C.
         unsafe {
             let numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes.cast_signed())));
-            let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(scale)));
-            store(to, _mm256_mul_ps(numbers, scale));
+            _mm256_mul_ps(numbers, _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(scale))))
+        }
+    };
+    [numbers(scales, scale), numbers(minima, minimum)]
+}
+
+/// Writes eight scales and eight minima.
+#[inline(always)]
+unsafe fn put_six_bits(chunk: &mut Chunk, [scales, minima]: [__m256; 2]) {
+    if let (Some(to), Some(offsets)) = (chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()) {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            store(to, scales);
+            store(offsets, minima);
         }
     }
 }
 
 /// The lower halves of 16 bytes, then the upper ones.
 #[inline(always)]
-unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
+pub unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
     // SAFETY: the caller has AVX2; there are 16 bytes to be read.
     unsafe {
         let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
@@ -182,7 +188,7 @@ unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
 
 /// The lower halves of 32 bytes, and the upper ones.
 #[inline(always)]
-unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
+pub unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
     // SAFETY: the caller has AVX2.
     unsafe {
         let (bytes, four) = (load_bytes(bytes), _mm256_set1_epi8(15));
@@ -192,10 +198,39 @@ unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
 
 /// Adds 16 where the byte of `fifth` has the bit of `bit`.
 #[inline(always)]
-unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
+pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe {
         let set = _mm256_cmpeq_epi8(_mm256_and_si256(fifth, bit), bit);
         _mm256_or_si256(quants, _mm256_and_si256(set, _mm256_set1_epi8(16)))
+    }
+}
+
+/// Adds 16 where the bits say so, one for each byte.
+#[inline(always)]
+pub unsafe fn with_fifth_of(quants: __m256i, bits: [u8; 4]) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let bytes = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+        let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+        with_fifth(quants, _mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(bits)), bytes), bit)
+    }
+}
+
+/// 128 values of six bits.
+#[inline(always)]
+pub unsafe fn half_of_six(low: &[u8; 64], high: &[u8; 32]) -> [__m256i; 4] {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let [first, second] = low.as_chunks().0 else { return [_mm256_setzero_si256(); 4] };
+        let ([a, c], [b, d]) = (nibbles(first), nibbles(second));
+        let high = load_bytes(high);
+        let two = _mm256_set1_epi8(0x30);
+        [
+            _mm256_or_si256(a, _mm256_and_si256(_mm256_slli_epi16::<4>(high), two)),
+            _mm256_or_si256(b, _mm256_and_si256(_mm256_slli_epi16::<2>(high), two)),
+            _mm256_or_si256(c, _mm256_and_si256(high, two)),
+            _mm256_or_si256(d, _mm256_and_si256(_mm256_srli_epi16::<2>(high), two)),
+        ]
     }
 }

@@ -1,0 +1,355 @@
+//! Products with few rows of activations: each row of weights is used as it is unpacked, in registers of the types that
+//! people's files mostly have, by way of memory of all others.
+
+use alloc::vec::Vec;
+use core::arch::x86_64::*;
+
+use super::unpack::{Unpack, all_scales, half_nibbles, half_of_six, nibbles, six_bits, with_fifth, with_fifth_of};
+use super::{TILED, Weights, has_minima, load, load_bytes, small, store, sum_of};
+use crate::activations::{Activations, GROUP, Row};
+use crate::block::{Block, Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, blocks};
+use crate::kernel::chunk::{Chunk, VALUE_GROUPS, Values, blocks_of, chunks};
+use crate::kernel::prefetch::prefetch;
+use crate::tensor::Tensor;
+
+/// Multiplies a matrix with all rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+pub fn products<B: Dot>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
+    let row = |index| activations.row(index);
+    // There are fewer than would be worth a layout of their own.
+    match out.len() {
+        1 => products_with::<B, 1>(matrix, [row(0)], out),
+        2 => products_with::<B, 2>(matrix, [row(0), row(1)], out),
+        _ => products_with::<B, 3>(matrix, [row(0), row(1), row(2)], out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn products_with<B: Dot, const N: usize>(matrix: &Tensor<'_>, rows: [Row<'_>; N], out: &mut [&mut [f32]]) {
+    // For each chunk those of all rows.
+    let mut values: Vec<[Values<'_>; N]> = Vec::new();
+    for (place, row) in rows.into_iter().enumerate() {
+        if place == 0 {
+            values.extend(chunks(row).map(|chunk| [chunk; N]));
+        }
+        for (to, chunk) in values.iter_mut().zip(chunks(row)) {
+            if let Some(to) = to.get_mut(place) {
+                *to = chunk;
+            }
+        }
+    }
+    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+        let products = dot::<B, N>(blocks::<B>(bytes), &values);
+        for (out, product) in out.iter_mut().zip(products) {
+            if let Some(out) = out.get_mut(index) {
+                *out = product;
+            }
+        }
+    }
+}
+
+/// The sums of a row's products with a row of activations. Those of groups that follow each other are apart, so that they
+/// need not be waited for.
+#[derive(Clone, Copy)]
+pub struct Sums {
+    products: [__m256; 2],
+    minima: __m256,
+}
+
+/// The sums of a row's products with some rows of activations.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn dot<B: Dot, const N: usize>(row: &[B], values: &[[Values<'_>; N]]) -> [f32; TILED] {
+    let zero = _mm256_setzero_ps();
+    let mut sums = [Sums { products: [zero; 2], minima: zero }; N];
+    for (blocks, values) in row.chunks(blocks_of::<B>()).zip(values) {
+        // SAFETY: this function has what these kernels need.
+        unsafe { B::add(blocks, values, &mut sums) };
+    }
+    let mut products = [0.0; TILED];
+    for (product, sums) in products.iter_mut().zip(sums) {
+        let [one, other] = sums.products;
+        *product = sum_of(_mm256_sub_ps(_mm256_add_ps(one, other), sums.minima));
+    }
+    products
+}
+
+/// A block type that is multiplied with activations.
+pub trait Dot: Unpack {
+    /// Adds the products of a chunk's blocks with as many columns of some rows of activations.
+    ///
+    /// # Safety
+    /// The processor has what the kernels of this folder need.
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        // SAFETY: the caller has what is needed.
+        unsafe { add_by_memory(blocks, values, sums) }
+    }
+}
+
+impl Dot for Q4_1 {}
+impl Dot for Q5_1 {}
+impl Dot for Q2K {}
+impl Dot for Q3K {}
+impl Dot for Iq4Nl {}
+impl Dot for Iq4Xs {}
+
+impl Dot for Q8_0 {
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let quants = |block: &Self| {
+            // SAFETY: the caller has AVX2.
+            unsafe { _mm256_xor_si256(load_bytes(&block.quants), _mm256_set1_epi8(i8::MIN)) }
+        };
+        // SAFETY: the caller has what is needed.
+        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+    }
+}
+
+impl Dot for Q4_0 {
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let quants = |block: &Self| {
+            // SAFETY: the caller has AVX2.
+            unsafe { half_nibbles(&block.quants) }
+        };
+        // SAFETY: the caller has what is needed.
+        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+    }
+}
+
+impl Dot for Q5_0 {
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let quants = |block: &Self| {
+            // SAFETY: the caller has AVX2.
+            unsafe { with_fifth_of(half_nibbles(&block.quants), block.fifth) }
+        };
+        // SAFETY: the caller has what is needed.
+        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+    }
+}
+
+impl Dot for Q4K {
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let [block] = blocks else { return };
+        prefetch(core::slice::from_ref(block));
+        // SAFETY: the caller has what is needed.
+        unsafe {
+            let [scales, minima] = six_bits(block.groups, block.scale, block.minimum);
+            let scales = scaled(scales, minima, values, sums);
+            for (pair, bytes) in block.quants.iter().enumerate() {
+                let [lower, upper] = nibbles(bytes);
+                add_group::<Self, N>(lower, 2 * pair, &scales, values, sums);
+                add_group::<Self, N>(upper, 2 * pair + 1, &scales, values, sums);
+            }
+        }
+    }
+}
+
+impl Dot for Q5K {
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let [block] = blocks else { return };
+        prefetch(core::slice::from_ref(block));
+        // SAFETY: the caller has what is needed.
+        unsafe {
+            let [scales, minima] = six_bits(block.groups, block.scale, block.minimum);
+            let scales = scaled(scales, minima, values, sums);
+            let fifth = load_bytes(&block.fifth);
+            let mut bit = _mm256_set1_epi8(1);
+            for (pair, bytes) in block.quants.iter().enumerate() {
+                let [lower, upper] = nibbles(bytes);
+                add_group::<Self, N>(with_fifth(lower, fifth, bit), 2 * pair, &scales, values, sums);
+                bit = _mm256_add_epi8(bit, bit);
+                add_group::<Self, N>(with_fifth(upper, fifth, bit), 2 * pair + 1, &scales, values, sums);
+                bit = _mm256_add_epi8(bit, bit);
+            }
+        }
+    }
+}
+
+impl Dot for Q6K {
+    /// The scales of the groups are whole numbers and are multiplied as such, two at a time: a group is half of one of the
+    /// activations.
+    #[inline(always)]
+    unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+        let [block] = blocks else { return };
+        prefetch(core::slice::from_ref(block));
+        // SAFETY: the caller has what is needed; there are 16 bytes of scales to be read.
+        unsafe {
+            let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale)));
+            let offset = _mm256_mul_ps(scale, _mm256_set1_ps(f32::from(Self::OFFSET)));
+            let groups = _mm_loadu_si128(block.scales.as_ptr().cast());
+            let low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(groups));
+            let high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(groups, groups)));
+            for (sums, values) in sums.iter_mut().zip(values) {
+                let [first, last] = values.half_sums.as_chunks().0 else { continue };
+                let all = _mm256_fmadd_ps(high, load(last), _mm256_mul_ps(low, load(first)));
+                sums.minima = _mm256_fmadd_ps(all, offset, sums.minima);
+            }
+            // Those of first halves in the lower half of a register, those of second ones in the upper one.
+            let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+            let groups = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(groups, order));
+            let mut parts = [[_mm256_setzero_ps(); 2]; N];
+            let mut place = _mm256_set1_epi16(0x0100);
+            for (half, (low, high)) in block.low.iter().zip(&block.high).enumerate() {
+                for (index, quants) in half_of_six(low, high).into_iter().enumerate() {
+                    let group = 4 * half + index;
+                    let weights = Weights::of::<Self>(quants);
+                    let scales = _mm256_shuffle_epi8(groups, place);
+                    place = _mm256_add_epi8(place, _mm256_set1_epi8(2));
+                    for ([one, other], values) in parts.iter_mut().zip(values) {
+                        let Some(quants) = values.quants.as_chunks().0.get(group) else { continue };
+                        let products = _mm256_madd_epi16(weights.pairs::<Self>(load_bytes(quants)), scales);
+                        let scale = _mm256_set1_ps(values.scales.get(group).copied().unwrap_or(0.0));
+                        let sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), scale, *one);
+                        (*one, *other) = (*other, sum);
+                    }
+                }
+            }
+            for (sums, parts) in sums.iter_mut().zip(parts) {
+                for (sum, part) in sums.products.iter_mut().zip(parts) {
+                    *sum = _mm256_fmadd_ps(part, scale, *sum);
+                }
+            }
+        }
+    }
+}
+
+/// A scale for each group of a chunk, with that of the activations.
+type Scales = [f32; VALUE_GROUPS];
+
+/// Multiplies scales with those of the activations, and adds what the minima of the groups come to.
+#[inline(always)]
+unsafe fn scaled<const N: usize>(
+    scales: __m256,
+    minima: __m256,
+    values: &[Values<'_>; N],
+    sums: &mut [Sums; N],
+) -> [Scales; N] {
+    let mut all = [[0.0; VALUE_GROUPS]; N];
+    for (to, (sums, values)) in all.iter_mut().zip(sums.iter_mut().zip(values)) {
+        // SAFETY: the caller has AVX2 and FMA.
+        unsafe {
+            store(to, _mm256_mul_ps(scales, load(values.scales)));
+            sums.minima = _mm256_fmadd_ps(minima, load(values.sums), sums.minima);
+        }
+    }
+    all
+}
+
+/// Adds the products of up to eight blocks of 32 values.
+#[inline(always)]
+unsafe fn add_eight<B: Block, const N: usize>(
+    blocks: &[B],
+    scale: impl Fn(&B) -> [u8; 2],
+    quants: impl Fn(&B) -> __m256i,
+    values: &[Values<'_>; N],
+    sums: &mut [Sums; N],
+) {
+    // SAFETY: the caller has what is needed.
+    unsafe {
+        if let Some(blocks) = blocks.first_chunk::<VALUE_GROUPS>() {
+            return add_blocks(blocks, 0, scale, quants, values, sums);
+        }
+        // Half of them are what the end of a row mostly has.
+        let (halves, rest) = blocks.as_chunks::<{ VALUE_GROUPS / 2 }>();
+        for blocks in halves {
+            add_blocks(blocks, 0, &scale, &quants, values, sums);
+        }
+        for (place, block) in rest.iter().enumerate() {
+            add_blocks(&[*block], halves.len() * VALUE_GROUPS / 2 + place, &scale, &quants, values, sums);
+        }
+    }
+}
+
+/// Adds the products of so many blocks of 32 values, the first of which meets group `first` of the activations. Their number
+/// is known before, which makes no loop of them.
+#[inline(always)]
+unsafe fn add_blocks<B: Block, const COUNT: usize, const N: usize>(
+    blocks: &[B; COUNT],
+    first: usize,
+    scale: impl Fn(&B) -> [u8; 2],
+    quants: impl Fn(&B) -> __m256i,
+    values: &[Values<'_>; N],
+    sums: &mut [Sums; N],
+) {
+    prefetch(blocks);
+    // SAFETY: the caller has what is needed.
+    unsafe {
+        let scales = all_scales(blocks, first, scale);
+        let minima = match small::<B>() {
+            true => _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET))),
+            // Signs are multiplied, and no offset.
+            false => _mm256_setzero_ps(),
+        };
+        let scales = scaled(scales, minima, values, sums);
+        for (group, block) in blocks.iter().enumerate() {
+            add_group::<B, N>(quants(block), first + group, &scales, values, sums);
+        }
+    }
+}
+
+/// Adds the products of a group.
+#[inline(always)]
+unsafe fn add_group<B: Block, const N: usize>(
+    quants: __m256i,
+    group: usize,
+    scales: &[Scales; N],
+    values: &[Values<'_>; N],
+    sums: &mut [Sums; N],
+) {
+    // SAFETY: the caller has what is needed.
+    unsafe {
+        let weights = Weights::of::<B>(quants);
+        for (sums, (scales, values)) in sums.iter_mut().zip(scales.iter().zip(values)) {
+            let quants = values.quants.as_chunks().0.get(group);
+            let (Some(quants), Some(scale)) = (quants, scales.get(group)) else { continue };
+            let products = _mm256_cvtepi32_ps(weights.products::<B>(load_bytes(quants)));
+            let [one, other] = sums.products;
+            sums.products = [other, _mm256_fmadd_ps(products, _mm256_set1_ps(*scale), one)];
+        }
+    }
+}
+
+/// Unpacks a chunk and adds its products.
+#[inline(always)]
+unsafe fn add_by_memory<B: Unpack, const N: usize>(blocks: &[B], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+    prefetch(blocks);
+    let mut chunk = Chunk::EMPTY;
+    let wide = |scales: &[f32]| {
+        let (low, high) = (scales.first().copied().unwrap_or(0.0), scales.last().copied().unwrap_or(0.0));
+        // SAFETY: the caller has AVX2.
+        unsafe { _mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low)) }
+    };
+    // SAFETY: the caller has what is needed.
+    unsafe {
+        B::unpack_chunk(blocks, &mut chunk);
+        let scales = chunk.scales.chunks_exact(GROUP / B::GROUP);
+        let groups = chunk.quants.as_chunks().0.iter().zip(scales).take(blocks.len() * B::VALUES / GROUP);
+        for (group, (quants, scales)) in groups.enumerate() {
+            let (weights, scales) = (Weights::of::<B>(load_bytes(quants)), wide(scales));
+            for (sums, values) in sums.iter_mut().zip(values) {
+                let quants = values.quants.as_chunks().0.get(group);
+                let (Some(quants), Some(value_scale)) = (quants, values.scales.get(group)) else { continue };
+                let products = _mm256_cvtepi32_ps(weights.products::<B>(load_bytes(quants)));
+                let [one, other] = sums.products;
+                let scales = _mm256_mul_ps(scales, _mm256_set1_ps(*value_scale));
+                sums.products = [other, _mm256_fmadd_ps(products, scales, one)];
+            }
+        }
+        if !has_minima::<B>() {
+            return;
+        }
+        for (sums, values) in sums.iter_mut().zip(values) {
+            let value_sums = if B::GROUP == GROUP { &values.sums[..] } else { &values.half_sums[..] };
+            for (minimum, value_sums) in chunk.minima.as_chunks().0.iter().zip(value_sums.as_chunks().0) {
+                sums.minima = _mm256_fmadd_ps(load(minimum), load(value_sums), sums.minima);
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Products with many rows of activations: eight rows of weights are unpacked and laid out so that each is a lane, and
+//! Products with many rows of activations: sixteen rows of weights are unpacked and laid out so that each is a lane, and
 //! then multiplied with all of them, four at a time.
 
 use alloc::vec::Vec;
@@ -7,42 +7,54 @@ use core::arch::x86_64::*;
 use super::unpack::Unpack;
 use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, sum_pairs};
 use crate::activations::{Activations, CHUNK, GROUP};
-use crate::block::{Block, blocks};
+use crate::block::blocks;
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
 use crate::tensor::Tensor;
 
 /// Rows of weights that are lanes of a register.
 const LANES: usize = 8;
 
+/// Registers that are multiplied with the same quants of activations, which are read once for them.
+const WIDE: usize = 2;
+
+/// Rows of weights that are laid out at once.
+const ROWS: usize = WIDE * LANES;
+
 /// Rows of activations that are multiplied together.
 const TOGETHER: usize = 4;
 
-/// Products of eight rows of weights with one of activations.
-type Sums = [f32; LANES];
+/// Products of sixteen rows of weights with one of activations.
+type Sums = [[f32; LANES]; WIDE];
 
-/// A chunk of each of eight rows.
+/// A chunk of each of sixteen rows.
 #[repr(C, align(32))]
 struct Panel {
     /// The chunks, of which the rest is made.
-    rows: [Chunk; LANES],
+    rows: [Chunk; ROWS],
     /// Four quants of each row, for every four columns.
-    quants: [[u8; 4 * LANES]; CHUNK / 4],
-    scales: [[f32; LANES]; GROUPS],
+    quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
+    scales: [Sums; GROUPS],
     /// With what the type's offset comes to, where that is multiplied.
-    minima: [[f32; LANES]; GROUPS],
+    minima: [Sums; GROUPS],
     /// Groups that there are.
     count: usize,
+    /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: where it
+    /// makes none of it, it needs more registers than there are.
+    fours: usize,
 }
 
 impl Panel {
     const EMPTY: Self = Self {
-        rows: [Chunk::EMPTY; LANES],
-        quants: [[0; 4 * LANES]; CHUNK / 4],
-        scales: [[0.0; LANES]; GROUPS],
-        minima: [[0.0; LANES]; GROUPS],
+        rows: [Chunk::EMPTY; ROWS],
+        quants: [[[0; 4 * LANES]; WIDE]; CHUNK / 4],
+        scales: [[[0.0; LANES]; WIDE]; GROUPS],
+        minima: [[[0.0; LANES]; WIDE]; GROUPS],
         count: 0,
+        fours: 0,
     };
 }
+
+const NOTHING: [Sums; TOGETHER] = [[[0.0; LANES]; WIDE]; TOGETHER];
 
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -53,12 +65,12 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
     for row in 0..out.len() {
         values.iter_mut().zip(chunks(activations.row(row))).for_each(|(values, chunk)| values.push(chunk));
     }
-    let mut sums: Vec<[Sums; TOGETHER]> = alloc::vec![[[0.0; LANES]; TOGETHER]; out.len().div_ceil(TOGETHER)];
-    let mut panel = Panel::EMPTY;
+    let mut sums: Vec<[Sums; TOGETHER]> = alloc::vec![NOTHING; out.len().div_ceil(TOGETHER)];
+    let mut panel = Panel { fours: core::hint::black_box(B::GROUP / 4), ..Panel::EMPTY };
     let chunk_bytes = blocks_of::<B>() * size_of::<B>();
     let row_bytes = matrix.row_bytes().max(1);
-    for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        sums.fill([[0.0; LANES]; TOGETHER]);
+    for (strip, rows) in matrix.bytes().chunks(ROWS * row_bytes).enumerate() {
+        sums.fill(NOTHING);
         for (chunk, values) in values.iter().enumerate() {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
             fill::<B>(&mut panel, rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
@@ -89,34 +101,39 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
         panel.count = blocks.len() * B::VALUES / B::GROUP;
     }
     let columns = panel.count * B::GROUP;
-    for (index, to) in panel.quants.as_chunks_mut::<LANES>().0.iter_mut().enumerate().take(columns.div_ceil(GROUP)) {
-        let mut lanes = [_mm256_setzero_si256(); LANES];
-        for (lane, row) in lanes.iter_mut().zip(&panel.rows) {
-            let Some(quants) = row.quants.as_chunks().0.get(index) else { continue };
-            *lane = load_bytes(quants);
+    for (half, rows) in panel.rows.as_chunks::<LANES>().0.iter().enumerate() {
+        let parts = panel.quants.as_chunks_mut::<LANES>().0.iter_mut().take(columns.div_ceil(GROUP));
+        for (index, to) in parts.enumerate() {
+            let mut lanes = [_mm256_setzero_si256(); LANES];
+            for (lane, row) in lanes.iter_mut().zip(rows) {
+                let Some(quants) = row.quants.as_chunks().0.get(index) else { continue };
+                *lane = load_bytes(quants);
+            }
+            transpose(&mut lanes);
+            for (to, lane) in to.iter_mut().zip(lanes) {
+                if let Some(to) = to.get_mut(half) {
+                    store_bytes(to, lane);
+                }
+            }
         }
-        transpose(&mut lanes);
-        for (to, lane) in to.iter_mut().zip(lanes) {
-            store_bytes(to, lane);
+        let mut numbers = [&[0.0; GROUPS]; LANES];
+        for (numbers, row) in numbers.iter_mut().zip(rows) {
+            *numbers = &row.scales;
         }
-    }
-    let mut rows = [&[0.0; GROUPS]; LANES];
-    for (numbers, row) in rows.iter_mut().zip(&panel.rows) {
-        *numbers = &row.scales;
-    }
-    lay_out(rows, panel.count, &mut panel.scales);
-    if has_minima::<B>() {
-        for (numbers, row) in rows.iter_mut().zip(&panel.rows) {
-            *numbers = &row.minima;
+        lay_out(numbers, panel.count, half, &mut panel.scales);
+        if has_minima::<B>() {
+            for (numbers, row) in numbers.iter_mut().zip(rows) {
+                *numbers = &row.minima;
+            }
+            lay_out(numbers, panel.count, half, &mut panel.minima);
         }
-        lay_out(rows, panel.count, &mut panel.minima);
     }
 }
 
 /// Writes the first numbers of each row beside each other.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, out: &mut [[f32; LANES]; GROUPS]) {
+fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [Sums; GROUPS]) {
     for (index, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate().take(count.div_ceil(LANES)) {
         let mut lanes = [_mm256_setzero_si256(); LANES];
         for (lane, row) in lanes.iter_mut().zip(rows) {
@@ -125,7 +142,9 @@ fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, out: &mut [[f32; LANES];
         }
         transpose(&mut lanes);
         for (out, lane) in out.iter_mut().zip(lanes) {
-            store(out, _mm256_castsi256_ps(lane));
+            if let Some(out) = out.get_mut(half) {
+                store(out, _mm256_castsi256_ps(lane));
+            }
         }
     }
 }
@@ -166,59 +185,84 @@ fn transpose_four([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
 /// Adds the panel's products with a chunk of some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<B: Block, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Sums; TOGETHER]) {
-    match B::GROUP {
-        GROUP => multiply_groups::<B, N, 4, 1>(panel, values, sums),
-        _ => multiply_groups::<B, N, 2, 2>(panel, values, sums),
+fn multiply<B: Unpack, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Sums; TOGETHER]) {
+    let groups = panel.quants.chunks_exact(panel.fours.max(1)).zip(panel.scales.iter().zip(&panel.minima));
+    for (group, (weights, (scales, minima))) in groups.enumerate().take(panel.count) {
+        let mut quants: [&[[i8; 4]]; N] = [&[]; N];
+        for (quants, values) in quants.iter_mut().zip(values) {
+            let part = group * panel.fours..(group + 1) * panel.fours;
+            *quants = values.quants.as_chunks().0.get(part).unwrap_or(&[]);
+        }
+        let products = match B::BITS {
+            0..=4 => sums_of_small::<B, N>(weights, quants),
+            _ => sums_of::<B, N>(weights, quants),
+        };
+        for ((sums, products), values) in sums.iter_mut().zip(products).zip(values) {
+            let Some(value_scale) = values.scales.get(group * B::GROUP / GROUP) else { continue };
+            let value_sums = if B::GROUP == GROUP { &values.sums[..] } else { &values.half_sums[..] };
+            let value_sum = _mm256_set1_ps(value_sums.get(group).copied().unwrap_or(0.0));
+            let numbers = products.iter().zip(scales.iter().zip(minima));
+            for (sum, (products, (scales, minima))) in sums.iter_mut().zip(numbers) {
+                let scales = _mm256_mul_ps(load(scales), _mm256_set1_ps(*value_scale));
+                let mut total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(*products), scales, load(sum));
+                if has_minima::<B>() {
+                    total = _mm256_fnmadd_ps(load(minima), value_sum, total);
+                }
+                store(sum, total);
+            }
+        }
     }
 }
 
-/// The same, where a group is `PAIRS` times eight columns, and `PER` groups have the same scale of activations.
+/// The sums of a group's products where 16 bits have room for them: 16 products of four bits and seven with a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply_groups<B: Block, const N: usize, const PAIRS: usize, const PER: usize>(
-    panel: &Panel,
-    values: [&Values<'_>; N],
-    sums: &mut [Sums; TOGETHER],
-) {
-    let mut totals = [_mm256_setzero_ps(); N];
-    for (total, sums) in totals.iter_mut().zip(&*sums) {
-        *total = load(sums);
+fn sums_of_small<B: Unpack, const N: usize>(
+    weights: &[[[u8; 4 * LANES]; WIDE]],
+    values: [&[[i8; 4]]; N],
+) -> [[__m256i; WIDE]; N] {
+    let mut sums = [[_mm256_setzero_si256(); WIDE]; N];
+    for (index, [one, other]) in weights.iter().enumerate() {
+        let (one, other) = (Weights::of::<B>(load_bytes(one)), Weights::of::<B>(load_bytes(other)));
+        for ([first, second], values) in sums.iter_mut().zip(values) {
+            let Some(quants) = values.get(index) else { continue };
+            let quants = spread(quants);
+            *first = _mm256_add_epi16(*first, one.pairs::<B>(quants));
+            *second = _mm256_add_epi16(*second, other.pairs::<B>(quants));
+        }
     }
-    let groups = panel.quants.as_chunks::<2>().0.as_chunks::<PAIRS>().0.iter();
-    let groups = groups.zip(panel.scales.iter().zip(&panel.minima));
-    for (group, (weights, (scales, minima))) in groups.enumerate().take(panel.count) {
-        let (scales, minima) = (load(scales), load(minima));
-        let mut products = [_mm256_setzero_si256(); N];
-        for (index, [one, other]) in weights.iter().enumerate() {
-            let one = Weights::of::<B>(load_bytes(one));
-            let other = Weights::of::<B>(load_bytes(other));
-            for (products, values) in products.iter_mut().zip(values) {
-                let parts = values.quants.as_chunks::<4>().0.as_chunks::<2>().0.as_chunks::<PAIRS>().0;
-                let Some([first, last]) = parts.get(group).and_then(|part| part.get(index)) else { continue };
+    for sum in sums.as_flattened_mut() {
+        *sum = sum_pairs(*sum);
+    }
+    sums
+}
+
+/// The sums of a group's products.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn sums_of<B: Unpack, const N: usize>(
+    weights: &[[[u8; 4 * LANES]; WIDE]],
+    values: [&[[i8; 4]]; N],
+) -> [[__m256i; WIDE]; N] {
+    let mut sums = [[_mm256_setzero_si256(); WIDE]; N];
+    for (index, [weights, next]) in weights.as_chunks::<2>().0.iter().enumerate() {
+        for (half, (one, other)) in weights.iter().zip(next).enumerate() {
+            let (one, other) = (Weights::of::<B>(load_bytes(one)), Weights::of::<B>(load_bytes(other)));
+            for (sums, values) in sums.iter_mut().zip(values) {
+                let Some([first, last]) = values.as_chunks().0.get(index) else { continue };
                 let (first, last) = (spread(first), spread(last));
                 let found = match small::<B>() {
-                    // Four products of six bits with a sign and seven are within 16.
+                    // Four products of six bits and seven with a sign are within 16.
                     true => sum_pairs(_mm256_add_epi16(one.pairs::<B>(first), other.pairs::<B>(last))),
                     false => _mm256_add_epi32(one.products::<B>(first), other.products::<B>(last)),
                 };
-                *products = _mm256_add_epi32(*products, found);
-            }
-        }
-        for ((total, products), values) in totals.iter_mut().zip(products).zip(values) {
-            let Some(value_scale) = values.scales.get(group / PER) else { continue };
-            let scales = _mm256_mul_ps(scales, _mm256_set1_ps(*value_scale));
-            *total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), scales, *total);
-            if has_minima::<B>() {
-                let sums = if PER == 1 { &values.sums[..] } else { &values.half_sums[..] };
-                let sum = sums.get(group).copied().unwrap_or(0.0);
-                *total = _mm256_fnmadd_ps(minima, _mm256_set1_ps(sum), *total);
+                if let Some(sum) = sums.get_mut(half) {
+                    *sum = _mm256_add_epi32(*sum, found);
+                }
             }
         }
     }
-    for (sums, total) in sums.iter_mut().zip(totals) {
-        store(sums, total);
-    }
+    sums
 }
 
 /// The same four bytes in all lanes.
@@ -228,10 +272,13 @@ fn spread(quants: &[i8; 4]) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(quants.map(i8::cast_unsigned)))
 }
 
-/// Writes the products of a strip of eight rows.
+/// Writes the products of a strip of sixteen rows.
 fn write(strip: usize, sums: &[Sums], out: &mut [&mut [f32]]) {
     for (out, sums) in out.iter_mut().zip(sums) {
-        let Some(out) = out.get_mut(strip * LANES..) else { continue };
-        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum);
+        let Some(out) = out.get_mut(strip * ROWS..) else { continue };
+        match out.as_chunks_mut().0.first_chunk_mut() {
+            Some(out) => *out = *sums,
+            None => out.iter_mut().zip(sums.as_flattened()).for_each(|(out, sum)| *out = *sum),
+        }
     }
 }

@@ -10,6 +10,9 @@ use crate::kernel::chunk::Chunk;
 
 /// A block type that chunks are made of.
 pub trait Unpack: Block {
+    /// Bits of a quant.
+    const BITS: u32;
+
     /// Unpacks the blocks of a chunk, as [`Chunk::unpack`] does.
     ///
     /// # Safety
@@ -20,14 +23,33 @@ pub trait Unpack: Block {
     }
 }
 
-impl Unpack for Q4_1 {}
-impl Unpack for Q5_1 {}
-impl Unpack for Q2K {}
-impl Unpack for Q3K {}
-impl Unpack for Iq4Nl {}
-impl Unpack for Iq4Xs {}
+impl Unpack for Q4_1 {
+    const BITS: u32 = 4;
+}
+
+impl Unpack for Q5_1 {
+    const BITS: u32 = 5;
+}
+
+impl Unpack for Q2K {
+    const BITS: u32 = 2;
+}
+
+impl Unpack for Q3K {
+    const BITS: u32 = 3;
+}
+
+impl Unpack for Iq4Nl {
+    const BITS: u32 = 8;
+}
+
+impl Unpack for Iq4Xs {
+    const BITS: u32 = 8;
+}
 
 impl Unpack for Q8_0 {
+    const BITS: u32 = 8;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
@@ -40,6 +62,8 @@ impl Unpack for Q8_0 {
 }
 
 impl Unpack for Q4_0 {
+    const BITS: u32 = 4;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
@@ -52,6 +76,8 @@ impl Unpack for Q4_0 {
 }
 
 impl Unpack for Q5_0 {
+    const BITS: u32 = 5;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
@@ -64,6 +90,8 @@ impl Unpack for Q5_0 {
 }
 
 impl Unpack for Q4K {
+    const BITS: u32 = 4;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
@@ -80,6 +108,8 @@ impl Unpack for Q4K {
 }
 
 impl Unpack for Q5K {
+    const BITS: u32 = 5;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };
@@ -100,6 +130,8 @@ impl Unpack for Q5K {
 }
 
 impl Unpack for Q6K {
+    const BITS: u32 = 6;
+
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
         let [block] = blocks else { return chunk.unpack(blocks) };

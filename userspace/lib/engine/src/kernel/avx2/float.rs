@@ -159,7 +159,7 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
                 for (row, bytes) in rows.iter_mut().zip(bytes.chunks_exact(row_bytes)) {
                     *row = blocks::<F>(bytes).get(start..start + count).unwrap_or(&[]);
                 }
-                fill(panel, &rows, count);
+                fill(panel, &rows);
             }
             for (index, values) in values.chunks(TOGETHER).enumerate() {
                 let first = index * TOGETHER;
@@ -173,12 +173,12 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
                 for (panel, sums) in panels.iter().zip(&mut sums).take(parts.len()) {
                     let sums = sums.get_mut(first..).unwrap_or(&mut []);
                     match values.len() {
-                        1 => multiply(panel, count, [a], sums),
-                        2 => multiply(panel, count, [a, b], sums),
-                        3 => multiply(panel, count, [a, b, c], sums),
-                        4 => multiply(panel, count, [a, b, c, d], sums),
-                        5 => multiply(panel, count, [a, b, c, d, e], sums),
-                        _ => multiply(panel, count, [a, b, c, d, e, f], sums),
+                        1 => multiply(panel, [a], sums),
+                        2 => multiply(panel, [a, b], sums),
+                        3 => multiply(panel, [a, b, c], sums),
+                        4 => multiply(panel, [a, b, c, d], sums),
+                        5 => multiply(panel, [a, b, c, d, e], sums),
+                        _ => multiply(panel, [a, b, c, d, e, f], sums),
                     }
                 }
             }
@@ -189,25 +189,26 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
     }
 }
 
-/// Widens columns of up to sixteen rows and lays them out. What is in the place of rows that are not there means nothing.
+/// Widens columns of up to sixteen rows and lays them out; zeros where there are none.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS], count: usize) {
-    let parts = panel.0.as_chunks_mut::<LANES>().0.iter_mut().take(count.div_ceil(LANES));
-    for (index, part) in parts.enumerate() {
+fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
+    let nothing = [F::zeroed(); LANES];
+    for (index, part) in panel.0.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         for (half, rows) in rows.as_chunks::<LANES>().0.iter().enumerate() {
-            let mut lanes = [_mm256_setzero_si256(); LANES];
-            for (lane, row) in lanes.iter_mut().zip(rows) {
-                let (eights, rest) = row.as_chunks::<LANES>();
-                *lane = _mm256_castps_si256(match eights.get(index) {
-                    // SAFETY: this function has what is needed.
-                    Some(numbers) => unsafe { F::widen(numbers) },
-                    None => {
-                        let mut last = [0.0; LANES];
-                        last.iter_mut().zip(rest).for_each(|(to, from)| *to = from.to_f32());
-                        load(&last)
-                    }
+            let mut parts = [&nothing; LANES];
+            let mut ends = [nothing; LANES];
+            for ((part, end), row) in parts.iter_mut().zip(&mut ends).zip(rows) {
+                let rest = row.get(index * LANES..).unwrap_or(&[]);
+                *part = rest.first_chunk().unwrap_or_else(|| {
+                    end.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                    end
                 });
+            }
+            let mut lanes = [_mm256_setzero_si256(); LANES];
+            for (lane, part) in lanes.iter_mut().zip(parts) {
+                // SAFETY: this function has what is needed.
+                *lane = _mm256_castps_si256(unsafe { F::widen(part) });
             }
             transpose(&mut lanes);
             for (to, lane) in part.iter_mut().zip(lanes) {
@@ -219,17 +220,18 @@ fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS], count: usize) {
     }
 }
 
-/// Adds the products of the panel's first columns with as many of some rows of activations.
+/// Adds the panel's products with as many columns of some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<const N: usize>(panel: &Panel, count: usize, values: [&[f32; COLUMNS]; N], sums: &mut [Sums]) {
+fn multiply<const N: usize>(panel: &Panel, values: [&[f32; COLUMNS]; N], sums: &mut [Sums]) {
+    let Some(sums) = sums.first_chunk_mut::<N>() else { return };
     let mut totals = [[_mm256_setzero_ps(); WIDE]; N];
     for (totals, sums) in totals.iter_mut().zip(&*sums) {
         for (total, sum) in totals.iter_mut().zip(sums) {
             *total = load(sum);
         }
     }
-    for (place, [one, other]) in panel.0.iter().enumerate().take(count) {
+    for (place, [one, other]) in panel.0.iter().enumerate() {
         let (one, other) = (load(one), load(other));
         for ([first, second], values) in totals.iter_mut().zip(values) {
             let value = _mm256_set1_ps(values.get(place).copied().unwrap_or(0.0));

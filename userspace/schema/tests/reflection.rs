@@ -67,6 +67,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("LanguageModel", "stream", "the same; a stream that nobody holds ends"),
     ("TextEmbedder", "embed", "a vector is data that nobody reads; the worker keeps nothing of the texts"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
+    ("UserSession", "model", "what was opened is held by nobody, and goes when the broker next looks"),
 ];
 
 #[test]

@@ -22,9 +22,10 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A number below another.
+    /// A number below another; 0 where there is none.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.word() % (bound.max(1) as u64)).unwrap_or(0)
+        let rest = self.word().checked_rem(bound as u64);
+        rest.and_then(|rest| usize::try_from(rest).ok()).unwrap_or(0)
     }
 
     /// From -1 to 1.

@@ -308,8 +308,9 @@ mod tests {
         let most = QUESTIONS.room / of_question(0) + REQUESTS.room / CALL;
         // A cancel that goes on to its worker is a call and a timer.
         assert!(2 * most + 32 <= CALLS, "{most} calls of {CALLS}");
-        assert!(REQUESTS.room / CALL <= WATCHES, "{} of {WATCHES} are watched", REQUESTS.room / CALL);
-        assert!(usize::from(QUESTIONS.concurrent.min(REQUESTS.concurrent)) > REQUESTS.room / CALL);
+        let watched = shares::<1>(REQUESTS).1[0].room.left.get() / CALL;
+        assert!(watched <= WATCHES, "{watched} of {WATCHES} are watched");
+        assert!(usize::from(QUESTIONS.concurrent.min(REQUESTS.concurrent)) > watched);
     }
 
     /// Questions are somewhat heavier than what is asked of models.

@@ -458,6 +458,11 @@ impl Thread {
         self.with_operations(|operations| operations.len()).unwrap_or(0)
     }
 
+    /// For how many completions it waits.
+    pub fn wanted(&self) -> u32 {
+        self.lock().wanted
+    }
+
     /// Whether there is one.
     pub fn has_resume(&self) -> bool {
         self.resumes.load(Ordering::Relaxed)

@@ -189,8 +189,10 @@ impl Talk {
             };
             let (usage, caps) = (actor.process.account.usage(), actor.process.capability_count());
             let (flight, ended) = (actor.thread.in_flight(), actor.report().is_some());
-            self.seen
-                .push(format!("{what}: {name} {told:?} holds {usage:?}, {caps}, {flight} in flight, ended: {ended}"));
+            let wanted = actor.thread.wanted();
+            self.seen.push(format!(
+                "{what}: {name} {told:?} holds {usage:?}, {caps}, {flight} in flight, ended: {ended}, waits for {wanted}"
+            ));
         }
     }
 
@@ -201,6 +203,11 @@ impl Talk {
         self.receives = 77;
         self.serve(self.receives, answer);
         self.note(what);
+    }
+
+    /// The server takes the call that it was given.
+    fn take(&mut self) {
+        self.replies = [header(&self.pair.server).reply, self.replies[0]];
     }
 
     /// The client calls by an entry that differs from the usual one.
@@ -222,11 +229,19 @@ const fn accepts() -> CapArray {
 /// Makes the system call ENTER with one entry, which waits for one completion; the other thread is there to go on. Where calls may
 /// stand the kernel's lock is shared. Whether the entry went on with a standing call.
 fn enter(actor: &mut Actor, tag: u64, operation: Operation, stands: bool) -> bool {
-    actor.push(tag, operation);
+    enter_with(actor, &[(tag, operation)], (1, number::NO_DEADLINE), stands)
+}
+
+/// The same with several entries, which waits for so many completions until a moment.
+fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, until): (u64, u64), stands: bool) -> bool {
+    for (tag, operation) in entries {
+        actor.push(*tag, *operation);
+    }
     actor.thread.change(State::Blocked, State::Running);
     actor.thread.change(State::Ready, State::Running);
     actor.thread.with_context(|context| {
-        (context.rax, context.rdi, context.rsi, context.rdx) = (number::ENTER, 1, 1, number::NO_DEADLINE);
+        (context.rax, context.rdi, context.rsi, context.rdx) =
+            (number::ENTER, entries.len() as u64, completions, until);
     });
     if stands {
         share();
@@ -247,11 +262,22 @@ fn enter(actor: &mut Actor, tag: u64, operation: Operation, stands: bool) -> boo
     stood
 }
 
+/// A notification that the client waits for beside its calls, whose wait is in flight.
+fn waits_beside(talk: &mut Talk) -> Arc<Notification> {
+    scheduler::exclude();
+    let client = &mut talk.pair.client;
+    let notification = Notification::new(client.process.account.hold(Resource::Objects, 1).ok());
+    let cap = client.give(Object::Notification(Arc::clone(&notification)));
+    let wait = [(90, Operation::Wait { cap: cap.0 })];
+    enter_with(client, &wait, (0, number::NO_DEADLINE), talk.stands);
+    notification
+}
+
 /// Something that comes to pass.
 type Event = fn(&mut Talk);
 
 /// While the server works on a call.
-const WHILE_IT_WORKS: [(&str, Event); 16] = [
+const WHILE_IT_WORKS: [(&str, Event); 18] = [
     ("it goes on", |talk| {
         talk.answer_and_see();
         talk.go_on();
@@ -260,6 +286,25 @@ const WHILE_IT_WORKS: [(&str, Event); 16] = [
         talk.note("alone");
         talk.answer_and_see();
         talk.go_on();
+    }),
+    ("something else that the client waits for ends", |talk| {
+        talk.answer_and_see();
+        let notification = waits_beside(talk);
+        talk.call_and_see();
+        scheduler::exclude();
+        notification.signal(1);
+        talk.note("notified");
+        // It had waited for one, which was the other.
+        talk.answer_otherwise("answered", |_| {});
+        talk.round += 1;
+        talk.go_on();
+    }),
+    ("it answers beside another entry", |talk| {
+        let entries = [(91, Operation::Nop), (77, talk.answer())];
+        enter_with(&mut talk.pair.server, &entries, (1, number::NO_DEADLINE), talk.stands);
+        talk.note("two entries");
+        enter_with(&mut talk.pair.server, &[], (1, number::NO_DEADLINE), talk.stands);
+        talk.note("waited");
     }),
     ("it answers and does not receive", |talk| {
         let answer = Operation::Return {
@@ -353,9 +398,40 @@ const WHILE_IT_WORKS: [(&str, Event); 16] = [
 ];
 
 /// While the server waits for a call.
-const WHILE_IT_WAITS: [(&str, Event); 14] = [
+const WHILE_IT_WAITS: [(&str, Event); 18] = [
     ("the lock is had alone", |talk| {
         talk.note("alone");
+        talk.go_on();
+    }),
+    ("the client waits for something else besides", |talk| {
+        let notification = waits_beside(talk);
+        talk.go_on();
+        scheduler::exclude();
+        notification.signal(1);
+        talk.note("notified");
+        talk.go_on();
+    }),
+    ("the client calls beside another entry", |talk| {
+        let entries = [(91, Operation::Nop), (78, talk.call())];
+        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.stands);
+        talk.note("two entries");
+        talk.take();
+        talk.answer_otherwise("answered", |_| {});
+    }),
+    ("the client waits for two completions", |talk| {
+        let entries = [(78, talk.call())];
+        enter_with(&mut talk.pair.client, &entries, (2, number::NO_DEADLINE), talk.stands);
+        talk.note("called");
+        talk.take();
+        talk.answer_otherwise("answered", |_| {});
+    }),
+    ("the client waits until a moment that is over", |talk| {
+        let entries = [(78, talk.call())];
+        enter_with(&mut talk.pair.client, &entries, (1, 1), talk.stands);
+        talk.note("called");
+        talk.take();
+        talk.answer_otherwise("answered", |_| {});
+        talk.round += 1;
         talk.go_on();
     }),
     ("another client calls", |talk| {

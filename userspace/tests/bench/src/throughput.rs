@@ -19,8 +19,10 @@ use crate::{Bench, Partner, calls};
 
 /// How many work at once.
 const AT_ONCE: [u64; 3] = [1, 2, 4];
-/// Steps of arithmetic of each that computes.
-const STEPS: u64 = 200_000_000;
+/// How often each is measured, in turns.
+const ROUNDS: usize = 5;
+/// Steps of arithmetic of each that computes: so many that starting them, which is done one after the other, is a small part.
+const STEPS: u64 = 800_000_000;
 /// Calls of each that calls another process.
 pub const CALLS: i32 = 10_000;
 
@@ -73,37 +75,45 @@ impl Bench {
         Ok(())
     }
 
-    /// Tells how much more is done at once, in hundredths of what one does alone.
-    fn tell_throughput(&self, name: &str, at_once: u64, (alone, together): (u64, u64), how: &str) {
-        let percent = alone.saturating_mul(at_once).saturating_mul(100) / together.max(1);
-        log::info!("bench {name}@at_once={at_once} {percent} percent: {how}; {together} ns, one alone {alone} ns");
+    /// Tells how much more is done at once, in hundredths of what one does alone in the same round: the median of the rounds, in each
+    /// of which these are the times of [`AT_ONCE`].
+    fn tell_throughput(&self, name: &str, rounds: &[[u64; AT_ONCE.len()]], how: &str) {
+        for (place, at_once) in AT_ONCE.into_iter().enumerate() {
+            let percent = |times: &[u64; AT_ONCE.len()]| {
+                let (alone, together) = (times.first().copied(), times.get(place).copied());
+                alone.unwrap_or(0).saturating_mul(at_once).saturating_mul(100) / together.unwrap_or(0).max(1)
+            };
+            let mut percents: Vec<u64> = rounds.iter().map(percent).collect();
+            percents.sort_unstable();
+            let median = percents.get(percents.len() / 2).copied().unwrap_or(0);
+            log::info!(
+                "bench {name}@at_once={at_once} {median} percent: {how}; of rounds {percents:?}, times {rounds:?} ns"
+            );
+        }
     }
 
     /// Processes that compute.
     async fn computing(&self) -> Result<(), Error> {
         let expected = code(compute(STEPS));
-        let mut alone = 0;
-        for at_once in AT_ONCE {
+        let mut rounds = [[0; AT_ONCE.len()]; ROUNDS];
+        for (time, at_once) in rounds.iter_mut().flat_map(|times| times.iter_mut().zip(AT_ONCE)) {
             let from = capos_rt::now()?;
             let mut processes = Vec::new();
             for _ in 0..at_once {
                 processes.push(self.launch("compute", Vec::new()).await?);
             }
             self.judged(processes, expected).await?;
-            let together = capos_rt::now()?.saturating_sub(from);
-            if at_once == 1 {
-                alone = together;
-            }
-            let how = "work done by so many processes at once that compute, of what one does alone";
-            self.tell_throughput("compute_throughput", at_once, (alone, together), how);
+            *time = capos_rt::now()?.saturating_sub(from);
         }
+        let how = "work done by so many processes at once that compute, of what one does alone";
+        self.tell_throughput("compute_throughput", &rounds, how);
         Ok(())
     }
 
     /// Pairs of processes of which one calls the other.
     async fn calling(&self) -> Result<(), Error> {
-        let mut alone = 0;
-        for at_once in AT_ONCE {
+        let mut rounds = [[0; AT_ONCE.len()]; ROUNDS];
+        for (time, at_once) in rounds.iter_mut().flat_map(|times| times.iter_mut().zip(AT_ONCE)) {
             let mut servers: Vec<Partner> = Vec::new();
             for _ in 0..at_once {
                 servers.push(self.partner("echo", 0, entries::INTERFACE).await?);
@@ -114,16 +124,13 @@ impl Bench {
                 processes.push(self.launch("call", vec![Granted::new("target", &server.client)]).await?);
             }
             self.judged(processes, CALLS).await?;
-            let together = capos_rt::now()?.saturating_sub(from);
-            if at_once == 1 {
-                alone = together;
-            }
-            let how = "calls of 64 bytes made by so many pairs of processes at once, of what one pair makes alone";
-            self.tell_throughput("call_throughput", at_once, (alone, together), how);
+            *time = capos_rt::now()?.saturating_sub(from);
             for server in servers {
                 server.end().await?;
             }
         }
+        let how = "calls of 64 bytes made by so many pairs of processes at once, of what one pair makes alone";
+        self.tell_throughput("call_throughput", &rounds, how);
         Ok(())
     }
 

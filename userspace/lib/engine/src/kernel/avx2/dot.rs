@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
-use super::unpack::{Unpack, all_scales, half_nibbles, half_of_six, nibbles, six_bits, with_fifth, with_fifth_of};
+use super::unpack::{Flat, Unpack, all_scales, half_of_six, nibbles, six_bits, with_fifth};
 use super::{TILED, Weights, has_minima, load, load_bytes, small, store, sum_of};
 use crate::activations::{Activations, GROUP, Row};
 use crate::block::{Block, Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, blocks};
@@ -99,36 +99,24 @@ impl Dot for Iq4Xs {}
 impl Dot for Q8_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        let quants = |block: &Self| {
-            // SAFETY: the caller has AVX2.
-            unsafe { _mm256_xor_si256(load_bytes(&block.quants), _mm256_set1_epi8(i8::MIN)) }
-        };
         // SAFETY: the caller has what is needed.
-        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+        unsafe { add_eight(blocks, values, sums) }
     }
 }
 
 impl Dot for Q4_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        let quants = |block: &Self| {
-            // SAFETY: the caller has AVX2.
-            unsafe { half_nibbles(&block.quants) }
-        };
         // SAFETY: the caller has what is needed.
-        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+        unsafe { add_eight(blocks, values, sums) }
     }
 }
 
 impl Dot for Q5_0 {
     #[inline(always)]
     unsafe fn add<const N: usize>(blocks: &[Self], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
-        let quants = |block: &Self| {
-            // SAFETY: the caller has AVX2.
-            unsafe { with_fifth_of(half_nibbles(&block.quants), block.fifth) }
-        };
         // SAFETY: the caller has what is needed.
-        unsafe { add_eight(blocks, |block| block.scale, quants, values, sums) }
+        unsafe { add_eight(blocks, values, sums) }
     }
 }
 
@@ -244,25 +232,19 @@ unsafe fn scaled<const N: usize>(
 
 /// Adds the products of up to eight blocks of 32 values.
 #[inline(always)]
-unsafe fn add_eight<B: Block, const N: usize>(
-    blocks: &[B],
-    scale: impl Fn(&B) -> [u8; 2],
-    quants: impl Fn(&B) -> __m256i,
-    values: &[Values<'_>; N],
-    sums: &mut [Sums; N],
-) {
+unsafe fn add_eight<B: Flat, const N: usize>(blocks: &[B], values: &[Values<'_>; N], sums: &mut [Sums; N]) {
     // SAFETY: the caller has what is needed.
     unsafe {
         if let Some(blocks) = blocks.first_chunk::<VALUE_GROUPS>() {
-            return add_blocks(blocks, 0, scale, quants, values, sums);
+            return add_blocks(blocks, 0, values, sums);
         }
         // Half of them are what the end of a row mostly has.
         let (halves, rest) = blocks.as_chunks::<{ VALUE_GROUPS / 2 }>();
         for blocks in halves {
-            add_blocks(blocks, 0, &scale, &quants, values, sums);
+            add_blocks(blocks, 0, values, sums);
         }
         for (place, block) in rest.iter().enumerate() {
-            add_blocks(&[*block], halves.len() * VALUE_GROUPS / 2 + place, &scale, &quants, values, sums);
+            add_blocks(&[*block], halves.len() * VALUE_GROUPS / 2 + place, values, sums);
         }
     }
 }
@@ -270,18 +252,16 @@ unsafe fn add_eight<B: Block, const N: usize>(
 /// Adds the products of so many blocks of 32 values, the first of which meets group `first` of the activations. Their number
 /// is known before, which makes no loop of them.
 #[inline(always)]
-unsafe fn add_blocks<B: Block, const COUNT: usize, const N: usize>(
+unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
     blocks: &[B; COUNT],
     first: usize,
-    scale: impl Fn(&B) -> [u8; 2],
-    quants: impl Fn(&B) -> __m256i,
     values: &[Values<'_>; N],
     sums: &mut [Sums; N],
 ) {
     prefetch(blocks);
     // SAFETY: the caller has what is needed.
     unsafe {
-        let scales = all_scales(blocks, first, scale);
+        let scales = all_scales(blocks, first);
         let minima = match small::<B>() {
             true => _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET))),
             // Signs are multiplied, and no offset.
@@ -289,7 +269,7 @@ unsafe fn add_blocks<B: Block, const COUNT: usize, const N: usize>(
         };
         let scales = scaled(scales, minima, values, sums);
         for (group, block) in blocks.iter().enumerate() {
-            add_group::<B, N>(quants(block), first + group, &scales, values, sums);
+            add_group::<B, N>(block.quants(), first + group, &scales, values, sums);
         }
     }
 }

@@ -5,15 +5,12 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
-use super::tile::transpose;
+use super::strip::{Column, LANES, ROWS, WIDE, put_columns, write};
 use super::{TILED, load, store, sum_of};
 use crate::activations::Activations;
 use crate::block::{BFloat16, Float, Float16, Float32, blocks};
 use crate::kernel::prefetch::prefetch;
 use crate::tensor::Tensor;
-
-/// Numbers of a register.
-const LANES: usize = 8;
 
 /// A floating point type of which eight numbers can be widened at once.
 pub trait Widen: Float {
@@ -112,12 +109,6 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; TI
 /// Columns of weights that are laid out at once.
 const COLUMNS: usize = 128;
 
-/// Registers that a column of a panel fills.
-const WIDE: usize = 2;
-
-/// Rows of weights that are laid out at once.
-const ROWS: usize = WIDE * LANES;
-
 /// Rows of activations that are multiplied together.
 const TOGETHER: usize = 6;
 
@@ -127,10 +118,7 @@ const PANELS: usize = 4;
 /// Columns of sixteen rows.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
-struct Panel([[[f32; LANES]; WIDE]; COLUMNS]);
-
-/// Products of sixteen rows of weights with one of activations.
-type Sums = [[f32; LANES]; WIDE];
+struct Panel([Column; COLUMNS]);
 
 /// Multiplies a matrix with many rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -146,7 +134,7 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
             copies.push(copy);
         }
     }
-    let mut sums: [Vec<Sums>; PANELS] = core::array::from_fn(|_| alloc::vec![[[0.0; LANES]; WIDE]; out.len()]);
+    let mut sums: [Vec<Column>; PANELS] = core::array::from_fn(|_| alloc::vec![[[0.0; LANES]; WIDE]; out.len()]);
     let mut panels: Vec<Panel> = alloc::vec![Panel([[[0.0; LANES]; WIDE]; COLUMNS]); PANELS];
     let row_bytes = matrix.row_bytes().max(1);
     for (strip, bytes) in matrix.bytes().chunks(PANELS * ROWS * row_bytes).enumerate() {
@@ -210,12 +198,7 @@ fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
                 // SAFETY: this function has what is needed.
                 *lane = _mm256_castps_si256(unsafe { F::widen(part) });
             }
-            transpose(&mut lanes);
-            for (to, lane) in part.iter_mut().zip(lanes) {
-                if let Some(to) = to.get_mut(half) {
-                    store(to, _mm256_castsi256_ps(lane));
-                }
-            }
+            put_columns(lanes, half, part);
         }
     }
 }
@@ -223,7 +206,7 @@ fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {
 /// Adds the panel's products with as many columns of some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<const N: usize>(panel: &Panel, values: [&[f32; COLUMNS]; N], sums: &mut [Sums]) {
+fn multiply<const N: usize>(panel: &Panel, values: [&[f32; COLUMNS]; N], sums: &mut [Column]) {
     let Some(sums) = sums.first_chunk_mut::<N>() else { return };
     let mut totals = [[_mm256_setzero_ps(); WIDE]; N];
     for (totals, sums) in totals.iter_mut().zip(&*sums) {
@@ -242,17 +225,6 @@ fn multiply<const N: usize>(panel: &Panel, values: [&[f32; COLUMNS]; N], sums: &
     for (totals, sums) in totals.iter().zip(sums) {
         for (total, sum) in totals.iter().zip(sums) {
             store(sum, *total);
-        }
-    }
-}
-
-/// Writes the products of a strip of sixteen rows.
-fn write(strip: usize, sums: &[Sums], out: &mut [&mut [f32]]) {
-    for (out, sums) in out.iter_mut().zip(sums) {
-        let Some(out) = out.get_mut(strip * ROWS..) else { continue };
-        match out.as_chunks_mut().0.first_chunk_mut() {
-            Some(out) => *out = *sums,
-            None => out.iter_mut().zip(sums.as_flattened()).for_each(|(out, sum)| *out = *sum),
         }
     }
 }

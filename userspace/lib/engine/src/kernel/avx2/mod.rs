@@ -2,6 +2,7 @@
 
 mod dot;
 mod float;
+mod strip;
 mod tile;
 mod unpack;
 

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
+use super::strip::{Column, LANES, ROWS, WIDE, put_columns, transpose, write};
 use super::unpack::Unpack;
 use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, sum_pairs};
 use crate::activations::{Activations, CHUNK, GROUP};
@@ -11,20 +12,8 @@ use crate::block::blocks;
 use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
 use crate::tensor::Tensor;
 
-/// Rows of weights that are lanes of a register.
-const LANES: usize = 8;
-
-/// Registers that are multiplied with the same quants of activations, which are read once for them.
-const WIDE: usize = 2;
-
-/// Rows of weights that are laid out at once.
-const ROWS: usize = WIDE * LANES;
-
 /// Rows of activations that are multiplied together.
 const TOGETHER: usize = 4;
-
-/// Products of sixteen rows of weights with one of activations.
-type Sums = [[f32; LANES]; WIDE];
 
 /// A chunk of each of sixteen rows.
 #[repr(C, align(32))]
@@ -33,9 +22,9 @@ struct Panel {
     rows: [Chunk; ROWS],
     /// Four quants of each row, for every four columns.
     quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
-    scales: [Sums; GROUPS],
+    scales: [Column; GROUPS],
     /// With what the type's offset comes to, where that is multiplied.
-    minima: [Sums; GROUPS],
+    minima: [Column; GROUPS],
     /// Groups that there are.
     count: usize,
     /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: where it
@@ -54,7 +43,7 @@ impl Panel {
     };
 }
 
-const NOTHING: [Sums; TOGETHER] = [[[0.0; LANES]; WIDE]; TOGETHER];
+const NOTHING: [Column; TOGETHER] = [[[0.0; LANES]; WIDE]; TOGETHER];
 
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -65,7 +54,7 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
     for row in 0..out.len() {
         values.iter_mut().zip(chunks(activations.row(row))).for_each(|(values, chunk)| values.push(chunk));
     }
-    let mut sums: Vec<[Sums; TOGETHER]> = alloc::vec![NOTHING; out.len().div_ceil(TOGETHER)];
+    let mut sums: Vec<[Column; TOGETHER]> = alloc::vec![NOTHING; out.len().div_ceil(TOGETHER)];
     let mut panel = Panel { fours: core::hint::black_box(B::GROUP / 4), ..Panel::EMPTY };
     let chunk_bytes = blocks_of::<B>() * size_of::<B>();
     let row_bytes = matrix.row_bytes().max(1);
@@ -133,59 +122,21 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
 /// Writes the first numbers of each row beside each other.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [Sums; GROUPS]) {
+fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [Column; GROUPS]) {
     for (index, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate().take(count.div_ceil(LANES)) {
         let mut lanes = [_mm256_setzero_si256(); LANES];
         for (lane, row) in lanes.iter_mut().zip(rows) {
             let Some(numbers) = row.as_chunks().0.get(index) else { continue };
             *lane = _mm256_castps_si256(load(numbers));
         }
-        transpose(&mut lanes);
-        for (out, lane) in out.iter_mut().zip(lanes) {
-            if let Some(out) = out.get_mut(half) {
-                store(out, _mm256_castsi256_ps(lane));
-            }
-        }
+        put_columns(lanes, half, out);
     }
-}
-
-/// Makes columns of rows of 32-bit words.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-pub fn transpose(rows: &mut [__m256i; LANES]) {
-    let [a, b, c, d, e, f, g, h] = *rows;
-    let [a0, a1, a2, a3] = transpose_four([a, b, c, d]);
-    let [e0, e1, e2, e3] = transpose_four([e, f, g, h]);
-    *rows = [
-        _mm256_permute2x128_si256::<0x20>(a0, e0),
-        _mm256_permute2x128_si256::<0x20>(a1, e1),
-        _mm256_permute2x128_si256::<0x20>(a2, e2),
-        _mm256_permute2x128_si256::<0x20>(a3, e3),
-        _mm256_permute2x128_si256::<0x31>(a0, e0),
-        _mm256_permute2x128_si256::<0x31>(a1, e1),
-        _mm256_permute2x128_si256::<0x31>(a2, e2),
-        _mm256_permute2x128_si256::<0x31>(a3, e3),
-    ];
-}
-
-/// Makes columns of four rows in each half of the registers.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn transpose_four([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (ab_low, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-    let (cd_low, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(ab_low, cd_low),
-        _mm256_unpackhi_epi64(ab_low, cd_low),
-        _mm256_unpacklo_epi64(ab_high, cd_high),
-        _mm256_unpackhi_epi64(ab_high, cd_high),
-    ]
 }
 
 /// Adds the panel's products with a chunk of some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<B: Unpack, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Sums; TOGETHER]) {
+fn multiply<B: Unpack, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Column; TOGETHER]) {
     let groups = panel.quants.chunks_exact(panel.fours.max(1)).zip(panel.scales.iter().zip(&panel.minima));
     for (group, (weights, (scales, minima))) in groups.enumerate().take(panel.count) {
         let mut quants: [&[[i8; 4]]; N] = [&[]; N];
@@ -270,15 +221,4 @@ fn sums_of<B: Unpack, const N: usize>(
 #[inline]
 fn spread(quants: &[i8; 4]) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(quants.map(i8::cast_unsigned)))
-}
-
-/// Writes the products of a strip of sixteen rows.
-fn write(strip: usize, sums: &[Sums], out: &mut [&mut [f32]]) {
-    for (out, sums) in out.iter_mut().zip(sums) {
-        let Some(out) = out.get_mut(strip * ROWS..) else { continue };
-        match out.as_chunks_mut().0.first_chunk_mut() {
-            Some(out) => *out = *sums,
-            None => out.iter_mut().zip(sums.as_flattened()).for_each(|(out, sum)| *out = *sum),
-        }
-    }
 }

@@ -23,6 +23,57 @@ pub trait Unpack: Block {
     }
 }
 
+/// A block of 32 values with one scale.
+pub trait Flat: Block {
+    /// Its scale, 16 bits wide.
+    fn scale(&self) -> [u8; 2];
+
+    /// Its values, as far as they are above the least one.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    unsafe fn quants(&self) -> __m256i;
+}
+
+impl Flat for Q8_0 {
+    #[inline(always)]
+    fn scale(&self) -> [u8; 2] {
+        self.scale
+    }
+
+    #[inline(always)]
+    unsafe fn quants(&self) -> __m256i {
+        // SAFETY: the caller has AVX2.
+        unsafe { _mm256_xor_si256(load_bytes(&self.quants), _mm256_set1_epi8(i8::MIN)) }
+    }
+}
+
+impl Flat for Q4_0 {
+    #[inline(always)]
+    fn scale(&self) -> [u8; 2] {
+        self.scale
+    }
+
+    #[inline(always)]
+    unsafe fn quants(&self) -> __m256i {
+        // SAFETY: the caller has AVX2.
+        unsafe { half_nibbles(&self.quants) }
+    }
+}
+
+impl Flat for Q5_0 {
+    #[inline(always)]
+    fn scale(&self) -> [u8; 2] {
+        self.scale
+    }
+
+    #[inline(always)]
+    unsafe fn quants(&self) -> __m256i {
+        // SAFETY: the caller has AVX2.
+        unsafe { with_fifth_of(half_nibbles(&self.quants), self.fifth) }
+    }
+}
+
 impl Unpack for Q4_1 {
     const BITS: u32 = 4;
 }
@@ -52,12 +103,8 @@ impl Unpack for Q8_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
-            // SAFETY: the caller has AVX2.
-            unsafe { store_bytes(to, _mm256_xor_si256(load_bytes(&block.quants), _mm256_set1_epi8(i8::MIN))) };
-        }
         // SAFETY: the caller has what is needed.
-        unsafe { scales(chunk, blocks, |block| block.scale) };
+        unsafe { unpack_flat(blocks, chunk) }
     }
 }
 
@@ -66,12 +113,8 @@ impl Unpack for Q4_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
-            // SAFETY: the caller has AVX2.
-            unsafe { store_bytes(to, half_nibbles(&block.quants)) };
-        }
         // SAFETY: the caller has what is needed.
-        unsafe { scales(chunk, blocks, |block| block.scale) };
+        unsafe { unpack_flat(blocks, chunk) }
     }
 }
 
@@ -80,12 +123,8 @@ impl Unpack for Q5_0 {
 
     #[inline(always)]
     unsafe fn unpack_chunk(blocks: &[Self], chunk: &mut Chunk) {
-        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
-            // SAFETY: the caller has AVX2.
-            unsafe { store_bytes(to, with_fifth_of(half_nibbles(&block.quants), block.fifth)) };
-        }
         // SAFETY: the caller has what is needed.
-        unsafe { scales(chunk, blocks, |block| block.scale) };
+        unsafe { unpack_flat(blocks, chunk) }
     }
 }
 
@@ -97,7 +136,7 @@ impl Unpack for Q4K {
         let [block] = blocks else { return chunk.unpack(blocks) };
         // SAFETY: the caller has what is needed.
         unsafe {
-            put_six_bits(chunk, six_bits(block.groups, block.scale, block.minimum));
+            put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
                 let [lower, upper] = nibbles(bytes);
                 store_bytes(low, lower);
@@ -115,7 +154,7 @@ impl Unpack for Q5K {
         let [block] = blocks else { return chunk.unpack(blocks) };
         // SAFETY: the caller has what is needed.
         unsafe {
-            put_six_bits(chunk, six_bits(block.groups, block.scale, block.minimum));
+            put_scales(chunk, six_bits(block.groups, block.scale, block.minimum));
             let fifth = load_bytes(&block.fifth);
             let mut bit = _mm256_set1_epi8(1);
             for ([low, high], bytes) in chunk.quants.as_chunks_mut().0.as_chunks_mut().0.iter_mut().zip(&block.quants) {
@@ -157,28 +196,28 @@ impl Unpack for Q6K {
     }
 }
 
-/// The scales of blocks of 32 values, from place `first` of eight on; zeros where there are no blocks.
+/// The scales of blocks, from place `first` of eight on; zeros where there are no blocks.
 #[inline(always)]
-pub unsafe fn all_scales<B: Block>(blocks: &[B], first: usize, of: impl Fn(&B) -> [u8; 2]) -> __m256 {
-    let at = |place: usize| blocks.get(place.wrapping_sub(first)).map_or(0, |block| i16::from_le_bytes(of(block)));
+pub unsafe fn all_scales<B: Flat>(blocks: &[B], first: usize) -> __m256 {
+    let at = |place: usize| blocks.get(place.wrapping_sub(first)).map_or(0, |block| i16::from_le_bytes(block.scale()));
     // SAFETY: the caller has AVX2 and F16C.
     unsafe { _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))) }
 }
 
-/// Writes the scales of blocks of 32 values, and what the offset comes to.
+/// Unpacks the blocks of a chunk.
 #[inline(always)]
-unsafe fn scales<B: Block>(chunk: &mut Chunk, blocks: &[B], of: impl Fn(&B) -> [u8; 2]) {
-    // SAFETY: the caller has AVX2 and F16C.
+unsafe fn unpack_flat<B: Flat>(blocks: &[B], chunk: &mut Chunk) {
+    // SAFETY: the caller has what is needed.
     unsafe {
-        let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
-            Some(blocks) => all_scales(blocks, 0, of),
-            None => all_scales(blocks, 0, of),
-        };
-        let minima = _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)));
-        if let (Some(to), Some(offsets)) = (chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()) {
-            store(to, scales);
-            store(offsets, minima);
+        for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
+            store_bytes(to, block.quants());
         }
+        // No place need be looked for where there are all eight.
+        let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
+            Some(blocks) => all_scales(blocks, 0),
+            None => all_scales(blocks, 0),
+        };
+        put_scales(chunk, [scales, _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)))]);
     }
 }
 
@@ -198,7 +237,7 @@ pub unsafe fn six_bits(groups: [u8; 12], scale: [u8; 2], minimum: [u8; 2]) -> [_
 
 /// Writes eight scales and eight minima.
 #[inline(always)]
-unsafe fn put_six_bits(chunk: &mut Chunk, [scales, minima]: [__m256; 2]) {
+unsafe fn put_scales(chunk: &mut Chunk, [scales, minima]: [__m256; 2]) {
     if let (Some(to), Some(offsets)) = (chunk.scales.first_chunk_mut(), chunk.minima.first_chunk_mut()) {
         // SAFETY: the caller has AVX2.
         unsafe {
@@ -210,7 +249,7 @@ unsafe fn put_six_bits(chunk: &mut Chunk, [scales, minima]: [__m256; 2]) {
 
 /// The lower halves of 16 bytes, then the upper ones.
 #[inline(always)]
-pub unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
+unsafe fn half_nibbles(bytes: &[u8; 16]) -> __m256i {
     // SAFETY: the caller has AVX2; there are 16 bytes to be read.
     unsafe {
         let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
@@ -240,7 +279,7 @@ pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m25
 
 /// Adds 16 where the bits say so, one for each byte.
 #[inline(always)]
-pub unsafe fn with_fifth_of(quants: __m256i, bits: [u8; 4]) -> __m256i {
+unsafe fn with_fifth_of(quants: __m256i, bits: [u8; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe {
         let bytes = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::packed_models::PackedModels;
 use crate::system::{System, Variant};
 
 /// Build the system and its image.
@@ -33,8 +34,16 @@ pub struct Models {
 }
 
 impl Models {
+    /// The files, looked at.
+    ///
+    /// # Errors
+    /// One cannot be put on an image; says which and why.
+    pub fn checked(&self) -> Result<PackedModels> {
+        PackedModels::check(self.files())
+    }
+
     /// The files; what is empty, as an empty variable of make is, names none.
-    pub fn files(&self) -> Vec<PathBuf> {
+    fn files(&self) -> Vec<PathBuf> {
         self.named.iter().flat_map(|named| named.to_str().map_or_else(|| vec![named.clone()], listed)).collect()
     }
 }
@@ -77,8 +86,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let out = args.out.clone().unwrap_or_else(|| system.target().join("capos.iso"));
     let limine = Limine::folder(args.limine.as_ref())?;
+    let models = args.models.checked()?;
     let parts = system.build(false)?;
-    let over = parts.pack(&args.models.files())?;
+    let over = parts.pack(&models)?;
     let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
     parts.image(&variant, &out)?;
     let size = std::fs::metadata(&out)?.len();

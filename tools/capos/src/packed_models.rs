@@ -19,31 +19,54 @@ const FOLDER: &str = "boot/models";
 /// Where the image says in which order models are offered: their files' names, one a line.
 const ORDER: &str = "etc/models";
 
-/// Makes the folder `tree`, which puts the model files on an image, signed with `key`.
-///
-/// # Errors
-/// A file is one that no backend of the system can serve; says which and why.
-pub fn pack(models: &[PathBuf], key: &SigningKey, tree: &Path) -> Result<()> {
-    // What an earlier call left may be of other models.
-    if tree.exists() {
-        std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
+/// Model files that a backend of the system can serve, each by a name of its own. They are looked at before anything is built,
+/// which takes much longer.
+#[derive(Debug)]
+pub struct PackedModels(Vec<PathBuf>);
+
+impl PackedModels {
+    /// Looks at the files.
+    ///
+    /// # Errors
+    /// One cannot be read or served, or is called as another is; says which and why.
+    pub fn check(models: Vec<PathBuf>) -> Result<Self> {
+        let mut names = BTreeSet::new();
+        for model in &models {
+            let name = name_of(model)?;
+            ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
+            ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
+            check(model).with_context(|| format!("{} cannot be packed", model.display()))?;
+        }
+        Ok(Self(models))
     }
-    let mut names = BTreeSet::new();
-    let mut order = String::new();
-    for model in models {
-        let name = name_of(model)?;
-        ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
-        ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
-        check(model).with_context(|| format!("{} cannot be packed", model.display()))?;
-        let placed = tree.join(FOLDER).join(name);
-        files::copy_if_newer(model, &placed)?;
-        sign(&placed, key)?;
-        order.push_str(name);
-        order.push('\n');
+
+    /// Whether no model is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
-    let order_file = tree.join(ORDER);
-    std::fs::create_dir_all(tree.join("etc"))?;
-    write_whole(&order_file, |file| Ok(file.write_all(order.as_bytes())?))
+
+    /// Makes the folder `tree`, which puts the model files on an image, signed with `key`.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn pack(&self, key: &SigningKey, tree: &Path) -> Result<()> {
+        // What an earlier call left may be of other models.
+        if tree.exists() {
+            std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
+        }
+        let mut order = String::new();
+        for model in &self.0 {
+            let name = name_of(model)?;
+            let placed = tree.join(FOLDER).join(name);
+            files::copy_if_newer(model, &placed)?;
+            sign(&placed, key)?;
+            order.push_str(name);
+            order.push('\n');
+        }
+        let order_file = tree.join(ORDER);
+        std::fs::create_dir_all(tree.join("etc"))?;
+        write_whole(&order_file, |file| Ok(file.write_all(order.as_bytes())?))
+    }
 }
 
 /// Whether a backend of the system can serve a file: better it is told here than by the worker.
@@ -112,12 +135,12 @@ mod tests {
         let mut trust = TrustStore::new();
         trust.allow(key.public(), key.purpose()).unwrap();
         let tree = at("tree");
-        pack(&[at("z.gguf"), at("a.gguf")], &key, &tree).unwrap();
+        PackedModels::check(vec![at("z.gguf"), at("a.gguf")]).unwrap().pack(&key, &tree).unwrap();
         for name in ["z.gguf", "a.gguf"] {
             verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
         }
         assert_eq!(std::fs::read_to_string(tree.join(ORDER)).unwrap(), "z.gguf\na.gguf\n");
-        pack(&[at("a.gguf")], &key, &tree).unwrap();
+        PackedModels::check(vec![at("a.gguf")]).unwrap().pack(&key, &tree).unwrap();
         assert!(!tree.join(FOLDER).join("z.gguf").exists(), "a model of the call before is still there");
     }
 
@@ -125,11 +148,10 @@ mod tests {
     #[test]
     fn b03_embedders_are_packed_where_they_embed() {
         let folder = tempfile::tempdir().unwrap();
-        let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
         let packed = |name: &str| {
             let path = folder.path().join(format!("{name}.gguf"));
             std::fs::write(&path, capos_hostile_models::named(name).unwrap().file).unwrap();
-            pack(&[path], &key, &folder.path().join("tree")).map_err(|error| format!("{error:#}"))
+            PackedModels::check(vec![path]).map_err(|error| format!("{error:#}"))
         };
         packed("embedder").unwrap();
         for (name, why) in [
@@ -145,7 +167,6 @@ mod tests {
     fn what_no_backend_can_serve_is_refused_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let key = SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [1; 32]).unwrap();
         let good = Synthetic::new(256 << 10, 1).unwrap().to_vec();
         let replaced = |old: &[u8], new: &[u8]| {
             let mut bytes = good.clone();
@@ -153,6 +174,8 @@ mod tests {
             bytes[place..place + new.len()].copy_from_slice(new);
             bytes
         };
+        let error = format!("{:#}", PackedModels::check(vec![at("none.gguf")]).unwrap_err());
+        assert!(error.contains("none.gguf cannot be packed: it cannot be read: "), "{error}");
         let cases: [(&str, Vec<u8>, &str); 7] = [
             ("good", good.clone(), "has to end in .gguf"),
             ("text.gguf", b"no model".to_vec(), "text.gguf cannot be packed: "),
@@ -176,13 +199,13 @@ mod tests {
         ];
         for (name, bytes, why) in cases {
             std::fs::write(at(name), bytes).unwrap();
-            let error = format!("{:#}", pack(&[at(name)], &key, &at("tree")).unwrap_err());
+            let error = format!("{:#}", PackedModels::check(vec![at(name)]).unwrap_err());
             assert!(error.contains(why), "{name}: {error}");
         }
         std::fs::create_dir(at("other")).unwrap();
         std::fs::write(at("same.gguf"), &good).unwrap();
         std::fs::write(at("other/same.gguf"), &good).unwrap();
-        let error = pack(&[at("same.gguf"), at("other/same.gguf")], &key, &at("tree")).unwrap_err().to_string();
+        let error = PackedModels::check(vec![at("same.gguf"), at("other/same.gguf")]).unwrap_err().to_string();
         assert!(error.contains("is called same.gguf too"), "{error}");
     }
 }

@@ -71,8 +71,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let system = System::find()?;
             let limine = Limine::folder(args.limine.as_ref())?;
             let out = system.target().join("capos.iso");
+            let models = args.models.checked()?;
             let parts = system.build(false)?;
-            let over = parts.pack(&args.models.files())?;
+            let over = parts.pack(&models)?;
             let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
             parts.image(&variant, &out)?;
             out

@@ -10,10 +10,9 @@ use crate::date::Date;
 use crate::extra_models::{self, ExtraModel};
 use crate::image::{self, Recipe};
 use crate::packages::{self, Program};
+use crate::packed_models::PackedModels;
 use crate::weights::read_key;
-use crate::{
-    boot_package, c_library, files, packed_models, toolchain, ustar, weights_gguf, weights_keygen, weights_sign,
-};
+use crate::{boot_package, c_library, files, toolchain, ustar, weights_gguf, weights_keygen, weights_sign};
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
@@ -259,12 +258,12 @@ impl Parts {
     }
 
     /// Makes the folder that puts these model files on an image, before the built-in one; none for no files.
-    pub fn pack(&self, models: &[PathBuf]) -> Result<Option<PathBuf>> {
+    pub fn pack(&self, models: &PackedModels) -> Result<Option<PathBuf>> {
         if models.is_empty() {
             return Ok(None);
         }
         let over = self.stage.with_file_name("iso-models");
-        packed_models::pack(models, &read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &over)?;
+        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &over)?;
         Ok(Some(over))
     }
 

@@ -1,11 +1,15 @@
 //! Models for sessions.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_policy::ProfileRules;
 use capos_schema::cap::CallError;
 use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
+
+/// How many models whoever asks for one that is not there is told of.
+const NAMED: usize = 8;
 
 /// The models that can be talked to: a session has no use for one that only embeds texts.
 async fn known(catalog: &ModelCatalogClient) -> Result<Vec<ModelInfo>, CallError> {
@@ -43,7 +47,14 @@ pub async fn open(
     }
     let found = match fitting.as_slice() {
         [] if models.is_empty() => return Err(CallError::failed("no model is registered on this system")),
-        [] => return Err(CallError::invalid_argument(format!("there is no model {wanted:?}"))),
+        [] => {
+            let may_use: Vec<_> =
+                models.iter().filter(|model| rules.may_use(&model.backend, false, false).is_ok()).collect();
+            let names: Vec<String> =
+                may_use.iter().take(NAMED).map(|model| format!("{:?}", model.display_name.trim_end())).collect();
+            let (there, more) = (names.join(", "), if may_use.len() > NAMED { " and others" } else { "" });
+            return Err(CallError::invalid_argument(format!("there is no model {wanted:?}; there are {there}{more}")));
+        }
         [first, ..] if wanted.is_empty() => *first,
         [one] => *one,
         several => {

@@ -9,6 +9,7 @@ use capos_plural::count;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::escape_json;
 
+use crate::loss;
 use crate::session::Runner;
 
 /// Rows of a screen that what stands around a page of arguments takes.
@@ -69,6 +70,9 @@ impl Runner {
         if !ask.note.is_empty() {
             screen.write(style, &format!("  {}\n", ask.note)).await;
         }
+        if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
+            screen.write(Style::Warning, &format!("  {note}\n")).await;
+        }
         if let Some(note) = foreign(self.told_of.replace(ask.untrusted), ask.untrusted) {
             screen.write(Style::Warning, note).await;
         }
@@ -85,8 +89,8 @@ impl Runner {
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
-        0 => Some("  It has read text in this conversation that neither you nor the system wrote.\n"),
-        _ => Some("  Since you were last asked it has read more text that neither you nor the system wrote.\n"),
+        0 => Some("  It has read files or logs in this conversation, which others may have written.\n"),
+        _ => Some("  Since you were last asked it has read more files or logs, which others may have written.\n"),
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
         assert_eq!(foreign(0, 0), None);
         assert!(foreign(0, 1).is_some_and(|note| note.contains("in this conversation")));
         assert_eq!(foreign(1, 1), None);
-        assert!(foreign(1, 3).is_some_and(|note| note.contains("read more")));
+        assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.
         assert_eq!(foreign(3, 0), None);
     }

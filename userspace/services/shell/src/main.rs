@@ -24,6 +24,7 @@ mod job_streams;
 mod jobs;
 mod link;
 mod login;
+mod loss;
 mod meter;
 mod model;
 mod more;

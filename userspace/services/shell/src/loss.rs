@@ -1,0 +1,102 @@
+//! What a call on files would do away with: looked up before the person is asked, so that they decide with it before them.
+//!
+//! It tells how things stand at that moment. Whoever else may write there can change them until the answer.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use capos_agent::Tool;
+use capos_plural::count;
+use capos_schema::cap::Client;
+use capos_schema::storage::{DirectoryClient, EntryKind, FileError, FileStatus};
+use serde_json::Value;
+
+use crate::session::Runner;
+
+/// How a call does away with the contents of the file at its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Others take their place.
+    Replaced,
+    /// The file goes with them.
+    Deleted,
+}
+
+impl Loss {
+    fn of(interface: u64, method: &str) -> Option<Self> {
+        match method {
+            _ if interface != DirectoryClient::INTERFACE_ID => None,
+            "writeText" => Some(Self::Replaced),
+            "remove" => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+
+    /// What to tell of a file: nothing where nothing is lost.
+    fn note(self, status: &FileStatus) -> Option<String> {
+        if status.kind != EntryKind::File || status.bytes == 0 {
+            return None;
+        }
+        let bytes = count(status.bytes, "byte");
+        Some(match self {
+            Self::Replaced => format!("It replaces what the file holds now: {bytes}."),
+            Self::Deleted => format!("The file holds {bytes}."),
+        })
+    }
+}
+
+/// The path that a call's arguments name.
+fn path(arguments: &str) -> Option<String> {
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    arguments.get("path")?.as_str().map(ToString::to_string)
+}
+
+/// What the person is told of the loss that a call means, where it means one.
+pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<String> {
+    let loss = Loss::of(tool.descriptor.interface_id, &tool.descriptor.method_name)?;
+    let path = path(arguments)?;
+    let directory: DirectoryClient = runner.capability(tool.capability).ok()?.cast();
+    match runner.in_time(directory.status(&path, true)).await {
+        Ok(found) if found.error == FileError::None => loss.note(&found.status),
+        // There is no such file, or the call itself will say what is wrong.
+        Ok(_) => None,
+        Err(why) => Some(format!("What is there now could not be looked at: {why}.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_lost_is_told_of() {
+        let directory = DirectoryClient::INTERFACE_ID;
+        assert_eq!(Loss::of(directory, "writeText"), Some(Loss::Replaced));
+        assert_eq!(Loss::of(directory, "remove"), Some(Loss::Deleted));
+        for (interface, method) in [(directory, "readText"), (directory, "makeDirectory"), (directory ^ 1, "remove")] {
+            assert_eq!(Loss::of(interface, method), None);
+        }
+        let of = |kind, bytes| FileStatus { kind, bytes, ..FileStatus::default() };
+        let text = Loss::Replaced.note(&of(EntryKind::File, 52)).unwrap();
+        assert_eq!(text, "It replaces what the file holds now: 52 bytes.");
+        assert_eq!(Loss::Deleted.note(&of(EntryKind::File, 1)).unwrap(), "The file holds 1 byte.");
+        assert_eq!(Loss::Replaced.note(&of(EntryKind::File, 0)), None);
+        assert_eq!(Loss::Deleted.note(&of(EntryKind::Directory, 9)), None);
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_schema() {
+        let interface = capos_schema::reflection::interface(DirectoryClient::INTERFACE_ID).unwrap();
+        for name in ["writeText", "remove"] {
+            let method = interface.methods.iter().find(|method| method.name == name).unwrap();
+            assert!(method.params_schema.contains("\"path\""), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_path_is_that_of_the_arguments() {
+        assert_eq!(path(r#"{"path":"a\nb","text":""}"#).unwrap(), "a\nb");
+        assert_eq!(path(r#"{"path":1}"#), None);
+        assert_eq!(path("{}"), None);
+    }
+}

@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use capos_abi::Rights;
 use capos_abi::syscall::NO_DEADLINE;
+use capos_abi::{RawEntry, Rights};
 use capos_process::Granted;
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Context, Env, Error, log, notify, raw};
@@ -18,7 +18,7 @@ use capos_schema::kernel::{
     ProcessClient,
 };
 
-use crate::entries::{self, CAPS};
+use crate::entries::{self, CAPS, RESULTS};
 use crate::throughput::{self, CALLS};
 use crate::{Bench, calls, timer};
 
@@ -54,6 +54,47 @@ pub fn call_until_refused(env: &Env) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The part of a process that has a call of its own under way with each of two others, and makes each anew as soon as it is answered:
+/// while it waits with one that stands, the other's answer may come from another processor. Its exit code says how many
+/// answers were right.
+pub fn call_two(env: &Env) -> Result<(), Error> {
+    let targets: [ObjectClient; 2] = [env.cap("target")?, env.cap("other")?];
+    let mut tag = 0;
+    let calls = targets.each_ref().map(|target| {
+        let memory = calls::message();
+        tag += 1;
+        let (cap, method) = (target.as_cap().id(), (entries::INTERFACE, 0));
+        (tag, entries::tagged_call(tag, cap, method, entries::MESSAGE, memory, (0, 0)), memory)
+    });
+    let (mut made, mut right) = (0, 0);
+    let mut make = |call: &RawEntry, memory: u64| {
+        if made == CALLS {
+            return 0;
+        }
+        made += 1;
+        entries::write(memory, u64::from(made.cast_unsigned()));
+        entries::push(call);
+        1
+    };
+    let mut queued: u32 = calls.iter().map(|(_, call, memory)| make(call, *memory)).sum();
+    let mut under_way = queued;
+    while under_way > 0 {
+        raw::enter(queued, 1, NO_DEADLINE);
+        queued = 0;
+        while let Some(completion) = raw::pop() {
+            under_way -= 1;
+            let found = calls.iter().find(|(tag, ..)| *tag == completion.user_data & !raw::TAG);
+            let Some((_, call, memory)) = found else { capos_rt::exit(WRONG) };
+            // What is there must not do for the next answer.
+            right += i32::from(completion.status == 0 && throughput::is_answered(*memory));
+            entries::write(memory + RESULTS, 0);
+            queued += make(call, *memory);
+        }
+        under_way += queued;
+    }
+    capos_rt::exit(right)
 }
 
 /// The part of a process that asks for a notification's bits in registers until it is refused: its exit code says with which
@@ -208,6 +249,15 @@ impl Bench {
             let client = endpoint.mint(0, entries::INTERFACE).await?;
             undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
         }
+        // Two have calls under way with two servers each. One server of the first takes its time, so that the other's calls repeat
+        // and stand meanwhile.
+        for slow in ["echo-slowly", "echo"] {
+            let (one, other) =
+                (self.partner("echo", 0, entries::INTERFACE).await?, self.partner(slow, 0, entries::INTERFACE).await?);
+            let grants = vec![Granted::new("target", &one.client), Granted::new("other", &other.client)];
+            undisturbed.push(self.launch("call-two", grants).await?);
+            servers.extend([one, other]);
+        }
         for (round, what) in (0..ROUNDS).zip(DISTURBANCES.into_iter().cycle()) {
             self.disturb(table, round, what).await.with_context(|| format!("round {round}, {what:?}"))?;
         }
@@ -236,7 +286,7 @@ impl Bench {
             )));
         }
         let ended = 2 * ROUNDS * (CALLERS + 2 * ALONE + 2);
-        let calls = 2 * (PAIRS as u64 + 2) * u64::from(CALLS.cast_unsigned());
+        let calls = 2 * (PAIRS as u64 + 4) * u64::from(CALLS.cast_unsigned());
         log::info!("{ended} processes ended beside {calls} calls");
         Ok(())
     }

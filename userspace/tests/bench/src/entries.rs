@@ -55,12 +55,24 @@ pub fn nothing() -> RawEntry {
 }
 
 /// A CALL with `params` bytes at the start of `memory`, results and capabilities where the constants here say.
-pub fn call(cap: u64, (interface, method): (u64, u16), params: u32, memory: u64, caps: (u8, u8)) -> RawEntry {
+pub fn call(cap: u64, method: (u64, u16), params: u32, memory: u64, caps: (u8, u8)) -> RawEntry {
+    tagged_call(1, cap, method, params, memory, caps)
+}
+
+/// The same with this tag.
+pub fn tagged_call(
+    tag: u64,
+    cap: u64,
+    (interface, method): (u64, u16),
+    params: u32,
+    memory: u64,
+    caps: (u8, u8),
+) -> RawEntry {
     let results = Buffer { address: memory + RESULTS, length: RESULT_BYTES };
     let params = Buffer { address: memory, length: params };
     let (sent, accepted) = caps;
     let caps = CapArray { address: if caps == (0, 0) { 0 } else { memory + CAPS }, sent, accepted };
-    encode(1, Operation::Call { cap, interface, method, params, results, caps })
+    encode(tag, Operation::Call { cap, interface, method, params, results, caps })
 }
 
 /// The buffer for messages in `memory`, and the place for one capability at its end.

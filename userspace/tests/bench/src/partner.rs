@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_abi::syscall::NO_DEADLINE;
+use capos_measure::compute;
 use capos_rt::memory::{self, Access, PAGE};
 use capos_rt::{Env, Error, raw};
 use capos_schema::cap::{AsCap, CallContext, CallError};
@@ -36,6 +37,9 @@ enum Received {
     Released,
 }
 
+/// Steps of arithmetic before a slow answer: as long as some tens of calls take.
+const SLOW: u64 = 20_000;
+
 /// Answers calls with as many bytes as they brought, one system call and one entry for each.
 fn echo(env: &Env, received: Received) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
@@ -55,6 +59,21 @@ fn echo(env: &Env, received: Received) -> Result<(), Error> {
         } else {
             raw::enter(1, 1, NO_DEADLINE);
         }
+    }
+    Err(Error::new("a wait for a call ended without one"))
+}
+
+/// The same without capabilities, and slowly.
+fn echo_slowly(env: &Env) -> Result<(), Error> {
+    let endpoint: EndpointClient = env.cap("serve")?;
+    let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());
+    let ring = entries::ring().ok_or_else(|| Error::new("the thread has no rings"))?;
+    entries::queue(&ring, &entries::receive_entry(2, endpoint, memory));
+    raw::enter(1, 1, NO_DEADLINE);
+    while ring.pop().is_some() {
+        core::hint::black_box(compute(SLOW));
+        entries::queue(&ring, &entries::answer_and_receive(2, entries::read(memory + 16), endpoint, memory));
+        raw::enter(1, 1, NO_DEADLINE);
     }
     Err(Error::new("a wait for a call ended without one"))
 }
@@ -138,11 +157,13 @@ fn supply(env: &Env, touched: bool) -> Result<(), Error> {
 pub async fn run(env: &Env, part: &str) -> Result<(), Error> {
     match part {
         "echo" => echo(env, Received::None),
+        "echo-slowly" => echo_slowly(env),
         "echo-at-two" => echo_at_two(env),
         "echo-keep" => echo(env, Received::Kept),
         "echo-release" => echo(env, Received::Released),
         "switch" => Side::new(env.cap("own")?, env.cap("other")?, &env.cap("page")?)?.run(),
         "call" => throughput::call(env),
+        "call-two" => at_once::call_two(env),
         "call-until-refused" => at_once::call_until_refused(env),
         "poll-until-refused" => at_once::poll_until_refused(env),
         "compute" => throughput::work(),

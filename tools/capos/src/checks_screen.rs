@@ -27,9 +27,12 @@ const OWN: [&str; 18] = [
 /// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 
-/// What QEMU says on the terminal when a person ends it there, wherever the machine's own words are at that moment: within one
+/// What QEMU says on a person's terminal when they end it there, wherever the machine's own words are at that moment: within one
 /// of the terminal service's sequences as well, of which the rest may follow.
-const ENDED: &str = "QEMU: Terminated";
+const ENDED: &[u8] = b"QEMU: Terminated";
+
+/// Bytes that a machine still sends behind that at most, which is what its serial port holds.
+const STILL_SENT: usize = 64;
 
 /// Where the terminal's bytes end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub enum Tail {
     Whole,
     /// Wherever they were when the machine was stopped, which can be within one of the terminal service's sequences.
     Cut,
+    /// The same where a person stopped it in the terminal, with QEMU's word on that.
+    Quit,
 }
 
 /// How often the terminal service died, as the kernel says in the system's log.
@@ -50,11 +55,9 @@ pub fn deaths(log: &[u8]) -> usize {
 /// So many times the service died, and may have been cut off within a sequence.
 pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<String>) {
     let Some(start) = raw.windows(START.len()).position(|part| part == START) else { return };
-    let text = String::from_utf8_lossy(raw.get(start..).unwrap_or_default());
-    let text = match tail {
-        Tail::Whole => text,
-        Tail::Cut => Cow::from(without_end(&text)),
-    };
+    let raw = raw.get(start..).unwrap_or_default();
+    let raw = if tail == Tail::Quit { without_end(raw) } else { Cow::from(raw) };
+    let text = String::from_utf8_lossy(&raw);
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
@@ -67,7 +70,7 @@ pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<Strin
                     continue;
                 }
                 let sequence = sequence(rest);
-                let unfinished = tail == Tail::Cut && sequence.len() == rest.len() && begins_own(sequence);
+                let unfinished = tail != Tail::Whole && sequence.len() == rest.len() && begins_own(sequence);
                 if !is_own(sequence) && !unfinished {
                     failures.push(format!("the control sequence ESC {sequence:?} reached the screen"));
                 }
@@ -79,11 +82,15 @@ pub fn check(raw: &[u8], tail: Tail, mut deaths: usize, failures: &mut Vec<Strin
     }
 }
 
-/// The machine's own words of a text that QEMU's last ones may be among.
-fn without_end(text: &str) -> String {
-    match text.rsplit_once(ENDED) {
-        None => text.to_owned(),
-        Some((before, after)) => format!("{before}{}", after.trim_start_matches(['\r', '\n'])),
+/// The machine's own words, without QEMU's last one.
+fn without_end(raw: &[u8]) -> Cow<'_, [u8]> {
+    let last = raw.windows(ENDED.len()).rposition(|part| part == ENDED).and_then(|at| raw.split_at_checked(at));
+    let Some((before, rest)) = last else { return Cow::from(raw) };
+    let after = rest.get(ENDED.len()..).unwrap_or_default();
+    let line_end = after.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    match after.get(line_end..) {
+        Some(after) if after.len() <= STILL_SENT => Cow::from([before, after].concat()),
+        _ => Cow::from(raw),
     }
 }
 
@@ -157,18 +164,28 @@ mod tests {
     }
 
     #[test]
-    fn qemus_own_last_words_may_be_within_a_sequence() {
+    fn qemus_own_last_words_may_be_within_a_sequence_of_a_persons_terminal() {
+        let text = |start: &str, rest: &str| format!("\u{1b}[?2004hx{start}QEMU: Terminated\r\n\r{rest}");
         for (start, rest) in
             [("", ""), ("\u{1b}", ""), ("\u{1b}[", ""), ("\u{1b}[1;3", ""), ("\u{1b}[", "0mx"), ("a", "b")]
         {
-            let text = format!("\u{1b}[?2004hx{start}QEMU: Terminated\r\n\r{rest}");
-            assert!(found_at(&text, Tail::Cut).is_empty(), "{start:?} {rest:?}");
-            assert_eq!(found(&text).is_empty(), !start.starts_with('\u{1b}'), "{start:?}");
+            assert!(found_at(&text(start, rest), Tail::Quit).is_empty(), "{start:?} {rest:?}");
+            for tail in [Tail::Cut, Tail::Whole] {
+                assert_eq!(found_at(&text(start, rest), tail).is_empty(), !start.starts_with('\u{1b}'), "{start:?}");
+            }
         }
-        for (start, rest) in [("\u{1b}[?1", ""), ("\u{1b}[", "5n"), ("\u{1b}[5n", ""), ("", "\u{1b}c")] {
-            let text = format!("\u{1b}[?2004hx{start}QEMU: Terminated\r\n\r{rest}");
-            assert!(!found_at(&text, Tail::Cut).is_empty(), "{start:?} {rest:?}");
+        let long = format!("0m{}", "x".repeat(STILL_SENT));
+        for (start, rest) in
+            [("\u{1b}[?1", ""), ("\u{1b}[", "5n"), ("\u{1b}[5n", ""), ("", "\u{1b}c"), ("\u{1b}[", &long)]
+        {
+            assert!(!found_at(&text(start, rest), Tail::Quit).is_empty(), "{start:?} {rest:?}");
         }
+        let mut split = text("", "").into_bytes();
+        split.splice(9..9, [0xc2]);
+        split.push(0x9b);
+        let mut failures = Vec::new();
+        check(&split, Tail::Quit, 0, &mut failures);
+        assert_eq!(failures.len(), 1, "a control character that the words part");
     }
 
     #[test]

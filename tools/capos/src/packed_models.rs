@@ -19,8 +19,8 @@ const FOLDER: &str = "boot/models";
 /// Where the image says in which order models are offered: their files' names, one a line.
 const ORDER: &str = "etc/models";
 
-/// Model files that a backend of the system can serve, each by a name of its own. They are looked at before anything is built,
-/// which takes much longer.
+/// Model files that a backend of the system could serve when they were looked at, each by a name of its own. That comes before
+/// anything is built, which takes much longer; a file that is changed meanwhile is packed as it is then.
 #[derive(Debug)]
 pub struct PackedModels(Vec<PathBuf>);
 
@@ -35,7 +35,7 @@ impl PackedModels {
             let name = name_of(model)?;
             ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
             ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
-            check(model).with_context(|| format!("{} cannot be packed", model.display()))?;
+            servable(model).with_context(|| format!("{} cannot be packed", model.display()))?;
         }
         Ok(Self(models))
     }
@@ -70,7 +70,7 @@ impl PackedModels {
 }
 
 /// Whether a backend of the system can serve a file: better it is told here than by the worker.
-fn check(path: &Path) -> Result<()> {
+fn servable(path: &Path) -> Result<()> {
     let file = std::fs::read(path).context("it cannot be read")?;
     match Backend::of(&Header::parse(&file, file.len() as u64)?)? {
         Backend::Engine => LanguageModel::open(&file, None).map(drop)?,

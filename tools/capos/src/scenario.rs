@@ -188,7 +188,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     };
     let mut taken = 0;
     let played = play(scenario, machine, &mut terminal, monitor.as_mut(), &mut taken, deadline);
-    let mut tail = checks_screen::Tail::Whole;
+    let mut tail = if scenario.settings.person { checks_screen::Tail::Quit } else { checks_screen::Tail::Whole };
     let played = match played? {
         None => finish(scenario, &mut running, &mut terminal, deadline)?,
         Some(Stop::Quit) => {

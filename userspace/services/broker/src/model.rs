@@ -1,15 +1,17 @@
 //! Models for sessions.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_policy::ProfileRules;
 use capos_schema::cap::CallError;
 use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 
-/// How many models whoever asks for one that is not there is told of.
+/// How many models whoever asks for one that is not there is told of, and by how many letters of their names: a reason has room
+/// for 512 bytes.
 const NAMED: usize = 8;
+const LETTERS: usize = 40;
 
 /// The models that can be talked to: a session has no use for one that only embeds texts.
 async fn known(catalog: &ModelCatalogClient) -> Result<Vec<ModelInfo>, CallError> {
@@ -27,6 +29,24 @@ pub async fn allowed(catalog: &ModelCatalogClient, rules: &ProfileRules) -> Resu
     // Nobody has opted in to remote models or stepped up for one: there is no remote backend yet to opt in to.
     models.retain(|model| rules.may_use(&model.backend, false, false).is_ok());
     Ok(models)
+}
+
+/// That there is no such model, and which there are for a session with these rules.
+fn not_there(wanted: &str, models: &[ModelInfo], rules: &ProfileRules) -> String {
+    let mut names = models.iter().filter(|model| rules.may_use(&model.backend, false, false).is_ok()).map(|model| {
+        let letters: String = model.display_name.trim_end().chars().take(LETTERS).collect();
+        format!("{letters:?}")
+    });
+    let named: Vec<String> = names.by_ref().take(NAMED).collect();
+    let wanted: String = wanted.chars().take(LETTERS).collect();
+    match named.as_slice() {
+        [] => "this session may use no model".to_string(),
+        [one] => format!("there is no model {wanted:?}, only {one}"),
+        several => {
+            let more = if names.next().is_some() { " and others" } else { "" };
+            format!("there is no model {wanted:?}; there are {}{more}", several.join(", "))
+        }
+    }
 }
 
 /// Opens a model: the one whose id is `wanted`, or the only one whose id or name begins so; the first where nothing
@@ -47,14 +67,7 @@ pub async fn open(
     }
     let found = match fitting.as_slice() {
         [] if models.is_empty() => return Err(CallError::failed("no model is registered on this system")),
-        [] => {
-            let may_use: Vec<_> =
-                models.iter().filter(|model| rules.may_use(&model.backend, false, false).is_ok()).collect();
-            let names: Vec<String> =
-                may_use.iter().take(NAMED).map(|model| format!("{:?}", model.display_name.trim_end())).collect();
-            let (there, more) = (names.join(", "), if may_use.len() > NAMED { " and others" } else { "" });
-            return Err(CallError::invalid_argument(format!("there is no model {wanted:?}; there are {there}{more}")));
-        }
+        [] => return Err(CallError::invalid_argument(not_there(wanted, &models, rules))),
         [first, ..] if wanted.is_empty() => *first,
         [one] => *one,
         several => {
@@ -83,7 +96,29 @@ pub fn unless_gone(error: CallError, what: &str) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_schema::authority::Profile;
     use capos_schema::cap::Status;
+
+    #[test]
+    fn who_asks_for_a_model_that_is_not_there_is_told_of_those_that_are() {
+        let rules = ProfileRules::standard(Profile::Operator);
+        let named = |name: &str, backend: &str| ModelInfo {
+            display_name: name.to_string(),
+            backend: backend.to_string(),
+            ..ModelInfo::default()
+        };
+        let mut models = Vec::from([named("one", "local")]);
+        assert_eq!(not_there("x", &models, &rules), "there is no model \"x\", only \"one\"");
+        models.push(named(&"long\n".repeat(100), "local"));
+        // Of what a session may not use it is told nothing.
+        models.push(named("far", "remote"));
+        let told = not_there(&"x".repeat(999), &models, &rules);
+        assert!(told.contains("; there are \"one\", \"long\\n") && !told.contains("far") && told.len() < 200, "{told}");
+        models.extend((0..NAMED).map(|_| named("more", "local")));
+        assert!(not_there("x", &models, &rules).ends_with("\"more\" and others"));
+        let none = ProfileRules::standard(Profile::Anonymous);
+        assert_eq!(not_there("x", &models, &none), "this session may use no model");
+    }
 
     #[test]
     fn a_catalog_that_is_gone_is_not_a_broker_that_is_gone() {

@@ -13,7 +13,7 @@ use crate::loss;
 use crate::session::Runner;
 
 /// Rows of a screen that what stands around a page of arguments takes.
-const AROUND: usize = 8;
+const AROUND: usize = 11;
 
 /// Whether the person has seen all that they decide about.
 enum Told {
@@ -89,8 +89,8 @@ impl Runner {
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
-        0 => Some("  It has read files or logs in this conversation, which others may have written.\n"),
-        _ => Some("  Since you were last asked it has read more files or logs, which others may have written.\n"),
+        0 => Some("  It has read what others may have written (files, logs, output of programs).\n"),
+        _ => Some("  Since you were last asked it has read more that others may have written.\n"),
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_others_wrote_is_told_of_once() {
         assert_eq!(foreign(0, 0), None);
-        assert!(foreign(0, 1).is_some_and(|note| note.contains("in this conversation")));
+        assert!(foreign(0, 1).is_some_and(|note| note.contains("It has read what")));
         assert_eq!(foreign(1, 1), None);
         assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.

@@ -105,7 +105,7 @@ async fn help(session: &Session) -> Done {
     session
         .runner
         .screen
-        .line(Style::Dim, "Anything else is said to the model. Tab completes commands and names.")
+        .line(Style::Dim, "Requests are said to the model as they are. Tab completes commands and names.")
         .await;
     Ok(())
 }

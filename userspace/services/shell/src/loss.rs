@@ -1,17 +1,22 @@
 //! What a call on files would do away with: looked up before the person is asked, so that they decide with it before them.
 //!
-//! It tells how things stand at that moment. Whoever else may write there can change them until the answer.
+//! It tells how things stand at that moment. Whoever else may write there can change them until the answer: programs, and calls of
+//! the same turn that still run.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::Tool;
+use capos_agent::{Either, Tool, race};
 use capos_plural::count;
 use capos_schema::cap::Client;
 use capos_schema::storage::{DirectoryClient, EntryKind, FileError, FileStatus};
 use serde_json::Value;
 
+use crate::escape::{one_line, plain};
 use crate::session::Runner;
+
+/// How long a person's question waits for this at most, in nanoseconds.
+const PATIENCE: u64 = 2_000_000_000;
 
 /// How a call does away with the contents of the file at its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +61,16 @@ pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<Strin
     let loss = Loss::of(tool.descriptor.interface_id, &tool.descriptor.method_name)?;
     let path = path(arguments)?;
     let directory: DirectoryClient = runner.capability(tool.capability).ok()?.cast();
-    match runner.in_time(directory.status(&path, true)).await {
-        Ok(found) if found.error == FileError::None => loss.note(&found.status),
+    // A link is deleted itself, and what is written goes to where it leads.
+    let looked = directory.status(&path, loss == Loss::Replaced);
+    match race(looked, runner.clock.sleep(PATIENCE)).await {
+        Either::Left(Ok(found)) if found.error == FileError::None => loss.note(&found.status),
         // There is no such file, or the call itself will say what is wrong.
-        Ok(_) => None,
-        Err(why) => Some(format!("What is there now could not be looked at: {why}.")),
+        Either::Left(Ok(_)) => None,
+        Either::Left(Err(why)) => {
+            Some(format!("What is there now could not be looked at: {}.", one_line(&plain(&why.to_string()))))
+        }
+        Either::Right(()) => Some("What is there now could not be looked at within 2 s.".to_string()),
     }
 }
 

@@ -37,7 +37,7 @@ enum Received {
     Released,
 }
 
-/// Steps of arithmetic before a slow answer: as long as some tens of calls take.
+/// Steps of arithmetic before a slow answer: many times what a call takes.
 const SLOW: u64 = 20_000;
 
 /// Answers calls with as many bytes as they brought, one system call and one entry for each.
@@ -63,7 +63,7 @@ fn echo(env: &Env, received: Received) -> Result<(), Error> {
     Err(Error::new("a wait for a call ended without one"))
 }
 
-/// The same without capabilities, and slowly.
+/// The same without capabilities, and slowly. It is apart because the other's instructions are counted.
 fn echo_slowly(env: &Env) -> Result<(), Error> {
     let endpoint: EndpointClient = env.cap("serve")?;
     let (endpoint, memory) = (endpoint.as_cap().id(), entries::page());

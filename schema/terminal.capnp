@@ -45,6 +45,9 @@ interface TerminalSession {
   clear @6 () -> ();
   giveUp @7 () -> ();
   # Ends the read that is under way, which answers `cancelled`; nothing where there is none.
+  status @8 (text :Text, style :Style) -> ();
+  # A line that stands below all else until anything is shown: how far something has come. One row of it at most; nothing while a
+  # line is being read.
 }
 
 interface Terminal {

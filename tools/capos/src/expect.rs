@@ -49,6 +49,11 @@ impl Stripper {
                 (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::String,
                 (State::Escape, b' '..=b'/') => State::Charset,
                 (State::Escape | State::Charset, _) => State::Text,
+                (State::Control, b'K') => {
+                    // A status line was on a line of its own before it was taken off the screen.
+                    text.push('\n');
+                    State::Text
+                }
                 (State::Control, b'@'..=b'~') => State::Text,
                 (State::Control, _) => State::Control,
                 (State::String, 0x07) => State::Text,

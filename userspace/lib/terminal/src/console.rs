@@ -104,6 +104,8 @@ pub struct Console {
     out: Vec<u8>,
     /// Answers that are due to the question for the size.
     sizes_due: u8,
+    /// The cursor is behind a status line.
+    has_status: bool,
 }
 
 /// How many keys may wait; more are dropped with a bell.
@@ -128,6 +130,7 @@ impl Console {
             events: VecDeque::new(),
             out: Vec::new(),
             sizes_due: 0,
+            has_status: false,
         }
     }
 
@@ -162,6 +165,10 @@ impl Console {
     pub fn resize(&mut self, columns: u16) {
         self.columns = usize::from(columns.max(MIN_COLUMNS));
         self.painter.resize(self.columns);
+        if core::mem::take(&mut self.has_status) {
+            // How many rows it has by now only the terminal knows, so it is left where it is.
+            self.painter.fresh_line(&mut self.out);
+        }
         if let Some(editor) = &mut self.editor {
             // The terminal has moved the old line in its own way; a fresh one below it is always right.
             editor.lost();
@@ -185,6 +192,7 @@ impl Console {
         if !read.typeahead {
             self.flush_typeahead();
         }
+        self.take_status();
         self.painter.fresh_line(&mut self.out);
         let mut prompt = Vec::new();
         for (style, text) in read.prompt {
@@ -239,8 +247,31 @@ impl Console {
         self.above(|painter, out| painter.line(style, text, out));
     }
 
+    /// Shows a line below all else, of one row at most, which goes when anything else is shown. While a line is being read there is
+    /// no place for it.
+    pub fn status(&mut self, style: Style, text: &Clean) {
+        if self.editor.is_some() {
+            return;
+        }
+        self.take_status();
+        self.painter.fresh_line(&mut self.out);
+        // In the last column some terminals go on to the next row.
+        let row = text.first_row(self.columns.saturating_sub(1));
+        self.painter.paint(style, &row, &mut self.out);
+        self.has_status = !row.is_empty();
+    }
+
+    /// Takes the status line off the screen.
+    fn take_status(&mut self) {
+        if core::mem::take(&mut self.has_status) {
+            self.painter.at_left();
+            self.out.extend_from_slice(b"\r\x1b[K");
+        }
+    }
+
     /// Goes to a new line unless the cursor is at the left edge.
     pub fn fresh_line(&mut self) {
+        self.take_status();
         if self.editor.is_none() {
             self.painter.fresh_line(&mut self.out);
         }
@@ -270,6 +301,7 @@ impl Console {
     }
 
     fn above(&mut self, write: impl FnOnce(&mut Painter, &mut Vec<u8>)) {
+        self.take_status();
         if let Some(editor) = &mut self.editor {
             editor.hide(&mut self.out);
         }

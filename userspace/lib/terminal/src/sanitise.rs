@@ -5,8 +5,10 @@
 use alloc::string::String;
 use core::fmt::Write;
 
-use unicode_width::UnicodeWidthChar;
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::style::TAB;
 use crate::utf8::Utf8;
 
 /// Text without control characters other than newline and tab, without escape sequences, and with everything
@@ -30,6 +32,20 @@ impl Clean {
         let last = self.0.rfind('\n').map_or(0, |at| at.saturating_add(1));
         let (above, last) = self.0.split_at_checked(last).unwrap_or(("", &self.0));
         (Self(above.into()), Self(last.into()))
+    }
+
+    /// As much of the first line as has room in so many columns; a tab may take all of its own.
+    pub(crate) fn first_row(&self, columns: usize) -> Self {
+        let line = self.0.lines().next().unwrap_or_default();
+        let (mut width, mut end) = (0_usize, 0_usize);
+        for (at, grapheme) in line.grapheme_indices(true) {
+            width = width.saturating_add(if grapheme == "\t" { TAB } else { grapheme.width() });
+            if width > columns {
+                break;
+            }
+            end = at.saturating_add(grapheme.len());
+        }
+        Self(line.get(..end).unwrap_or_default().into())
     }
 
     #[must_use]

@@ -66,7 +66,8 @@ pub struct Painter {
     column: usize,
 }
 
-const TAB: usize = 8;
+/// Columns between tab stops.
+pub(crate) const TAB: usize = 8;
 
 impl Painter {
     /// A painter for a screen of that width whose cursor is at the left edge. Without `colour` no style is emitted.

@@ -58,6 +58,7 @@ impl Screen {
                 self.rows.truncate(self.row + 1);
                 self.rows[self.row].truncate(self.column);
             }
+            'K' => self.rows[self.row].truncate(self.column),
             'm' | 'h' | 'l' => {}
             other => panic!("sequence {parameters:?} {other:?}"),
         }
@@ -372,4 +373,38 @@ proptest! {
         }
         prop_assert!(std::str::from_utf8(&console.take_output()).is_ok());
     }
+}
+
+#[test]
+fn a_status_line_goes_when_anything_else_is_shown() {
+    let mut session = Session::new(20);
+    let shown = |session: &mut Session| {
+        session.look();
+        session.screen.lines()
+    };
+    let text = |text: &str| sanitise(text.as_bytes());
+    session.console.write(Style::Plain, &text("ab"));
+    session.console.status(Style::Dim, &text("one"));
+    assert_eq!(shown(&mut session), ["ab", "one"]);
+    // One row, and not the last column of it.
+    session.console.status(Style::Dim, &text("two is longer than a\u{65e5} row\nand more"));
+    assert_eq!(shown(&mut session), ["ab", "two is longer than"]);
+    session.console.write(Style::Plain, &text("c"));
+    session.console.write(Style::Plain, &text("d"));
+    assert_eq!(shown(&mut session), ["ab", "cd"]);
+    session.console.status(Style::Dim, &text("three"));
+    session.console.fresh_line();
+    session.console.status(Style::Dim, &text("four"));
+    session.read(Read::line("> "));
+    assert_eq!(shown(&mut session), ["ab", "cd", ">"]);
+    // There is no place for it while a line is being read.
+    session.console.status(Style::Dim, &text("five"));
+    session.type_(b"x");
+    assert_eq!(shown(&mut session), ["ab", "cd", "> x"]);
+    session.type_(b"\r");
+    // Of a screen that has changed nobody knows where it is.
+    session.console.status(Style::Dim, &text("six"));
+    session.console.resize(10);
+    session.console.write(Style::Plain, &text("end"));
+    assert_eq!(shown(&mut session), ["ab", "cd", "> x", "six", "end"]);
 }

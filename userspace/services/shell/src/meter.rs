@@ -19,6 +19,8 @@ pub struct Meter {
     /// When the model first told how much of the prompt it had read, and how much: what lies before that may have been
     /// known to it already.
     read: Option<(u64, u32)>,
+    /// When it had read all of it, and how much that was.
+    finished: Option<(u64, u32)>,
     /// When a line was last told.
     told: Option<u64>,
     /// When the first piece of the answer came.
@@ -34,6 +36,9 @@ impl Meter {
     /// The model has read so many tokens of the prompt: what is worth telling of it.
     pub fn read(&mut self, now: u64, done: u32, total: u32) -> Option<String> {
         let (since, before) = *self.read.get_or_insert((now, done));
+        if done >= total {
+            self.finished.get_or_insert((now, total));
+        }
         let quiet = self.told.is_some_and(|told| now.saturating_sub(told) < PAUSE);
         if now.saturating_sub(self.began) < NOTICEABLE || quiet || done >= total {
             return None;
@@ -61,7 +66,17 @@ impl Meter {
         // The first token comes with the prompt's last.
         let speed = self.spoke.map(|spoke| rate(usage.completion_tokens.saturating_sub(1), now.saturating_sub(spoke)));
         let written = count(usage.completion_tokens, "token");
-        Some(format!("context: {used} tokens{of}; answer: {written}{}", speed.unwrap_or_default()))
+        Some(format!("context: {used} tokens{of}{}; answer: {written}{}", self.reading(), speed.unwrap_or_default()))
+    }
+
+    /// How the prompt was read, where that took long enough to be told of.
+    fn reading(&self) -> String {
+        let (Some((since, before)), Some((finished, total))) = (self.read, self.finished) else { return String::new() };
+        let (tokens, time) = (total.saturating_sub(before), finished.saturating_sub(since));
+        if time < NOTICEABLE {
+            return String::new();
+        }
+        format!("; read: {}{}", count(tokens, "token"), rate(tokens, time))
     }
 }
 
@@ -95,7 +110,9 @@ mod tests {
         assert_eq!(at(300, 60).unwrap(), "reading 60 of 1000 tokens, 200 tokens/s, 5 s left");
         assert_eq!(at(1100, 220), None);
         assert_eq!(at(2300, 460).unwrap(), "reading 460 of 1000 tokens, 200 tokens/s, 3 s left");
-        assert_eq!(at(5000, 1000), None, "it has been read");
+        assert_eq!(at(5100, 1000), None, "it has been read");
+        let told = meter.end(11 * SECOND, &usage(1000, 1), 2000).unwrap();
+        assert_eq!(told, "context: 1001 tokens of 2000, 50 %; read: 980 tokens, 196 tokens/s; answer: 1 token");
     }
 
     #[test]

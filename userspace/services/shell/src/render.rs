@@ -39,7 +39,7 @@ impl Renderer for Runner {
             Show::Progress { done, total } => {
                 let told = self.progress.meter.borrow_mut().read(self.now(), done, total);
                 if let Some(text) = told {
-                    screen.line(Style::Dim, &text).await;
+                    screen.status(Style::Dim, &text).await;
                 }
                 if done >= total && !self.progress.was_read.replace(true) {
                     self.tell_start("the first token").await;

@@ -54,6 +54,13 @@ impl Screen {
         self.write(Style::Plain, "\n").await;
     }
 
+    /// Shows a line that stands until anything else is shown.
+    pub async fn status(&self, style: Style, text: &str) {
+        // Where the terminal is gone, how far something has come is not worth telling later.
+        let shown = self.link.once(|terminal| async move { terminal.status(text, style).await }).await;
+        self.fresh.set(self.fresh.get() || shown.is_ok());
+    }
+
     /// Shows a line that says what is wrong.
     pub async fn error(&self, text: &str) {
         self.line(Style::Error, &plain(text)).await;

@@ -112,6 +112,12 @@ impl Screen {
         self.drained(HIGH_WATER).await;
     }
 
+    /// Shows a line that stands until anything else is shown; waits as `write` does.
+    pub async fn status(&self, style: Style, text: &Clean) {
+        self.with(|console| console.status(style, text));
+        self.drained(HIGH_WATER).await;
+    }
+
     /// Clears the screen.
     pub fn clear(&self) {
         self.with(Console::clear);

@@ -145,6 +145,12 @@ impl TerminalSessionServer for Session {
         Ok(TerminalSessionSizeResults { columns, rows })
     }
 
+    async fn status(&self, _cx: &CallContext, text: String, shown: Style) -> Result<(), CallError> {
+        self.settle().await;
+        self.screen.status(style(shown), &sanitise(text.as_bytes())).await;
+        Ok(())
+    }
+
     async fn give_up(&self, _cx: &CallContext) -> Result<(), CallError> {
         self.screen.give_up();
         Ok(())

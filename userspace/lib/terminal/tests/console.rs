@@ -376,7 +376,7 @@ proptest! {
 }
 
 #[test]
-fn a_status_line_goes_when_anything_else_is_shown() {
+fn c10_a_status_line_goes_when_anything_else_is_shown() {
     let mut session = Session::new(20);
     let shown = |session: &mut Session| {
         session.look();

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_lost_is_told_of() {
+    fn d01_only_what_is_lost_is_told_of() {
         let directory = DirectoryClient::INTERFACE_ID;
         assert_eq!(Loss::of(directory, "writeText"), Some(Loss::Replaced));
         assert_eq!(Loss::of(directory, "remove"), Some(Loss::Deleted));

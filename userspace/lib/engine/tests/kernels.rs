@@ -173,6 +173,30 @@ fn rows_are_quantised_as_by_the_reference() {
 }
 
 #[test]
+fn what_is_no_number_is_quantised_as_by_the_reference() {
+    let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN_POSITIVE, 1e-42, f32::MAX, 0.0];
+    for kernels in kernels() {
+        for odd in odd {
+            let values = |activations: &mut Activations| {
+                let values = activations.resize(1, 64);
+                values.iter_mut().enumerate().for_each(|(index, value)| *value = index as f32 - 16.0);
+                values[..32].fill(odd);
+                values[45] = odd;
+            };
+            let (mut found, mut expected) = (Activations::default(), Activations::default());
+            values(&mut found);
+            values(&mut expected);
+            found.prepare(Kind::Q8_0, kernels, &Single);
+            expected.prepare(Kind::Q8_0, &Scalar, &Single);
+            let (found, expected) = (found.row(0), expected.row(0));
+            assert_eq!(found.quants, expected.quants, "{} of {odd}", kernels.name());
+            let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<u32>>();
+            assert_eq!(bits(found.scales), bits(expected.scales), "{} of {odd}", kernels.name());
+        }
+    }
+}
+
+#[test]
 fn a_row_is_quantised_by_several_threads_as_by_one() {
     let two = Threads::new(2).unwrap();
     for kernels in kernels() {

@@ -35,7 +35,8 @@ pub struct Activations {
     scales: Aligned<f32>,
     sums: Aligned<f32>,
     half_sums: Aligned<f32>,
-    /// For eight rows after the other, all their chunks.
+    /// How the tiles are laid out, of eight rows after the other, all their chunks.
+    layout: Option<Layout>,
     eights: Vec<Tile>,
     /// Whether `floats` are these numbers.
     laid_out: bool,
@@ -124,14 +125,21 @@ impl Activations {
             self.quantised = true;
             self.quantise_rows(kernels, pool);
         }
-        if layout == Some(Layout::Eight) && self.eights.is_empty() {
-            self.eights = self.lay_out(pool);
+        let sign = match layout {
+            Some(Layout::Eight) => 0x80,
+            Some(Layout::EightSigned) => 0,
+            _ => return,
+        };
+        if self.layout != layout {
+            self.layout = layout;
+            self.eights = self.lay_out(sign, pool);
         }
     }
 
     /// Takes back what was made of other numbers.
     fn forget(&mut self) {
         self.quantised = false;
+        self.layout = None;
         self.eights.clear();
         self.laid_out = false;
         self.rests.clear();
@@ -170,8 +178,8 @@ impl Activations {
         share(pool, parts, |part: Vec<RowMut<'_>>| part.into_iter().for_each(|row| kernels.quantise(row)));
     }
 
-    /// Makes tiles of the quantised rows.
-    fn lay_out(&self, pool: &dyn Pool) -> Vec<Tile> {
+    /// Makes tiles of the quantised rows, with this bit of each quant turned over.
+    fn lay_out(&self, sign: u8, pool: &dyn Pool) -> Vec<Tile> {
         let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
         let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks)];
         let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
@@ -179,7 +187,7 @@ impl Activations {
             for (chunk, tile) in tiles.iter_mut().enumerate() {
                 for place in 0..TILE_ROWS {
                     let row = self.row(index.saturating_mul(TILE_ROWS).saturating_add(place));
-                    tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP));
+                    tile.put(place, row, chunk.saturating_mul(CHUNK / GROUP), sign);
                 }
             }
         });

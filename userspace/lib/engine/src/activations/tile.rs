@@ -9,7 +9,7 @@ pub const TILE_ROWS: usize = 8;
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
-    /// For every four columns the quants of each row, with 128 added to each.
+    /// For every four columns the quants of each row, as the [`Layout`](crate::kernel::Layout) says.
     pub quants: [[[u8; 4]; TILE_ROWS]; CHUNK / 4],
     /// For each group the scale of each row.
     pub scales: [[f32; TILE_ROWS]; CHUNK / GROUP],
@@ -28,12 +28,12 @@ impl Tile {
         half_sums: [[0.0; TILE_ROWS]; CHUNK / HALF_GROUP],
     };
 
-    /// Lays out the columns of one row that begin with group `group`.
-    pub(super) fn put(&mut self, place: usize, row: Row<'_>, group: usize) {
+    /// Lays out the columns of one row that begin with group `group`. `sign` is what of each quant is turned over.
+    pub(super) fn put(&mut self, place: usize, row: Row<'_>, group: usize, sign: u8) {
         let quants = row.quants.as_chunks::<4>().0.iter().skip(group.saturating_mul(GROUP / 4));
         for (to, quants) in self.quants.iter_mut().zip(quants) {
             if let Some(to) = to.get_mut(place) {
-                *to = quants.map(|quant| quant.cast_unsigned() ^ 0x80);
+                *to = quants.map(|quant| quant.cast_unsigned() ^ sign);
             }
         }
         let put = |to: &mut [[f32; TILE_ROWS]], from: &[f32], first: usize| {

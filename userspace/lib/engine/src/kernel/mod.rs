@@ -76,8 +76,10 @@ impl<'a, T> Parts<'a, T> {
 /// What tiles of activations are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// [Quants](crate::activations::Tile) of eight rows.
+    /// [Quants](crate::activations::Tile) of eight rows, with 128 added to each.
     Eight,
+    /// The same as they are.
+    EightSigned,
     /// [Numbers](FloatTile) of sixteen rows.
     Sixteen,
 }

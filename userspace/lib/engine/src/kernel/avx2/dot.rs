@@ -236,32 +236,31 @@ unsafe fn add_eight<B: Flat, const N: usize>(blocks: &[B], values: &[Values<'_>;
     // SAFETY: the caller has what is needed.
     unsafe {
         if let Some(blocks) = blocks.first_chunk::<VALUE_GROUPS>() {
-            return add_blocks(blocks, 0, values, sums);
+            return add_blocks(blocks, values, sums);
         }
-        // Half of them are what the end of a row mostly has.
+        // Half of them are what the end of a row often has.
         let (halves, rest) = blocks.as_chunks::<{ VALUE_GROUPS / 2 }>();
         for blocks in halves {
-            add_blocks(blocks, 0, values, sums);
+            add_blocks(blocks, values, sums);
         }
         for (place, block) in rest.iter().enumerate() {
-            add_blocks(&[*block], halves.len() * VALUE_GROUPS / 2 + place, values, sums);
+            add_block(block, halves.len() * VALUE_GROUPS / 2 + place, values, sums);
         }
     }
 }
 
-/// Adds the products of so many blocks of 32 values, the first of which meets group `first` of the activations. Their number
-/// is known before, which makes no loop of them.
+/// Adds the products of so many blocks of 32 values with the first groups of the activations. Their number is known before,
+/// which makes no loop of them.
 #[inline(always)]
 unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
     blocks: &[B; COUNT],
-    first: usize,
     values: &[Values<'_>; N],
     sums: &mut [Sums; N],
 ) {
     prefetch(blocks);
     // SAFETY: the caller has what is needed.
     unsafe {
-        let scales = all_scales(blocks, first);
+        let scales = all_scales(blocks);
         let minima = match small::<B>() {
             true => _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET))),
             // Signs are multiplied, and no offset.
@@ -269,7 +268,32 @@ unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
         };
         let scales = scaled(scales, minima, values, sums);
         for (group, block) in blocks.iter().enumerate() {
-            add_group::<B, N>(block.quants(), first + group, &scales, values, sums);
+            add_group::<B, N>(block.quants(), group, &scales, values, sums);
+        }
+    }
+}
+
+/// Adds the products of a block of 32 values with a group of the activations.
+#[inline(always)]
+unsafe fn add_block<B: Flat, const N: usize>(block: &B, group: usize, values: &[Values<'_>; N], sums: &mut [Sums; N]) {
+    prefetch(core::slice::from_ref(block));
+    // SAFETY: the caller has what is needed.
+    unsafe {
+        let scale = _mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(block.scale())));
+        let weights = Weights::of::<B>(block.quants());
+        for (sums, values) in sums.iter_mut().zip(values) {
+            let quants = values.quants.as_chunks().0.get(group);
+            let (Some(quants), Some(value_scale)) = (quants, values.scales.get(group)) else { continue };
+            let products = _mm256_cvtepi32_ps(weights.products::<B>(load_bytes(quants)));
+            let scales = _mm256_mul_ps(scale, _mm256_set1_ps(*value_scale));
+            let [one, other] = sums.products;
+            sums.products = [other, _mm256_fmadd_ps(products, scales, one)];
+            if small::<B>() {
+                let value_sum = values.sums.get(group).copied().unwrap_or(0.0);
+                // One of the eight sums.
+                let offset = _mm256_zextps128_ps256(_mm_set_ss(value_sum * f32::from(B::OFFSET)));
+                sums.minima = _mm256_fmadd_ps(scale, offset, sums.minima);
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! AVX2 with FMA and F16C: 32 products of bytes without and with a sign are made at once.
 
+mod attention;
 mod dot;
 mod float;
+mod quantise;
 mod strip;
 mod tile;
 mod unpack;
@@ -9,10 +11,10 @@ mod unpack;
 use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::{Kernels, Parts, portable};
+use super::{Kernels, Layout, Parts, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
-use crate::block::{BFloat16, Block, Float16, Float32, Q8_0, with_block};
+use crate::block::{BFloat16, Block, Float16, Float32, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
 /// Rows of activations from which on weights are laid out for several of them.
@@ -36,7 +38,11 @@ impl Kernels for Avx2 {
 
     fn quantise(&self, row: RowMut<'_>) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { quantise(row) }
+        unsafe { quantise::quantise(row) }
+    }
+
+    fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
+        (rows >= TILED && !kind.is_float()).then_some(Layout::EightSigned)
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
@@ -52,6 +58,20 @@ impl Kernels for Avx2 {
     fn add_f16(&self, weights: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
         // SAFETY: `get` has found all that is needed.
         unsafe { add_f16(weights, rows, out) }
+    }
+
+    fn vectors_together(&self) -> usize {
+        attention::TOGETHER_BEST
+    }
+
+    fn dots_f16(&self, vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { attention::dots_f16(vectors, rows, out) }
+    }
+
+    fn adds_f16(&self, weights: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: ChunksExactMut<'_, f32>) {
+        // SAFETY: `get` has found all that is needed.
+        unsafe { attention::adds_f16(weights, rows, out) }
     }
 
     fn narrow(&self, values: &[f32], out: &mut [u16]) {
@@ -83,12 +103,6 @@ impl Kernels for Avx2 {
         // SAFETY: `get` has found all that is needed.
         unsafe { gate(activation, gates, ups) }
     }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline]
-fn quantise(row: RowMut<'_>) {
-    portable::quantise(row);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

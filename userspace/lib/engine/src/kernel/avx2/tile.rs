@@ -7,9 +7,9 @@ use core::arch::x86_64::*;
 use super::strip::{Column, LANES, ROWS, WIDE, put_columns, transpose, write};
 use super::unpack::Unpack;
 use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, sum_pairs};
-use crate::activations::{Activations, CHUNK, GROUP};
+use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
 use crate::block::blocks;
-use crate::kernel::chunk::{Chunk, GROUPS, Values, blocks_of, chunks};
+use crate::kernel::chunk::{Chunk, GROUPS, blocks_of};
 use crate::tensor::Tensor;
 
 /// Rows of activations that are multiplied together.
@@ -43,35 +43,39 @@ impl Panel {
     };
 }
 
-const NOTHING: [Column; TOGETHER] = [[[0.0; LANES]; WIDE]; TOGETHER];
+const NOTHING: [Column; TILE_ROWS] = [[[0.0; LANES]; WIDE]; TILE_ROWS];
 
 /// Multiplies a matrix with all rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    // For each chunk those of all rows.
-    let mut values: Vec<Vec<Values<'_>>> = alloc::vec![Vec::new(); matrix.columns().div_ceil(CHUNK)];
-    for row in 0..out.len() {
-        values.iter_mut().zip(chunks(activations.row(row))).for_each(|(values, chunk)| values.push(chunk));
-    }
-    let mut sums: Vec<[Column; TOGETHER]> = alloc::vec![NOTHING; out.len().div_ceil(TOGETHER)];
+    let mut sums: Vec<[Column; TILE_ROWS]> = alloc::vec![NOTHING; out.len().div_ceil(TILE_ROWS)];
     let mut panel = Panel { fours: core::hint::black_box(B::GROUP / 4), ..Panel::EMPTY };
     let chunk_bytes = blocks_of::<B>() * size_of::<B>();
     let row_bytes = matrix.row_bytes().max(1);
     for (strip, rows) in matrix.bytes().chunks(ROWS * row_bytes).enumerate() {
         sums.fill(NOTHING);
-        for (chunk, values) in values.iter().enumerate() {
+        for chunk in 0..matrix.columns().div_ceil(CHUNK) {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
             fill::<B>(&mut panel, rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
-            for (values, sums) in values.chunks(TOGETHER).zip(&mut sums) {
-                match values {
-                    [a, b, c, d] => multiply::<B, TOGETHER>(&panel, [a, b, c, d], sums),
-                    // Nobody asks for the sums of the one that is not there.
-                    [a, b, c] => multiply::<B, TOGETHER>(&panel, [a, b, c, a], sums),
-                    [a, b] => multiply::<B, 2>(&panel, [a, b], sums),
-                    [a] => multiply::<B, 1>(&panel, [a], sums),
-                    _ => {}
+            let mut left = out.len();
+            for (tiles, sums) in activations.eights().zip(&mut sums) {
+                let Some(tile) = tiles.get(chunk) else { continue };
+                let (first, last) = sums.split_at_mut(TOGETHER);
+                // Nobody asks for the sums of rows that are not there.
+                match left {
+                    0 => {}
+                    1 => multiply::<B, 1, 0>(&panel, tile, first),
+                    2 => multiply::<B, 2, 0>(&panel, tile, first),
+                    _ => multiply::<B, TOGETHER, 0>(&panel, tile, first),
                 }
+                match left.saturating_sub(TOGETHER) {
+                    0 => {}
+                    1 => multiply::<B, 1, TOGETHER>(&panel, tile, last),
+                    2 => multiply::<B, 2, TOGETHER>(&panel, tile, last),
+                    _ => multiply::<B, TOGETHER, TOGETHER>(&panel, tile, last),
+                }
+                left = left.saturating_sub(TILE_ROWS);
             }
         }
         write(strip, sums.as_flattened(), out);
@@ -133,28 +137,35 @@ fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [
     }
 }
 
-/// Adds the panel's products with a chunk of some rows of activations.
+/// `N` of eight, from the one in place `FIRST` on.
+#[inline(always)]
+fn some<T: Copy, const N: usize, const FIRST: usize>(eight: &[T; TILE_ROWS]) -> [T; N] {
+    const { assert!(FIRST + N <= TILE_ROWS) }
+    // The compiler sees that they are there.
+    core::array::from_fn(|index| *eight.get(FIRST + index).unwrap_or(&eight[0]))
+}
+
+/// Adds the panel's products with a chunk of `N` rows of activations, from the one in place `FIRST` on.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn multiply<B: Unpack, const N: usize>(panel: &Panel, values: [&Values<'_>; N], sums: &mut [Column; TOGETHER]) {
-    let groups = panel.quants.chunks_exact(panel.fours.max(1)).zip(panel.scales.iter().zip(&panel.minima));
-    for (group, (weights, (scales, minima))) in groups.enumerate().take(panel.count) {
-        let mut quants: [&[[i8; 4]]; N] = [&[]; N];
-        for (quants, values) in quants.iter_mut().zip(values) {
-            let part = group * panel.fours..(group + 1) * panel.fours;
-            *quants = values.quants.as_chunks().0.get(part).unwrap_or(&[]);
-        }
+fn multiply<B: Unpack, const N: usize, const FIRST: usize>(panel: &Panel, tile: &Tile, sums: &mut [Column]) {
+    let fours = panel.fours.max(1);
+    let groups = panel.quants.chunks_exact(fours).zip(tile.quants.chunks_exact(fours));
+    let numbers = panel.scales.iter().zip(&panel.minima);
+    for (group, ((weights, quants), (scales, minima))) in groups.zip(numbers).enumerate().take(panel.count) {
+        let Some(value_scales) = tile.scales.get(group * B::GROUP / GROUP) else { continue };
+        let value_sums = if B::GROUP == GROUP { tile.sums.get(group) } else { tile.half_sums.get(group) };
+        let Some(value_sums) = value_sums else { continue };
         let products = match B::BITS {
-            0..=4 => sums_of_small::<B, N>(weights, quants),
-            _ => sums_of::<B, N>(weights, quants),
+            0..=4 => sums_of_small::<B, N, FIRST>(weights, quants),
+            _ => sums_of::<B, N, FIRST>(weights, quants),
         };
-        for ((sums, products), values) in sums.iter_mut().zip(products).zip(values) {
-            let Some(value_scale) = values.scales.get(group * B::GROUP / GROUP) else { continue };
-            let value_sums = if B::GROUP == GROUP { &values.sums[..] } else { &values.half_sums[..] };
-            let value_sum = _mm256_set1_ps(value_sums.get(group).copied().unwrap_or(0.0));
+        let values = some::<_, N, FIRST>(value_scales).into_iter().zip(some::<_, N, FIRST>(value_sums));
+        for ((sums, products), (value_scale, value_sum)) in sums.iter_mut().zip(products).zip(values) {
+            let (value_scale, value_sum) = (_mm256_set1_ps(value_scale), _mm256_set1_ps(value_sum));
             let numbers = products.iter().zip(scales.iter().zip(minima));
             for (sum, (products, (scales, minima))) in sums.iter_mut().zip(numbers) {
-                let scales = _mm256_mul_ps(load(scales), _mm256_set1_ps(*value_scale));
+                let scales = _mm256_mul_ps(load(scales), value_scale);
                 let mut total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(*products), scales, load(sum));
                 if has_minima::<B>() {
                     total = _mm256_fnmadd_ps(load(minima), value_sum, total);
@@ -165,18 +176,23 @@ fn multiply<B: Unpack, const N: usize>(panel: &Panel, values: [&Values<'_>; N], 
     }
 }
 
+/// Four columns of sixteen rows of weights.
+type Weight = [[u8; 4 * LANES]; WIDE];
+
+/// Four columns of eight rows of activations.
+type Quants = [[u8; 4]; TILE_ROWS];
+
 /// The sums of a group's products where 16 bits have room for them: 16 products of four bits and seven with a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn sums_of_small<B: Unpack, const N: usize>(
-    weights: &[[[u8; 4 * LANES]; WIDE]],
-    values: [&[[i8; 4]]; N],
+fn sums_of_small<B: Unpack, const N: usize, const FIRST: usize>(
+    weights: &[Weight],
+    quants: &[Quants],
 ) -> [[__m256i; WIDE]; N] {
     let mut sums = [[_mm256_setzero_si256(); WIDE]; N];
-    for (index, [one, other]) in weights.iter().enumerate() {
+    for ([one, other], quants) in weights.iter().zip(quants) {
         let (one, other) = (Weights::of::<B>(load_bytes(one)), Weights::of::<B>(load_bytes(other)));
-        for ([first, second], values) in sums.iter_mut().zip(values) {
-            let Some(quants) = values.get(index) else { continue };
+        for ([first, second], quants) in sums.iter_mut().zip(some::<_, N, FIRST>(quants)) {
             let quants = spread(quants);
             *first = _mm256_add_epi16(*first, one.pairs::<B>(quants));
             *second = _mm256_add_epi16(*second, other.pairs::<B>(quants));
@@ -191,17 +207,18 @@ fn sums_of_small<B: Unpack, const N: usize>(
 /// The sums of a group's products.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn sums_of<B: Unpack, const N: usize>(
-    weights: &[[[u8; 4 * LANES]; WIDE]],
-    values: [&[[i8; 4]]; N],
+fn sums_of<B: Unpack, const N: usize, const FIRST: usize>(
+    weights: &[Weight],
+    quants: &[Quants],
 ) -> [[__m256i; WIDE]; N] {
     let mut sums = [[_mm256_setzero_si256(); WIDE]; N];
-    for (index, [weights, next]) in weights.as_chunks::<2>().0.iter().enumerate() {
+    let quants = quants.as_chunks::<2>().0;
+    for ([weights, next], [quants, last]) in weights.as_chunks::<2>().0.iter().zip(quants) {
+        let (quants, last) = (some::<_, N, FIRST>(quants), some::<_, N, FIRST>(last));
         for (half, (one, other)) in weights.iter().zip(next).enumerate() {
             let (one, other) = (Weights::of::<B>(load_bytes(one)), Weights::of::<B>(load_bytes(other)));
-            for (sums, values) in sums.iter_mut().zip(values) {
-                let Some([first, last]) = values.as_chunks().0.get(index) else { continue };
-                let (first, last) = (spread(first), spread(last));
+            for (sums, (first, last)) in sums.iter_mut().zip(quants.iter().zip(last)) {
+                let (first, last) = (spread(*first), spread(last));
                 let found = match small::<B>() {
                     // Four products of six bits and seven with a sign are within 16.
                     true => sum_pairs(_mm256_add_epi16(one.pairs::<B>(first), other.pairs::<B>(last))),
@@ -219,6 +236,6 @@ fn sums_of<B: Unpack, const N: usize>(
 /// The same four bytes in all lanes.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn spread(quants: &[i8; 4]) -> __m256i {
-    _mm256_set1_epi32(i32::from_le_bytes(quants.map(i8::cast_unsigned)))
+fn spread(quants: [u8; 4]) -> __m256i {
+    _mm256_set1_epi32(i32::from_le_bytes(quants))
 }

@@ -196,10 +196,10 @@ impl Unpack for Q6K {
     }
 }
 
-/// The scales of blocks, from place `first` of eight on; zeros where there are no blocks.
+/// The scales of up to eight blocks; zeros where there are no blocks.
 #[inline(always)]
-pub unsafe fn all_scales<B: Flat>(blocks: &[B], first: usize) -> __m256 {
-    let at = |place: usize| blocks.get(place.wrapping_sub(first)).map_or(0, |block| i16::from_le_bytes(block.scale()));
+pub unsafe fn all_scales<B: Flat>(blocks: &[B]) -> __m256 {
+    let at = |place: usize| blocks.get(place).map_or(0, |block| i16::from_le_bytes(block.scale()));
     // SAFETY: the caller has AVX2 and F16C.
     unsafe { _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))) }
 }
@@ -214,8 +214,8 @@ unsafe fn unpack_flat<B: Flat>(blocks: &[B], chunk: &mut Chunk) {
         }
         // No place need be looked for where there are all eight.
         let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
-            Some(blocks) => all_scales(blocks, 0),
-            None => all_scales(blocks, 0),
+            Some(blocks) => all_scales(blocks),
+            None => all_scales(blocks),
         };
         put_scales(chunk, [scales, _mm256_mul_ps(scales, _mm256_set1_ps(f32::from(B::OFFSET)))]);
     }

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from . import bpe, gguf, render, requests, scores, sets
@@ -93,10 +94,28 @@ def _by_step(kind):
     return read
 
 
+def _sizes(text):
+    """Reads before which steps a network is made how wide."""
+    points = [point.replace("x", ":").split(":") for point in text.split(",")]
+    return tuple((int(step), int(width), int(inner)) for step, width, inner in points)
+
+
+def _steps(text):
+    """Reads how many steps there are to be: rates rise and fall in them."""
+    if int(text) < 2:
+        raise ValueError
+    return int(text)
+
+
 def _train(args):
     training = _with_torch("train")
-    more = {"seed": args.seed, "precision": args.precision} | ({"kinds": args.kinds} if args.kinds else {})
-    plan = training.Plan(args.rates, **more) if args.rates else training.Plan.even(args.steps, **more)
+    more = {name: getattr(args, name) for name in ("seed", "precision", "kinds", "growth") if getattr(args, name) is not None}
+    if args.rates:
+        plan = training.Plan(args.rates, **more)
+    elif args.steps is not None:
+        plan = training.Plan.even(args.steps, **more)
+    else:
+        plan = replace(training.WHOLE, **more)
     args.out.mkdir(parents=True, exist_ok=True)
     training.train(_read_tokenizer(), plan, args.out, stop=args.stop, threads=args.threads, compiled=not args.plain)
 
@@ -187,9 +206,11 @@ def main():
     found = command("train", _train, "train a model, or go on with its training (needs PyTorch)")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")
     found.add_argument("--seed", type=int, default=1)
-    found.add_argument("--steps", type=int, default=5000)
-    found.add_argument("--kinds", type=_by_step(str), metavar="STEP:KIND,...", help="what rows are made of: 0:drills,1000:few,2000:all")
-    found.add_argument("--rates", type=_by_step(float), metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
+    length = found.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=_steps, help="so many, at even rates and then lower ones; without it or --rates, the whole training")
+    length.add_argument("--rates", type=_by_step(float), metavar="STEP:SHARE,...", help="in place of --steps: 0:0.03,29:1,500:1,1000:0")
+    found.add_argument("--kinds", type=_by_step(str), metavar="STEP:KIND,...", help="what rows are made of: 0:drills,600:few,1000:some,2500:all,4000:own")
+    found.add_argument("--growth", type=_sizes, metavar="STEP:WIDTHxINNER,...", help="before which steps the network is made wider: 3400:384x1024")
     found.add_argument("--stop", type=int, help="a step at which to end for now")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="bfloat16: twice as fast with AMX")

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import torch
 
-from . import rows
+from . import growth, rows
 from .model import Network, Shape
 from .optimizer import Optimizer
 
 CHECKPOINT = "checkpoint.pt"
-# What rows may be made of: drills alone; few tools, and many of them such as no system has; more; as many as they come.
+# What rows may be made of: drills alone; few tools, and many of them such as no system has; more; as many as they come; the
+# same, and more of capOS's own.
 KINDS = {
     "drills": rows.Kind(256, drills=100),
     "few": rows.Kind(256, tools=3, generic=50, drills=20),
     "some": rows.Kind(512, tools=7, generic=35, drills=10),
     "all": rows.Kind(generic=20, drills=5),
+    "own": rows.Kind(generic=10, drills=3),
 }
 # Tokens in work at a time: what is made of them stays in the processor's cache.
 _AT_ONCE = 2048
@@ -38,6 +40,8 @@ class Plan:
     kinds: tuple = ((0, "drills"), (600, "few"), (1000, "some"), (2500, "all"))
     # What the network computes in; weights and their changes are of 32 bits with either.
     precision: str = "float32"
+    # Before which steps the network is made wider: step, width, inner units.
+    growth: tuple = ()
 
     @classmethod
     def even(cls, steps, **more):
@@ -60,6 +64,10 @@ class Plan:
                 return KINDS[name]
         raise ValueError(f"the training has kinds of rows from step {self.kinds[0][0]} on, and this is step {step}")
 
+    def size(self, step):
+        """Width and inner units that the network has been made to have by this step, if it has been."""
+        return next((size for first, *size in reversed(self.growth) if first <= step), None)
+
     def rate(self, step):
         """The share of the full rates at this step."""
         for (start, first), (end, last) in zip(self.rates, self.rates[1:]):
@@ -68,17 +76,27 @@ class Plan:
         raise ValueError(f"the training has rates for the steps from {self.first} to {self.steps}, and this is step {step}")
 
     def continues(self, other, step):
-        """Whether it goes as another plan did up to a step: rates and kinds of rows of later ones may be changed."""
-        same = replace(self, rates=(), kinds=()) == replace(other, rates=(), kinds=()) and self.first == other.first
+        """Whether it goes as another plan did up to a step: what is planned for later ones may be changed."""
+        same = replace(self, rates=(), kinds=(), growth=()) == replace(other, rates=(), kinds=(), growth=())
+        same = same and self.first == other.first
         return same and all(
-            abs(self.rate(done) - other.rate(done)) < 1e-6 and self.kind(done) == other.kind(done)
+            abs(self.rate(done) - other.rate(done)) < 1e-6
+            and (self.kind(done), self.size(done)) == (other.kind(done), other.size(done))
             for done in range(self.first, step)
         )
 
     @classmethod
     def from_json(cls, value):
         """The plan of a checkpoint."""
-        return cls(**value | {name: tuple(map(tuple, value[name])) for name in ("rates", "kinds")})
+        return cls(**value | {name: tuple(map(tuple, value.get(name, ()))) for name in ("rates", "kinds", "growth")})
+
+
+# The whole training, from nothing, in one go: less than two hours on two cores that have AVX2 and nothing newer.
+WHOLE = Plan(
+    rates=((0, 0.033), (29, 1.0), (3400, 1.0), (3401, 0.3), (3440, 1.0), (3750, 1.0), (4900, 0.0)),
+    kinds=((0, "drills"), (550, "few"), (800, "some"), (1800, "all"), (3750, "own")),
+    growth=((3400, 384, 1024),),
+)
 
 
 class Source:
@@ -143,6 +161,18 @@ def load(path, precision="float32"):
     return network, state
 
 
+def _grown(network, optimizer, plan, step, compiled):
+    """The network as wide as the plan has it by a step, with an optimizer of its own; both as they are where they are."""
+    shape = network.shape
+    width, inner = map(max, plan.size(step) or (0, 0), (shape.width, shape.inner))
+    if (width, inner) == (shape.width, shape.inner):
+        return network, optimizer
+    network = growth.grown(network, width, inner, plan.seed)
+    if compiled:
+        network.compile_parts()
+    return network, Optimizer(network)
+
+
 def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
     """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does."""
     torch.set_num_threads(threads)
@@ -170,6 +200,7 @@ def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, c
     last = min(plan.steps, stop or plan.steps)
     try:
         for step in range(first, last):
+            network, optimizer = _grown(network, optimizer, plan, step, compiled)
             length = plan.kind(step).length
             batch = tensors(source.take(), length)
             weight = batch[-1].sum()

@@ -80,6 +80,29 @@ class Networks(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "another training"):
                 train.train(tokenizer(), train.Plan.even(6, seed=2, tokens=1024, kinds=STEPS), parts, SMALL, compiled=False)
 
+    def test_a_network_grows_in_the_midst_of_its_training_wherever_that_stopped(self):
+        plan = train.Plan.even(6, tokens=1024, kinds=((0, "drills"),), growth=((3, 48, 80),))
+        with tempfile.TemporaryDirectory() as folder:
+            whole, parts = Path(folder, "whole"), Path(folder, "parts")
+            for path in (whole, parts):
+                path.mkdir()
+            straight = train.train(tokenizer(), plan, whole, SMALL, compiled=False)
+            widths = []
+            for stop in (2, 3, 4, None):
+                resumed = train.train(tokenizer(), plan, parts, SMALL, stop=stop, compiled=False)
+                widths.append((resumed.shape.width, resumed.shape.inner))
+            self.assertEqual(widths, [(32, 64), (32, 64), (48, 80), (48, 80)])
+            for name, values in straight.state_dict().items():
+                self.assertTrue(torch.equal(values, resumed.state_dict()[name]), name)
+
+    def test_the_whole_training_is_a_plan_without_gaps(self):
+        plan = train.WHOLE
+        for step in range(plan.steps):
+            self.assertTrue(0 < plan.rate(step) <= 1)
+            plan.kind(step)
+        grown = plan.growth[0][0]
+        self.assertEqual((plan.size(grown - 1), plan.size(grown)), (None, [384, 1024]))
+
     def test_a_plan_may_be_changed_for_the_steps_to_come(self):
         plan, longer = train.Plan.even(1000), train.Plan.even(2000)
         self.assertTrue(longer.continues(plan, 500))
@@ -89,6 +112,9 @@ class Networks(unittest.TestCase):
         sooner = train.Plan.even(1000, kinds=((0, "drills"), (400, "all")))
         self.assertTrue(sooner.continues(plan, 400))
         self.assertFalse(sooner.continues(plan, 401))
+        wider = train.Plan.even(1000, growth=((400, 384, 1024),))
+        self.assertTrue(wider.continues(plan, 400))
+        self.assertFalse(wider.continues(plan, 401))
         self.assertEqual([plan.rate(0), plan.rate(29), plan.rate(500), plan.rate(750)], [1 / 30, 1.0, 1.0, 0.5])
 
     def test_a_step_lowers_the_loss(self):

@@ -35,8 +35,9 @@ pub struct Activations {
     scales: Aligned<f32>,
     sums: Aligned<f32>,
     half_sums: Aligned<f32>,
-    /// How the tiles are laid out, of eight rows after the other, all their chunks.
+    /// How `eights` are laid out, if they are.
     layout: Option<Layout>,
+    /// For eight rows after the other, all their chunks.
     eights: Vec<Tile>,
     /// Whether `floats` are these numbers.
     laid_out: bool,
@@ -178,7 +179,7 @@ impl Activations {
         share(pool, parts, |part: Vec<RowMut<'_>>| part.into_iter().for_each(|row| kernels.quantise(row)));
     }
 
-    /// Makes tiles of the quantised rows, with this bit of each quant turned over.
+    /// Makes tiles of the quantised rows, with these bits of each quant turned over.
     fn lay_out(&self, sign: u8, pool: &dyn Pool) -> Vec<Tile> {
         let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
         let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks)];

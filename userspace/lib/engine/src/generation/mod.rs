@@ -5,8 +5,8 @@
 //! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
 //! What a request comes to does not depend on the others, nor on the pieces, to the last bit with the kernels `scalar`,
-//! `swar` and `sse41`. `avx2`, `avx512` and `amx` add up in another order where three or four or more tokens are in a pass,
-//! so there two tokens of which each is as likely as the other, nearly, may change places.
+//! `swar` and `sse41`. `avx2`, `avx512` and `amx` add up in another order where two or more tokens are in a pass, so
+//! there two tokens of which each is as likely as the other, nearly, may change places.
 
 mod prefixes;
 mod request;

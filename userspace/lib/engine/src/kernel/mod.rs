@@ -18,6 +18,8 @@ mod chunk;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod detect;
+#[cfg(target_arch = "x86_64")]
+mod packed;
 mod portable;
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "intrinsics"))]
 mod prefetch;

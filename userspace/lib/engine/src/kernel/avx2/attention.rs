@@ -7,12 +7,7 @@ use core::slice::{ChunksExact, ChunksExactMut};
 use super::strip::{Column, LANES, ROWS, WIDE, put_columns};
 use super::{add_f16, dot_f16, load, store, widen};
 use crate::kernel::Parts;
-
-/// The longest vectors that are taken together.
-const MOST: usize = 256;
-
-/// Vectors from which on it is worth to take them together.
-const FEW: usize = 4;
+use crate::kernel::packed::{FEW, MOST, packed};
 
 /// Vectors that rows are multiplied with at once: so many times [`WIDE`] sums are in registers.
 const TOGETHER: usize = 4;
@@ -40,16 +35,7 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
         }
         return;
     }
-    // Of some vectors the first numbers, then the second ones, and so on.
-    let mut packed: Vec<[f32; TOGETHER]> = alloc::vec![[0.0; TOGETHER]; vectors.len().div_ceil(TOGETHER) * size];
-    for (index, vector) in vectors.enumerate() {
-        let group = packed.iter_mut().skip(index / TOGETHER * size);
-        for (to, number) in group.zip(vector) {
-            if let Some(to) = to.get_mut(index % TOGETHER) {
-                *to = *number;
-            }
-        }
-    }
+    let packed = packed::<TOGETHER>(vectors, size);
     let mut out: Vec<&mut [f32]> = out.collect();
     let mut columns = alloc::vec![Columns([[[0.0; LANES]; WIDE]; LANES]); size / LANES];
     let mut rows = rows.iter();

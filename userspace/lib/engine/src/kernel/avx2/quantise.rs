@@ -4,32 +4,22 @@ use core::arch::x86_64::*;
 
 use super::{load, sum_pairs};
 use crate::activations::{GROUP, HALF_GROUP, RowMut};
-use crate::kernel::portable::{self, ROUNDING};
+use crate::kernel::portable::ROUNDING;
 
-/// Quantises a row, each group by its largest value, to the same bits as [`portable::quantise`].
+/// Quantises a row, each group by its largest value, to the same bits as the set that is the reference.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 pub fn quantise(row: RowMut<'_>) {
     let RowMut { values, quants, scales, sums, half_sums } = row;
-    let (groups, rest) = values.as_chunks::<GROUP>();
-    let whole = groups.len();
-    let to = quants.as_chunks_mut::<GROUP>().0.iter_mut().zip(scales.iter_mut());
+    let to = quants.as_chunks_mut::<GROUP>().0.iter_mut().zip(scales);
     let to = to.zip(sums.iter_mut().zip(half_sums.as_chunks_mut::<{ GROUP / HALF_GROUP }>().0));
-    for (values, ((quants, scale), (sum, half_sums))) in groups.iter().zip(to) {
+    for (values, ((quants, scale), (sum, half_sums))) in values.as_chunks::<GROUP>().0.iter().zip(to) {
         (*scale, *half_sums) = quantise_group(values, quants);
         let [first, last] = *half_sums;
         // Whole numbers, small enough to be exact.
         *sum = *scale * (first + last);
         *half_sums = [*scale * first, *scale * last];
     }
-    if rest.is_empty() {
-        return;
-    }
-    let (_, quants) = quants.split_at_mut(whole * GROUP);
-    let (_, half_sums) = half_sums.split_at_mut(whole * 2);
-    let (_, scales) = scales.split_at_mut(whole);
-    let (_, sums) = sums.split_at_mut(whole);
-    portable::quantise(RowMut { values: rest, quants, scales, sums, half_sums });
 }
 
 /// The quants of a group: their scale, and the sums of the two halves.

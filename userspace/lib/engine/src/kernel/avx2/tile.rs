@@ -141,8 +141,9 @@ fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [
 #[inline(always)]
 fn some<T: Copy, const N: usize, const FIRST: usize>(eight: &[T; TILE_ROWS]) -> [T; N] {
     const { assert!(FIRST + N <= TILE_ROWS) }
+    let [first, ..] = eight;
     // The compiler sees that they are there.
-    core::array::from_fn(|index| *eight.get(FIRST + index).unwrap_or(&eight[0]))
+    core::array::from_fn(|index| *eight.get(FIRST + index).unwrap_or(first))
 }
 
 /// Adds the panel's products with a chunk of `N` rows of activations, from the one in place `FIRST` on.

@@ -7,15 +7,10 @@ use core::slice::{ChunksExact, ChunksExactMut};
 use super::float::{add_f16, dot_f16, load_halves};
 use super::{load_numbers, store_numbers, transpose};
 use crate::kernel::Parts;
+use crate::kernel::packed::{FEW, MOST, packed};
 
 /// Numbers of a register.
 const LANES: usize = 16;
-
-/// The longest vectors that are taken together.
-const MOST: usize = 256;
-
-/// Vectors from which on it is worth to take them together.
-const FEW: usize = 4;
 
 /// Vectors that rows are multiplied with at once.
 const TOGETHER: usize = 8;
@@ -37,16 +32,7 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
         }
         return;
     }
-    // Of some vectors the first numbers, then the second ones, and so on.
-    let mut packed: Vec<[f32; TOGETHER]> = alloc::vec![[0.0; TOGETHER]; vectors.len().div_ceil(TOGETHER) * size];
-    for (index, vector) in vectors.enumerate() {
-        let group = packed.iter_mut().skip(index / TOGETHER * size);
-        for (to, number) in group.zip(vector) {
-            if let Some(to) = to.get_mut(index % TOGETHER) {
-                *to = *number;
-            }
-        }
-    }
+    let packed = packed::<TOGETHER>(vectors, size);
     let mut out: Vec<&mut [f32]> = out.collect();
     let mut columns = Columns([[0.0; LANES]; MOST]);
     let mut rows = rows.iter();

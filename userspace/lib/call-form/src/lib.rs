@@ -23,7 +23,8 @@ pub const CALL_ID: &str = "[CALL_ID]";
 /// it an object of the arguments, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
-    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others.
+    /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
+    /// ones leave the mark away.
     Hermes,
     /// `{"name": …, "parameters": {…}}` as the whole answer, or behind `<|python_tag|>`: Llama 3.
     Llama3,
@@ -118,6 +119,12 @@ impl CallForm {
     /// Whether an answer that begins with an object is a call.
     pub fn is_bare(self) -> bool {
         self == Self::Llama3
+    }
+
+    /// Whether an answer that begins with an object that names a tool is a call, be the object in a fence of Markdown or not.
+    /// Qwen2.5-Coder with 1.5 thousand million parameters writes nearly all of its calls so, whatever its template says.
+    pub fn may_lack_mark(self) -> bool {
+        self == Self::Hermes
     }
 
     /// Whether a mark is followed by a list of calls.

@@ -21,6 +21,7 @@ mod nesting;
 mod object_reader;
 mod stop;
 mod template;
+pub mod unmarked;
 
 pub use answer::AnswerReader;
 pub use call_reader::{CallReader, Decision, Delta};

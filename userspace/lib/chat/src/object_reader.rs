@@ -6,7 +6,7 @@ use crate::CallForm;
 use crate::call_reader::Delta;
 use crate::nesting::Nesting;
 use crate::stop::held_back;
-use crate::unmarked::{Beginning, FENCE, MOST_TOOLS, SPACE, beginning};
+use crate::unmarked::{self, Beginning, FENCE, SPACE, beginning};
 
 /// Bytes of one call. What is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
@@ -27,8 +27,13 @@ pub struct ObjectReader {
     said: bool,
     /// Whether a call is the last that there was. White space behind it is none of the answer's.
     behind_call: bool,
-    /// What stood before the object that is read, where it has no mark: said, if it is none of a call.
-    unmarked: Option<String>,
+    /// The tools' names as strings of JSON, where calls may lack their mark.
+    names: Option<Vec<String>>,
+    /// Whether the call that is read, or was read last, has no mark, and a fence is open around it.
+    unmarked: bool,
+    fenced: bool,
+    /// Whether an answer that is no call keeps to a schema: JSON, in which nothing is a call.
+    has_schema: bool,
 }
 
 enum Place {
@@ -47,6 +52,9 @@ enum Place {
 impl ObjectReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
+        let may_lack_mark = |form: CallForm| unmarked::are_found(form, tools.iter().map(|(name, _)| name.as_str()));
+        let literal = |(name, _): &(String, String)| serde_json::Value::from(name.as_str()).to_string();
+        let names = form.is_some_and(may_lack_mark).then(|| tools.iter().map(literal).collect());
         Self {
             form,
             tools,
@@ -55,8 +63,16 @@ impl ObjectReader {
             calls: 0,
             said: false,
             behind_call: false,
-            unmarked: None,
+            names,
+            unmarked: false,
+            fenced: false,
+            has_schema: false,
         }
+    }
+
+    /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
+    pub fn with_schema(self) -> Self {
+        Self { names: None, has_schema: true, ..self }
     }
 
     /// Takes more of the answer, and gives what is known of it now.
@@ -74,7 +90,7 @@ impl ObjectReader {
         if let Place::Object(scanner) = &self.place
             && scanner.name.is_none()
         {
-            let text = self.unmarked.take().unwrap_or_default() + &scanner.text;
+            let text = scanner.text.clone();
             self.say(&text, &mut deltas);
         }
         deltas
@@ -87,7 +103,12 @@ impl ObjectReader {
 
     /// Whether what comes next is part of a call, or of what calls stand in.
     pub fn in_call(&self) -> bool {
-        !matches!(self.place, Place::Text)
+        match self.place {
+            Place::Text => false,
+            // Nothing need end a call without a mark, so that what comes may be anything.
+            Place::Calls => !self.unmarked,
+            Place::Object(_) | Place::Name | Place::Arguments(_) => true,
+        }
     }
 
     /// Judges what is pending as far as it goes; tells whether to go on.
@@ -102,16 +123,18 @@ impl ObjectReader {
     }
 
     fn read_text(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
-        let Some(form) = self.form else {
+        let Some(form) = self.form.filter(|_| !(self.has_schema && self.said)) else {
             let text = std::mem::take(&mut self.pending);
             self.say(&text, deltas);
             return false;
         };
-        if form.may_lack_mark() && self.tools.len() <= MOST_TOOLS && (self.behind_call || !self.said) {
-            match beginning(&self.pending) {
-                Beginning::Object(at) => {
-                    let object = self.pending.split_off(at);
-                    self.unmarked = Some(std::mem::replace(&mut self.pending, object));
+        if let Some(names) = &self.names
+            && (self.behind_call || !self.said)
+        {
+            match beginning(&self.pending, names.iter().map(String::as_str), form.arguments()) {
+                Beginning::Call { at, fenced } => {
+                    self.pending.drain(..at);
+                    (self.unmarked, self.fenced) = (true, fenced || self.fenced);
                     self.place = Place::Object(Scanner::new());
                     return true;
                 }
@@ -126,10 +149,11 @@ impl ObjectReader {
             }
             self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
             self.pending = after;
+            (self.unmarked, self.fenced) = (false, false);
             return true;
         }
         let starts = self.pending.trim_start_matches(SPACE);
-        if form.is_bare() && !self.said && starts.starts_with('{') {
+        if form.is_bare() && !self.has_schema && !self.said && starts.starts_with('{') {
             (self.pending, self.place) = (starts.to_string(), Place::Calls);
             return true;
         }
@@ -148,16 +172,16 @@ impl ObjectReader {
 
     /// Reads what lies between calls. What does not belong there is text.
     fn read_between(&mut self, at_end: bool) -> bool {
-        let unmarked = self.unmarked.is_some();
+        if self.unmarked {
+            return self.read_behind_unmarked(at_end);
+        }
         let rest = match self.form.and_then(CallForm::separator) {
             Some(_) => self.pending.trim_start(),
-            None if unmarked => self.pending.trim_start_matches([' ', '\t', '\r', '\n', ']', '}', ',', ';']),
             None => self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']),
         };
-        let close = if unmarked { Some(FENCE) } else { self.form.and_then(CallForm::close) };
+        let close = self.form.and_then(CallForm::close);
         if let Some(after) = close.and_then(|close| rest.strip_prefix(close)) {
             (self.pending, self.place) = (after.to_string(), Place::Text);
-            self.unmarked = None;
             return true;
         }
         let may_close = close.is_some_and(|close| close.starts_with(rest));
@@ -165,11 +189,27 @@ impl ObjectReader {
             self.pending = rest.to_string();
             return false;
         }
-        let is_object = !unmarked && rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
+        let is_object = rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
         self.place = if is_object { Place::Object(Scanner::new()) } else { Place::Text };
         self.pending = rest.to_string();
-        self.unmarked = None;
         true
+    }
+
+    /// Leaves out what ends a call without a mark: brackets, its fence, and the mark that was to end it.
+    fn read_behind_unmarked(&mut self, at_end: bool) -> bool {
+        let rest = self.pending.trim_start_matches([' ', '\t', '\r', '\n', ']', '}']).to_string();
+        let fence = Some(FENCE).filter(|_| self.fenced);
+        let ends = || fence.into_iter().chain(self.form.and_then(CallForm::close));
+        if let Some(after) = ends().find_map(|end| rest.strip_prefix(end)) {
+            (self.pending, self.place, self.fenced) = (after.to_string(), Place::Text, false);
+            return true;
+        }
+        let may_end = !at_end && ends().any(|end| end.starts_with(&rest));
+        if !(rest.is_empty() || may_end) {
+            self.place = Place::Text;
+        }
+        self.pending = rest;
+        !matches!(self.place, Place::Calls)
     }
 
     fn read_object(&mut self, deltas: &mut Vec<Delta>) -> bool {
@@ -184,15 +224,13 @@ impl ObjectReader {
         let fresh = scanner.name.is_some() && !scanner.named;
         let name = scanner.name.clone().unwrap_or_default();
         let tool = self.tools.iter().find(|(other, _)| *other == name);
-        let tool = tool.filter(|_| !(scanner.escaped && self.unmarked.is_some()));
-        // An answer that is an object without a mark is a call only of a tool that there is. Its name is written as it is, since
-        // the grammar would take one with escapes for text, and hold nothing behind it.
-        let bare = self.unmarked.is_some() || self.form.is_some_and(CallForm::is_bare);
+        // An answer that is an object without a mark is a call only of a tool that there is.
+        let bare = self.form.is_some_and(CallForm::is_bare);
         let is_text = scanner.text.len() > CALL_BYTES && scanner.name.is_none()
             || scanner.done && scanner.name.is_none()
             || bare && fresh && tool.is_none();
         if is_text {
-            let text = self.unmarked.take().unwrap_or_default() + &scanner.text;
+            let text = std::mem::take(&mut scanner.text);
             self.place = Place::Text;
             self.say(&text, deltas);
             return true;
@@ -203,9 +241,6 @@ impl ObjectReader {
         let arguments = scanner.fresh_arguments();
         let done = scanner.done;
         scanner.named = true;
-        if fresh {
-            self.unmarked = self.unmarked.as_ref().map(|_| String::new());
-        }
         if fresh || !arguments.is_empty() {
             let handle = tool.filter(|_| fresh).map_or(String::new(), |(_, handle)| handle.clone());
             let name = if fresh { name } else { String::new() };
@@ -277,7 +312,7 @@ impl ObjectReader {
     fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.said |= !is_space(text);
-            self.behind_call = false;
+            (self.behind_call, self.fenced) = (false, false);
             deltas.push(Delta::Text(text.into()));
         }
     }
@@ -314,11 +349,11 @@ struct Scanner {
     member: usize,
     key: Option<String>,
     name: Option<String>,
-    /// Whether there are escapes in the name.
-    escaped: bool,
     named: bool,
     /// Where the arguments begin and end.
     arguments: Option<(usize, Option<usize>)>,
+    /// The arguments, where they are written as text.
+    inner: Option<String>,
     sent: usize,
     done: bool,
 }
@@ -331,9 +366,9 @@ impl Scanner {
             member: 0,
             key: None,
             name: None,
-            escaped: false,
             named: false,
             arguments: None,
+            inner: None,
             sent: 0,
             done: false,
         }
@@ -359,7 +394,7 @@ impl Scanner {
         let depth = self.nesting.depth();
         match character {
             '{' | '[' if depth == 1 => self.member = self.text.len(),
-            '{' | '[' if depth == 2 && self.is_arguments() && self.arguments.is_none() => {
+            '{' | '[' if depth == 2 && self.is_arguments() && self.arguments.is_none() && self.inner.is_none() => {
                 self.arguments = Some((at, None));
             }
             '}' | ']' if depth == 0 => {
@@ -391,21 +426,16 @@ impl Scanner {
     /// Ends the member whose value ends at `end`.
     fn end_member(&mut self, end: usize) {
         if self.key.as_deref() == Some("name") && self.name.is_none() {
-            let text = self.member_text(end).unwrap_or_default();
-            (self.escaped, self.name) = (text.contains('\\'), serde_json::from_str(text).ok());
+            self.name = self.member_text(end).and_then(|text| serde_json::from_str(text).ok());
         }
         if self.is_arguments() {
             let value = self.member_text(end).unwrap_or("");
             let stop = self.member.saturating_add(value.trim_end().len());
             // Some models write the arguments as text.
             let inner = serde_json::from_str::<String>(value).ok();
-            match (&mut self.arguments, inner) {
-                (Some((_, end @ None)), _) => *end = Some(stop),
-                (None, Some(inner)) => {
-                    let start = self.text.len();
-                    self.text.push_str(&inner);
-                    self.arguments = Some((start, Some(self.text.len())));
-                }
+            match &mut self.arguments {
+                Some((_, end @ None)) => *end = Some(stop),
+                None if self.inner.is_none() => self.inner = inner,
                 _ => {}
             }
         }
@@ -415,12 +445,13 @@ impl Scanner {
 
     /// What of the arguments was not given yet.
     fn fresh_arguments(&mut self) -> String {
-        let Some((start, end)) = self.arguments else {
-            return String::new();
+        let whole = match (&self.inner, self.arguments) {
+            (Some(inner), _) => inner.as_str(),
+            (None, Some((start, end))) => self.text.get(start..end.unwrap_or(self.text.len())).unwrap_or_default(),
+            (None, None) => "",
         };
-        let (start, end) = (start.max(self.sent), end.unwrap_or(self.text.len()));
-        let fresh = self.text.get(start..end).unwrap_or("").to_string();
-        self.sent = end.max(self.sent);
+        let fresh = whole.get(self.sent..).unwrap_or_default().to_string();
+        self.sent = whole.len();
         fresh
     }
 }

@@ -1,13 +1,21 @@
 //! Calls without a mark: an answer that begins with the object of one, alone or in a fence of Markdown.
 
-/// Tools of a turn up to which calls without a mark are found. For more of them, grammars that hold such calls are too large.
+use crate::CallForm;
+
+/// Tools of a turn, and bytes of all their names, up to which calls without a mark are found. For more of them, grammars that
+/// hold such calls are too large.
 pub const MOST_TOOLS: usize = 64;
+const MOST_BYTES: usize = 8 * 1024;
 /// What stands around blocks of code.
 pub const FENCE: &str = "```";
 /// White space of JSON. Whatever else is space to others is none to the grammar, and so is text here.
 pub const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
-/// Bytes of what may stand before the object. Behind more of it text is text.
-const LONGEST: usize = 256;
+
+/// Whether calls without a mark are found in answers of this form, with tools of these names. Reader and grammar both ask.
+pub fn are_found<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str>) -> bool {
+    let few = names.len() <= MOST_TOOLS;
+    few && form.may_lack_mark() && names.map(str::len).fold(0, usize::saturating_add) <= MOST_BYTES
+}
 
 /// What the beginning of a text may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +24,23 @@ pub enum Beginning {
     Text,
     /// It is too short to tell.
     Open,
-    /// An object that begins here, with a name as its first member.
-    Object(usize),
+    /// A call.
+    Call {
+        /// Where its object begins.
+        at: usize,
+        /// Whether a fence was opened before it.
+        fenced: bool,
+    },
 }
 
-/// Looks at a text from which nothing was given yet. Before the object may stand a fence, a bracket and, since templates of
-/// Qwen2.5 show it so, a brace too many.
-pub fn beginning(text: &str) -> Beginning {
-    match read(text) {
-        Ok(Some(at)) => Beginning::Object(at),
+/// Looks at a text at the beginning of an answer, or behind a call. It is a call where its first member is the name of a tool,
+/// written as in `names` (each a string of JSON, with its quotes), and the second its arguments: an object that names a tool
+/// and goes on otherwise is text. Before the object may stand a fence, a bracket and, since templates of Qwen2.5 show it so, a
+/// brace too many; before these, white space and what parts calls.
+pub fn beginning<'n>(text: &str, names: impl Iterator<Item = &'n str>, arguments: &str) -> Beginning {
+    match read(text, names, arguments) {
+        Ok(Some((at, fenced))) => Beginning::Call { at, fenced },
         Ok(None) => Beginning::Text,
-        Err(TooShort) if text.len() > LONGEST => Beginning::Text,
         Err(TooShort) => Beginning::Open,
     }
 }
@@ -34,31 +48,66 @@ pub fn beginning(text: &str) -> Beginning {
 /// The text ends where more of it would decide.
 struct TooShort;
 
-/// Where the object begins, if one does.
-fn read(text: &str) -> Result<Option<usize>, TooShort> {
-    let mut rest = text.trim_start_matches(SPACE);
-    if take(&mut rest, FENCE)? {
+/// Where the object begins, if one does, and whether in a fence.
+fn read<'n>(
+    text: &str,
+    names: impl Iterator<Item = &'n str>,
+    arguments: &str,
+) -> Result<Option<(usize, bool)>, TooShort> {
+    let mut rest = text.trim_start_matches(SPACE).trim_start_matches([' ', '\t', '\r', '\n', ',', ';']);
+    let fenced = take(&mut rest, FENCE)?;
+    if fenced {
         take(&mut rest, "json")?;
     }
-    rest = rest.trim_start_matches(SPACE);
+    skip(&mut rest);
     take(&mut rest, "[")?;
-    rest = rest.trim_start_matches(SPACE);
+    skip(&mut rest);
     let mut at = text.len().saturating_sub(rest.len());
     if !take(&mut rest, "{")? {
         return Ok(None);
     }
-    rest = rest.trim_start_matches(SPACE);
+    skip(&mut rest);
     let inner = text.len().saturating_sub(rest.len());
     if take(&mut rest, "{")? {
         at = inner;
+        skip(&mut rest);
     }
-    for part in ["\"name\"", ":", "\""] {
-        rest = rest.trim_start_matches(SPACE);
-        if !take(&mut rest, part)? {
-            return Ok(None);
+    if !take(&mut rest, "\"name\"")? {
+        return Ok(None);
+    }
+    skip(&mut rest);
+    if !take(&mut rest, ":")? {
+        return Ok(None);
+    }
+    skip(&mut rest);
+    // No such string begins as another does, since each ends with a quote that none has inside.
+    let mut found = Ok(false);
+    for name in names {
+        found = match take(&mut rest, name) {
+            Ok(false) => found,
+            other => other,
+        };
+        if matches!(found, Ok(true)) {
+            break;
         }
     }
-    Ok(Some(at))
+    if !found? {
+        return Ok(None);
+    }
+    skip(&mut rest);
+    if !take(&mut rest, ",")? {
+        return Ok(None);
+    }
+    skip(&mut rest);
+    if !(take(&mut rest, "\"")? && take(&mut rest, arguments)? && take(&mut rest, "\"")?) {
+        return Ok(None);
+    }
+    skip(&mut rest);
+    Ok(take(&mut rest, ":")?.then_some((at, fenced)))
+}
+
+fn skip(rest: &mut &str) {
+    *rest = rest.trim_start_matches(SPACE);
 }
 
 /// Takes a part from the front of the rest, if it is there.
@@ -74,13 +123,29 @@ fn take(rest: &mut &str, part: &str) -> Result<bool, TooShort> {
 mod tests {
     use super::*;
 
+    fn look(text: &str) -> Beginning {
+        beginning(text, ["\"read\"", "\"read_all\"", "\"a\\\"b\""].into_iter(), "arguments")
+    }
+
     #[test]
-    fn objects_are_found_behind_what_models_write_before_them() {
-        for before in ["", " ", "```json\n", "```\n", "[", "```json\n[\n  ", "{", "```json{ "] {
-            let text = format!("{before}{{\n  \"name\" : \"");
-            assert_eq!(beginning(&text), Beginning::Object(before.len()), "{text}");
-            for cut in 0..text.len() {
-                assert_eq!(beginning(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
+    fn calls_are_found_behind_what_models_write_before_them() {
+        for (before, fenced) in [
+            ("", false),
+            (" ", false),
+            ("```json\n", true),
+            ("```\n", true),
+            ("[", false),
+            ("```json\n[\n  ", true),
+            ("{", false),
+            ("```json{ ", true),
+            (",\n", false),
+        ] {
+            for name in ["\"read\"", "\"read_all\"", "\"a\\\"b\""] {
+                let text = format!("{before}{{\n  \"name\" : {name},\n \"arguments\" :");
+                assert_eq!(look(&text), Beginning::Call { at: before.len(), fenced }, "{text}");
+                for cut in 0..text.len() {
+                    assert_eq!(look(&text[..cut]), Beginning::Open, "{}", &text[..cut]);
+                }
             }
         }
     }
@@ -100,10 +165,15 @@ mod tests {
             "``` json",
             "\u{a0}{\"name\": \"",
             "{\u{c}\"name\": \"",
+            "{\"name\": \"x",
+            "{\"name\": \"reads",
+            "{\"name\": \"re\\",
+            "{\"name\": \"read\"}",
+            "{\"name\": \"read\", \"version\"",
+            "{\"name\": \"read\", \"argument\"",
+            "} {",
         ] {
-            assert_eq!(beginning(text), Beginning::Text, "{text}");
+            assert_eq!(look(text), Beginning::Text, "{text}");
         }
-        assert_eq!(beginning(&" ".repeat(LONGEST)), Beginning::Open);
-        assert_eq!(beginning(&" ".repeat(LONGEST + 1)), Beginning::Text);
     }
 }

@@ -1,7 +1,8 @@
 //! Holding an answer to the schemas of the turn, token by token.
 //!
 //! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
-//! this turn, and arguments that keep to its schema. Where the answer itself has a schema, it is a call or keeps to that.
+//! this turn, and arguments that keep to its schema. The same is so from the arguments on of a call that has no mark
+//! ([`capos_chat::unmarked`]). Where the answer itself has a schema, it is a call with its mark or keeps to that.
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
@@ -17,9 +18,11 @@ use serde_json::{Map, Value, json};
 use crate::line_grammar::{LineGrammar, LineTokens};
 use capos_chat::guard::Guard;
 use capos_chat::lines::Line;
-use capos_chat::unmarked::MOST_TOOLS;
+use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
+/// How much more a grammar may cost than the library has it: each tool's schema stands in it twice where calls may lack a mark.
+const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
 /// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
@@ -72,6 +75,8 @@ impl Grammars {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = LEXER_STATES;
+        limits.initial_lexer_fuel = limits.initial_lexer_fuel.saturating_mul(COSTS.into());
+        limits.max_grammar_size = limits.max_grammar_size.saturating_mul(COSTS as usize);
         let forms = [CallForm::Hermes, CallForm::Llama3, CallForm::MistralArgs, CallForm::Function, CallForm::Phi];
         let texts = forms.into_iter().flat_map(CallForm::marks);
         let marks = texts.filter_map(|text| {
@@ -168,10 +173,10 @@ impl Grammars {
             (false, None) => "call".into(),
         };
         let _ = writeln!(out, "body: {body}");
-        let may_lack_mark = form.may_lack_mark() && tools.len() <= MOST_TOOLS;
-        let unmarked = may_lack_mark.then(|| unmarked(form, out, tools));
+        let may_lack_mark = unmarked::are_found(form, tools.iter().map(|tool| tool.name.as_str()));
+        let unmarked = may_lack_mark.then(|| without_mark(form, out, tools));
         let (within_text, alone) = match form {
-            CallForm::Llama3 => (format!("{mark}? body | TEXT"), format!("{mark}? body")),
+            CallForm::Llama3 => (format!("{mark}? body | TEXT"), format!("{mark} body")),
             _ => {
                 let lead = if mark.starts_with('<') { format!("TEXT? {mark}") } else { "lead".into() };
                 let or_unmarked = if unmarked.is_some() { " | unmarked" } else { "" };
@@ -203,39 +208,43 @@ struct Calls {
 fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     let any = r"(.|\n)";
     let or_unmarked = unmarked.map_or(String::new(), |pattern| format!(" & ~/{pattern}{any}*/"));
+    // A mark that is a token may also be spelled, and the reader finds it so.
+    let spelled = literally(form.open());
+    let text = format!("TEXT: /{any}+/ & ~/{any}*{spelled}{any}*/{or_unmarked}");
     if form.is_bare() {
-        return format!("TEXT: /{any}+/ & ~/[ \\t\\r\\n]*\\{{{any}*/\n");
+        return format!("{text} & ~/[ \\t\\r\\n]*\\{{{any}*/\n");
     }
     if mark.starts_with('<') {
-        return format!("TEXT: /{any}+/{or_unmarked}\n");
+        return format!("{text}\n");
     }
-    let mark = literally(form.open());
-    format!("lead[lazy]: /{any}*{mark}/{or_unmarked}\nTEXT: /{any}+/ & ~/{any}*{mark}{any}*/{or_unmarked}\n",)
+    format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, as [`capos_chat::unmarked`] finds them, where text begins and behind a call.
-/// Gives the pattern of what they begin with. White space is as the model likes it, within bounds.
-fn unmarked(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
+/// Writes the rules of calls without a mark, where text begins and behind a call. Gives the pattern of what they begin with, up
+/// to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
+fn without_mark(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
-    // Behind a call, what ends it and its fence stands before the next. Counted spaces here would be states for each tool.
-    let before =
-        format!(r#"[ \t\r\n,;\]}}]*(```{any})?(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#);
-    let arguments = form.arguments();
-    let _ = writeln!(out, "ARGUMENTS: /{space},{space}\"{arguments}\"{space}:{space}/\nEND: /{space}}}/");
+    let close = literally(form.close().unwrap_or_default());
+    // What ends a call, what parts calls, and what begins one. Counted spaces would be states for each tool here.
+    let before = format!(
+        r#"[ \t\r\n\]}}]*((```|{close}){any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
+    );
+    let arguments = format!(r#"{any},{any}"{}"{any}:"#, form.arguments());
+    let _ = writeln!(out, "END: /{space}}}/");
     let mut names = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
         let name = literally(&Value::from(tool.name.as_str()).to_string());
         let _ = writeln!(
             out,
-            "UNMARKED_{at}: /{before}{name}/\nunmarked_{at}: UNMARKED_{at} ARGUMENTS unmarked_arguments_{at} END\n\
+            "UNMARKED_{at}: /{before}{name}{arguments}/\nunmarked_{at}: UNMARKED_{at} SPACE? unmarked_arguments_{at} END\n\
              unmarked_arguments_{at}: %json {}",
             roomy(arguments_of(tool), space)
         );
         names.push(name);
     }
     let calls: Vec<String> = (0..tools.len()).map(|at| format!("unmarked_{at}")).collect();
-    let _ = writeln!(out, "unmarked: {}", calls.join(" | "));
-    format!("{before}({})", names.join("|"))
+    let _ = writeln!(out, "SPACE: /[ \\t\\r\\n]{{1,40}}/\nunmarked: {}", calls.join(" | "));
+    format!("{before}({}){arguments}", names.join("|"))
 }
 
 /// A pattern of this text.

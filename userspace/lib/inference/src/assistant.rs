@@ -62,6 +62,7 @@ impl<'m> Assistant<'m> {
             None => request.stop_sequences.iter().cloned().chain(model.stops()).collect(),
         };
         let reader = AnswerReader::new(model.tokenizer(), model.form(), &request.tools, &stops);
+        let reader = if request.schema.is_some() { reader.with_schema() } else { reader };
         let repetition = request.end_repetition.then(Repetition::default);
         self.answers.insert(id, Answer { reader, repetition, endless: false });
         Ok(id)

@@ -57,6 +57,19 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
              \"arguments\": {}\n}\n```\nDone.",
             ("\nDone.".into(), both.clone()),
         ),
+        // A fence that was not opened is not closed.
+        (
+            CallForm::Hermes,
+            "{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n```json\n{\"name\": \"list_dir\", \"arguments\": {}}\n```\n\
+             ```python\nread()\n```",
+            ("\n```python\nread()\n```".into(), both.clone()),
+        ),
+        // Nor is there need for the mark that was to end it.
+        (
+            CallForm::Hermes,
+            "{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, {\"name\": \"list_dir\", \"arguments\": {}}\n</tool_call>, and so on.",
+            (", and so on.".into(), both.clone()),
+        ),
         (
             CallForm::Hermes,
             "{{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}}}\n```\n[{\"name\": \"list_dir\", \"arguments\": {}}]\n```",
@@ -151,6 +164,12 @@ fn text_is_text() {
         "{{\"name\": \"fly\", \"arguments\": {}}}",
         "```json\n{\"name\": 1}```",
         "{\"name\": \"re\\u0061d\", \"arguments\": {}}",
+        "{\"name\": \"a\"b, \"name\": \"read\", \"arguments\": {}}",
+        "{\"name\": \"x\": 1, \"name\": \"read\", \"arguments\": {}}",
+        "{\"name\": \"\\q\", \"arguments\": \"hello\"}",
+        "{\"name\": \"read\", \"version\": \"1.0\"}",
+        "[{\"name\": \"read\", \"description\": \"Reads.\"}, {\"name\": \"list_dir\", \"description\": \"Lists.\"}]",
+        "{\"name\": \"read\", \"parameters\": {}}",
         "\u{a0}{\"name\": \"read\", \"arguments\": {}}",
         "```json\n{\"nam",
         "```json\n[{\"name\": \"re",
@@ -166,6 +185,27 @@ fn text_is_text() {
     }
     let answer = "<tool_call>{\"name\": \"read\"}</tool_call>";
     assert_eq!(read(None, &[answer]), (answer.into(), vec![]));
+}
+
+/// Where an answer has a schema, JSON is the answer, whatever stands in it.
+#[test]
+fn an_answer_with_a_schema_is_a_call_only_behind_a_mark() {
+    for (form, call) in [
+        (CallForm::Llama3, "{\"name\": \"read\", \"parameters\": {\"path\": \"a\"}}"),
+        (CallForm::Hermes, "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"),
+    ] {
+        let quoted = format!("{{\"note\": \"{}{{}}\"}}", form.open());
+        for (answer, calls) in [(call, 0), (&quoted, 0), (&format!("{}{call}", form.open()), 1)] {
+            let mut reader = CallReader::new(Some(form), &tools()).with_schema();
+            let deltas: Vec<Delta> = answer.chars().flat_map(|character| reader.push(&character.to_string())).collect();
+            assert_eq!(reader.calls(), calls, "{answer}");
+            let text: String = deltas
+                .iter()
+                .filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None })
+                .collect();
+            assert_eq!(text, if calls == 0 { answer } else { "" });
+        }
+    }
 }
 
 #[test]

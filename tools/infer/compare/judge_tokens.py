@@ -41,16 +41,18 @@ def theirs(path, texts):
     return {"plain": plain, "marked": marked, "surrounded": surrounded}
 
 
-def ours(infer, path, texts):
-    def tokens(texts, *options):
-        command = [infer, "tokenize", path, "--texts", "-", "--json", *options]
-        found = subprocess.run(command, check=True, capture_output=True, input=json.dumps(texts), text=True)
-        return json.loads(found.stdout)["ids"]
+def tokens(infer, path, texts, *options):
+    """The tokens that capos-infer makes of each of these texts."""
+    command = [infer, "tokenize", path, "--texts", "-", "--json", *options]
+    found = subprocess.run(command, check=True, capture_output=True, input=json.dumps(texts), text=True)
+    return json.loads(found.stdout)["ids"]
 
+
+def ours(infer, path, texts):
     return {
-        "plain": tokens(texts),
-        "marked": tokens(texts, "--special"),
-        "surrounded": tokens(["Hello world"], "--bos")[0],
+        "plain": tokens(infer, path, texts),
+        "marked": tokens(infer, path, texts, "--special"),
+        "surrounded": tokens(infer, path, ["Hello world"], "--bos")[0],
     }
 
 

@@ -12,6 +12,7 @@ from gguf import GGUFReader
 from judge_models import NEAR, WAYS, Ours, Theirs, distance, rms
 from judge_tokens import ours as our_tokens
 from judge_tokens import theirs as their_tokens
+from judge_tokens import tokens
 from make_tokenizers import TEXTS
 from reference import Model
 from trained import FILES, fetch
@@ -65,7 +66,7 @@ def tokens_beside(infer, name, path):
 
 def logits_beside(infer, name, path):
     parameters = sum(int(np.prod(tensor.shape)) for tensor in GGUFReader(path).tensors)
-    cases = [{"ids": ids, "greedy": [0] * GREEDY} for ids in our_tokens(infer, path, PROSE)["plain"]]
+    cases = [{"ids": ids, "greedy": [0] * GREEDY} for ids in tokens(infer, path, PROSE, "--bos")]
     if parameters < LARGEST:
         model = Model(path)
         for case in cases:

@@ -25,8 +25,11 @@ use crate::thread_cache::BlockSource;
 const ARENA: usize = 48 << 10;
 /// The first growth, in bytes; each further one is half of the heap so far.
 const FIRST_GROWTH: u64 = 64 << 10;
-/// The largest growth that is not asked for by a single allocation.
+/// The largest growth of a small heap that is not asked for by a single allocation.
 const LARGEST_GROWTH: u64 = 1 << 20;
+/// The part of a large heap that it grows by at least. Each growth is an object of the account's, of which it has few: 60 of
+/// them are a gigabyte.
+const GROWTH_PART: u64 = 8;
 /// Room for the allocator's own accounts of an allocation, in bytes.
 const OVERHEAD: u64 = 128;
 
@@ -141,7 +144,8 @@ unsafe impl Source for Growth {
         let wanted = u64::try_from(layout.size().saturating_add(layout.align())).map_err(|_| ())?;
         let so_far = talc.source.end.saturating_sub(HEAP_START);
         let least = wanted.saturating_add(OVERHEAD).checked_next_multiple_of(PAGE).ok_or(())?;
-        let mut bytes = least.max((so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH) & !(PAGE - 1));
+        let step = (so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH).max(so_far / GROWTH_PART);
+        let mut bytes = least.max(step & !(PAGE - 1));
         let start = talc.source.end;
         start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
         if !means.grow(start, bytes) {

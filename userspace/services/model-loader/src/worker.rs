@@ -34,7 +34,7 @@ const LIMITS: Limits = Limits {
     capabilities: 512,
     threads: 1,
     processes: 0,
-    objects: 64,
+    objects: 128,
     priority: 0,
     cpu_nanoseconds: 0,
 };

@@ -290,6 +290,21 @@ fn what_ended_threads_left_is_given_up() -> Outcome {
     check(bytes.try_reserve_exact(60 << 20).is_ok(), "an allocation was refused memory that nobody uses")
 }
 
+/// Of 256 MiB, in pieces that are less than the heap grows by, with as many objects as programs have by themselves.
+fn the_heap_grows_to_all_that_it_may() -> Outcome {
+    const PIECE: usize = 48 << 10;
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    for number in 0..(240 << 20) / PIECE {
+        let mut piece = Vec::new();
+        let made = piece.try_reserve_exact(PIECE);
+        check(made.is_ok(), &format!("an allocation was refused behind {} MiB", number * PIECE >> 20))?;
+        piece.push(u8::try_from(number % 251).unwrap_or(0));
+        pieces.push(piece);
+    }
+    let whole = pieces.iter().zip(0_usize..).all(|(piece, number)| usize::from(piece[0]) == number % 251);
+    check(whole, "a piece was written over")
+}
+
 fn hashes_are_seeded() -> Outcome {
     use std::hash::{BuildHasher, RandomState};
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
@@ -342,7 +357,11 @@ fn vectors_stay_with_their_threads() -> Outcome {
 }
 
 fn main() {
-    let tests: &[(&str, Test)] = &[
+    // With a name, which is of another program with more memory: that alone.
+    if std::env::args().nth(1).as_deref() == Some("heap") {
+        return run(&[("the heap grows to all that it may", the_heap_grows_to_all_that_it_may)]);
+    }
+    run(&[
         ("threads return values", threads_return_values),
         ("threads come and go", threads_come_and_go),
         ("a mutex keeps counts", a_mutex_keeps_counts),
@@ -363,7 +382,10 @@ fn main() {
         ("vectors stay with their threads", vectors_stay_with_their_threads),
         ("stacks serve again and values begin anew", stacks_serve_again_and_values_begin_anew),
         ("what ended threads left is given up", what_ended_threads_left_is_given_up),
-    ];
+    ]);
+}
+
+fn run(tests: &[(&str, Test)]) {
     let mut failed = 0;
     for (name, test) in tests {
         match test() {

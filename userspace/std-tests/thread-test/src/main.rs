@@ -297,11 +297,12 @@ fn the_heap_grows_to_all_that_it_may() -> Outcome {
     for number in 0..(240 << 20) / PIECE {
         let mut piece = Vec::new();
         let made = piece.try_reserve_exact(PIECE);
-        check(made.is_ok(), &format!("an allocation was refused behind {} MiB", number * PIECE >> 20))?;
+        check(made.is_ok(), &format!("an allocation was refused behind {} MiB", (number * PIECE) >> 20))?;
         piece.push(u8::try_from(number % 251).unwrap_or(0));
         pieces.push(piece);
     }
-    let whole = pieces.iter().zip(0_usize..).all(|(piece, number)| usize::from(piece[0]) == number % 251);
+    let holds = |piece: &Vec<u8>, number: usize| piece.first().is_some_and(|byte| usize::from(*byte) == number % 251);
+    let whole = pieces.iter().zip(0_usize..).all(|(piece, number)| holds(piece, number));
     check(whole, "a piece was written over")
 }
 

@@ -45,6 +45,16 @@ impl PackedModels {
         self.0.is_empty()
     }
 
+    /// MiB of all files together, rounded up.
+    ///
+    /// # Errors
+    /// A file is gone.
+    pub fn mebibytes(&self) -> Result<u32> {
+        let length = |model: &PathBuf| std::fs::metadata(model).with_context(|| format!("reading {}", model.display()));
+        let bytes = self.0.iter().try_fold(0_u64, |sum, model| anyhow::Ok(sum.saturating_add(length(model)?.len())))?;
+        Ok(u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX))
+    }
+
     /// Makes the folder `tree`, which puts the model files on an image, signed with `key`.
     ///
     /// # Errors
@@ -135,7 +145,12 @@ mod tests {
         let mut trust = TrustStore::new();
         trust.allow(key.public(), key.purpose()).unwrap();
         let tree = at("tree");
-        PackedModels::check(vec![at("z.gguf"), at("a.gguf")]).unwrap().pack(&key, &tree).unwrap();
+        let models = PackedModels::check(vec![at("z.gguf"), at("a.gguf")]).unwrap();
+        assert_eq!(
+            (models.mebibytes().unwrap(), PackedModels::check(Vec::new()).unwrap().mebibytes().unwrap()),
+            (1, 0)
+        );
+        models.pack(&key, &tree).unwrap();
         for name in ["z.gguf", "a.gguf"] {
             verify(&tree.join(FOLDER).join(name), &trust, PURPOSE_MODEL_WEIGHTS).unwrap();
         }

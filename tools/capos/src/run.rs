@@ -12,6 +12,8 @@ use crate::iso::{Limine, Models, limine_dir};
 use crate::qemu::{Board, Firmware, Machine, Medium};
 use crate::system::{System, Variant};
 
+/// Memory of the machine beside models that are named, in MiB.
+const MEMORY: u32 = 512;
 /// Processors that it takes of a computer with more.
 const MOST_CPUS: usize = 4;
 
@@ -33,9 +35,9 @@ pub struct Args {
     /// How the image is attached.
     #[arg(long, value_enum, default_value = "virtio")]
     medium: Medium,
-    /// Memory, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 512, env = "MEMORY")]
-    memory: u32,
+    /// Memory, in MiB; without it 512, and as much more as model files that are named have.
+    #[arg(long, value_name = "MIB", env = "MEMORY")]
+    memory: Option<u32>,
     /// Processors; without it, as many as this computer has, up to four.
     #[arg(long, value_name = "NUMBER", env = "CPUS", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
@@ -65,6 +67,7 @@ fn processors() -> u32 {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut memory = MEMORY;
     let image = match &args.image {
         Some(image) => image.clone(),
         None => {
@@ -72,6 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let limine = Limine::folder(args.limine.as_ref())?;
             let out = system.target().join("capos.iso");
             let models = args.models.checked()?;
+            memory = memory.saturating_add(models.mebibytes()?);
             let parts = system.build(false)?;
             let over = parts.pack(&models)?;
             let variant = Variant { limine, over, command_line: args.command_line.clone(), ..Variant::default() };
@@ -79,20 +83,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             out
         }
     };
+    let memory = args.memory.unwrap_or(memory);
     let accelerator = accel::choose(args.accel.as_deref())?;
     let cpus = args.cpus.unwrap_or_else(processors);
     let machine = Machine {
         board: args.board,
         firmware: args.firmware,
-        memory: args.memory,
+        memory,
         cpus,
         medium: args.medium,
         ..Machine::new(&image, &accelerator)
     };
     let log = log_file(System::find().ok().map(|system| system.target()))?;
     println!(
-        "Starting capOS ({accelerator}, {} MiB, {}). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
-        args.memory,
+        "Starting capOS ({accelerator}, {memory} MiB, {}). To quit: Ctrl-] and then x.\nIts log: {} (until the next run)",
         count(cpus, "processor"),
         log.display()
     );

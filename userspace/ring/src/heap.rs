@@ -23,7 +23,7 @@ use crate::thread_cache::BlockSource;
 
 /// Bytes of the arena that the heap begins with.
 const ARENA: usize = 48 << 10;
-/// The first growth, in bytes; each further one is half of the heap so far.
+/// The first growth, in bytes; the next ones are half of the heap so far.
 const FIRST_GROWTH: u64 = 64 << 10;
 /// The largest growth of a small heap that is not asked for by a single allocation.
 const LARGEST_GROWTH: u64 = 1 << 20;
@@ -145,15 +145,16 @@ unsafe impl Source for Growth {
         let so_far = talc.source.end.saturating_sub(HEAP_START);
         let least = wanted.saturating_add(OVERHEAD).checked_next_multiple_of(PAGE).ok_or(())?;
         let step = (so_far / 2).clamp(FIRST_GROWTH, LARGEST_GROWTH).max(so_far / GROWTH_PART);
-        let mut bytes = least.max(step & !(PAGE - 1));
+        let page_of = |bytes: u64| bytes & !(PAGE - 1);
+        let mut bytes = least.max(page_of(step));
         let start = talc.source.end;
         start.checked_add(bytes).filter(|end| *end <= MAP_START).ok_or(())?;
-        if !means.grow(start, bytes) {
-            // Near the account's limit, only as much as is needed.
-            bytes = least;
-            if !means.grow(start, bytes) {
+        // Near the account's limit as much as there is, nearly: what is needed alone would take an object each time.
+        while !means.grow(start, bytes) {
+            if bytes == least {
                 return Err(());
             }
+            bytes = least.max(page_of(bytes / 2));
         }
         let end = start.saturating_add(bytes);
         talc.source.end = end;

@@ -6,7 +6,7 @@ use crate::CallForm;
 use crate::call_reader::Delta;
 use crate::nesting::Nesting;
 use crate::stop::held_back;
-use crate::unmarked::{self, Beginning, FENCE, SPACE, beginning};
+use crate::unmarked::{Beginning, SPACE, Unmarked};
 
 /// Bytes of one call. What is longer is text.
 const CALL_BYTES: usize = 1024 * 1024;
@@ -27,11 +27,16 @@ pub struct ObjectReader {
     said: bool,
     /// Whether a call is the last that there was. White space behind it is none of the answer's.
     behind_call: bool,
-    /// The tools' names as strings of JSON, where calls may lack their mark.
-    names: Option<Vec<String>>,
-    /// Whether the call that is read, or was read last, has no mark, and a fence is open around it.
+    /// How calls are written that lack their mark, where they may.
+    without_mark: Option<Unmarked>,
+    /// Whether such a call may begin: nothing of the text here was taken for text yet.
+    may_begin: bool,
+    /// Whether the call that is read, or was read last, lacks its mark, and whether a fence is open around it.
     unmarked: bool,
     fenced: bool,
+    /// Whether calls stand in a list, and whether one may come that does not. For lists that no mark ends.
+    in_list: bool,
+    may_be_alone: bool,
     /// Whether an answer that is no call keeps to a schema: JSON, in which nothing is a call.
     has_schema: bool,
 }
@@ -52,9 +57,8 @@ enum Place {
 impl ObjectReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
-        let may_lack_mark = |form: CallForm| unmarked::are_found(form, tools.iter().map(|(name, _)| name.as_str()));
-        let literal = |(name, _): &(String, String)| serde_json::Value::from(name.as_str()).to_string();
-        let names = form.is_some_and(may_lack_mark).then(|| tools.iter().map(literal).collect());
+        let names = tools.iter().map(|(name, _)| name.as_str());
+        let without_mark = form.and_then(|form| Unmarked::of(form, names));
         Self {
             form,
             tools,
@@ -63,16 +67,19 @@ impl ObjectReader {
             calls: 0,
             said: false,
             behind_call: false,
-            names,
+            without_mark,
+            may_begin: true,
             unmarked: false,
             fenced: false,
+            in_list: false,
+            may_be_alone: false,
             has_schema: false,
         }
     }
 
     /// The same, of an answer that keeps to a schema where it is no call: it is one only where it begins with a mark.
     pub fn with_schema(self) -> Self {
-        Self { names: None, has_schema: true, ..self }
+        Self { without_mark: None, has_schema: true, ..self }
     }
 
     /// Takes more of the answer, and gives what is known of it now.
@@ -103,12 +110,7 @@ impl ObjectReader {
 
     /// Whether what comes next is part of a call, or of what calls stand in.
     pub fn in_call(&self) -> bool {
-        match self.place {
-            Place::Text => false,
-            // Nothing need end a call without a mark, so that what comes may be anything.
-            Place::Calls => !self.unmarked,
-            Place::Object(_) | Place::Name | Place::Arguments(_) => true,
-        }
+        !matches!(self.place, Place::Text)
     }
 
     /// Judges what is pending as far as it goes; tells whether to go on.
@@ -123,24 +125,38 @@ impl ObjectReader {
     }
 
     fn read_text(&mut self, deltas: &mut Vec<Delta>, at_end: bool) -> bool {
-        let Some(form) = self.form.filter(|_| !(self.has_schema && self.said)) else {
-            let text = std::mem::take(&mut self.pending);
-            self.say(&text, deltas);
-            return false;
+        let Some(form) = self.form else {
+            return self.say_all(deltas);
         };
-        if let Some(names) = &self.names
-            && (self.behind_call || !self.said)
-        {
-            match beginning(&self.pending, names.iter().map(String::as_str), form.arguments()) {
+        if let Some(without_mark) = self.without_mark.as_ref().filter(|_| self.may_begin) {
+            match without_mark.beginning(&self.pending, self.fenced) {
                 Beginning::Call { at, fenced } => {
                     self.pending.drain(..at);
-                    (self.unmarked, self.fenced) = (true, fenced || self.fenced);
+                    (self.unmarked, self.fenced) = (true, fenced);
                     self.place = Place::Object(Scanner::new());
                     return true;
                 }
                 Beginning::Open if !at_end => return false,
-                Beginning::Open | Beginning::Text => {}
+                Beginning::Open | Beginning::Text => {
+                    if self.unmarked {
+                        self.pending = without_mark.behind_end(&self.pending, self.fenced).to_string();
+                    }
+                    (self.may_begin, self.unmarked, self.fenced) = (false, false, false);
+                }
             }
+        }
+        let starts = self.pending.trim_start_matches(SPACE);
+        if self.has_schema && !starts.starts_with(form.open()) {
+            // Only white space may stand before a mark.
+            let may_be_mark = !self.said && !at_end && form.open().starts_with(starts);
+            return !may_be_mark && self.say_all(deltas);
+        }
+        if form.is_bare() && !self.has_schema && !self.said && starts.starts_with('{') {
+            (self.pending, self.place) = (starts.to_string(), Place::Calls);
+            return true;
+        }
+        if self.has_schema && self.said {
+            return self.say_all(deltas);
         }
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
@@ -149,12 +165,8 @@ impl ObjectReader {
             }
             self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
             self.pending = after;
-            (self.unmarked, self.fenced) = (false, false);
-            return true;
-        }
-        let starts = self.pending.trim_start_matches(SPACE);
-        if form.is_bare() && !self.has_schema && !self.said && starts.starts_with('{') {
-            (self.pending, self.place) = (starts.to_string(), Place::Calls);
+            (self.may_begin, self.unmarked, self.fenced) = (false, false, false);
+            (self.in_list, self.may_be_alone) = (false, true);
             return true;
         }
         let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
@@ -172,14 +184,15 @@ impl ObjectReader {
 
     /// Reads what lies between calls. What does not belong there is text.
     fn read_between(&mut self, at_end: bool) -> bool {
-        if self.unmarked {
-            return self.read_behind_unmarked(at_end);
+        let form = self.form;
+        let close = form.and_then(CallForm::close);
+        if close.is_none() && form.is_some_and(CallForm::is_list) {
+            return self.read_in_list();
         }
-        let rest = match self.form.and_then(CallForm::separator) {
+        let rest = match form.and_then(CallForm::separator) {
             Some(_) => self.pending.trim_start(),
             None => self.pending.trim_start_matches([' ', '\t', '\r', '\n', '[', ']', ',', ';']),
         };
-        let close = self.form.and_then(CallForm::close);
         if let Some(after) = close.and_then(|close| rest.strip_prefix(close)) {
             (self.pending, self.place) = (after.to_string(), Place::Text);
             return true;
@@ -189,27 +202,31 @@ impl ObjectReader {
             self.pending = rest.to_string();
             return false;
         }
-        let is_object = rest.starts_with('{') && self.form.and_then(CallForm::separator).is_none();
+        let is_object = rest.starts_with('{') && form.and_then(CallForm::separator).is_none();
         self.place = if is_object { Place::Object(Scanner::new()) } else { Place::Text };
         self.pending = rest.to_string();
         true
     }
 
-    /// Leaves out what ends a call without a mark: brackets, its fence, and the mark that was to end it.
-    fn read_behind_unmarked(&mut self, at_end: bool) -> bool {
-        let rest = self.pending.trim_start_matches([' ', '\t', '\r', '\n', ']', '}']).to_string();
-        let fence = Some(FENCE).filter(|_| self.fenced);
-        let ends = || fence.into_iter().chain(self.form.and_then(CallForm::close));
-        if let Some(after) = ends().find_map(|end| rest.strip_prefix(end)) {
-            (self.pending, self.place, self.fenced) = (after.to_string(), Place::Text, false);
-            return true;
-        }
-        let may_end = !at_end && ends().any(|end| end.starts_with(&rest));
-        if !(rest.is_empty() || may_end) {
-            self.place = Place::Text;
-        }
-        self.pending = rest;
-        !matches!(self.place, Place::Calls)
+    /// The same behind a mark that a list of calls follows, or one call, and that no other ends.
+    fn read_in_list(&mut self) -> bool {
+        let rest = self.pending.trim_start_matches(SPACE);
+        let Some(first) = rest.chars().next() else {
+            self.pending.clear();
+            return false;
+        };
+        let behind = rest.get(first.len_utf8()..).unwrap_or_default();
+        (self.pending, self.place) = match first {
+            '[' if self.may_be_alone => {
+                (self.in_list, self.may_be_alone) = (true, false);
+                (behind.to_string(), Place::Calls)
+            }
+            ',' | ';' if self.in_list => (behind.to_string(), Place::Calls),
+            '{' if self.in_list || self.may_be_alone => (rest.to_string(), Place::Object(Scanner::new())),
+            ']' if self.in_list => (behind.to_string(), Place::Text),
+            _ => (rest.to_string(), Place::Text),
+        };
+        true
     }
 
     fn read_object(&mut self, deltas: &mut Vec<Delta>) -> bool {
@@ -238,7 +255,11 @@ impl ObjectReader {
         if scanner.name.is_none() {
             return false;
         }
-        let arguments = scanner.fresh_arguments();
+        let mut arguments = scanner.fresh_arguments();
+        if self.unmarked {
+            // As people print it; calls with marks have at most a space here and there.
+            arguments.retain(|character| !(scanner.outside.take(character) && SPACE.contains(&character)));
+        }
         let done = scanner.done;
         scanner.named = true;
         if fresh || !arguments.is_empty() {
@@ -248,8 +269,8 @@ impl ObjectReader {
         }
         if done {
             self.calls = self.calls.saturating_add(1);
-            self.behind_call = true;
-            self.place = Place::Calls;
+            (self.behind_call, self.may_begin, self.may_be_alone) = (true, true, false);
+            self.place = if self.unmarked { Place::Text } else { Place::Calls };
         }
         done
     }
@@ -303,16 +324,22 @@ impl ObjectReader {
         }
         if done {
             self.calls = self.calls.saturating_add(1);
-            self.behind_call = true;
-            self.place = Place::Calls;
+            (self.behind_call, self.may_begin, self.may_be_alone) = (true, true, false);
+            self.place = if self.unmarked { Place::Text } else { Place::Calls };
         }
         done
+    }
+
+    fn say_all(&mut self, deltas: &mut Vec<Delta>) -> bool {
+        let text = std::mem::take(&mut self.pending);
+        self.say(&text, deltas);
+        false
     }
 
     fn say(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.said |= !is_space(text);
-            (self.behind_call, self.fenced) = (false, false);
+            self.behind_call = false;
             deltas.push(Delta::Text(text.into()));
         }
     }
@@ -352,6 +379,8 @@ struct Scanner {
     named: bool,
     /// Where the arguments begin and end.
     arguments: Option<(usize, Option<usize>)>,
+    /// What of them was given.
+    outside: Nesting,
     /// The arguments, where they are written as text.
     inner: Option<String>,
     sent: usize,
@@ -368,6 +397,7 @@ impl Scanner {
             name: None,
             named: false,
             arguments: None,
+            outside: Nesting::default(),
             inner: None,
             sent: 0,
             done: false,

@@ -10,6 +10,9 @@ const MOST_BYTES: usize = 8 * 1024;
 pub const FENCE: &str = "```";
 /// White space of JSON. Whatever else is space to others is none to the grammar, and so is text here.
 pub const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+/// What ends a call, and what parts it from the next, with white space.
+const ENDS: [char; 6] = [' ', '\t', '\r', '\n', ']', '}'];
+const BETWEEN: [char; 6] = [' ', '\t', '\r', '\n', ',', ';'];
 
 /// Whether calls without a mark are found in answers of this form, with tools of these names. Reader and grammar both ask.
 pub fn are_found<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str>) -> bool {
@@ -28,83 +31,125 @@ pub enum Beginning {
     Call {
         /// Where its object begins.
         at: usize,
-        /// Whether a fence was opened before it.
+        /// Whether its object lies in a fence.
         fenced: bool,
     },
 }
 
-/// Looks at a text at the beginning of an answer, or behind a call. It is a call where its first member is the name of a tool,
-/// written as in `names` (each a string of JSON, with its quotes), and the second its arguments: an object that names a tool
-/// and goes on otherwise is text. Before the object may stand a fence, a bracket and, since templates of Qwen2.5 show it so, a
-/// brace too many; before these, white space and what parts calls.
-pub fn beginning<'n>(text: &str, names: impl Iterator<Item = &'n str>, arguments: &str) -> Beginning {
-    match read(text, names, arguments) {
-        Ok(Some((at, fenced))) => Beginning::Call { at, fenced },
-        Ok(None) => Beginning::Text,
-        Err(TooShort) => Beginning::Open,
+/// How calls without a mark are written.
+pub struct Unmarked {
+    /// The tools' names as strings of JSON.
+    names: Vec<String>,
+    arguments: &'static str,
+    close: &'static str,
+}
+
+impl Unmarked {
+    /// In answers of this form, with tools of these names; none where there are no such calls.
+    pub fn of<'n>(form: CallForm, names: impl ExactSizeIterator<Item = &'n str> + Clone) -> Option<Self> {
+        let literal = |name| serde_json::Value::from(name).to_string();
+        are_found(form, names.clone()).then(|| Self {
+            names: names.map(literal).collect(),
+            arguments: form.arguments(),
+            close: form.close().unwrap_or_default(),
+        })
+    }
+
+    /// Looks at a text at the beginning of an answer, or behind a call, around which a fence may be open. It is a call where its
+    /// first member is the name of a tool, written as in `names`, and the second its arguments: an object that names a tool
+    /// and goes on otherwise is text. Before the object may stand what ended the call before it and what parts calls; a
+    /// fence, a bracket and, since templates of Qwen2.5 show it so, a brace too many. The grammar has the same as a pattern.
+    pub fn beginning(&self, text: &str, open: bool) -> Beginning {
+        match self.read(text, open) {
+            Ok(Some((at, fenced))) => Beginning::Call { at, fenced },
+            Ok(None) => Beginning::Text,
+            Err(TooShort) => Beginning::Open,
+        }
+    }
+
+    /// Where the object begins, if one does, and whether in a fence.
+    fn read(&self, text: &str, open: bool) -> Result<Option<(usize, bool)>, TooShort> {
+        let mut rest = text.trim_start_matches(ENDS);
+        let mut fenced;
+        if take(&mut rest, FENCE)? {
+            let begins = take(&mut rest, "json")?;
+            // Another may begin where this one ends, or where there was none.
+            fenced = begins || !open;
+            if begins {
+                rest = rest.trim_start_matches(SPACE);
+            } else {
+                rest = rest.trim_start_matches(BETWEEN);
+                fenced |= self.fence(&mut rest)?;
+            }
+        } else {
+            let closed = take(&mut rest, self.close)?;
+            rest = rest.trim_start_matches(BETWEEN);
+            fenced = self.fence(&mut rest)? || open && !closed;
+        }
+        take(&mut rest, "[")?;
+        skip(&mut rest);
+        let mut at = text.len().saturating_sub(rest.len());
+        if !take(&mut rest, "{")? {
+            return Ok(None);
+        }
+        skip(&mut rest);
+        let inner = text.len().saturating_sub(rest.len());
+        if take(&mut rest, "{")? {
+            at = inner;
+            skip(&mut rest);
+        }
+        let named = self.part(&mut rest, "\"name\"")? && self.part(&mut rest, ":")? && self.name(&mut rest)?;
+        let given = named
+            && self.part(&mut rest, ",")?
+            && take(&mut rest, "\"")?
+            && take(&mut rest, self.arguments)?
+            && self.part(&mut rest, "\"")?;
+        Ok((given && take(&mut rest, ":")?).then_some((at, fenced)))
+    }
+
+    /// Takes what opens a fence, if it is there.
+    fn fence(&self, rest: &mut &str) -> Result<bool, TooShort> {
+        let fenced = take(rest, FENCE)?;
+        if fenced {
+            take(rest, "json")?;
+        }
+        skip(rest);
+        Ok(fenced)
+    }
+
+    /// Takes the name of a tool. No such string begins as another does, since each ends with a quote that none has inside.
+    fn name(&self, rest: &mut &str) -> Result<bool, TooShort> {
+        let mut found = Ok(false);
+        for name in &self.names {
+            match take(rest, name) {
+                Ok(false) => {}
+                Ok(true) => {
+                    skip(rest);
+                    return Ok(true);
+                }
+                short => found = short,
+            }
+        }
+        found
+    }
+
+    /// Takes a part and the white space behind it, if it is there.
+    fn part(&self, rest: &mut &str, part: &str) -> Result<bool, TooShort> {
+        let taken = take(rest, part)?;
+        skip(rest);
+        Ok(taken)
+    }
+
+    /// What is left of a text behind a call, of what ended it: brackets, the fence that is open, and the mark that was to end it.
+    pub fn behind_end<'t>(&self, text: &'t str, open: bool) -> &'t str {
+        let rest = text.trim_start_matches(ENDS);
+        let fence = Some(FENCE).filter(|_| open);
+        fence.into_iter().chain([self.close]).find_map(|end| rest.strip_prefix(end)).unwrap_or(rest)
     }
 }
 
 /// The text ends where more of it would decide.
 struct TooShort;
-
-/// Where the object begins, if one does, and whether in a fence.
-fn read<'n>(
-    text: &str,
-    names: impl Iterator<Item = &'n str>,
-    arguments: &str,
-) -> Result<Option<(usize, bool)>, TooShort> {
-    let mut rest = text.trim_start_matches(SPACE).trim_start_matches([' ', '\t', '\r', '\n', ',', ';']);
-    let fenced = take(&mut rest, FENCE)?;
-    if fenced {
-        take(&mut rest, "json")?;
-    }
-    skip(&mut rest);
-    take(&mut rest, "[")?;
-    skip(&mut rest);
-    let mut at = text.len().saturating_sub(rest.len());
-    if !take(&mut rest, "{")? {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    let inner = text.len().saturating_sub(rest.len());
-    if take(&mut rest, "{")? {
-        at = inner;
-        skip(&mut rest);
-    }
-    if !take(&mut rest, "\"name\"")? {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    if !take(&mut rest, ":")? {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    // No such string begins as another does, since each ends with a quote that none has inside.
-    let mut found = Ok(false);
-    for name in names {
-        found = match take(&mut rest, name) {
-            Ok(false) => found,
-            other => other,
-        };
-        if matches!(found, Ok(true)) {
-            break;
-        }
-    }
-    if !found? {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    if !take(&mut rest, ",")? {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    if !(take(&mut rest, "\"")? && take(&mut rest, arguments)? && take(&mut rest, "\"")?) {
-        return Ok(None);
-    }
-    skip(&mut rest);
-    Ok(take(&mut rest, ":")?.then_some((at, fenced)))
-}
 
 fn skip(rest: &mut &str) {
     *rest = rest.trim_start_matches(SPACE);
@@ -124,7 +169,8 @@ mod tests {
     use super::*;
 
     fn look(text: &str) -> Beginning {
-        beginning(text, ["\"read\"", "\"read_all\"", "\"a\\\"b\""].into_iter(), "arguments")
+        let names = ["read", "read_all", "a\"b"];
+        Unmarked::of(CallForm::Hermes, names.into_iter()).unwrap().beginning(text, false)
     }
 
     #[test]
@@ -139,6 +185,9 @@ mod tests {
             ("{", false),
             ("```json{ ", true),
             (",\n", false),
+            ("}]", false),
+            ("```\n```json\n", true),
+            ("</tool_call>\n", false),
         ] {
             for name in ["\"read\"", "\"read_all\"", "\"a\\\"b\""] {
                 let text = format!("{before}{{\n  \"name\" : {name},\n \"arguments\" :");
@@ -171,7 +220,7 @@ mod tests {
             "{\"name\": \"read\"}",
             "{\"name\": \"read\", \"version\"",
             "{\"name\": \"read\", \"argument\"",
-            "} {",
+            "} x",
         ] {
             assert_eq!(look(text), Beginning::Text, "{text}");
         }

@@ -42,6 +42,8 @@ fn call(name: &str, arguments: &str) -> (String, String, String) {
 
 /// Answers in each form, and what is in them.
 fn samples() -> Vec<(CallForm, &'static str, Read)> {
+    // White space is left out where there is no mark.
+    let spare = vec![call("read", "{\"path\":\"a}\\\"{\"}"), call("list_dir", "{}")];
     let both = vec![call("read", "{\"path\": \"a}\\\"{\"}"), call("list_dir", "{}")];
     vec![
         (
@@ -55,37 +57,44 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
             CallForm::Hermes,
             "```json\n{\n  \"name\": \"read\",\n  \"arguments\": {\"path\": \"a}\\\"{\"}\n}\n{\n  \"name\": \"list_dir\",\n  \
              \"arguments\": {}\n}\n```\nDone.",
-            ("\nDone.".into(), both.clone()),
+            ("\nDone.".into(), spare.clone()),
         ),
         // A fence that was not opened is not closed.
         (
             CallForm::Hermes,
             "{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n```json\n{\"name\": \"list_dir\", \"arguments\": {}}\n```\n\
              ```python\nread()\n```",
-            ("\n```python\nread()\n```".into(), both.clone()),
+            ("\n```python\nread()\n```".into(), spare.clone()),
         ),
         // Nor is there need for the mark that was to end it.
         (
             CallForm::Hermes,
             "{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, {\"name\": \"list_dir\", \"arguments\": {}}\n</tool_call>, and so on.",
-            (", and so on.".into(), both.clone()),
+            (", and so on.".into(), spare.clone()),
         ),
         (
             CallForm::Hermes,
             "{{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}}}\n```\n[{\"name\": \"list_dir\", \"arguments\": {}}]\n```",
-            (String::new(), both.clone()),
+            (String::new(), spare.clone()),
         ),
         (
             CallForm::Hermes,
             "```\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n```\n<tool_call>\n{\"name\": \"list_dir\", \
              \"arguments\": {}}</tool_call>",
-            (String::new(), both.clone()),
+            (String::new(), spare.clone()),
         ),
         (
             CallForm::Mistral,
             "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, \
              {\"name\": \"list_dir\", \"arguments\": {} , \"id\": \"123456789\"}]",
             (String::new(), both.clone()),
+        ),
+        // What ends the list ends the calls.
+        (
+            CallForm::Mistral,
+            "[TOOL_CALLS] [{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}},{\"name\": \"list_dir\", \"arguments\": {}}], and {\"name\": \
+             \"read\", \"arguments\": {}} [1]",
+            (", and {\"name\": \"read\", \"arguments\": {}} [1]".into(), both.clone()),
         ),
         (
             CallForm::Phi,
@@ -197,8 +206,10 @@ fn an_answer_with_a_schema_is_a_call_only_behind_a_mark() {
         let quoted = format!("{{\"note\": \"{}{{}}\"}}", form.open());
         for (answer, calls) in [(call, 0), (&quoted, 0), (&format!("{}{call}", form.open()), 1)] {
             let mut reader = CallReader::new(Some(form), &tools()).with_schema();
+            let mut whole = CallReader::new(Some(form), &tools()).with_schema();
+            whole.push(answer);
             let deltas: Vec<Delta> = answer.chars().flat_map(|character| reader.push(&character.to_string())).collect();
-            assert_eq!(reader.calls(), calls, "{answer}");
+            assert_eq!((reader.calls(), whole.calls()), (calls, calls), "{answer}");
             let text: String = deltas
                 .iter()
                 .filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None })

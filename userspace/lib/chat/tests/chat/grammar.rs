@@ -289,11 +289,10 @@ fn calls_in(form: CallForm, tools: &[Tool], text: &str) -> Vec<(String, String)>
     calls
 }
 
-/// How many calls there are in an answer that comes by characters.
-fn whole_calls(text: &str, tools: &[Tool]) -> usize {
-    let mut reader = CallReader::new(Some(CallForm::Hermes), tools);
-    text.chars().for_each(|character| drop(reader.push(&character.to_string())));
-    reader.calls() as usize
+/// How many calls have ended in an answer.
+fn ended(mut reader: CallReader, pieces: &[String]) -> u32 {
+    pieces.iter().for_each(|piece| drop(reader.push(piece)));
+    reader.calls()
 }
 
 static MADE: LazyLock<(Tokenizer, Grammars)> = LazyLock::new(grammars);
@@ -339,10 +338,7 @@ proptest! {
 }
 
 /// Parts of answers that look like calls without a mark.
-const PARTS: [&str; 23] = [
-    "{\"name\": \"\\q\"",
-    ", \"name\": ",
-    ", \"parameters\": ",
+const PARTS: [&str; 32] = [
     "```",
     "```json\n",
     "\n```\n",
@@ -352,17 +348,29 @@ const PARTS: [&str; 23] = [
     "{",
     "}",
     ",",
+    ";",
     "\u{a0}",
     "a",
     "{\"name\": ",
     "\"read\"",
     ", \"arguments\": ",
+    ", \"name\": ",
+    ", \"parameters\": ",
+    "{\"name\": \"\\q\"",
     "{\"path\": \"a\"}",
-    "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}",
-    "{\"name\": \"read\", \"arguments\": {}}",
-    "{\"name\": \"re\\u0061d\", \"arguments\": {}}",
     "<tool_call>",
     "</tool_call>",
+    "[TOOL_CALLS]",
+    "<|python_tag|>",
+    "<|tool_call|>",
+    "<|/tool_call|>",
+    "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}",
+    "{\"name\": \"read\", \"arguments\": {}}",
+    "{\"name\": \"read\", \"parameters\": {\"path\": \"a\"}}",
+    "{\"name\": \"re\\u0061d\", \"arguments\": {}}",
+    "{\"name\": \"list_dir\", \"arguments\": {\"path\": \"<tool_call>{\\\"\", \"name\": \"read\", \"arguments\": {\"path\": 1}}}",
+    "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>",
+    "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}]",
 ];
 
 proptest! {
@@ -371,14 +379,18 @@ proptest! {
     /// What the grammar lets pass and the reader takes for a call keeps to its tool's schema: where the one sees text the
     /// other sees no call.
     #[test]
-    fn what_passes_as_text_is_read_as_text(parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..9)) {
+    fn what_passes_as_text_is_read_as_text(
+        parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..7),
+        form in prop::sample::select(&FORMS[..]),
+    ) {
         let ((tokenizer, grammars), tools, text) = (&*MADE, tools(), parts.concat());
-        let mut whole = CallReader::new(Some(CallForm::Hermes), &tools);
-        whole.push(&text);
-        prop_assert_eq!(whole.calls() as usize, whole_calls(&text, &tools), "{}", text);
-        let mut grammar = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+        let calls = calls_in(form, &tools, &text);
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        let reader = || CallReader::new(Some(form), &tools);
+        prop_assert_eq!(ended(reader(), std::slice::from_ref(&text)), ended(reader(), &characters), "{}", text);
+        let mut grammar = grammar_of(tokenizer, grammars, Some(form), &tools, None).unwrap().unwrap();
         if takes(tokenizer, &mut grammar, &text) {
-            for (name, arguments) in calls_in(CallForm::Hermes, &tools, &text) {
+            for (name, arguments) in calls {
                 let arguments: Option<Value> = serde_json::from_str(&arguments).ok();
                 prop_assert!(arguments.is_some_and(|arguments| is_valid(&name, &arguments)), "{}", text);
             }

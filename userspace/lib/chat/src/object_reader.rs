@@ -146,17 +146,14 @@ impl ObjectReader {
             }
         }
         let starts = self.pending.trim_start_matches(SPACE);
-        if self.has_schema && !starts.starts_with(form.open()) {
+        if self.has_schema && (self.said || !starts.starts_with(form.open())) {
             // Only white space may stand before a mark.
             let may_be_mark = !self.said && !at_end && form.open().starts_with(starts);
             return !may_be_mark && self.say_all(deltas);
         }
-        if form.is_bare() && !self.has_schema && !self.said && starts.starts_with('{') {
+        if form.is_bare() && !self.said && starts.starts_with('{') {
             (self.pending, self.place) = (starts.to_string(), Place::Calls);
             return true;
-        }
-        if self.has_schema && self.said {
-            return self.say_all(deltas);
         }
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
@@ -330,6 +327,7 @@ impl ObjectReader {
         done
     }
 
+    /// Says what is pending; there is nothing to go on with then.
     fn say_all(&mut self, deltas: &mut Vec<Delta>) -> bool {
         let text = std::mem::take(&mut self.pending);
         self.say(&text, deltas);

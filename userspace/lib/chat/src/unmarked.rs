@@ -79,12 +79,12 @@ impl Unmarked {
                 rest = rest.trim_start_matches(SPACE);
             } else {
                 rest = rest.trim_start_matches(BETWEEN);
-                fenced |= self.fence(&mut rest)?;
+                fenced |= fence(&mut rest)?;
             }
         } else {
             let closed = take(&mut rest, self.close)?;
             rest = rest.trim_start_matches(BETWEEN);
-            fenced = self.fence(&mut rest)? || open && !closed;
+            fenced = fence(&mut rest)? || open && !closed;
         }
         take(&mut rest, "[")?;
         skip(&mut rest);
@@ -98,23 +98,13 @@ impl Unmarked {
             at = inner;
             skip(&mut rest);
         }
-        let named = self.part(&mut rest, "\"name\"")? && self.part(&mut rest, ":")? && self.name(&mut rest)?;
+        let named = part(&mut rest, "\"name\"")? && part(&mut rest, ":")? && self.name(&mut rest)?;
         let given = named
-            && self.part(&mut rest, ",")?
+            && part(&mut rest, ",")?
             && take(&mut rest, "\"")?
             && take(&mut rest, self.arguments)?
-            && self.part(&mut rest, "\"")?;
+            && part(&mut rest, "\"")?;
         Ok((given && take(&mut rest, ":")?).then_some((at, fenced)))
-    }
-
-    /// Takes what opens a fence, if it is there.
-    fn fence(&self, rest: &mut &str) -> Result<bool, TooShort> {
-        let fenced = take(rest, FENCE)?;
-        if fenced {
-            take(rest, "json")?;
-        }
-        skip(rest);
-        Ok(fenced)
     }
 
     /// Takes the name of a tool. No such string begins as another does, since each ends with a quote that none has inside.
@@ -133,13 +123,6 @@ impl Unmarked {
         found
     }
 
-    /// Takes a part and the white space behind it, if it is there.
-    fn part(&self, rest: &mut &str, part: &str) -> Result<bool, TooShort> {
-        let taken = take(rest, part)?;
-        skip(rest);
-        Ok(taken)
-    }
-
     /// What is left of a text behind a call, of what ended it: brackets, the fence that is open, and the mark that was to end it.
     pub fn behind_end<'t>(&self, text: &'t str, open: bool) -> &'t str {
         let rest = text.trim_start_matches(ENDS);
@@ -153,6 +136,23 @@ struct TooShort;
 
 fn skip(rest: &mut &str) {
     *rest = rest.trim_start_matches(SPACE);
+}
+
+/// Takes what opens a fence, if it is there.
+fn fence(rest: &mut &str) -> Result<bool, TooShort> {
+    let fenced = take(rest, FENCE)?;
+    if fenced {
+        take(rest, "json")?;
+    }
+    skip(rest);
+    Ok(fenced)
+}
+
+/// Takes a part and the white space behind it, if it is there.
+fn part(rest: &mut &str, part: &str) -> Result<bool, TooShort> {
+    let taken = take(rest, part)?;
+    skip(rest);
+    Ok(taken)
 }
 
 /// Takes a part from the front of the rest, if it is there.

@@ -358,7 +358,7 @@ fn vectors_stay_with_their_threads() -> Outcome {
 }
 
 fn main() {
-    // With a name, which is of another program with more memory: that alone.
+    // As the program that has more memory, which is another of the manifest's.
     if std::env::args().nth(1).as_deref() == Some("heap") {
         return run(&[("the heap grows to all that it may", the_heap_grows_to_all_that_it_may)]);
     }

@@ -31,12 +31,10 @@ pub struct ObjectReader {
     without_mark: Option<Unmarked>,
     /// Whether such a call may begin: nothing of the text here was taken for text yet.
     may_begin: bool,
-    /// Whether the call that is read, or was read last, lacks its mark, and whether a fence is open around it.
-    unmarked: bool,
-    fenced: bool,
-    /// Whether calls stand in a list, and whether one may come that does not. For lists that no mark ends.
-    in_list: bool,
-    may_be_alone: bool,
+    /// Around the call that is read, or was read last, where it lacks its mark.
+    unmarked: Option<Around>,
+    /// For lists that no mark ends.
+    list: List,
     /// Whether an answer that is no call keeps to a schema: JSON, in which nothing is a call.
     has_schema: bool,
 }
@@ -54,6 +52,25 @@ enum Place {
     Arguments(Nesting),
 }
 
+/// What stands around a call without its mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Around {
+    Nothing,
+    /// A fence, which is still open.
+    Fence,
+}
+
+/// What calls may stand in behind their mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    /// One call, or a list of them.
+    Either,
+    /// The list that was begun.
+    Begun,
+    /// Nothing more: the one call was there.
+    Ended,
+}
+
 impl ObjectReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: Vec<(String, String)>) -> Self {
@@ -69,10 +86,8 @@ impl ObjectReader {
             behind_call: false,
             without_mark,
             may_begin: true,
-            unmarked: false,
-            fenced: false,
-            in_list: false,
-            may_be_alone: false,
+            unmarked: None,
+            list: List::Ended,
             has_schema: false,
         }
     }
@@ -129,19 +144,20 @@ impl ObjectReader {
             return self.say_all(deltas);
         };
         if let Some(without_mark) = self.without_mark.as_ref().filter(|_| self.may_begin) {
-            match without_mark.beginning(&self.pending, self.fenced) {
+            let fenced = self.unmarked == Some(Around::Fence);
+            match without_mark.beginning(&self.pending, fenced) {
                 Beginning::Call { at, fenced } => {
                     self.pending.drain(..at);
-                    (self.unmarked, self.fenced) = (true, fenced);
+                    self.unmarked = Some(if fenced { Around::Fence } else { Around::Nothing });
                     self.place = Place::Object(Scanner::new());
                     return true;
                 }
                 Beginning::Open if !at_end => return false,
                 Beginning::Open | Beginning::Text => {
-                    if self.unmarked {
-                        self.pending = without_mark.behind_end(&self.pending, self.fenced).to_string();
+                    if self.unmarked.is_some() {
+                        self.pending = without_mark.behind_end(&self.pending, fenced).to_string();
                     }
-                    (self.may_begin, self.unmarked, self.fenced) = (false, false, false);
+                    (self.may_begin, self.unmarked) = (false, None);
                 }
             }
         }
@@ -162,8 +178,7 @@ impl ObjectReader {
             }
             self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
             self.pending = after;
-            (self.may_begin, self.unmarked, self.fenced) = (false, false, false);
-            (self.in_list, self.may_be_alone) = (false, true);
+            (self.may_begin, self.unmarked, self.list) = (false, None, List::Either);
             return true;
         }
         let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
@@ -213,14 +228,14 @@ impl ObjectReader {
             return false;
         };
         let behind = rest.get(first.len_utf8()..).unwrap_or_default();
-        (self.pending, self.place) = match first {
-            '[' if self.may_be_alone => {
-                (self.in_list, self.may_be_alone) = (true, false);
+        (self.pending, self.place) = match (first, self.list) {
+            ('[', List::Either) => {
+                self.list = List::Begun;
                 (behind.to_string(), Place::Calls)
             }
-            ',' | ';' if self.in_list => (behind.to_string(), Place::Calls),
-            '{' if self.in_list || self.may_be_alone => (rest.to_string(), Place::Object(Scanner::new())),
-            ']' if self.in_list => (behind.to_string(), Place::Text),
+            (',' | ';', List::Begun) => (behind.to_string(), Place::Calls),
+            ('{', List::Begun | List::Either) => (rest.to_string(), Place::Object(Scanner::new())),
+            (']', List::Begun) => (behind.to_string(), Place::Text),
             _ => (rest.to_string(), Place::Text),
         };
         true
@@ -253,7 +268,7 @@ impl ObjectReader {
             return false;
         }
         let mut arguments = scanner.fresh_arguments();
-        if self.unmarked {
+        if self.unmarked.is_some() {
             // As people print it; calls with marks have at most a space here and there.
             arguments.retain(|character| !(scanner.outside.take(character) && SPACE.contains(&character)));
         }
@@ -265,9 +280,7 @@ impl ObjectReader {
             deltas.push(Delta::Call { index: self.calls, name, handle, arguments });
         }
         if done {
-            self.calls = self.calls.saturating_add(1);
-            (self.behind_call, self.may_begin, self.may_be_alone) = (true, true, false);
-            self.place = if self.unmarked { Place::Text } else { Place::Calls };
+            self.end_call();
         }
         done
     }
@@ -320,11 +333,19 @@ impl ObjectReader {
             deltas.push(Delta::Call { index: self.calls, name, handle, arguments });
         }
         if done {
-            self.calls = self.calls.saturating_add(1);
-            (self.behind_call, self.may_begin, self.may_be_alone) = (true, true, false);
-            self.place = if self.unmarked { Place::Text } else { Place::Calls };
+            self.end_call();
         }
         done
+    }
+
+    /// Goes on behind a call.
+    fn end_call(&mut self) {
+        self.calls = self.calls.saturating_add(1);
+        (self.behind_call, self.may_begin) = (true, true);
+        if self.list == List::Either {
+            self.list = List::Ended;
+        }
+        self.place = if self.unmarked.is_some() { Place::Text } else { Place::Calls };
     }
 
     /// Says what is pending; there is nothing to go on with then.

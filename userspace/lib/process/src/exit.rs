@@ -15,6 +15,9 @@ pub fn describe_exit(exit: &ExitInfo) -> String {
         ExitInfoCause::Exited if exit.code == exit_code::OUT_OF_MEMORY => {
             "it ran out of memory; the log says how much it needed".into()
         }
+        ExitInfoCause::Exited if exit.code == exit_code::ABORTED => {
+            format!("it aborted with code {}, as programs do that need more memory than they may have", exit.code)
+        }
         ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
         ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => exit.report.clone(),
     }
@@ -31,6 +34,10 @@ mod tests {
         assert_eq!(words(ExitInfoCause::Exited, 1, ""), "it ended with code 1");
         assert!(words(ExitInfoCause::Exited, 101, "").contains("panicked"));
         assert!(words(ExitInfoCause::Exited, 102, "").contains("out of memory"));
+        assert!(
+            words(ExitInfoCause::Exited, 134, "").contains("134")
+                && words(ExitInfoCause::Exited, 134, "").contains("memory")
+        );
         assert_eq!(words(ExitInfoCause::Killed, 0, "killed by `init`: enough"), "killed by `init`: enough");
     }
 }

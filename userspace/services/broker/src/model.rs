@@ -49,8 +49,14 @@ fn not_there(wanted: &str, models: &[ModelInfo], rules: &ProfileRules) -> String
     }
 }
 
-/// Opens a model: the one whose id is `wanted`, or the only one whose id or name begins so; the first where nothing
-/// is wanted.
+/// Whether a name begins with what a person typed, in letters of either case. Names may be those of files: not ASCII.
+fn begins(name: &str, typed: &str) -> bool {
+    let mut letters = name.chars().flat_map(char::to_lowercase);
+    typed.chars().flat_map(char::to_lowercase).all(|letter| letters.next() == Some(letter))
+}
+
+/// Opens a model: the one whose id is `wanted`, or the only one whose id or name begins so, in letters of either case; the
+/// first where nothing is wanted.
 ///
 /// # Errors
 /// There is none, or it may not be used; says why.
@@ -62,8 +68,8 @@ pub async fn open(
     let models = known(catalog).await?;
     let mut fitting: Vec<&ModelInfo> = models.iter().filter(|model| model.id == wanted).collect();
     if fitting.is_empty() {
-        let begins = |model: &&ModelInfo| model.id.starts_with(wanted) || model.display_name.starts_with(wanted);
-        fitting = models.iter().filter(begins).collect();
+        fitting =
+            models.iter().filter(|model| begins(&model.id, wanted) || begins(&model.display_name, wanted)).collect();
     }
     let found = match fitting.as_slice() {
         [] if models.is_empty() => return Err(CallError::failed("no model is registered on this system")),
@@ -118,6 +124,12 @@ mod tests {
         assert!(not_there("x", &models, &rules).ends_with("\"more\" and others"));
         let none = ProfileRules::standard(Profile::Anonymous);
         assert_eq!(not_there("x", &models, &none), "this session may use no model");
+    }
+
+    #[test]
+    fn a_model_is_named_by_how_its_name_begins() {
+        assert!(begins("Qwen2.5 Coder 1.5B Instruct GGUF", "qwen2.5") && begins("ÄHNLICH", "ähn") && begins("x", ""));
+        assert!(!begins("Qwen2.5 Coder", "qwen3") && !begins("capOS", "capOS assistant") && !begins("", "x"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::DirectCall;
-use capos_rt::exit_code::{OUT_OF_MEMORY, PANIC};
+use capos_rt::exit_code::{ABORTED, OUT_OF_MEMORY, PANIC};
 use capos_rt::{CancelToken, Either, ServeOptions, Server, TaskGroup, log, select};
 use capos_schema::cap::{CallError, Client};
 use capos_schema::kernel::{CapabilityTableClient, ExitInfo, ExitInfoCause, ObjectClient};
@@ -23,8 +23,6 @@ use crate::session::Runner;
 /// A write of 32 KiB and what stands around it. Each program has one call under way, or three in a poll.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 40 << 10, concurrent: 32 };
 const ALL_RIGHTS: u32 = u32::MAX;
-/// Exit code of a program on std that aborted.
-const ABORTED: i32 = 134;
 
 /// A program that may be started, and whose record says that it begins.
 pub struct Permitted {

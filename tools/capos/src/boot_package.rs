@@ -1,11 +1,13 @@
 //! `capos boot-package`: the one boot module, a ustar archive of the few files the system starts from.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 use crate::ustar::Writer;
+use crate::weights::write_whole;
 
 /// Pack the boot package.
 #[derive(clap::Args)]
@@ -28,7 +30,7 @@ fn parse_item(text: &str) -> Result<(String, PathBuf), String> {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let bytes = pack(&args.files)?;
-    std::fs::write(&args.out, bytes).with_context(|| format!("writing {}", args.out.display()))?;
+    write_whole(&args.out, |file| Ok(file.write_all(&bytes)?))?;
     Ok(ExitCode::SUCCESS)
 }
 

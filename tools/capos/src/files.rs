@@ -1,10 +1,13 @@
 //! Files of the build: written only when their content changes, so that what depends on them stays up to date.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+
+use crate::weights::write_whole;
 
 /// Writes `content` to `path` unless it holds just that; true when it was written.
 pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<bool> {
@@ -14,7 +17,7 @@ pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<bool> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
-    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))?;
+    write_whole(path, |file| Ok(file.write_all(content)?))?;
     Ok(true)
 }
 

@@ -82,7 +82,10 @@ impl PackedModels {
 /// Whether a backend of the system can serve a file: better it is told here than by the worker.
 fn servable(path: &Path) -> Result<()> {
     let file = std::fs::read(path).context("it cannot be read")?;
-    match Backend::of(&Header::parse(&file, file.len() as u64)?)? {
+    ensure!(!file.is_empty(), "it is empty; fetch it again");
+    let damaged = "it is damaged, or not all of it is there; fetch it again";
+    let header = Header::parse(&file, file.len() as u64).context(damaged)?;
+    match Backend::of(&header)? {
         Backend::Engine => LanguageModel::open(&file, None).map(drop)?,
         Backend::Embedder => EmbeddingModel::open(&file, None).map(drop)?,
         Backend::Scripted | Backend::Retrieval(_) => {}

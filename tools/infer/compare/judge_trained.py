@@ -74,7 +74,7 @@ def logits_beside(infer, name, path):
         del model
     ours = Ours(infer, path, "")
     theirs = [Theirs(path, 512, flash_attention) for flash_attention in (True, False)]
-    worse = 0
+    worse, errors = 0, {}
     for way in WAYS:
         our = ours.logits(cases, way)
         their = [program.logits(cases, way) for program in theirs]
@@ -82,22 +82,24 @@ def logits_beside(infer, name, path):
             mine = rms([distance(found, case["logits"]) for found, case in zip(our, cases)])
             yours = min(rms([distance(found, case["logits"]) for found, case in zip(one, cases)]) for one in their)
             farther = mine > yours * CHANCE
+            errors[way] = yours
             print(f"{name}, {way}: {mine:.2e} from the reference, llama.cpp {yours:.2e}{', farther' if farther else ''}")
             worse += farther
         apart = rms([distance(found, other) for found, other in zip(our, their[0])])
         between = rms([distance(found, other) for found, other in zip(their[1], their[0])])
         farther = apart > APART * between
+        errors.setdefault(way, between)
         worse += farther
         print(f"{name}, {way}: {apart:.2e} from llama.cpp, whose two ways are {between:.2e} apart{', farther' if farther else ''}")
-    worse += greedy_beside(name, cases, ours, theirs[0], between)
+    worse += greedy_beside(name, cases, ours, theirs[0], errors["at_once"])
     for program in theirs:
         program.close()
     return worse
 
 
 def greedy_beside(name, cases, ours, theirs, error):
-    """Greedy tokens up to the first near tie: where the two differ, how near as each other are their tokens to llama.cpp, in
-    its own errors?"""
+    """Greedy tokens up to the first that differs: how near to its own is capos-infer's there to llama.cpp? Its error is its
+    distance from the reference, or where there is none how far its two ways are apart."""
     same, ties, worse = 0, 0, 0
     for case in cases:
         our, their = ours.greedy(case), theirs.greedy(case)
@@ -113,5 +115,5 @@ def greedy_beside(name, cases, ours, theirs, error):
         else:
             worse += 1
             print(f"  behind {json.dumps(case['ids'])}, token {at}: {our[at]}, llama.cpp {their[at]} by {ahead:.3f}")
-    print(f"{name}: {same} of {GREEDY * len(cases)} greedy tokens the same, {ties} prompts ended in a near tie", flush=True)
+    print(f"{name}: {same} of {GREEDY * len(cases)} greedy tokens before the first that differs, {ties} prompts ended in a near tie", flush=True)
     return worse

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use capos_chat::{Decision, Message};
+use capos_chat::{Decision, Message, Role};
 use capos_engine::Sampling;
 use capos_engine::generation::Options;
 use capos_inference::{Assistant, Event, Grammar, LanguageModel, Request};
@@ -33,6 +33,9 @@ pub struct Args {
     /// The evaluation set: a folder with `set.json` and `conversations.jsonl`.
     #[arg(long)]
     set: PathBuf,
+    /// Begin each conversation with this file's text as the system's message. The built-in model is shown none.
+    #[arg(long)]
+    system: Option<PathBuf>,
     /// Hold answers to nothing.
     #[arg(long)]
     no_grammar: bool,
@@ -59,7 +62,8 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let computer = options.computer()?;
     let options = Options { sequences: TOGETHER, kept: KEPT, ..options.generation() };
     let assistant = Assistant::new(&model, computer.machine(), options);
-    let produced = answer(assistant, &conversations, args)?;
+    let system = args.system.as_deref().map(system_message).transpose()?;
+    let produced = answer(assistant, &conversations, system.as_ref(), args)?;
     if let Some(path) = &args.produced {
         write(path, &produced).with_context(|| format!("{} cannot be written", path.display()))?;
     }
@@ -71,8 +75,24 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
+/// The system's message that a file has.
+fn system_message(path: &Path) -> Result<Message> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    Ok(Message::new(Role::System, text.trim_end()))
+}
+
+/// What a model is asked that is to give the message at `at`.
+fn messages(conversation: &Conversation, at: usize, system: Option<&Message>) -> Vec<Message> {
+    system.into_iter().chain(conversation.messages.iter().take(at)).cloned().collect()
+}
+
 /// What the model answers in each of its turns, to all that comes before it as it should have been.
-fn answer(mut assistant: Assistant<'_>, conversations: &[Conversation], args: &Args) -> Result<Vec<Vec<Turn>>> {
+fn answer(
+    mut assistant: Assistant<'_>,
+    conversations: &[Conversation],
+    system: Option<&Message>,
+    args: &Args,
+) -> Result<Vec<Vec<Turn>>> {
     let grammar = match (args.no_grammar, args.no_copy) {
         (true, _) => Grammar::Free,
         (false, true) => Grammar::Schemas,
@@ -89,9 +109,8 @@ fn answer(mut assistant: Assistant<'_>, conversations: &[Conversation], args: &A
         while assistant.requests() < TOGETHER
             && let Some((number, turn, conversation, at)) = waiting.next()
         {
-            let messages: Vec<Message> = conversation.messages.iter().take(at).cloned().collect();
             let request = Request {
-                messages,
+                messages: messages(conversation, at, system),
                 tools: conversation.tools.clone(),
                 limit: Some(args.max_tokens),
                 sampling: Some(Sampling::default()),
@@ -144,4 +163,26 @@ fn write(path: &Path, produced: &[Vec<Turn>]) -> std::io::Result<()> {
         writeln!(file, "{}", json!({ "turns": turns }))?;
     }
     file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_asked_with_all_that_came_before() {
+        let said = ["What is there?", "Nothing.", "Look again."].map(|text| Message::new(Role::User, text));
+        let conversation = Conversation { messages: said.to_vec(), ..Conversation::default() };
+        let words = |messages: Vec<Message>| messages.into_iter().map(|message| message.content).collect::<Vec<_>>();
+        assert_eq!(words(messages(&conversation, 1, None)), ["What is there?"]);
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("system.txt");
+        let missing = system_message(&path).unwrap_err().to_string();
+        assert!(missing.contains("system.txt cannot be read"), "{missing}");
+        std::fs::write(&path, "You help.\n").unwrap();
+        let system = system_message(&path).unwrap();
+        assert_eq!(system.role, Role::System);
+        assert_eq!(words(messages(&conversation, 2, Some(&system))), ["You help.", "What is there?", "Nothing."]);
+    }
 }

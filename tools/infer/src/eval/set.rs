@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 const VERSION: u64 = 1;
 
 /// A conversation of a set.
+#[derive(Default)]
 pub struct Conversation {
     /// What happens in it.
     pub class: String,

@@ -14,8 +14,6 @@ pub struct Guard {
     marks: Vec<String>,
     /// Characters that marks begin with.
     first: Vec<char>,
-    /// All ends of marks that are not the whole mark.
-    ends: Vec<String>,
 }
 
 impl Guard {
@@ -23,18 +21,16 @@ impl Guard {
         let mut guard = Self::default();
         for mark in marks {
             guard.marks.push(mark.to_string());
-            let mut rest = mark.chars();
-            guard.first.extend(rest.next());
-            while !rest.as_str().is_empty() {
-                guard.ends.push(rest.as_str().to_string());
-                rest.next();
-            }
+            guard.first.extend(mark.chars().next());
         }
         guard.first.sort_unstable();
         guard.first.dedup();
-        guard.ends.sort_unstable();
-        guard.ends.dedup();
         guard
+    }
+
+    /// All ends of marks that are not the whole mark.
+    fn ends(&self) -> impl Iterator<Item = &str> {
+        self.marks.iter().flat_map(|mark| mark.char_indices().skip(1).filter_map(|(at, _)| mark.get(at..)))
     }
 
     /// Foreign text, with breaks behind all that a mark could begin with, whatever the template takes out of it.
@@ -52,7 +48,7 @@ impl Guard {
     fn with_breaks(&self, text: &str, needed: impl Fn(&str) -> bool) -> String {
         let mut out = String::with_capacity(text.len());
         let words = text.trim_start();
-        let may_end_a_mark = self.ends.iter().any(|end| words.starts_with(end.as_str()) || end.starts_with(words));
+        let may_end_a_mark = self.ends().any(|end| words.starts_with(end) || end.starts_with(words));
         if may_end_a_mark && !words.is_empty() {
             // Behind the white space, which the template may take away.
             out.push_str(text.strip_suffix(words).unwrap_or(""));

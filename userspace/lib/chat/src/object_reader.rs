@@ -13,6 +13,9 @@ const CALL_BYTES: usize = 1024 * 1024;
 /// Bytes of a name that stands outside of an object, and of what the call is called. What is longer is text.
 const NAME_BYTES: usize = 512;
 
+/// Bytes of white space that are held back before a call, and left out behind one. What is longer is text.
+const SPACE_BYTES: usize = 4 * 1024;
+
 /// Reads an answer piece by piece. Marks must be in what it gets.
 pub struct ObjectReader {
     form: Option<CallForm>,
@@ -32,7 +35,7 @@ pub struct ObjectReader {
     /// Whether such a call may begin: nothing of the text here was taken for text yet.
     may_begin: bool,
     /// Around the call that is read, or was read last, where it lacks its mark.
-    unmarked: Option<Around>,
+    around: Option<Around>,
     /// For lists that no mark ends.
     list: List,
     /// Whether an answer that is no call keeps to a schema: JSON, in which nothing is a call.
@@ -67,7 +70,7 @@ enum List {
     Either,
     /// The list that was begun.
     Begun,
-    /// Nothing more: the one call was there.
+    /// Nothing: no mark was there yet, or what followed it has ended.
     Ended,
 }
 
@@ -86,7 +89,7 @@ impl ObjectReader {
             behind_call: false,
             without_mark,
             may_begin: true,
-            unmarked: None,
+            around: None,
             list: List::Ended,
             has_schema: false,
         }
@@ -144,51 +147,59 @@ impl ObjectReader {
             return self.say_all(deltas);
         };
         if let Some(without_mark) = self.without_mark.as_ref().filter(|_| self.may_begin) {
-            let fenced = self.unmarked == Some(Around::Fence);
+            let fenced = self.around == Some(Around::Fence);
             match without_mark.beginning(&self.pending, fenced) {
                 Beginning::Call { at, fenced } => {
                     self.pending.drain(..at);
-                    self.unmarked = Some(if fenced { Around::Fence } else { Around::Nothing });
+                    self.around = Some(if fenced { Around::Fence } else { Around::Nothing });
                     self.place = Place::Object(Scanner::new());
                     return true;
                 }
                 Beginning::Open if !at_end => return false,
                 Beginning::Open | Beginning::Text => {
-                    if self.unmarked.is_some() {
+                    if self.around.is_some() {
                         self.pending = without_mark.behind_end(&self.pending, fenced).to_string();
                     }
-                    (self.may_begin, self.unmarked) = (false, None);
+                    (self.may_begin, self.around) = (false, None);
                 }
             }
         }
         let starts = self.pending.trim_start_matches(SPACE);
-        if self.has_schema && (self.said || !starts.starts_with(form.open())) {
-            // Only white space may stand before a mark.
-            let may_be_mark = !self.said && !at_end && form.open().starts_with(starts);
-            return !may_be_mark && self.say_all(deltas);
+        let little_space = self.pending.len().saturating_sub(starts.len()) <= SPACE_BYTES;
+        // Only white space may stand before a mark.
+        if self.has_schema && (self.said || !little_space || !starts.starts_with(form.open())) {
+            if !self.said && little_space && !at_end && form.open().starts_with(starts) {
+                return false;
+            }
+            if self.behind_call && little_space && starts.is_empty() {
+                self.pending.clear();
+            }
+            self.said |= !little_space;
+            return self.say_all(deltas);
         }
-        if form.is_bare() && !self.said && starts.starts_with('{') {
+        if form.is_bare() && !self.said && little_space && starts.starts_with('{') {
             (self.pending, self.place) = (starts.to_string(), Place::Calls);
             return true;
         }
         if let Some((before, after)) = self.pending.split_once(form.open()) {
             let (before, after) = (before.to_string(), after.to_string());
-            if !self.behind_call || !is_space(&before) {
+            if !self.behind_call || !little_space || !is_space(&before) {
                 self.say(&before, deltas);
             }
             self.place = if form.separator().is_some() { Place::Name } else { Place::Calls };
             self.pending = after;
-            (self.may_begin, self.unmarked, self.list) = (false, None, List::Either);
+            (self.may_begin, self.around, self.list) = (false, None, List::Either);
             return true;
         }
         let kept = if at_end { 0 } else { held_back(&self.pending, form.open()) };
         let given = self.pending.len().saturating_sub(kept);
         let white_space = self.pending.get(..given).is_none_or(is_space);
-        if white_space && !at_end && (self.behind_call || form.is_bare() && !self.said) {
+        if white_space && little_space && !at_end && (self.behind_call || form.is_bare() && !self.said) {
             return false;
         }
         let text: String = self.pending.drain(..given).collect();
-        if !(white_space && self.behind_call) {
+        if !(white_space && little_space && self.behind_call) {
+            self.said |= !little_space;
             self.say(&text, deltas);
         }
         false
@@ -235,7 +246,10 @@ impl ObjectReader {
             }
             (',' | ';', List::Begun) => (behind.to_string(), Place::Calls),
             ('{', List::Begun | List::Either) => (rest.to_string(), Place::Object(Scanner::new())),
-            (']', List::Begun) => (behind.to_string(), Place::Text),
+            (']', List::Begun) => {
+                self.list = List::Ended;
+                (behind.to_string(), Place::Text)
+            }
             _ => (rest.to_string(), Place::Text),
         };
         true
@@ -268,7 +282,7 @@ impl ObjectReader {
             return false;
         }
         let mut arguments = scanner.fresh_arguments();
-        if self.unmarked.is_some() {
+        if self.around.is_some() {
             // As people print it; calls with marks have at most a space here and there.
             arguments.retain(|character| !(scanner.outside.take(character) && SPACE.contains(&character)));
         }
@@ -345,7 +359,7 @@ impl ObjectReader {
         if self.list == List::Either {
             self.list = List::Ended;
         }
-        self.place = if self.unmarked.is_some() { Place::Text } else { Place::Calls };
+        self.place = if self.around.is_some() { Place::Text } else { Place::Calls };
     }
 
     /// Says what is pending; there is nothing to go on with then.
@@ -398,10 +412,11 @@ struct Scanner {
     named: bool,
     /// Where the arguments begin and end.
     arguments: Option<(usize, Option<usize>)>,
-    /// What of them was given.
+    /// Where in them what was given ends: in a string or outside.
     outside: Nesting,
     /// The arguments, where they are written as text.
     inner: Option<String>,
+    /// Bytes of them that were given.
     sent: usize,
     done: bool,
 }

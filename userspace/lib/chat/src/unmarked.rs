@@ -6,6 +6,8 @@ use crate::CallForm;
 /// hold such calls are too large.
 pub const MOST_TOOLS: usize = 64;
 const MOST_BYTES: usize = 8 * 1024;
+/// Bytes up to a call's arguments, and behind a call up to what ended it. What takes more is text.
+const MOST_BEFORE: usize = 16 * 1024;
 /// What stands around blocks of code.
 pub const FENCE: &str = "```";
 /// White space of JSON. Whatever else is space to others is none to the grammar, and so is text here.
@@ -61,14 +63,14 @@ impl Unmarked {
     /// fence, a bracket and, since templates of Qwen2.5 show it so, a brace too many. The grammar has the same as a pattern.
     pub fn beginning(&self, text: &str, open: bool) -> Beginning {
         match self.read(text, open) {
-            Ok(Some((at, fenced))) => Beginning::Call { at, fenced },
-            Ok(None) => Beginning::Text,
-            Err(TooShort) => Beginning::Open,
+            Ok(Some((call, taken))) if taken <= MOST_BEFORE => call,
+            Err(TooShort) if text.len() <= MOST_BEFORE => Beginning::Open,
+            Ok(_) | Err(TooShort) => Beginning::Text,
         }
     }
 
-    /// Where the object begins, if one does, and whether in a fence.
-    fn read(&self, text: &str, open: bool) -> Result<Option<(usize, bool)>, TooShort> {
+    /// The call, if it is one, and how many bytes there are up to its arguments.
+    fn read(&self, text: &str, open: bool) -> Result<Option<(Beginning, usize)>, TooShort> {
         let mut rest = text.trim_start_matches(ENDS);
         let mut fenced;
         if take(&mut rest, FENCE)? {
@@ -78,13 +80,15 @@ impl Unmarked {
             if begins {
                 rest = rest.trim_start_matches(SPACE);
             } else {
+                skip(&mut rest);
+                take(&mut rest, self.close)?;
                 rest = rest.trim_start_matches(BETWEEN);
                 fenced |= fence(&mut rest)?;
             }
         } else {
-            let closed = take(&mut rest, self.close)?;
+            take(&mut rest, self.close)?;
             rest = rest.trim_start_matches(BETWEEN);
-            fenced = fence(&mut rest)? || open && !closed;
+            fenced = fence(&mut rest)? || open;
         }
         take(&mut rest, "[")?;
         skip(&mut rest);
@@ -104,7 +108,8 @@ impl Unmarked {
             && take(&mut rest, "\"")?
             && take(&mut rest, self.arguments)?
             && part(&mut rest, "\"")?;
-        Ok((given && take(&mut rest, ":")?).then_some((at, fenced)))
+        let called = given && take(&mut rest, ":")?;
+        Ok(called.then_some((Beginning::Call { at, fenced }, text.len().saturating_sub(rest.len()))))
     }
 
     /// Takes the name of a tool. No such string begins as another does, since each ends with a quote that none has inside.
@@ -123,11 +128,24 @@ impl Unmarked {
         found
     }
 
-    /// What is left of a text behind a call, of what ended it: brackets, the fence that is open, and the mark that was to end it.
+    /// What is left of a text behind a call, of what ended it: brackets, the fence that is open, and the mark that was to end it,
+    /// in either order.
     pub fn behind_end<'t>(&self, text: &'t str, open: bool) -> &'t str {
-        let rest = text.trim_start_matches(ENDS);
-        let fence = Some(FENCE).filter(|_| open);
-        fence.into_iter().chain([self.close]).find_map(|end| rest.strip_prefix(end)).unwrap_or(rest)
+        let near = |rest: &&str| text.len().saturating_sub(rest.len()) <= MOST_BEFORE;
+        let Some(mut rest) = Some(text.trim_start_matches(ENDS)).filter(near) else { return text };
+        let mut ends = [Some(FENCE).filter(|_| open), Some(self.close)];
+        for _ in 0..ends.len() {
+            let start = rest.trim_start_matches(SPACE);
+            for end in &mut ends {
+                let Some(behind) = end.and_then(|end| start.strip_prefix(end)).filter(near) else { continue };
+                // A fence that names a language begins something else.
+                if *end != Some(FENCE) || !behind.starts_with(char::is_alphanumeric) {
+                    (rest, *end) = (behind, None);
+                    break;
+                }
+            }
+        }
+        rest
     }
 }
 
@@ -188,6 +206,7 @@ mod tests {
             ("}]", false),
             ("```\n```json\n", true),
             ("</tool_call>\n", false),
+            ("```\n</tool_call>\n", true),
         ] {
             for name in ["\"read\"", "\"read_all\"", "\"a\\\"b\""] {
                 let text = format!("{before}{{\n  \"name\" : {name},\n \"arguments\" :");

@@ -21,10 +21,13 @@ use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
-/// How much more a grammar may cost than the library has it: each tool's schema stands in it twice where calls may lack a mark.
+/// How much more a grammar may cost than the library has it: where calls may lack a mark, each tool's schema stands in it twice.
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
+/// The least whole number that grammars count: of 64 bits with a sign, the next above the least that is also one of floating
+/// point, as which schemas' bounds are read.
+const LEAST: i64 = i64::MIN + 1024;
 /// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
 const LONGEST: usize = 1024;
 
@@ -122,7 +125,7 @@ impl Grammars {
     /// The grammar in the library's notation.
     fn text(&self, form: Option<CallForm>, tools: &[Tool], schema: Option<&Value>) -> String {
         let mut out = String::new();
-        let calls = form.map(|form| self.calls(form, &mut out, tools));
+        let calls = form.map(|form| self.calls(form, &mut out, tools, schema.is_none()));
         let free = match (&calls, form) {
             (Some(Calls { mark, unmarked, .. }), Some(form)) => Some(free(form, mark, unmarked.as_deref())),
             _ => None,
@@ -142,8 +145,8 @@ impl Grammars {
         out
     }
 
-    /// Writes the rules of calls, and tells how answers are made of them.
-    fn calls(&self, form: CallForm, out: &mut String, tools: &[Tool]) -> Calls {
+    /// Writes the rules of calls, and tells how answers are made of them. In text calls may lack their mark.
+    fn calls(&self, form: CallForm, out: &mut String, tools: &[Tool], in_text: bool) -> Calls {
         let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
         for (tool, name) in tools.iter().zip(&names) {
             let _ = match form.separator() {
@@ -173,7 +176,7 @@ impl Grammars {
             (false, None) => "call".into(),
         };
         let _ = writeln!(out, "body: {body}");
-        let may_lack_mark = unmarked::are_found(form, tools.iter().map(|tool| tool.name.as_str()));
+        let may_lack_mark = in_text && unmarked::are_found(form, tools.iter().map(|tool| tool.name.as_str()));
         let unmarked = may_lack_mark.then(|| without_mark(form, out, tools));
         let (within_text, alone) = match form {
             CallForm::Llama3 => (format!("{mark}? body | TEXT"), format!("{mark} body")),
@@ -227,7 +230,7 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
     let close = literally(form.close().unwrap_or_default());
     // What ends a call, what parts calls, and what begins one. Counted spaces would be states for each tool here.
     let before = format!(
-        r#"[ \t\r\n\]}}]*((```|{close}){any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
+        r#"[ \t\r\n\]}}]*(```{any}({close}{any})?|{close}{any})?[ \t\r\n,;]*(```(json)?{any})?(\[{any})?\{{{any}(\{{{any})?"name"{any}:{any}"#
     );
     let arguments = format!(r#"{any},{any}"{}"{any}:"#, form.arguments());
     let _ = writeln!(out, "END: /{space}}}/");
@@ -286,8 +289,29 @@ fn arguments_of(tool: &Tool) -> Value {
     schema
 }
 
+/// A schema whose whole numbers the library can count: it has none below [`LEAST`], as which it also takes those just above.
+/// The fewest numbers that programs use are lost by it.
+fn countable(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(members) => {
+            for (key, member) in members.iter_mut() {
+                let is_least = matches!(key.as_str(), "minimum" | "exclusiveMinimum");
+                if is_least && member.as_f64().is_some_and(|least| least < LEAST as f64) {
+                    *member = LEAST.into();
+                } else if !matches!(key.as_str(), "const" | "enum" | "default" | "examples") {
+                    *member = countable(member.take());
+                }
+            }
+        }
+        Value::Array(members) => members.iter_mut().for_each(|member| *member = countable(member.take())),
+        _ => {}
+    }
+    schema
+}
+
 /// A schema whose JSON has white space of this pattern between its parts.
-fn roomy(mut schema: Value, space: &str) -> Value {
+fn roomy(schema: Value, space: &str) -> Value {
+    let mut schema = countable(schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("x-guidance".into(), json!({ "whitespace_flexible": true, "whitespace_pattern": space }));
     }
@@ -295,7 +319,8 @@ fn roomy(mut schema: Value, space: &str) -> Value {
 }
 
 /// A schema whose JSON has no white space but a space behind commas and colons, or none there either.
-fn spaced(mut schema: Value) -> Value {
+fn spaced(schema: Value) -> Value {
+    let mut schema = countable(schema);
     if let Some(schema) = schema.as_object_mut() {
         let spaces = json!({ "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?" });
         schema.insert("x-guidance".into(), spaces);

@@ -16,7 +16,7 @@ pub fn describe_exit(exit: &ExitInfo) -> String {
             "it ran out of memory; the log says how much it needed".into()
         }
         ExitInfoCause::Exited if exit.code == exit_code::ABORTED => {
-            format!("it aborted with code {}, as programs do that need more memory than they may have", exit.code)
+            format!("it aborted with code {}: it needed more memory than it may have, or gave up by itself", exit.code)
         }
         ExitInfoCause::Exited => format!("it ended with code {}", exit.code),
         ExitInfoCause::Killed | ExitInfoCause::Fault | ExitInfoCause::CpuTime => exit.report.clone(),

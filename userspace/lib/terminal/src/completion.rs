@@ -2,10 +2,11 @@
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// What may stand at the beginning of a line, whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Completions(pub(crate) alloc::vec::Vec<String>);
+pub(crate) struct Completions(pub(crate) Vec<String>);
 
 /// What there is to do about a beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(crate) enum Completed {
     /// It goes on with this, whatever is meant.
     With(String),
     /// Several things go on from it, and share no more: their last words.
-    Choice(String),
+    Choice(Vec<String>),
 }
 
 impl Completions {
@@ -39,15 +40,7 @@ impl Completions {
             return Completed::With(String::from(shared));
         }
         let begun = before.rsplit(' ').next().unwrap_or_default();
-        let mut words = String::new();
-        for rest in &rests {
-            if !words.is_empty() {
-                words.push_str("  ");
-            }
-            words.push_str(begun);
-            words.push_str(rest.trim_end());
-        }
-        Completed::Choice(words)
+        Completed::Choice(rests.iter().map(|rest| [begun, rest.trim_end()].concat()).collect())
     }
 }
 
@@ -78,9 +71,10 @@ mod tests {
 
     #[test]
     fn where_it_is_not_clear_the_choice_is_told() {
-        assert_eq!(completed("/st"), Completed::Choice("/status  /stop".into()));
-        assert_eq!(completed("/run c"), Completed::Choice("cat  cksum".into()));
-        assert_eq!(completed("/run "), Completed::Choice("cat  cksum  größe  grün  ls".into()));
+        let choice = |words: &[&str]| Completed::Choice(words.iter().copied().map(String::from).collect());
+        assert_eq!(completed("/st"), choice(&["/status", "/stop"]));
+        assert_eq!(completed("/run c"), choice(&["cat", "cksum"]));
+        assert_eq!(completed("/run "), choice(&["cat", "cksum", "größe", "grün", "ls"]));
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl LineEditor {
             Completed::With(_) | Completed::Nothing => out.push(BELL),
             Completed::Choice(words) => {
                 self.go_to_start(out);
-                put(&words, &mut Place::default(), columns, out);
+                put_words(&words, columns, out);
                 out.extend_from_slice(b"\r\n");
                 self.cursor = Place::default();
             }
@@ -228,6 +228,22 @@ fn put(text: &str, place: &mut Place, columns: usize, out: &mut Vec<u8>) {
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(shown.as_bytes());
+    }
+}
+
+/// Puts words beside and below each other, each in one piece where a row has room for it.
+fn put_words(words: &[String], columns: usize, out: &mut Vec<u8>) {
+    const GAP: &str = "  ";
+    let mut place = Place::default();
+    for word in words {
+        let width = cells(word).map(|(_, width)| width).fold(GAP.len(), usize::saturating_add);
+        if place.column > 0 && place.column.saturating_add(width) > columns {
+            out.extend_from_slice(b"\r\n");
+            place = Place::default();
+        } else if place.column > 0 {
+            put(GAP, &mut place, columns, out);
+        }
+        put(word, &mut place, columns, out);
     }
 }
 

@@ -158,6 +158,17 @@ fn editing_keys_do_what_they_do_everywhere() {
 }
 
 #[test]
+fn a_choice_keeps_words_in_one_piece() {
+    let mut session = Session::new(16);
+    let completions = ["/a launcher", "/a list_services", "/a of_more_letters_than_columns", "/a power"];
+    session.read(Read { completions: completions.map(Into::into).into(), ..Read::line("> ") });
+    session.type_(b"/a \t");
+    let expected = ["launcher", "list_services", "of_more_letters_", "than_columns", "power", "> /a "];
+    let lines: Vec<String> = session.screen.lines().iter().map(|line| line.to_string()).collect();
+    assert_eq!(lines, expected.map(|line| line.trim_end()), "{lines:?}");
+}
+
+#[test]
 fn tab_goes_on_with_a_line_or_tells_the_choice() {
     let mut session = Session::new(20);
     let completions: Vec<String> = ["/run cat ", "/run cksum ", "/status"].map(Into::into).into();

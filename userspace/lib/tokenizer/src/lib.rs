@@ -63,6 +63,9 @@ pub mod limits {
     pub const TEXT_BYTES: usize = 64 * 1024 * 1024;
     /// Bytes of all marks together: tokens that are looked for in text as they are.
     pub const MARK_BYTES: usize = 1024 * 1024;
+    /// Bytes of templates, times the tokens that are looked for in them. Families' templates have some ten thousand, and their
+    /// vocabularies at most some thousand such tokens.
+    pub const SEARCHED_BYTES: usize = 1 << 30;
     /// Bytes of text that are merged at once: a longer word is taken in parts, and so is, without a pre-tokenizer, a
     /// longer text, at its spaces. No text that somebody reads has such words.
     pub const MERGED_BYTES: usize = 64 * 1024;

@@ -54,10 +54,6 @@ impl Special {
         let is_mark = |id: u32| matches!(kind(id), Some(TokenKind::Control | TokenKind::Unknown));
         let is_piece = |id: u32| kind(id) == Some(TokenKind::UserDefined);
         let text = |id: u32| vocabulary.text(id).unwrap_or("");
-        let spoken = |id: u32| {
-            let said = || templates.iter().flatten().any(|template| template.contains(text(id)));
-            text(id).contains(|c: char| !c.is_whitespace()) && said()
-        };
         let with = |test: &dyn Fn(u32) -> bool| {
             vocabulary.ids().filter(|id| !text(*id).is_empty() && test(*id)).collect::<Vec<u32>>()
         };
@@ -67,6 +63,15 @@ impl Special {
             let why = format!("makes marks of tokens of {bytes} bytes; at most {} are accepted", limits::MARK_BYTES);
             return Err(TokenizerError::Entry { key: "tokenizer.ggml.token_type", why });
         }
+        let pieces = with(&is_piece);
+        let searched = templates.iter().flatten().map(|template| template.len()).fold(0usize, usize::saturating_add);
+        if searched.saturating_mul(pieces.len()) > limits::SEARCHED_BYTES {
+            let why = format!("has {searched} bytes, in which {} tokens would have to be looked for", pieces.len());
+            return Err(TokenizerError::Entry { key: CHAT_TEMPLATE, why });
+        }
+        let said = |text: &str| templates.iter().flatten().any(|template| template.contains(text));
+        let (spoken, foreign): (Vec<u32>, Vec<u32>) =
+            pieces.iter().copied().partition(|id| text(*id).contains(|c: char| !c.is_whitespace()) && said(text(*id)));
         let strips = if is_phi_3(header) {
             let keep = ["<unk>", "<s>", "<|endoftext|>"];
             all.iter().copied().filter(|id| !keep.contains(&text(*id))).collect()
@@ -74,9 +79,9 @@ impl Special {
             Vec::new()
         };
         Ok(Self {
-            guarded: with(&|id| is_mark(id) || is_piece(id) && spoken(id)),
-            foreign: Finder::new(vocabulary, with(&|id| is_piece(id) && !spoken(id)))?,
-            text: Finder::new(vocabulary, with(&is_piece))?,
+            guarded: with(&|id| is_mark(id) || spoken.binary_search(&id).is_ok()),
+            foreign: Finder::new(vocabulary, foreign)?,
+            text: Finder::new(vocabulary, pieces)?,
             all: Finder::new(vocabulary, all)?,
             strips,
         })

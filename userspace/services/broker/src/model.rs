@@ -49,14 +49,38 @@ fn not_there(wanted: &str, models: &[ModelInfo], rules: &ProfileRules) -> String
     }
 }
 
-/// Whether a name begins with what a person typed, in letters of either case. Names may be those of files: not ASCII.
-fn begins(name: &str, typed: &str) -> bool {
-    let mut letters = name.chars().flat_map(char::to_lowercase);
-    typed.chars().flat_map(char::to_lowercase).all(|letter| letters.next() == Some(letter))
+/// How well a name is what a person typed: it may begin so, and in letters of either case.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    BeginsInOtherCase,
+    Begins,
+    SameInOtherCase,
+    Same,
 }
 
-/// Opens a model: the one whose id is `wanted`, or the only one whose id or name begins so, in letters of either case; the
-/// first where nothing is wanted.
+impl Likeness {
+    /// Of a name, which may be that of a file and so not ASCII; none where it is another.
+    fn of(name: &str, typed: &str) -> Option<Self> {
+        let mut letters = name.chars().flat_map(char::to_lowercase);
+        let begins = typed.chars().flat_map(char::to_lowercase).all(|letter| letters.next() == Some(letter));
+        begins.then(|| match (letters.next().is_none(), name.starts_with(typed)) {
+            (true, true) => Self::Same,
+            (true, false) => Self::SameInOtherCase,
+            (false, true) => Self::Begins,
+            (false, false) => Self::BeginsInOtherCase,
+        })
+    }
+}
+
+/// The models whose id or name is most like what is wanted.
+fn fitting<'m>(models: &'m [ModelInfo], wanted: &str) -> Vec<&'m ModelInfo> {
+    let likeness = |model: &ModelInfo| Likeness::of(&model.id, wanted).max(Likeness::of(&model.display_name, wanted));
+    let most = models.iter().filter_map(likeness).max();
+    models.iter().filter(|model| most.is_some() && likeness(model) == most).collect()
+}
+
+/// Opens a model: the only one whose id or name is `wanted`, or else begins so, in letters of either case; the first where
+/// nothing is wanted.
 ///
 /// # Errors
 /// There is none, or it may not be used; says why.
@@ -66,12 +90,7 @@ pub async fn open(
     wanted: &str,
 ) -> Result<(LanguageModelClient, ModelInfo), CallError> {
     let models = known(catalog).await?;
-    let mut fitting: Vec<&ModelInfo> = models.iter().filter(|model| model.id == wanted).collect();
-    if fitting.is_empty() {
-        fitting =
-            models.iter().filter(|model| begins(&model.id, wanted) || begins(&model.display_name, wanted)).collect();
-    }
-    let found = match fitting.as_slice() {
+    let found = match fitting(&models, wanted).as_slice() {
         [] if models.is_empty() => return Err(CallError::failed("no model is registered on this system")),
         [] => return Err(CallError::invalid_argument(not_there(wanted, &models, rules))),
         [first, ..] if wanted.is_empty() => *first,
@@ -128,8 +147,33 @@ mod tests {
 
     #[test]
     fn a_model_is_named_by_how_its_name_begins() {
-        assert!(begins("Qwen2.5 Coder 1.5B Instruct GGUF", "qwen2.5") && begins("ÄHNLICH", "ähn") && begins("x", ""));
-        assert!(!begins("Qwen2.5 Coder", "qwen3") && !begins("capOS", "capOS assistant") && !begins("", "x"));
+        let models: Vec<ModelInfo> =
+            [("sha256:1", "Qwen"), ("sha256:12", "Qwen Coder"), ("sha256:3", "qwen small"), ("id", "ÄHN")]
+                .into_iter()
+                .map(|(id, name)| ModelInfo {
+                    id: id.to_string(),
+                    display_name: name.to_string(),
+                    ..ModelInfo::default()
+                })
+                .collect();
+        for (wanted, found) in [
+            ("sha256:1", &["sha256:1"][..]),
+            ("SHA256:1", &["sha256:1"]),
+            ("sha256:12", &["sha256:12"]),
+            ("Qwen", &["sha256:1"]),
+            ("qwen", &["sha256:1"]),
+            ("qwen ", &["sha256:3"]),
+            ("QWEN C", &["sha256:12"]),
+            ("QWEN ", &["sha256:12", "sha256:3"]),
+            ("ähn", &["id"]),
+            ("other", &[]),
+            ("Qwen Coders", &[]),
+        ] {
+            let ids: Vec<&str> = fitting(&models, wanted).into_iter().map(|model| model.id.as_str()).collect();
+            assert_eq!(ids, found, "{wanted}");
+        }
+        assert_eq!(fitting(&models, "").len(), 4);
+        assert!(fitting(&[], "x").is_empty());
     }
 
     #[test]

@@ -182,6 +182,12 @@ impl VerifiedWeights {
                     let more = usize::try_from(bytes).unwrap_or(MAX_HEADER);
                     wanted = more.max(wanted.saturating_mul(MORE)).min(MAX_HEADER);
                 }
+                Err(gguf::GgufError::NeedMore { .. }) if wanted >= MAX_HEADER && (wanted as u64) < self.size => {
+                    let most = MAX_HEADER >> 20;
+                    let why =
+                        format!("{}: its header has more than {most} MiB, which is the most that is read", self.path);
+                    return Err(Error::new(why));
+                }
                 Err(error) => return Err(Error::new(format!("{}: {error}", self.path))),
             }
         }

@@ -42,7 +42,7 @@ pub const HELP: &[(&str, &str)] = &[
         "/inspect NAME",
         "a capability, a tool or the job of a number in full; /inspect conversation shows what the model is sent",
     ),
-    ("/more", "all that the tools of the last turn gave"),
+    ("/more", "all that the tools gave in the last turn that called any"),
     ("/tools", "the tools that the model is shown, and what each needs"),
     ("/model", "the models; /model ID or a title changes to another"),
     ("/audit", "what was done in this session; /audit all: in all sessions; since 2h, since 2026-11-21: from then on"),
@@ -305,6 +305,10 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
     if known.is_empty() {
         return Err("this session may use no model".to_string());
     }
+    // Titles are files' words, and Tab types them.
+    let plain = |title: &&str| title.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    session.models =
+        known.iter().map(|info| info.display_name.as_str()).filter(plain).map(ToString::to_string).collect();
     let width = known.iter().map(|info| info.id.chars().count()).max().unwrap_or(0);
     for info in &known {
         let in_use = current.as_ref().is_some_and(|current| current.id == info.id);

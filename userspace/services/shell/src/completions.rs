@@ -23,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "/inspect conversation",
     "/jobs",
     "/model",
+    "/model ",
     "/more",
     "/quit",
     "/run",
@@ -38,6 +39,7 @@ struct Names {
     put_away: Vec<String>,
     tools: Vec<String>,
     programs: Vec<String>,
+    models: Vec<String>,
 }
 
 /// All that may stand at the beginning of a line.
@@ -48,6 +50,7 @@ pub fn completions(session: &Session) -> Vec<String> {
         put_away: runner.dropped.borrow().iter().cloned().collect(),
         tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
         programs: session.programs.clone(),
+        models: session.models.clone(),
     })
 }
 
@@ -61,6 +64,7 @@ fn lines(names: &Names) -> Vec<String> {
     lines.extend(with("/inspect", &names.held, ""));
     lines.extend(with("/inspect", &names.tools, ""));
     lines.extend(with("/run", &names.programs, " "));
+    lines.extend(with("/model", &names.models, ""));
     lines
 }
 
@@ -72,10 +76,22 @@ mod tests {
     #[test]
     fn every_command_and_name_is_completed() {
         let some = |name: &str| Vec::from([name.to_string()]);
-        let names =
-            Names { held: some("home"), put_away: some("logs"), tools: some("read_file"), programs: some("cat") };
+        let names = Names {
+            held: some("home"),
+            put_away: some("logs"),
+            tools: some("read_file"),
+            programs: some("cat"),
+            models: some("capOS assistant"),
+        };
         let lines = lines(&names);
-        for line in ["/cap drop home", "/cap take logs", "/inspect home", "/inspect read_file", "/run cat "] {
+        for line in [
+            "/cap drop home",
+            "/cap take logs",
+            "/inspect home",
+            "/inspect read_file",
+            "/run cat ",
+            "/model capOS assistant",
+        ] {
             assert!(lines.iter().any(|known| known == line), "{line}");
         }
         // What the help lists is there.

@@ -9,8 +9,10 @@ use crate::fixture::{text, tools};
 type Read = (String, Vec<(String, String, String)>);
 
 fn read(form: Option<CallForm>, pieces: &[&str]) -> Read {
-    let tools = tools();
-    let mut reader = CallReader::new(form, &tools);
+    read_by(CallReader::new(form, &tools()), pieces)
+}
+
+fn read_by(mut reader: CallReader, pieces: &[&str]) -> Read {
     let mut deltas: Vec<Delta> = pieces.iter().flat_map(|piece| reader.push(piece)).collect();
     deltas.extend(reader.finish());
     let (mut text, mut calls) = (String::new(), Vec::<(String, String, String)>::new());
@@ -83,6 +85,26 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
              \"arguments\": {}}</tool_call>",
             (String::new(), spare.clone()),
         ),
+        // What ends it may be there in any order, and a mark closes no fence.
+        (
+            CallForm::Hermes,
+            "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n</tool_call>\n{\"name\": \"list_dir\", \
+             \"arguments\": {}}\n</tool_call>\n```\nDone.",
+            ("\nDone.".into(), spare.clone()),
+        ),
+        (
+            CallForm::Hermes,
+            "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n```\n</tool_call>\n```json\n{\"name\": \
+             \"list_dir\", \"arguments\": {}}\n```\n</tool_call>Done.",
+            ("Done.".into(), spare.clone()),
+        ),
+        // A fence with a language is of what is said.
+        (
+            CallForm::Hermes,
+            "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}\n{\"name\": \"list_dir\", \"arguments\": \
+             {}}\n```python\nread()\n```",
+            ("```python\nread()\n```".into(), spare.clone()),
+        ),
         (
             CallForm::Mistral,
             "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}, \
@@ -95,6 +117,18 @@ fn samples() -> Vec<(CallForm, &'static str, Read)> {
             "[TOOL_CALLS] [{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}},{\"name\": \"list_dir\", \"arguments\": {}}], and {\"name\": \
              \"read\", \"arguments\": {}} [1]",
             (", and {\"name\": \"read\", \"arguments\": {}} [1]".into(), both.clone()),
+        ),
+        (
+            CallForm::Mistral,
+            "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}};{\"name\": \"list_dir\", \"arguments\": {}}] []",
+            (" []".into(), both.clone()),
+        ),
+        // Or there is one call and no list.
+        (
+            CallForm::Mistral,
+            "[TOOL_CALLS]{\"name\": \"read\", \"arguments\": {\"path\": \"a}\\\"{\"}}{\"name\": \"read\"}, [{}] \
+             [TOOL_CALLS] {\"name\": \"list_dir\", \"arguments\": {}}",
+            ("{\"name\": \"read\"}, [{}] ".into(), both.clone()),
         ),
         (
             CallForm::Phi,
@@ -199,24 +233,91 @@ fn text_is_text() {
 /// Where an answer has a schema, JSON is the answer, whatever stands in it.
 #[test]
 fn an_answer_with_a_schema_is_a_call_only_behind_a_mark() {
-    for (form, call) in [
-        (CallForm::Llama3, "{\"name\": \"read\", \"parameters\": {\"path\": \"a\"}}"),
-        (CallForm::Hermes, "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"),
+    for (form, bare, marked) in [
+        (
+            CallForm::Llama3,
+            "{\"name\": \"read\", \"parameters\": {}}",
+            "<|python_tag|>{\"name\": \"read\", \"parameters\": {}}",
+        ),
+        (
+            CallForm::Hermes,
+            "{\"name\": \"read\", \"arguments\": {}}",
+            "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>\n",
+        ),
+        (
+            CallForm::Mistral,
+            "[{\"name\": \"read\", \"arguments\": {}}]",
+            "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {}}]",
+        ),
+        (
+            CallForm::Phi,
+            "[{\"name\": \"read\", \"arguments\": {}}]",
+            "<|tool_call|>[{\"name\": \"read\", \"arguments\": {}}]<|/tool_call|>\n",
+        ),
+        (CallForm::MistralArgs, "\"read[ARGS]{}\"", "[TOOL_CALLS]read[ARGS]{}"),
+        (CallForm::Function, "\"read>{}\"", "<function=read>{}</function>\n"),
     ] {
         let quoted = format!("{{\"note\": \"{}{{}}\"}}", form.open());
-        for (answer, calls) in [(call, 0), (&quoted, 0), (&format!("{}{call}", form.open()), 1)] {
-            let mut reader = CallReader::new(Some(form), &tools()).with_schema();
-            let mut whole = CallReader::new(Some(form), &tools()).with_schema();
-            whole.push(answer);
-            let deltas: Vec<Delta> = answer.chars().flat_map(|character| reader.push(&character.to_string())).collect();
-            assert_eq!((reader.calls(), whole.calls()), (calls, calls), "{answer}");
-            let text: String = deltas
-                .iter()
-                .filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None })
-                .collect();
-            assert_eq!(text, if calls == 0 { answer } else { "" });
+        for (answer, calls) in [(bare, 0), (&quoted, 0), (marked, 1)] {
+            let read = |pieces: &mut dyn Iterator<Item = String>| {
+                let mut reader = CallReader::new(Some(form), &tools()).with_schema();
+                let mut deltas: Vec<Delta> = pieces.flat_map(|piece| reader.push(&piece)).collect();
+                let calls = reader.calls();
+                deltas.extend(reader.finish());
+                let text = deltas
+                    .iter()
+                    .filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None });
+                (calls, text.collect::<String>())
+            };
+            let expected = (calls, if calls == 0 { answer.to_string() } else { String::new() });
+            assert_eq!(read(&mut answer.chars().map(String::from)), expected, "{answer}");
+            assert_eq!(read(&mut std::iter::once(answer.to_string())), expected, "{answer}");
         }
     }
+}
+
+/// White space and brackets without end are read once, and not with each piece again; they are text then.
+#[test]
+fn what_stands_around_calls_has_an_end() {
+    for form in FORMS {
+        let call = match form {
+            CallForm::Hermes => "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>",
+            CallForm::Llama3 => "{\"name\": \"read\", \"parameters\": {}}",
+            CallForm::Mistral => "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {}}]",
+            CallForm::Phi => "<|tool_call|>[{\"name\": \"read\", \"arguments\": {}}]<|/tool_call|>",
+            CallForm::MistralArgs => "[TOOL_CALLS]read[ARGS]{}",
+            CallForm::Function | CallForm::Lines => "<function=read>{}</function>",
+        };
+        for (before, space) in [
+            ("", " "),
+            ("", "}]"),
+            (call, " "),
+            (call, "\n```\n"),
+            ("```json\n{\"name\": \"read\", \"arguments\": {}}", "\n"),
+        ] {
+            for (count, behind) in
+                [(100, "x"), (5_000, ""), (5_000, "x"), (5_000, call), (20_000, call), (20_000, "```")]
+            {
+                let answer = format!("{before}{}{behind}", space.repeat(count));
+                let pieces: Vec<String> = answer.chars().map(String::from).collect();
+                let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+                for schema in [false, true] {
+                    let tools = tools();
+                    let reader = || {
+                        let reader = CallReader::new(Some(form), &tools);
+                        if schema { reader.with_schema() } else { reader }
+                    };
+                    assert_eq!(
+                        read_by(reader(), &pieces),
+                        read_by(reader(), &[&answer]),
+                        "{form:?} {before} {space:?} {count} {behind}"
+                    );
+                }
+            }
+        }
+    }
+    let spaces = " ".repeat(400_000);
+    assert_eq!(read(Some(CallForm::Hermes), &spaces.split_inclusive(' ').collect::<Vec<_>>()), (spaces, vec![]));
 }
 
 #[test]
@@ -287,7 +388,7 @@ proptest! {
     /// No answer makes it panic, and the way it is cut makes no difference.
     #[test]
     fn any_answer_is_read(
-        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[ARGS\\]|\\[CALL_ID\\]|<function=|</function>|>|\\[|\\]|,|\\\\|ü| |\n){0,30}",
+        answer in "(<tool_call>|</tool_call>|\\{|\\}|\"|name|arguments|\": |read|\\[TOOL_CALLS\\]|\\[ARGS\\]|\\[CALL_ID\\]|<function=|</function>|>|\\[|\\]|,|;|```|json|\\\\|ü| |\n){0,30}",
         at in 0..FORMS.len(),
     ) {
         let form = FORMS[at];

@@ -85,6 +85,41 @@ fn calls_name_tools_of_the_turn_and_keep_to_their_schemas() {
     }
 }
 
+/// The bounds that the schemas of our own interfaces have.
+#[test]
+fn numbers_of_all_widths_are_held() {
+    let (tokenizer, grammars) = grammars();
+    let schema = |least: i64, most: u64| {
+        json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": least, "maximum": most}},
+        "required": ["n"], "additionalProperties": false})
+    };
+    for (least, most, inside, outside) in [
+        (
+            i64::MIN,
+            i64::MAX as u64,
+            &["0", "-9223372036854774784", "9223372036854775807"][..],
+            &["-9223372036854775809"][..],
+        ),
+        (0, u64::MAX, &["0", "9223372036854775807"], &["-1"]),
+        (i64::from(i32::MIN), i32::MAX as u64, &["-2147483648", "2147483647"], &["2147483648", "-2147483649"]),
+        (-128, 127, &["-128", "127"], &["128", "-129", "1.5"]),
+    ] {
+        let tools = [Tool { parameters: schema(least, most), ..tools().remove(1) }];
+        for (numbers, good) in [(inside, true), (outside, false)] {
+            for number in numbers {
+                for answer in [
+                    call(CallForm::Hermes, "read", &format!("{{\"n\": {number}}}")),
+                    format!("{{\"name\": \"read\", \"arguments\": {{\"n\": {number}}}}}"),
+                ] {
+                    let mut grammar =
+                        grammar_of(&tokenizer, &grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+                    assert_eq!(takes(&tokenizer, &mut grammar, &answer), good, "{answer}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn text_stays_free() {
     let ((tokenizer, grammars), tools) = (grammars(), tools());

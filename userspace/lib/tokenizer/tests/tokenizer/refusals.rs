@@ -95,6 +95,13 @@ fn tokens_are_told_apart_and_bounded() {
     let kinds = WriterValue::I32s(vec![3; marks.len()]);
     let marks = with_tokens(WriterValue::Texts(marks)).with(KINDS, kinds);
     assert!(refused(&marks).contains("makes marks of tokens of 4000000 bytes; at most 1048576 are accepted"));
+    // Each of the tokens that count as text is looked for in the template.
+    let texts: Vec<String> = (0..100_000).map(|at| format!("{at:05}")).collect();
+    let kinds = WriterValue::I32s(vec![4; texts.len()]);
+    let template = WriterValue::Text("x".repeat(100_000));
+    let sought = with_tokens(WriterValue::Texts(texts)).with(KINDS, kinds).with("tokenizer.chat_template", template);
+    let why = refused(&sought);
+    assert!(why.contains("tokenizer.chat_template") && why.contains("100000 bytes, in which 100000 tokens"), "{why}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::files::write_whole;
 use crate::ustar::Writer;
-use crate::weights::write_whole;
 
 /// Pack the boot package.
 #[derive(clap::Args)]

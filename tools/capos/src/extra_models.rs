@@ -11,8 +11,9 @@ use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
 use serde::Deserialize;
 
 use crate::chain_model::{self, Chain};
+use crate::files::write_whole;
 use crate::random_model::{self, Random};
-use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path, write_whole};
+use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path};
 use crate::weights_handbook;
 use crate::weights_sign::sign;
 

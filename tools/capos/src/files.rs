@@ -7,8 +7,6 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-use crate::weights::write_whole;
-
 /// Writes `content` to `path` unless it holds just that; true when it was written.
 pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<bool> {
     if std::fs::read(path).is_ok_and(|old| old == content) {
@@ -19,6 +17,20 @@ pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<bool> {
     }
     write_whole(path, |file| Ok(file.write_all(content)?))?;
     Ok(true)
+}
+
+/// Writes a file whole or not at all: under another name first, then renamed.
+pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+    let new = beside(path, "new");
+    let result = File::create(&new)
+        .with_context(|| format!("creating {}", new.display()))
+        .and_then(|mut file| write(&mut file))
+        .and_then(|()| std::fs::rename(&new, path).with_context(|| format!("writing {}", path.display())));
+    if result.is_err() {
+        // The first error counts; there may be nothing to remove.
+        let _ = std::fs::remove_file(&new);
+    }
+    result
 }
 
 /// Every regular file below `folder`, sorted; a missing folder has none.
@@ -118,6 +130,20 @@ mod tests {
         assert!(!write_if_changed(&path, b"1").unwrap());
         assert!(write_if_changed(&path, b"2").unwrap());
         assert_eq!(walk(folder.path()).unwrap(), [path]);
+    }
+
+    #[test]
+    fn files_are_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write_whole(&path, |file| Ok(file.write_all(b"good")?)).unwrap();
+        let error = write_whole(&path, |file| {
+            file.write_all(b"half")?;
+            anyhow::bail!("no more")
+        });
+        assert_eq!(error.unwrap_err().to_string(), "no more");
+        assert_eq!(std::fs::read(&path).unwrap(), b"good");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use capos_inference::{EmbeddingModel, LanguageModel};
 use capos_model::Backend;
 use capos_verity::SigningKey;
 
-use crate::files;
-use crate::weights::{name_of, write_whole};
+use crate::files::{self, write_whole};
+use crate::weights::name_of;
 use crate::weights_sign::sign;
 
 /// Where models lie on the image.

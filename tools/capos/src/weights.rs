@@ -87,22 +87,6 @@ pub fn read_trust(path: &Path) -> Result<TrustStore> {
     TrustStore::parse(&text).with_context(|| format!("{} is no trust store", path.display()))
 }
 
-/// Writes a file whole or not at all: under another name first, then renamed.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
-    let unfinished = beside(path, ".unfinished");
-    let result = File::create(&unfinished)
-        .with_context(|| format!("creating {}", unfinished.display()))
-        .and_then(|mut file| write(&mut file))
-        .and_then(|()| {
-            std::fs::rename(&unfinished, path).with_context(|| format!("renaming {}", unfinished.display()))
-        });
-    if result.is_err() {
-        // The first error counts; there may be nothing to remove.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    result
-}
-
 /// The bytes that a size such as `64MiB`, `1GiB`, `4096` or `512KiB` stands for.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -130,19 +114,5 @@ mod tests {
         for wrong in ["", "MiB", "1MB", "1.5GiB", "-1", "99999999999GiB", "1 GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn files_are_written_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        write_whole(&path, |file| Ok(std::io::Write::write_all(file, b"good")?)).unwrap();
-        let error = write_whole(&path, |file| {
-            std::io::Write::write_all(file, b"half")?;
-            bail!("no more")
-        });
-        assert_eq!(error.unwrap_err().to_string(), "no more");
-        assert_eq!(std::fs::read(&path).unwrap(), b"good");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

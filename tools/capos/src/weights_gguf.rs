@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use capos_gguf::Synthetic;
 use capos_model::SCRIPTED;
 
-use crate::weights::{parse_size, write_whole};
+use crate::files::write_whole;
+use crate::weights::parse_size;
 
 /// Make a well-formed GGUF model file of any size, filled with repeatable numbers that mean nothing.
 #[derive(clap::Args)]

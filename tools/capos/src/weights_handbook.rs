@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use capos_retrieval::{Handbook, Title};
 
-use crate::weights::write_whole;
+use crate::files::write_whole;
 
 /// Make a model file that answers from a handbook: questions with their answers and tool calls.
 #[derive(clap::Args)]

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capos_verity::{SigningKey, TrustStore};
 
-use crate::weights::{read_trust, write_whole};
+use crate::files::write_whole;
+use crate::weights::read_trust;
 
 /// Make a signing key for one purpose and let the trust store beside it trust the key.
 ///

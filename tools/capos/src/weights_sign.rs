@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capos_verity::{FileDigest, FileSignature, SigningKey};
 
-use crate::weights::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path, write_whole};
+use crate::files::write_whole;
+use crate::weights::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
 
 /// Sign a file: write FILE.verity (its fs-verity Merkle tree) and FILE.sig.
 ///

@@ -224,7 +224,7 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
 }
 
 /// Writes the rules of calls without a mark, where text begins and behind a call. Gives the pattern of what they begin with, up
-/// to their arguments: the same as [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
+/// to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
 fn without_mark(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());

@@ -3,7 +3,7 @@
 use capos_chat::{CallForm, CallReader, Delta};
 use proptest::prelude::*;
 
-use crate::fixture::{text, tools};
+use crate::fixture::{FORMS, text, tools, written};
 
 /// What an answer adds up to: its text, and each call's name, handle and arguments.
 type Read = (String, Vec<(String, String, String)>);
@@ -188,9 +188,6 @@ fn calls_come_as_they_are_written() {
     assert_eq!(reader.calls(), 0);
 }
 
-const FORMS: [CallForm; 6] =
-    [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi, CallForm::MistralArgs, CallForm::Function];
-
 #[test]
 fn text_is_text() {
     for form in FORMS {
@@ -280,14 +277,7 @@ fn an_answer_with_a_schema_is_a_call_only_behind_a_mark() {
 #[test]
 fn what_stands_around_calls_has_an_end() {
     for form in FORMS {
-        let call = match form {
-            CallForm::Hermes => "<tool_call>{\"name\": \"read\", \"arguments\": {}}</tool_call>",
-            CallForm::Llama3 => "{\"name\": \"read\", \"parameters\": {}}",
-            CallForm::Mistral => "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {}}]",
-            CallForm::Phi => "<|tool_call|>[{\"name\": \"read\", \"arguments\": {}}]<|/tool_call|>",
-            CallForm::MistralArgs => "[TOOL_CALLS]read[ARGS]{}",
-            CallForm::Function | CallForm::Lines => "<function=read>{}</function>",
-        };
+        let call = &*written(form, "read", "{}");
         for (before, space) in [
             ("", " "),
             ("", "}]"),

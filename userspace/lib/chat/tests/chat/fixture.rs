@@ -2,10 +2,28 @@
 
 use std::path::PathBuf;
 
-use capos_chat::{Message, Tool};
+use capos_chat::{CallForm, Message, Tool};
 use capos_gguf::{Header, Writer, WriterValue};
 use capos_tokenizer::Tokenizer;
 use serde_json::Value;
+
+/// The forms whose calls are objects.
+pub const FORMS: [CallForm; 6] =
+    [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi, CallForm::MistralArgs, CallForm::Function];
+
+/// A call as models of a form write it.
+pub fn written(form: CallForm, name: &str, arguments: &str) -> String {
+    let object = format!("{{\"name\": \"{name}\", \"{}\": {arguments}}}", form.arguments());
+    match form {
+        CallForm::Hermes => format!("<tool_call>\n{object}\n</tool_call>"),
+        CallForm::Llama3 => object,
+        CallForm::Mistral => format!("[TOOL_CALLS][{object}]"),
+        CallForm::Phi => format!("<|tool_call|>[{object}]<|/tool_call|>"),
+        CallForm::MistralArgs => format!("[TOOL_CALLS]{name}[ARGS]{arguments}"),
+        CallForm::Function => format!("<function={name}>{arguments}</function>"),
+        CallForm::Lines => panic!("Its calls are no objects."),
+    }
+}
 
 pub fn bytes(name: &str) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../../tests/infer", name].iter().collect();

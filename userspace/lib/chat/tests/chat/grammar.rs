@@ -9,10 +9,7 @@ use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{tokenizer, tools};
-
-const FORMS: [CallForm; 6] =
-    [CallForm::Hermes, CallForm::Llama3, CallForm::Mistral, CallForm::Phi, CallForm::MistralArgs, CallForm::Function];
+use crate::fixture::{FORMS, tokenizer, tools, written as call};
 
 fn grammars() -> (Tokenizer, Grammars) {
     let tokenizer = tokenizer();
@@ -35,19 +32,6 @@ fn takes(tokenizer: &Tokenizer, grammar: &mut Grammar, answer: &str) -> bool {
     let ids = tokenizer.encode(answer, Marks::All);
     let all = ids.iter().all(|id| grammar.allowed().unwrap().contains(*id) && grammar.accept(*id).is_ok());
     all && grammar.may_end()
-}
-
-fn call(form: CallForm, name: &str, arguments: &str) -> String {
-    let object = format!("{{\"name\": \"{name}\", \"{}\": {arguments}}}", form.arguments());
-    match form {
-        CallForm::Hermes => format!("<tool_call>\n{object}\n</tool_call>"),
-        CallForm::Llama3 => object,
-        CallForm::Mistral => format!("[TOOL_CALLS][{object}]"),
-        CallForm::Phi => format!("<|tool_call|>[{object}]<|/tool_call|>"),
-        CallForm::MistralArgs => format!("[TOOL_CALLS]{name}[ARGS]{arguments}"),
-        CallForm::Function => format!("<function={name}>{arguments}</function>"),
-        CallForm::Lines => panic!("Its calls are no objects."),
-    }
 }
 
 #[test]

@@ -33,9 +33,6 @@ annotation untrusted @0xb1a7c0de5c4e3a07 (method) :Void;
 annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 # Label that the result carries at least; `public` where absent.
 
-annotation redact @0xb1a7c0de5c4e3a09 (method) :Void;
-# The result is searched for secrets before it reaches a model.
-
 annotation text @0xb1a7c0de5c4e3a0a (field, param) :Void;
 # A Data field whose JSON form is UTF-8 text and not base64.
 
@@ -47,6 +44,16 @@ annotation optional @0xb1a7c0de5c4e3a0c (field, param) :Void;
 
 annotation results @0xb1a7c0de5c4e3a0d (method) :UInt32;
 # Bytes of the results at most, where they may be more than 65,536.
+
+annotation runner @0xb1a7c0de5c4e3a0f (param) :Void;
+# Of a tool: what the runner gives, or is told, and the model is not. A parameter is not in the JSON Schema and is refused in a
+# model's arguments; a result is not in the text that the model reads. `label :Authority.Label` is, as a parameter, the
+# label of all that the model has seen, and as a result what the result is labelled with besides.
+
+annotation pieces @0xb1a7c0de5c4e3a10 (method) :Void;
+# Of a tool whose parameters `offset` and `length` choose a piece of a text, in bytes, and whose results for the runner are
+# `start`, where `text` begins, and `bytes`, the length of the whole. The runner asks for more on both sides, so that no secret
+# is cut in two before it is looked for, and tells the model where the rest begins.
 
 annotation inRegisters @0xb1a7c0de5c4e3a0e (method) :Void;
 # A method of a kernel object that has no parameters and answers at once with one UInt64: clients ask for it by the system call

@@ -142,13 +142,14 @@ interface Directory {
   openDirectory @4 (path :Text) -> (directory :Directory);
   # A narrower tree.
 
-  readText @5 (path :Text) -> (text :Text)
-      $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.redact $A.results(270336);
-  # Reads a whole text file (UTF-8, at most 256 KiB) from the home directory.
+  readText @5 (path :Text, offset :UInt32 = 0, length :UInt32 = 0)
+      -> (text :Text, start :UInt64 $A.runner, bytes :UInt64 $A.runner, label :Label $A.runner)
+      $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.pieces $A.results(270336);
+  # Reads a text file (UTF-8) from the home directory. A long one comes in pieces; each tells the offset of the next.
 
-  writeText @6 (path :Text, text :Text) -> ()
+  writeText @6 (path :Text, text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
       $A.tool("write_file") $A.category(mutating);
-  # Writes a whole text file in the home directory, replacing what was there.
+  # Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end.
 
   remove @7 (path :Text) -> ()
       $A.tool("delete_file") $A.category(destructive);
@@ -185,4 +186,13 @@ interface Directory {
 
   setModified @17 (path :Text, milliseconds :Int64) -> (error :FileError);
   readLink @18 (path :Text) -> (error :FileError, target :Text);
+
+  # Files have labels, which copies keep: what is written joins its label to the file's, and nothing but a new file lowers it.
+
+  labelled @19 (label :Label) -> (directory :Directory);
+  # The same tree for one holder, such as a program: whatever is written through it, and through all that is opened by it,
+  # carries `label` and the labels of all that was read through it.
+
+  label @20 () -> (label :Label);
+  # What is written through this directory carries now; empty where it was not made by `labelled`.
 }

@@ -3,6 +3,7 @@
 
 using A = import "annotations.capnp";
 using Kernel = import "kernel.capnp";
+using Label = import "authority.capnp".Label;
 
 enum ServiceState {
   stopped @0;
@@ -61,7 +62,7 @@ interface Logger {
 interface LogReader {
   read @0 (service :Text = "", minimum :LogLevel = info, lastSeconds :UInt64 = 3600,
            max :UInt32 = 100) -> (entries :List(LogEntry))
-      $A.tool("read_log") $A.category(readOnly) $A.abortable $A.untrusted $A.redact $A.label("pii.log");
+      $A.tool("read_log") $A.category(readOnly) $A.abortable $A.untrusted $A.label("pii.log");
   # Reads the newest log entries, of one service or of all, at this level or above.
 }
 
@@ -109,7 +110,8 @@ interface Launcher {
   # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there.
   # A program ends with the call that runs it: when nobody waits for its result any more, it is killed.
 
-  run @0 (program :Text, arguments :List(Text) = []) -> (result :ProgramResult)
+  run @0 (program :Text, arguments :List(Text) = [], label :Label $A.runner $A.optional)
+      -> (result :ProgramResult, label :Label $A.runner)
       $A.tool("run_program") $A.category(mutating) $A.abortable $A.untrusted;
   # Runs an installed program with arguments and returns its output.
 

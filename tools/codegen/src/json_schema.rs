@@ -54,7 +54,7 @@ fn object(
     let mut properties = Vec::new();
     let mut required = Vec::new();
     for field in found.plain().chain(variant) {
-        if is_capability(field) {
+        if is_capability(field) || field.has("runner") {
             continue;
         }
         properties.push(format!("{}:{}", quote(&field.name), property(schema, field, definitions)?));

@@ -88,7 +88,11 @@ fn method_info(code: &mut Code, schema: &Schema, method: &Method) -> Result<()> 
     code.line(&format!("max_result: {},", number(method, "maxResult")));
     code.line(&format!("untrusted: {},", method.has("untrusted")));
     code.line(&format!("label: {},", text(method, "label")));
-    code.line(&format!("redact: {},", method.has("redact")));
+    code.line(&format!("pieces: {},", method.has("pieces")));
+    for (name, structure) in [("runner_params", params), ("runner_results", results)] {
+        let names = structure.fields.iter().filter(|field| field.has("runner")).map(|field| field.name.as_str());
+        code.line(&format!("{name}: &{:?},", names.collect::<Vec<_>>()));
+    }
     code.line(&format!("takes_capabilities: {},", schema.has_caps(&Kind::Group(params.id))));
     code.line(&format!("gives_capabilities: {},", schema.has_caps(&Kind::Group(results.id))));
     code.line(&format!("params_schema: {:?},", json_schema::of_struct(schema, params.id)?));

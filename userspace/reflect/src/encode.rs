@@ -18,15 +18,38 @@ use serde_json::{Map, Value};
 use crate::error::{Path, ReflectError};
 use crate::{base64, pointer};
 
-/// The parameters of a method from JSON.
+const UNKNOWN: &str = "there is no field of this name";
+
+/// The parameters of a method from JSON that a model wrote: none of those that are the runner's.
 ///
 /// # Errors
 /// The JSON is not exactly what the method takes, or the method takes capabilities.
 pub fn encode_params(method: &MethodInfo, params: &Value) -> Result<Message, ReflectError> {
+    encode_call(method, params, |_| {})
+}
+
+/// The same, with what the runner adds or changes once the model's part is known to have none of the runner's parameters.
+///
+/// # Errors
+/// As those of [`encode_params`].
+pub fn encode_call(
+    method: &MethodInfo,
+    params: &Value,
+    add: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Message, ReflectError> {
     if method.takes_capabilities {
         return Err(ReflectError::whole(format!("{} takes capabilities, which JSON cannot give", method.name)));
     }
-    encode((method.params_type)(), params)
+    let mut path = Path::default();
+    let mut members = members_of(params, &path)?.clone();
+    if let Some(name) = method.runner_params.iter().find(|name| members.contains_key(**name)) {
+        return path.name(name, |path| Err(path.error(UNKNOWN)));
+    }
+    // What is the model's is checked before anything is put in its place.
+    let message = encode((method.params_type)(), params)?;
+    let before = members.clone();
+    add(&mut members);
+    if members == before { Ok(message) } else { encode((method.params_type)(), &Value::Object(members)) }
 }
 
 /// A message of a struct type from JSON.
@@ -123,7 +146,7 @@ fn write_struct(mut builder: dynamic_struct::Builder<'_>, value: &Value, path: &
     for (name, member) in members {
         let found = schema.find_field_by_name(name).map_err(|error| path.capnp(&error))?;
         let Some(field) = found else {
-            return path.name(name, |path| Err(path.error("there is no field of this name")));
+            return path.name(name, |path| Err(path.error(UNKNOWN)));
         };
         path.name(name, |path| write_field(builder.reborrow(), field, member, path))?;
     }

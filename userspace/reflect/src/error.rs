@@ -5,6 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
+/// Characters of a name that an error quotes.
+const MAX_NAME: usize = 64;
+/// Bytes of a path, or a step more.
+const MAX_PATH: usize = 256;
+
 /// Why JSON or a message is refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReflectError {
@@ -92,9 +97,13 @@ impl Path {
             // Writing to a string cannot fail.
             let _ = match step {
                 Step::Name(name) if is_plain(name) => write!(path, ".{name}"),
-                Step::Name(name) => write!(path, "[{name:?}]"),
+                Step::Name(name) => write!(path, "[{:?}]", short(name)),
                 Step::Index(index) => write!(path, "[{index}]"),
             };
+            if path.len() > MAX_PATH {
+                path.push('…');
+                break;
+            }
         }
         ReflectError { path, reason: reason.into() }
     }
@@ -105,8 +114,16 @@ impl Path {
     }
 }
 
+/// A name from the JSON, shortened: what an error quotes of its input is bounded.
+pub(crate) fn short(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => Cow::Owned(alloc::format!("{}…", name.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(name),
+    }
+}
+
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 #[cfg(test)]
@@ -121,5 +138,22 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.to_string(), "$.items[3][\"a b\"]: no");
         assert_eq!(path.error("here").path(), "$");
+    }
+
+    #[test]
+    fn what_is_quoted_of_the_input_is_bounded() {
+        for name in ["x".repeat(5000), "é\"".repeat(5000), "\u{1f512}".repeat(5000)] {
+            let mut path = Path::default();
+            let error = path.name(&name, |path| Err::<(), _>(path.error("no"))).unwrap_err().to_string();
+            assert!(error.len() < 600 && error.contains('…') && error.ends_with(": no"), "{error}");
+            let text = alloc::format!("{{{0:?}:1,{0:?}:2}}", "x".repeat(5000));
+            assert!(crate::parse(&text).unwrap_err().to_string().len() < 200);
+        }
+        let mut path = Path::default();
+        fn deep(path: &mut Path, left: usize) -> Result<(), ReflectError> {
+            if left == 0 { Err(path.error("no")) } else { path.name(&"y".repeat(60), |path| deep(path, left - 1)) }
+        }
+        let error = deep(&mut path, 60).unwrap_err().to_string();
+        assert!(error.len() < 400 && error.ends_with("…: no"), "{error}");
     }
 }

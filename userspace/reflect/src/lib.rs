@@ -34,7 +34,7 @@ mod pointer;
 mod validate;
 
 pub use decode::{decode, decode_results};
-pub use encode::{encode, encode_params};
+pub use encode::{encode, encode_call, encode_params};
 pub use error::ReflectError;
 pub use parse::{MAX_TEXT, parse};
 pub use validate::{check_schema, validate};

@@ -7,7 +7,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::error::ReflectError;
+use crate::error::{ReflectError, short};
 
 /// Longest text that is taken, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         while let Some(name) = access.next_key::<String>()? {
             let Strict(value) = access.next_value()?;
             if members.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("the name {name:?} appears twice")));
+                return Err(A::Error::custom(format_args!("the name {:?} appears twice", short(&name))));
             }
             members.insert(name, value);
         }

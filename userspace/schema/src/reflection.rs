@@ -100,8 +100,12 @@ pub struct MethodInfo {
     pub untrusted: bool,
     /// The label that the result carries at least.
     pub label: Option<&'static str>,
-    /// Whether the result is searched for secrets.
-    pub redact: bool,
+    /// Whether its text comes in pieces, by `offset` and `length`.
+    pub pieces: bool,
+    /// Parameters that the runner gives and no model.
+    pub runner_params: &'static [&'static str],
+    /// Results that the runner is told and no model.
+    pub runner_results: &'static [&'static str],
     /// Whether a parameter is a capability, which JSON cannot give.
     pub takes_capabilities: bool,
     /// Whether a result is a capability.
@@ -154,6 +158,11 @@ impl InterfaceInfo {
     #[must_use]
     pub fn method(&self, name: &str) -> Option<&'static MethodInfo> {
         self.methods.iter().find(|method| method.name == name)
+    }
+
+    /// The labels that results of its methods carry: what is made with such a capability may carry all of them.
+    pub fn labels(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }
 
     /// The methods that a holder may offer to a model, with what the model is told of each: the tool as the schema has

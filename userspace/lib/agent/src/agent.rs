@@ -27,7 +27,7 @@ use crate::result::text;
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
 use crate::thread::{Thread, hex};
-use crate::world::{AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
+use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
 
 /// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
 const GRACE: u64 = 1_000_000_000;
@@ -174,13 +174,22 @@ impl<W: World> Agent<W> {
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence));
-        for _ in 0..self.session.limits.max_iterations {
+        let (mut calls, mut most) = (0_u32, self.session.limits.max_iterations);
+        loop {
             if let Some(end) = self.over() {
                 return end;
             }
             if self.allowance.is_spent() {
                 return TurnEnd::Evidence(self.bounds.evidence);
             }
+            if calls >= most {
+                match self.go_on(calls).await {
+                    Answer::Yes => most = most.saturating_add(self.session.limits.max_iterations),
+                    Answer::No => return TurnEnd::Iterations(calls),
+                    Answer::Interrupted => return TurnEnd::Interrupted,
+                }
+            }
+            calls = calls.saturating_add(1);
             self.world.show(Show::State(State::Assembling)).await;
             let model = self.world.info();
             let (label, untrusted) = self.thread.label();
@@ -239,7 +248,20 @@ impl<W: World> Agent<W> {
                 return TurnEnd::Interrupted;
             }
         }
-        self.over().unwrap_or(TurnEnd::Iterations(self.session.limits.max_iterations))
+    }
+
+    /// Asks the person whether the turn goes on. Where it may ask the model nothing at all, nobody is asked.
+    async fn go_on(&self, calls: u32) -> Answer {
+        let SessionLimits { max_iterations: more, approval_timeout_ms, .. } = self.session.limits;
+        if more == 0 {
+            return Answer::No;
+        }
+        let limit = u64::from(approval_timeout_ms).saturating_mul(1_000_000);
+        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
+        match race(self.world.go_on(calls, more), patience).await {
+            Either::Left(answer) => answer,
+            Either::Right(()) => Answer::No,
+        }
     }
 
     /// Whether a limit of the session is reached.

@@ -18,12 +18,14 @@ use crate::backlog::Backlog;
 use crate::evidence::{Allowance, Whole, excerpt, general_size, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
-use crate::result::{MAX_ERROR, answered, ended, hash, text, truncate};
+use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
 use crate::world::{Answer, Ask, Gate, Ruling, Secret, Show, World, field};
 
 const NANOSECONDS: u64 = 1_000_000;
+/// Bytes of what is wrong with arguments, which quotes them: the parameters that stand behind it are to be read as well.
+const QUOTED: usize = 700;
 
 /// What all calls of one response share.
 pub struct Context<W: World> {
@@ -50,7 +52,7 @@ pub struct Context<W: World> {
 pub struct Proposal {
     pub call: ToolCall,
     /// Why it is no valid call at all.
-    pub flaw: Option<(Outcome, String)>,
+    pub flaw: Option<(Outcome, Why)>,
     /// What its arguments were in full, where `call` has only their beginning.
     pub whole: Option<Whole>,
 }
@@ -120,22 +122,22 @@ impl<W: World> Context<W> {
         let found = snapshot.find(&call.name, &call.handle);
         if let Some((outcome, why)) = &proposal.flaw {
             let descriptor = found.map_or_else(|_| unknown(), |tool| tool.descriptor.clone());
-            let refusal = refusal(descriptor, call, None, "not a valid call", *outcome, why);
+            let refusal = refusal(descriptor, call, None, "not a valid call", *outcome, why.clone());
             return Checked::Refused(Refusal { whole: proposal.whole, ..refusal });
         }
         let tool = match found {
             Ok(tool) => tool,
             Err(why) => {
-                return Checked::Refused(refusal(unknown(), call, None, "not advertised", Outcome::UnknownTool, &why));
+                return Checked::Refused(refusal(unknown(), call, None, "not advertised", Outcome::UnknownTool, why));
             }
         };
         let prepared = match self.arguments(tool, &mut call) {
             Ok(prepared) => prepared,
             Err(why) => {
-                let why =
-                    format!("{why}; the parameters of {} are {}", tool.descriptor.name, tool.descriptor.param_schema);
+                let (why, found) = (truncate(&why, QUOTED), &tool.descriptor);
+                let why = format!("{why}; the parameters of {} are {}", found.name, found.param_schema);
                 let descriptor = tool.descriptor.clone();
-                return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, &why));
+                return Checked::Refused(refusal(descriptor, call, None, "invalid", Outcome::InvalidArguments, why));
             }
         };
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
@@ -160,7 +162,10 @@ impl<W: World> Context<W> {
                 Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
             }
             Gated::Closed(decision, reason, outcome) => {
-                Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, &reason))
+                // The broker's reason may quote arguments; the others are this program's words.
+                let policy = outcome == Outcome::RefusedByPolicy;
+                let why = if policy { Why::quoting(reason.as_str()) } else { Why::own(reason.as_str()) };
+                Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, why))
             }
             Gated::Interrupted(decision) => {
                 let why = "cancelled by the person at the prompt";
@@ -178,7 +183,7 @@ impl<W: World> Context<W> {
 
     fn arguments(&self, tool: &Tool, call: &mut ToolCall) -> Result<W::Prepared, String> {
         let given = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.as_str() };
-        let (prepared, canonical) = self.world.prepare(tool, given)?;
+        let (prepared, canonical) = self.world.prepare(tool, given, &self.label)?;
         // From here on the call is exactly what was read, whatever the model's spelling hid.
         call.arguments = canonical;
         Ok(prepared)
@@ -284,20 +289,20 @@ impl<W: World> Context<W> {
     pub async fn run(self: Rc<Self>, ready: Ready<W>) -> ToolResult {
         let Ready { tool, call, prepared, question, mut ruling } = ready;
         let decision = Some(ruling.decision);
-        let turned_away = |outcome: Outcome, why: &str| {
+        let turned_away = |outcome: Outcome, why: Why| {
             refusal(tool.descriptor.clone(), call.clone(), decision, &ruling.reason, outcome, why)
         };
         if self.cancel.is_set() {
-            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
+            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into())).await;
         }
         if let Some(lease) = ruling.lease.take()
             && let Err(why) = self.world.redeem(lease, &question).await
         {
             // The step-up was granted and is recorded so; what it gave could not be used.
-            return self.refuse(turned_away(Outcome::StepUpFailed, &why)).await;
+            return self.refuse(turned_away(Outcome::StepUpFailed, why.into())).await;
         }
         if self.cancel.is_set() {
-            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began")).await;
+            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into())).await;
         }
         let mut event = self.event(Phase::Before, &tool.descriptor, &call);
         event.decision = ruling.decision;
@@ -341,7 +346,7 @@ impl<W: World> Context<W> {
             race(self.cancel.wait(), self.world.sleep_until(deadline)).await
         };
         let cause = match race(effect.as_mut(), stop).await {
-            Either::Left(outcome) => return self.after(event, ended(tool, &call.id, outcome)).await,
+            Either::Left(outcome) => return self.after(event, ended(tool, call, outcome)).await,
             Either::Right(cause) => cause,
         };
         let abortable = tool.descriptor.abortable;
@@ -368,7 +373,7 @@ impl<W: World> Context<W> {
                     self.clone().note_late(tool.clone(), effect, event.clone());
                     format!("{why}; it cannot be aborted, and what it still does is not waited for")
                 };
-                self.after(event, answered(&call.id, Outcome::TimedOut, why)).await
+                self.after(event, answered(&call.id, Outcome::TimedOut, Why::own(why))).await
             }
         }
     }
@@ -384,7 +389,7 @@ impl<W: World> Context<W> {
     fn finish_beside(
         self: Rc<Self>,
         tool: Tool,
-        effect: LocalBoxFuture<'static, Result<String, String>>,
+        effect: LocalBoxFuture<'static, Result<Brought, String>>,
         deadline: u64,
         mut event: ToolEvent,
     ) {
@@ -393,7 +398,7 @@ impl<W: World> Context<W> {
         world.spawn(Box::pin(async move {
             let how = match race(effect, self.world.sleep_until(deadline)).await {
                 Either::Left(outcome) => {
-                    let result = ended(&tool, &event.call_id, outcome);
+                    let result = ended(&tool, &call_of(&event), outcome);
                     close(&mut event, &result);
                     result.outcome
                 }
@@ -413,13 +418,13 @@ impl<W: World> Context<W> {
     fn note_late(
         self: Rc<Self>,
         tool: Tool,
-        effect: LocalBoxFuture<'static, Result<String, String>>,
+        effect: LocalBoxFuture<'static, Result<Brought, String>>,
         event: ToolEvent,
     ) {
         let world = self.world.clone();
         self.backlog.begin();
         world.spawn(Box::pin(async move {
-            let result = ended(&tool, &event.call_id, effect.await);
+            let result = ended(&tool, &call_of(&event), effect.await);
             let general = capos_schema::audit::GeneralEvent {
                 kind: "tool.late".to_string(),
                 session: event.session,
@@ -493,7 +498,7 @@ pub fn refusal(
     decision: Option<Decision>,
     reason: &str,
     outcome: Outcome,
-    why: &str,
+    why: impl Into<Why>,
 ) -> Refusal {
     let result = answered(&call.id, outcome, why);
     Refusal { descriptor, call, decision, reason: truncate(reason, MAX_ERROR), result, whole: None }
@@ -504,6 +509,12 @@ pub fn close(event: &mut ToolEvent, result: &ToolResult) {
     event.error.clone_from(&result.error);
     event.result_hash = hash(&text(result)).to_vec();
     event.label = capos_policy::join(&event.label, &result.label);
+}
+
+/// The call that a record is about.
+fn call_of(event: &ToolEvent) -> ToolCall {
+    let (id, arguments) = (event.call_id.clone(), event.arguments.clone());
+    ToolCall { id, arguments, ..ToolCall::default() }
 }
 
 /// A call that is answered as cancelled because the turn ends.
@@ -519,20 +530,21 @@ pub fn cancelled(snapshot: &Snapshot, proposal: &Proposal) -> Refusal {
 }
 
 /// What is wrong with a call before anybody looks at its tool.
-pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, String)> {
+pub fn flaw(draft: &crate::response::Draft, doubled: bool, bounds: &Bounds) -> Option<(Outcome, Why)> {
     if doubled {
         let why = format!("another call of this response has the id {}; ids are unique", quote(&draft.id));
-        return Some((Outcome::UnknownTool, why));
+        return Some((Outcome::UnknownTool, why.into()));
     }
     if draft.is_cut() {
         let why = format!(
-            "the arguments are longer than {}, or those of all calls of this answer than {}",
+            "the arguments are longer than {}, or those of all calls of this answer than {}; do it in several calls",
             count(bounds.arguments, "byte"),
             bounds.all_arguments
         );
-        return Some((Outcome::InvalidArguments, why));
+        return Some((Outcome::InvalidArguments, Why::own(why)));
     }
     (draft.dropped > 0).then(|| {
-        (Outcome::UnknownTool, format!("its name, id or handle is longer than {}", count(bounds.name, "byte")))
+        let why = format!("its name, id or handle is longer than {}", count(bounds.name, "byte"));
+        (Outcome::UnknownTool, Why::own(why))
     })
 }

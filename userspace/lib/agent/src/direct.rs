@@ -77,7 +77,7 @@ impl<W: World> Agent<W> {
                 (decision, "cancelled by the person at the prompt".to_string(), Outcome::Cancelled)
             }
         };
-        let refused = refusal(tool.descriptor.clone(), call, decision, &reason, outcome, &reason);
+        let refused = refusal(tool.descriptor.clone(), call, decision, &reason, outcome, reason.clone());
         context.refuse(refused).await;
         None
     }
@@ -141,7 +141,7 @@ impl<W: World> Context<W> {
 impl<W: World> DirectCall<W> {
     /// Records what became of it: `why` says more where that is not plain success.
     pub async fn finish(mut self, outcome: Outcome, why: &str) {
-        let result = answered(&self.event.call_id, outcome, why);
+        let result = answered(&self.event.call_id, outcome, why.to_string());
         close(&mut self.event, &result);
         self.context.write(&self.event).await;
     }

@@ -10,6 +10,7 @@ use capos_schema::models::{FinishReason, Outcome, ToolCall};
 use crate::call::{Proposal, flaw};
 use crate::limits::Bounds;
 use crate::response::{Draft, Response};
+use crate::result::Why;
 use crate::thread::Thread;
 
 /// The ids of a conversation's calls.
@@ -62,7 +63,7 @@ pub fn proposals(thread: &Thread, response: &Response, turn: u32, bounds: &Bound
             let most = bounds.calls.saturating_sub(1);
             let why =
                 format!("this answer proposes more than {most} calls; this one and those after it are not looked at");
-            Some((Outcome::RefusedByPolicy, why))
+            Some((Outcome::RefusedByPolicy, Why::own(why)))
         } else if number == response.calls.len() && is_cut_off(response) {
             let why = "the answer was cut off before the call's arguments; ask for less at once".into();
             Some((Outcome::InvalidArguments, why))

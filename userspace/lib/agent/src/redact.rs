@@ -1,6 +1,8 @@
 //! Takes what looks like a secret out of a result before a model sees it.
 
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 const MASK: &str = "[redacted]";
 
@@ -13,11 +15,48 @@ const TOKENS: [(&str, usize); 7] =
     [("AKIA", 16), ("ghp_", 30), ("github_pat_", 30), ("sk-", 20), ("xoxb-", 20), ("glpat-", 16), ("eyJ", 40)];
 
 /// The text without private keys, well-known tokens, bearer credentials and values given to names such as `password`;
-/// and how many were taken out.
+/// and how many were taken out. What has another form is not found: a secret that a program turned round, or wrote without
+/// its name.
 #[must_use]
 pub fn redact(text: &str) -> (String, usize) {
-    let mut out = String::with_capacity(text.len());
-    let mut count = 0_usize;
+    let found = secrets(text);
+    (masked(text, &found, 0..text.len(), usize::MAX).0, found.len())
+}
+
+/// A part of the text with a mark for each secret that it has something of, cut to at most so many bytes, or one character or
+/// mark; and where in the text that ends. `secrets` are those of the whole text, in order.
+pub fn masked(text: &str, secrets: &[Range<usize>], part: Range<usize>, most: usize) -> (String, usize) {
+    let mut out = String::new();
+    let mut at = part.start;
+    for secret in secrets.iter().filter(|secret| secret.start < part.end && secret.end > part.start) {
+        let plain = text.get(at..secret.start.max(at)).unwrap_or_default();
+        let kept = fitting(plain, most, &mut out);
+        at = at.saturating_add(kept);
+        if kept < plain.len() || (!out.is_empty() && out.len().saturating_add(MASK.len()) > most) {
+            return (out, at);
+        }
+        out.push_str(MASK);
+        at = secret.end.min(part.end);
+    }
+    let plain = text.get(at..part.end).unwrap_or_default();
+    let kept = fitting(plain, most, &mut out);
+    (out, at.saturating_add(kept))
+}
+
+/// Appends as many characters as fit, and one to what is empty; how many bytes.
+fn fitting(text: &str, most: usize, out: &mut String) -> usize {
+    let least = if out.is_empty() { text.chars().next().map_or(0, char::len_utf8) } else { 0 };
+    let mut end = text.len().min(most.saturating_sub(out.len()).max(least));
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    out.push_str(text.get(..end).unwrap_or_default());
+    end
+}
+
+/// Where the secrets of a text are, in order.
+pub fn secrets(text: &str) -> Vec<Range<usize>> {
+    let mut secrets = Vec::new();
     let mut rest = text;
     let mut before = None;
     while let Some(letter) = rest.chars().next() {
@@ -28,20 +67,18 @@ pub fn redact(text: &str) -> (String, usize) {
             .or_else(|| if at_word { bearer(rest) } else { None })
             .or_else(|| assignment(rest));
         if let Some((keep, length)) = found
-            && let (Some(kept), Some(after)) = (rest.get(..keep), rest.get(keep.saturating_add(length)..))
+            && let Some(after) = rest.get(keep.saturating_add(length)..)
         {
-            out.push_str(kept);
-            out.push_str(MASK);
-            count = count.saturating_add(1);
-            before = Some(']');
+            let end = text.len().saturating_sub(after.len());
+            secrets.push(end.saturating_sub(length)..end);
+            before = None;
             rest = after;
             continue;
         }
-        out.push(letter);
         before = Some(letter);
         rest = rest.get(letter.len_utf8()..).unwrap_or_default();
     }
-    (out, count)
+    secrets
 }
 
 fn is_word(letter: char) -> bool {
@@ -95,9 +132,9 @@ fn assignment(text: &str) -> Option<(usize, usize)> {
             rest = after;
         }
     }
-    let spaced = rest.trim_start_matches(' ');
+    let spaced = rest.trim_start_matches([' ', '\t']);
     let value = spaced.strip_prefix(':').or_else(|| spaced.strip_prefix('='))?;
-    let value = value.trim_start_matches([' ', '\\', '"', '\'']);
+    let value = value.trim_start_matches([' ', '\t', '\\', '"', '\'']);
     keep = text.len().checked_sub(value.len())?;
     let length = value
         .find(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '\\' | ',' | ';' | '}'))
@@ -114,6 +151,8 @@ mod tests {
     fn secrets_are_taken_out() {
         let cases = [
             ("password=hunter2 next", "password=[redacted] next", 1),
+            ("password\t:\thunter2\tnext", "password\t:\t[redacted]\tnext", 1),
+            (r#"{"output":"a\npassword: hunter2\nb"}"#, r#"{"output":"a\npassword: [redacted]\nb"}"#, 1),
             ("DB_PASSWORD: \"hunter2\", x", "DB_PASSWORD: \"[redacted]\", x", 1),
             (r#"{"api_key":"abc","n":1}"#, r#"{"api_key":"[redacted]","n":1}"#, 1),
             (r#"{\"token\": \"abc\"}"#, r#"{\"token\": \"[redacted]\"}"#, 1),

@@ -3,10 +3,13 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_schema::authority::Provenance;
-use capos_schema::models::{Outcome, ToolResult};
+use capos_policy::join;
+use capos_schema::authority::{Label, Provenance};
+use capos_schema::models::{Outcome, ToolCall, ToolResult};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::piece::{Piece, Told};
 use crate::redact::redact;
 use crate::snapshot::Tool;
 
@@ -35,22 +38,43 @@ pub fn hash(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
+/// What a call brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// The result as text.
+    pub text: String,
+    /// Where in a longer text that begins, in bytes, and how long the whole is.
+    pub of: Option<(u64, u64)>,
+    /// What the service labels it with.
+    pub label: Label,
+}
+
+impl From<String> for Brought {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
 /// The result of a call that ended by itself: redacted, shortened, labelled.
-pub fn ended(tool: &Tool, call_id: &str, outcome: Result<String, String>) -> ToolResult {
-    let clean = |text: &str, most: usize| {
-        let text = if tool.redact { redact(text).0 } else { text.to_string() };
-        truncate(&text, most)
-    };
+pub fn ended(tool: &Tool, call: &ToolCall, outcome: Result<Brought, String>) -> ToolResult {
+    let clean = |text: &str, most: usize| truncate(&redact(text).0, most);
     let mut result = ToolResult {
-        call_id: call_id.to_string(),
+        call_id: call.id.clone(),
         outcome: Outcome::Ok,
         content: String::new(),
         error: String::new(),
         label: tool.label.clone(),
         provenance: if tool.untrusted { Provenance::Untrusted } else { Provenance::Trusted },
     };
+    let outcome = outcome.and_then(|brought| {
+        result.label = join(&result.label, &brought.label);
+        match (brought.of, asked(tool, call)) {
+            (Some((start, bytes)), Some(piece)) => piece.of(Told { text: &brought.text, start, bytes }),
+            _ => Ok(clean(&brought.text, tool.max_result)),
+        }
+    });
     match outcome {
-        Ok(text) => result.content = clean(&text, tool.max_result),
+        Ok(text) => result.content = text,
         Err(text) => {
             result.outcome = Outcome::ExecutionError;
             result.error = clean(&text, MAX_ERROR.min(tool.max_result.max(256)));
@@ -61,15 +85,54 @@ pub fn ended(tool: &Tool, call_id: &str, outcome: Result<String, String>) -> Too
     result
 }
 
+/// The piece that a call asked for.
+fn asked(tool: &Tool, call: &ToolCall) -> Option<Piece> {
+    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+    Piece::asked(tool, arguments.as_object()?)
+}
+
+/// Why the runner answers a call itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    text: String,
+    provenance: Provenance,
+}
+
+impl Why {
+    /// Words of this program, and numbers.
+    pub fn own(text: impl Into<String>) -> Self {
+        Self { text: text.into(), provenance: Provenance::Trusted }
+    }
+
+    /// Words that quote what a model or a service said: a name, an argument, a path.
+    pub fn quoting(text: impl Into<String>) -> Self {
+        Self { text: text.into(), provenance: Provenance::Untrusted }
+    }
+}
+
+impl From<&'static str> for Why {
+    fn from(text: &'static str) -> Self {
+        Self::own(text)
+    }
+}
+
+/// What was put together may quote something, unless whoever did it says that it does not.
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self::quoting(text)
+    }
+}
+
 /// The result of a call that the runner itself answers.
-pub fn answered(call_id: &str, outcome: Outcome, error: impl Into<String>) -> ToolResult {
+pub fn answered(call_id: &str, outcome: Outcome, why: impl Into<Why>) -> ToolResult {
+    let why = why.into();
     ToolResult {
         call_id: call_id.to_string(),
         outcome,
         content: String::new(),
-        error: truncate(&error.into(), MAX_ERROR),
-        label: capos_schema::authority::Label::default(),
-        provenance: Provenance::Trusted,
+        error: truncate(&why.text, MAX_ERROR),
+        label: Label::default(),
+        provenance: why.provenance,
     }
 }
 

@@ -8,7 +8,7 @@ use capos_schema::authority::Label;
 use capos_schema::models::ToolDescriptor;
 
 /// One tool: what the model sees, and what the runner needs besides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
     /// What the model sees.
     pub descriptor: ToolDescriptor,
@@ -22,8 +22,8 @@ pub struct Tool {
     pub max_result: usize,
     /// Whether results hold what others wrote.
     pub untrusted: bool,
-    /// Whether results are searched for secrets.
-    pub redact: bool,
+    /// Whether its text comes in pieces, which the arguments `offset` and `length` choose.
+    pub pieces: bool,
     /// Label that results carry at least.
     pub label: Label,
 }
@@ -109,12 +109,8 @@ mod tests {
         Tool {
             descriptor,
             capability: 1,
-            method: 0,
-            touches: Vec::new(),
             max_result: 100,
-            untrusted: false,
-            redact: false,
-            label: Label::default(),
+            ..Tool::default()
         }
     }
 

@@ -8,6 +8,7 @@ use capos_schema::authority::{Decision, Label, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
+use crate::result::Brought;
 use crate::snapshot::Tool;
 
 /// The model, as the session holds it.
@@ -45,15 +46,16 @@ pub trait Tools {
     type Prepared: 'static;
 
     /// Reads the text of a call's arguments and checks them against the tool's parameters: the call, and the
-    /// arguments in canonical JSON, which say all that the call says.
+    /// arguments in canonical JSON, which say all that the model says by the call. `label` is that of all that it has
+    /// seen, for services that keep what it gives them.
     ///
     /// # Errors
     /// What is wrong with which argument.
-    fn prepare(&self, tool: &Tool, arguments: &str) -> Result<(Self::Prepared, String), String>;
+    fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Self::Prepared, String), String>;
 
     /// Invokes the capability: the only effect there is. It begins when the future is first polled; dropping the
     /// future aborts the call.
-    fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<String, String>>;
+    fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<Brought, String>>;
 }
 
 /// Why a model was not asked, in words for the person.
@@ -189,6 +191,9 @@ pub trait Approver {
 
     /// Asks for the passphrase for one call.
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret;
+
+    /// Asks whether a turn in which the model was asked `calls` times goes on for `more`.
+    async fn go_on(&self, calls: u32, more: u32) -> Answer;
 }
 
 /// Why the audit log took no record.

@@ -10,8 +10,10 @@ extern crate alloc;
 
 mod locks;
 pub mod path;
+mod text;
 mod tree;
 
 pub use locks::{Holder, Locks};
 pub use path::PathError;
+pub use text::text_of;
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};

@@ -4,10 +4,15 @@ use crate::path::{self, PathError};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_policy::join;
+use capos_schema::authority::Label;
 use core::ops::Bound;
 
 /// What a node costs beside its content, in bytes.
 const NODE_COST: u64 = 128;
+
+/// What a class of a label costs beside its name, in bytes.
+const CLASS_COST: u64 = 32;
 
 /// Names a node for as long as it exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -107,6 +112,8 @@ struct Node {
     name: String,
     content: Content,
     modified: i64,
+    /// Of what was written into it, joined.
+    label: Label,
     /// Who reads or writes it without its name.
     opens: u32,
     /// It has no name any more and goes with its last holder.
@@ -115,7 +122,7 @@ struct Node {
 
 impl Node {
     fn new(name: &str, content: Content, modified: i64) -> Self {
-        Self { name: name.to_string(), content, modified, opens: 0, unlinked: false }
+        Self { name: name.to_string(), content, modified, label: Label::default(), opens: 0, unlinked: false }
     }
 
     /// What it is charged with.
@@ -124,8 +131,12 @@ impl Node {
             Content::File(bytes) => bytes.len() as u64,
             Content::Directory(_) => 0,
         };
-        NODE_COST.saturating_add(self.name.len() as u64).saturating_add(bytes)
+        NODE_COST.saturating_add(self.name.len() as u64).saturating_add(bytes).saturating_add(label_cost(&self.label))
     }
+}
+
+fn label_cost(label: &Label) -> u64 {
+    label.classes.iter().map(|class| CLASS_COST.saturating_add(class.len() as u64)).sum()
 }
 
 /// A file tree.
@@ -330,20 +341,59 @@ impl Tree {
     /// # Errors
     /// As [`Tree::create`] and [`Tree::write`].
     pub fn replace(&mut self, base: NodeId, path: &str, data: &[u8], now: i64) -> Result<(), TreeError> {
+        self.store(base, path, data, false, &Label::default(), now)
+    }
+
+    /// The same with the label of what is written, or at the file's end. All or nothing, except that the label of a file
+    /// which was there may have become higher.
+    ///
+    /// # Errors
+    /// As [`Tree::create`], [`Tree::mark`] and [`Tree::write`].
+    pub fn store(
+        &mut self,
+        base: NodeId,
+        path: &str,
+        data: &[u8],
+        append: bool,
+        label: &Label,
+        now: i64,
+    ) -> Result<(), TreeError> {
         let existed = self.find(base, path).is_ok();
         let id = self.create(base, path, now)?;
-        match self.resize(id, data.len(), now) {
-            Ok(bytes) => {
-                bytes.copy_from_slice(data);
-                Ok(())
+        let stored = self.mark(id, label).and_then(|()| {
+            let start = if append { self.bytes(id)?.len() } else { 0 };
+            let length = start.checked_add(data.len()).ok_or(TreeError::TooLarge)?;
+            if let Some(place) = self.resize(id, length, now)?.get_mut(start..) {
+                place.copy_from_slice(data);
             }
-            Err(error) => {
-                if !existed {
-                    self.remove(base, path, now)?;
-                }
-                Err(error)
-            }
+            Ok(())
+        });
+        if stored.is_err() && !existed {
+            self.remove(base, path, now)?;
         }
+        stored
+    }
+
+    /// The label of what was written into a file.
+    ///
+    /// # Errors
+    /// [`TreeError::Gone`].
+    pub fn label(&self, id: NodeId) -> Result<&Label, TreeError> {
+        Ok(&self.node(id)?.label)
+    }
+
+    /// Joins a label to a file's: before something with it is written there. Nothing lowers it.
+    ///
+    /// # Errors
+    /// Gone, no space.
+    pub fn mark(&mut self, id: NodeId, label: &Label) -> Result<(), TreeError> {
+        let old = self.label(id)?;
+        let joined = join(old, label);
+        self.charge(label_cost(&joined), label_cost(old))?;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.label = joined;
+        }
+        Ok(())
     }
 
     /// Removes a file or an empty directory.
@@ -514,6 +564,37 @@ mod tests {
         assert_eq!(tree.list(Tree::ROOT).unwrap()[0].name, "notes");
     }
 
+    fn label(classes: &[&str]) -> Label {
+        Label { classes: classes.iter().map(ToString::to_string).collect() }
+    }
+
+    #[test]
+    fn labels_are_joined_and_never_lowered() {
+        let mut tree = tree();
+        let empty = tree.used();
+        let log = label(&["pii.log"]);
+        let of = |tree: &Tree, path: &str| tree.label(tree.find(Tree::ROOT, path).unwrap()).unwrap().clone();
+        tree.store(Tree::ROOT, "a", b"one", false, &log, 0).unwrap();
+        tree.replace(Tree::ROOT, "a", b"two", 0).unwrap();
+        assert_eq!(of(&tree, "a"), log);
+        tree.store(Tree::ROOT, "a", b" three", true, &label(&["secret.key", "public"]), 0).unwrap();
+        assert_eq!(of(&tree, "a"), label(&["pii.log", "secret.key"]));
+        assert_eq!(tree.read(tree.find(Tree::ROOT, "a").unwrap(), 0, 99).unwrap(), b"two three");
+        // It goes with the file, and not with its name.
+        tree.store(Tree::ROOT, "b", b"", true, &Label::default(), 0).unwrap();
+        assert_eq!(of(&tree, "b"), Label::default());
+        tree.rename(Tree::ROOT, "a", "b", 0).unwrap();
+        assert_eq!(of(&tree, "b"), label(&["pii.log", "secret.key"]));
+        tree.remove(Tree::ROOT, "b", 0).unwrap();
+        assert_eq!(tree.used(), empty);
+        tree.replace(Tree::ROOT, "b", b"new", 0).unwrap();
+        assert_eq!(of(&tree, "b"), Label::default());
+        // A label that the budget does not cover is not left out.
+        let long = Label { classes: (0..1000).map(|n| alloc::format!("pii.{n}")).collect() };
+        assert!(matches!(tree.store(Tree::ROOT, "c", b"x", false, &long, 0), Err(TreeError::NoSpace { .. })));
+        assert_eq!(tree.find(Tree::ROOT, "c"), Err(TreeError::NotFound("c".into())));
+    }
+
     #[test]
     fn refusals_change_nothing() {
         let mut tree = tree();
@@ -629,7 +710,7 @@ mod tests {
     proptest! {
         /// Whatever is done, the budget holds and removing everything gives every byte back.
         #[test]
-        fn the_budget_is_exact(steps in prop::collection::vec((0_u8..8, 0_u8..6, 0_usize..600), 0..80)) {
+        fn the_budget_is_exact(steps in prop::collection::vec((0_u8..9, 0_u8..6, 0_usize..600), 0..80)) {
             let mut tree = Tree::new(4_000);
             let empty = tree.used();
             let mut held = Vec::new();
@@ -642,8 +723,12 @@ mod tests {
                     2 => tree.remove(Tree::ROOT, &path, 0),
                     3 => tree.create(Tree::ROOT, &path, 0).and_then(|id| tree.write(id, size as u64, b"z", 0)),
                     4 => tree.find(Tree::ROOT, &path).and_then(|id| tree.truncate(id, size as u64, 0)),
+                    6 => {
+                        let label = label(&["pii.a", "pii.b", "secret.c"][..size % 4]);
+                        tree.store(Tree::ROOT, &path, b"labelled", size % 2 == 0, &label, 0)
+                    }
                     5 => tree.rename(Tree::ROOT, &path, if size % 2 == 0 { "dir/n1" } else { "n2" }, 0),
-                    6 => tree.find(Tree::ROOT, &path).and_then(|id| tree.open(id).map(|()| held.push(id))),
+                    7 => tree.find(Tree::ROOT, &path).and_then(|id| tree.open(id).map(|()| held.push(id))),
                     _ => {
                         held.pop().into_iter().for_each(|id| tree.close(id));
                         Ok(())

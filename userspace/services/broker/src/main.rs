@@ -43,7 +43,7 @@ async fn files(medium: &DirectoryClient) -> Result<alloc::vec::Vec<(&'static str
     let mut found = alloc::vec::Vec::new();
     for path in FILES {
         if medium.stat(path).await.is_ok() {
-            found.push((path, medium.read_text(path).await.with_context(|| format!("reading {path}"))?));
+            found.push((path, medium.read_text(path, 0, 0).await.with_context(|| format!("reading {path}"))?.text));
         } else {
             log::info!("there is no {path}");
         }

@@ -1,5 +1,6 @@
 //! From a grant of the manifest to a capability.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -8,6 +9,7 @@ use alloc::vec::Vec;
 use capos_abi::Rights;
 use capos_process::Granted;
 use capos_rt::{Context, Error};
+use capos_schema::authority::Label;
 use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::EndpointClient;
 use capos_schema::manifest::{Grant, GrantSource, GrantSourcePci, Service as Entry};
@@ -26,6 +28,8 @@ pub struct Given {
     pub grants: Vec<Granted>,
     /// The lines.
     pub environment: Vec<String>,
+    /// What tells the labels of all that was read through its directories, for a program that has them with a label.
+    pub labelled: BTreeMap<String, DirectoryClient>,
 }
 
 /// A PCI function that was given out.
@@ -52,15 +56,28 @@ fn absent(wanted: &GrantSourcePci) -> String {
 }
 
 impl System {
-    /// Everything that the manifest grants to a process.
+    /// Everything that the manifest grants to a process. With a label, what it writes into its directories carries that and
+    /// the labels of what it reads there.
     ///
     /// # Errors
     /// In words, with the grant that cannot be given.
-    pub async fn give(self: &Rc<Self>, entry: &Entry) -> Result<Given, Error> {
+    pub async fn give(self: &Rc<Self>, entry: &Entry, label: Option<&Label>) -> Result<Given, Error> {
         let mut given = Given::default();
         for grant in &entry.grants {
             let context = || format!("grant `{}` of `{}`", grant.name, entry.name);
             let mut cap = self.source(grant, &entry.name, &mut given.environment).await.with_context(context)?;
+            if let Some(label) = label
+                && grant.interface == DirectoryClient::INTERFACE_ID
+            {
+                // Two grants of one tree share what was read there.
+                let known = given.labelled.get(&grant.from).cloned();
+                let directory = match known {
+                    Some(directory) => directory,
+                    None => DirectoryClient::from_cap(cap).labelled(label).await.with_context(context)?,
+                };
+                given.labelled.insert(grant.from.clone(), directory.clone());
+                cap = directory.into_cap();
+            }
             if grant.read_only {
                 cap = DirectoryClient::from_cap(cap).read_only().await.with_context(context)?.into_cap();
             }

@@ -8,14 +8,19 @@ use core::cell::{Cell, RefCell};
 
 use capos_abi::Rights;
 use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
+use capos_policy::join;
 use capos_rt::{Either, Server, select};
+use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, CallContext, CallError, Client};
 use capos_schema::kernel::{ExitInfo, ResourceAccountClient, Usage};
 use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
+use capos_schema::reflection::{self, InterfaceInfo};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    Grant, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
+    Grant, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
 };
 
+use crate::grants::Given;
 use crate::system::System;
 
 /// Output that is kept of a program, in bytes.
@@ -144,6 +149,13 @@ fn own(wanted: &Wanted) -> bool {
     }
 }
 
+/// The labels that what a program reads by its capabilities may carry, besides those of files.
+fn of_grants(entry: &Entry) -> Label {
+    let interfaces = entry.grants.iter().filter_map(|wanted| reflection::interface(wanted.interface));
+    let classes = interfaces.flat_map(InterfaceInfo::labels).map(String::from).collect();
+    join(&Label { classes }, &Label::default())
+}
+
 impl ProgramLauncher {
     /// A launcher of the manifest's programs.
     pub fn new(system: Rc<System>) -> Self {
@@ -168,11 +180,10 @@ impl ProgramLauncher {
         Ok(Place(&self.running))
     }
 
-    /// Starts a program with these grants of its manifest entry and these of its caller.
-    async fn start(&self, entry: &Entry, wanted: Vec<Wanted>, with: Start) -> Result<Started, CallError> {
+    /// Starts a program with what it is given by its manifest entry and by its caller.
+    async fn start(&self, entry: &Entry, given: Given, with: Start) -> Result<Started, CallError> {
         let system = &self.system;
         let image = Image::open(&system.medium, &entry.program).await?;
-        let given = system.give(&Entry { grants: wanted, ..entry.clone() }).await?;
         let lines = [entry.environment.clone(), given.environment, with.environment];
         let started = Launch {
             name: &entry.name,
@@ -209,15 +220,19 @@ impl LauncherServer for ProgramLauncher {
         _cx: &CallContext,
         program: String,
         arguments: Vec<String>,
-    ) -> Result<ProgramResult, CallError> {
+        label: Option<Label>,
+    ) -> Result<LauncherRunResults, CallError> {
         let _place = self.place()?;
         let system = &self.system;
         let entry = self.entry(&program)?;
+        let label = join(&label.unwrap_or_default(), &of_grants(entry));
+        let given = system.give(entry, Some(&label)).await?;
+        let labelled: Vec<DirectoryClient> = given.labelled.values().cloned().collect();
         let output = Rc::new(Collector::<Output>::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
         let grants = Vec::from([Granted::new("out", &out)]);
         let with = Start { arguments, environment: Vec::new(), grants };
-        let started = self.start(entry, entry.grants.clone(), with).await.inspect_err(|_| {
+        let started = self.start(entry, given, with).await.inspect_err(|_| {
             system.server.unexport(out.as_cap());
         })?;
         let reason = "nobody waits for its result any more";
@@ -230,7 +245,11 @@ impl LauncherServer for ProgramLauncher {
             Either::First(Err(error)) => return Err(error),
             Either::Second(()) => (-1, format!("it was ended after {} s", MAX_TIME / 1_000_000_000)),
         };
-        Ok(ProgramResult { code, report, output: output.0.text() })
+        let mut all = label;
+        for directory in labelled {
+            all = join(&all, &directory.label().await?);
+        }
+        Ok(LauncherRunResults { result: ProgramResult { code, report, output: output.0.text() }, label: all })
     }
 
     async fn programs(&self, _cx: &CallContext) -> Result<Vec<String>, CallError> {
@@ -292,7 +311,9 @@ impl LauncherServer for ProgramLauncher {
                 rights: Rights(grant.rights),
             })
             .collect();
-        let started = self.start(entry, chosen, Start { arguments, environment, grants }).await?;
+        // What the launcher gives by itself has no directories.
+        let given = self.system.give(&Entry { grants: chosen, ..entry.clone() }, None).await?;
+        let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
         let running = self.running(entry, started, None, "its launcher does not wait for it any more");
         let exit = running.started.process.wait().await;
         // Who is told of its end finds nothing of it left.

@@ -72,7 +72,7 @@ impl System {
     /// machine does not have it will not have then either.
     async fn live(self: &Rc<Self>, service: &Service) -> (String, bool) {
         service.set_state(ServiceState::Starting);
-        let given = match self.give(&service.entry).await {
+        let given = match self.give(&service.entry, None).await {
             Ok(given) => given,
             Err(error) => return (format!("{error}"), false),
         };

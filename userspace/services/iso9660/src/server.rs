@@ -9,13 +9,15 @@ use alloc::vec::Vec;
 use capos_iso9660::{Error, Extent, Kind, Node, Runs, SECTOR, Volume};
 use capos_rt::Server;
 use capos_rt::memory::{self, Access};
+use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, PagerClient, PagerServer, ResourceAccountClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileStatus, OpenOptions,
-    ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
+    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
+    FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
+use capos_tree::text_of;
 use core::cell::RefCell;
 
 /// The most that one read carries, in bytes.
@@ -224,17 +226,39 @@ impl DirectoryServer for DirectoryObject {
         DirectoryClient::serve(&self.medium.server, Rc::new(Self { medium: self.medium.clone(), node }))
     }
 
-    async fn read_text(&self, _cx: &CallContext, path: String) -> Result<String, CallError> {
+    async fn read_text(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        offset: u32,
+        length: u32,
+    ) -> Result<DirectoryReadTextResults, CallError> {
         let file = self.file(&path).await?;
-        if file.node.size() > MAX_READ as u64 {
-            return Err(CallError::invalid_argument(format!("`{path}` is larger than {MAX_READ} bytes")));
+        let (offset, size) = (u64::from(offset).min(file.node.size()), file.node.size());
+        if length == 0 && size.saturating_sub(offset) > MAX_READ as u64 {
+            return Err(CallError::invalid_argument(format!(
+                "`{path}` has {size} bytes, more than the {MAX_READ} of one answer; ask for pieces, by offset and length"
+            )));
         }
-        let bytes = file.bytes(0, MAX_READ).await?;
-        String::from_utf8(bytes)
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))
+        let most = usize::try_from(length).ok().filter(|length| *length > 0).unwrap_or(MAX_READ).min(MAX_READ);
+        // With the rest of the characters at its ends.
+        let before = offset.saturating_sub(3);
+        let skipped = usize::try_from(offset.saturating_sub(before)).unwrap_or(0);
+        let bytes = file.bytes(before, skipped.saturating_add(most).saturating_add(3)).await?;
+        let (text, start) = text_of(&bytes, skipped, skipped.saturating_add(most))
+            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
+        let start = before.saturating_add(start as u64);
+        Ok(DirectoryReadTextResults { text: text.into(), start, bytes: size, label: Label::default() })
     }
 
-    async fn write_text(&self, _cx: &CallContext, _path: String, _text: String) -> Result<(), CallError> {
+    async fn write_text(
+        &self,
+        _cx: &CallContext,
+        _path: String,
+        _text: String,
+        _append: bool,
+        _label: Option<Label>,
+    ) -> Result<(), CallError> {
         read_only()
     }
 
@@ -345,6 +369,15 @@ impl DirectoryServer for DirectoryObject {
             Err(error) => (error, String::new()),
         };
         Ok(DirectoryReadLinkResults { error, target })
+    }
+
+    async fn labelled(&self, cx: &CallContext, _label: Label) -> Result<DirectoryClient, CallError> {
+        // What a medium holds has no labels, and nothing is written to it.
+        self.read_only(cx).await
+    }
+
+    async fn label(&self, _cx: &CallContext) -> Result<Label, CallError> {
+        Ok(Label::default())
     }
 }
 

@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod locks;
 mod server;
+mod trail;
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -4,18 +4,22 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use capos_plural::count;
+use capos_policy::join;
 use capos_rt::Server;
+use capos_schema::authority::Label;
 use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, TimerClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileServer, FileStatus,
+    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileServer, FileStatus,
     OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError};
+use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError, text_of};
 use core::cell::RefCell;
 
 use crate::locks::LockQueue;
+use crate::trail::{Trail, bounded};
 
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
@@ -113,12 +117,13 @@ pub struct DirectoryObject {
     volume: Rc<Volume>,
     node: NodeId,
     writable: bool,
+    trail: Trail,
 }
 
 impl DirectoryObject {
     /// The root of a volume.
     pub fn root(volume: &Rc<Volume>, writable: bool) -> Rc<Self> {
-        Rc::new(Self { volume: volume.clone(), node: Tree::ROOT, writable })
+        Rc::new(Self { volume: volume.clone(), node: Tree::ROOT, writable, trail: Trail::default() })
     }
 
     fn find(&self, path: &str) -> Result<NodeId, CallError> {
@@ -130,8 +135,16 @@ impl DirectoryObject {
     }
 
     fn directory(&self, node: NodeId) -> Result<DirectoryClient, CallError> {
-        let directory = Self { volume: self.volume.clone(), node, writable: self.writable };
+        self.narrower(node, self.writable, self.trail.clone())
+    }
+
+    fn narrower(&self, node: NodeId, writable: bool, trail: Trail) -> Result<DirectoryClient, CallError> {
+        let directory = Self { volume: self.volume.clone(), node, writable, trail };
         DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+    }
+
+    fn file(&self, node: NodeId) -> Result<Rc<FileObject>, TreeError> {
+        FileObject::open(&self.volume, node, self.trail.clone())
     }
 
     /// Changes the tree where this directory may, with the time; says what a program is told.
@@ -178,7 +191,7 @@ impl DirectoryObject {
             results.directory = Some(self.directory(node)?);
             return Ok(results);
         }
-        let file = FileObject::open(&self.volume, node).map_err(refused)?;
+        let file = self.file(node).map_err(refused)?;
         if write {
             results.file = Some(FileClient::serve(&self.volume.exporter, file)?);
         } else {
@@ -223,14 +236,14 @@ impl DirectoryServer for DirectoryObject {
 
     async fn open(&self, _cx: &CallContext, path: String) -> Result<ReadOnlyFileClient, CallError> {
         let node = self.find(&path)?;
-        ReadOnlyFileClient::serve(&self.volume.exporter, FileObject::open(&self.volume, node).map_err(refused)?)
+        ReadOnlyFileClient::serve(&self.volume.exporter, self.file(node).map_err(refused)?)
     }
 
     async fn create(&self, _cx: &CallContext, path: String) -> Result<FileClient, CallError> {
         self.may_write()?;
         let now = self.volume.now().await;
         let node = self.volume.change(|tree| tree.create(self.node, &path, now)).map_err(refused)?;
-        FileClient::serve(&self.volume.exporter, FileObject::open(&self.volume, node).map_err(refused)?)
+        FileClient::serve(&self.volume.exporter, self.file(node).map_err(refused)?)
     }
 
     async fn open_directory(&self, _cx: &CallContext, path: String) -> Result<DirectoryClient, CallError> {
@@ -239,24 +252,45 @@ impl DirectoryServer for DirectoryObject {
         self.directory(node)
     }
 
-    async fn read_text(&self, _cx: &CallContext, path: String) -> Result<String, CallError> {
+    async fn read_text(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        offset: u32,
+        length: u32,
+    ) -> Result<DirectoryReadTextResults, CallError> {
         let node = self.find(&path)?;
         let tree = self.volume.tree.borrow();
-        let bytes = tree.read(node, 0, MAX_TRANSFER.saturating_add(1)).map_err(refused)?;
-        if bytes.len() > MAX_TRANSFER {
+        let bytes = tree.read(node, 0, usize::MAX).map_err(refused)?;
+        let usize_of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let (offset, wanted) = (usize_of(offset), usize_of(length));
+        if wanted == 0 && bytes.len().saturating_sub(offset) > MAX_TRANSFER {
             return Err(CallError::invalid_argument(format!(
-                "`{path}` is larger than {MAX_TRANSFER} bytes; open it and read it in pieces"
+                "`{path}` has {}, more than the {MAX_TRANSFER} of one answer; ask for pieces, by offset and length",
+                count(bytes.len(), "byte")
             )));
         }
-        core::str::from_utf8(bytes)
-            .map(ToString::to_string)
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))
+        let most = if wanted == 0 { MAX_TRANSFER } else { wanted.min(MAX_TRANSFER) };
+        let (text, start) = text_of(bytes, offset, offset.saturating_add(most))
+            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
+        let label = tree.label(node).map_err(refused)?.clone();
+        self.trail.join(&label)?;
+        Ok(DirectoryReadTextResults { text: text.to_string(), start: start as u64, bytes: bytes.len() as u64, label })
     }
 
-    async fn write_text(&self, _cx: &CallContext, path: String, text: String) -> Result<(), CallError> {
+    async fn write_text(
+        &self,
+        _cx: &CallContext,
+        path: String,
+        text: String,
+        append: bool,
+        label: Option<Label>,
+    ) -> Result<(), CallError> {
         self.may_write()?;
+        let label = join(&bounded(label.unwrap_or_default())?, &self.trail.label());
         let now = self.volume.now().await;
-        self.volume.change(|tree| tree.replace(self.node, &path, text.as_bytes(), now)).map_err(refused)
+        let store = |tree: &mut Tree| tree.store(self.node, &path, text.as_bytes(), append, &label, now);
+        self.volume.change(store).map_err(refused)
     }
 
     async fn remove(&self, _cx: &CallContext, path: String) -> Result<(), CallError> {
@@ -272,13 +306,12 @@ impl DirectoryServer for DirectoryObject {
     }
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
-        if self.node == Tree::ROOT {
+        if self.node == Tree::ROOT && self.trail.is_none() {
             // The manifest gives this to services, which go on when this one is restarted.
             let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
             return Ok(DirectoryClient::from_cap(cap));
         }
-        let directory = Self { volume: self.volume.clone(), node: self.node, writable: false };
-        DirectoryClient::serve(&self.volume.exporter, Rc::new(directory))
+        self.narrower(self.node, false, self.trail.clone())
     }
 
     async fn open_with(
@@ -352,6 +385,15 @@ impl DirectoryServer for DirectoryObject {
         let error = self.status_of(&path).map_or_else(|error| told(&error), |_| FileError::NotLink);
         Ok(DirectoryReadLinkResults { error, target: String::new() })
     }
+
+    async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
+        let trail = self.trail.labelled(&bounded(label)?)?;
+        self.narrower(self.node, self.writable, trail)
+    }
+
+    async fn label(&self, _cx: &CallContext) -> Result<Label, CallError> {
+        Ok(self.trail.label())
+    }
 }
 
 /// A file as a client holds it: served as `File` to writers and as `ReadOnlyFile` to readers.
@@ -359,12 +401,23 @@ pub struct FileObject {
     volume: Rc<Volume>,
     node: NodeId,
     holder: Holder,
+    trail: Trail,
 }
 
 impl FileObject {
-    fn open(volume: &Rc<Volume>, node: NodeId) -> Result<Rc<Self>, TreeError> {
+    fn open(volume: &Rc<Volume>, node: NodeId, trail: Trail) -> Result<Rc<Self>, TreeError> {
         volume.tree.borrow_mut().open(node)?;
-        Ok(Rc::new(Self { volume: volume.clone(), node, holder: volume.locks.holder() }))
+        Ok(Rc::new(Self { volume: volume.clone(), node, holder: volume.locks.holder(), trail }))
+    }
+
+    /// Changes the file, which then carries the labels of what its writer has read.
+    async fn change<T>(&self, change: impl Fn(&mut Tree, i64) -> Result<T, TreeError>) -> Result<T, CallError> {
+        let (now, label) = (self.volume.now().await, self.trail.label());
+        let marked = |tree: &mut Tree| {
+            tree.mark(self.node, &label)?;
+            change(tree, now)
+        };
+        self.volume.change(marked).map_err(refused)
     }
 
     /// Whether the file is locked then.
@@ -405,7 +458,9 @@ impl FileObject {
 
     fn read(&self, offset: u64, count: u32) -> Result<Vec<u8>, CallError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_TRANSFER);
-        self.volume.tree.borrow().read(self.node, offset, count).map(<[u8]>::to_vec).map_err(refused)
+        let tree = self.volume.tree.borrow();
+        self.trail.join(tree.label(self.node).map_err(refused)?)?;
+        tree.read(self.node, offset, count).map(<[u8]>::to_vec).map_err(refused)
     }
 }
 
@@ -467,14 +522,12 @@ impl FileServer for FileObject {
         if data.len() > MAX_TRANSFER {
             return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
         }
-        let now = self.volume.now().await;
-        self.volume.change(|tree| tree.write(self.node, offset, &data, now)).map_err(refused)?;
+        self.change(|tree, now| tree.write(self.node, offset, &data, now)).await?;
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
     async fn truncate(&self, _cx: &CallContext, bytes: u64) -> Result<(), CallError> {
-        let now = self.volume.now().await;
-        self.volume.change(|tree| tree.truncate(self.node, bytes, now)).map_err(refused)
+        self.change(|tree, now| tree.truncate(self.node, bytes, now)).await
     }
 
     async fn status(&self, _cx: &CallContext) -> Result<FileStatus, CallError> {
@@ -485,12 +538,11 @@ impl FileServer for FileObject {
         if data.len() > MAX_TRANSFER {
             return Err(CallError::invalid_argument(format!("one write carries at most {MAX_TRANSFER} bytes")));
         }
-        let now = self.volume.now().await;
-        let end = self.volume.change(|tree| {
+        let append = |tree: &mut Tree, now| {
             let end = tree.info(self.node)?.bytes;
             tree.write(self.node, end, &data, now).map(|()| end)
-        });
-        end.map_err(refused)
+        };
+        self.change(append).await
     }
 
     async fn set_modified(&self, _cx: &CallContext, milliseconds: i64) -> Result<(), CallError> {

@@ -101,12 +101,13 @@ impl Approver for Runner {
             Told::Declined => return Answer::No,
             Told::Interrupted => return Answer::Interrupted,
         }
-        match self.screen.ask("Allow it this once? [y/N] ", &[]).await {
-            Ok((_, LineEnd::Interrupted)) => Answer::Interrupted,
-            Ok((line, LineEnd::Entered)) if says_yes(&line) => Answer::Yes,
-            // Enter alone, end of input and a terminal that is gone are all a no.
-            _ => Answer::No,
-        }
+        answer(self.screen.ask("Allow it this once? [y/N] ", &[]).await)
+    }
+
+    async fn go_on(&self, calls: u32, more: u32) -> Answer {
+        self.screen.fresh_line().await;
+        let question = format!("{} made; go on for {more} more? [y/N] ", count(calls, "model call"));
+        answer(self.screen.ask(&question, &[]).await)
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
@@ -120,6 +121,16 @@ impl Approver for Runner {
             Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
             _ => Secret::Declined,
         }
+    }
+}
+
+/// What a line answers to a question of yes or no.
+fn answer<E>(asked: Result<(String, LineEnd), E>) -> Answer {
+    match asked {
+        Ok((_, LineEnd::Interrupted)) => Answer::Interrupted,
+        Ok((line, LineEnd::Entered)) if says_yes(&line) => Answer::Yes,
+        // Enter alone, end of input and a terminal that is gone are all a no.
+        _ => Answer::No,
     }
 }
 

@@ -202,14 +202,7 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
             ("parameters", found.param_schema.clone()),
             ("time limit", format!("{limit} ms")),
             ("abortable", if found.abortable { "yes" } else { "no" }.to_string()),
-            (
-                "result",
-                format!(
-                    "at most {}{}",
-                    count(tool.max_result, "byte"),
-                    if tool.redact { ", secrets taken out" } else { "" }
-                ),
-            ),
+            ("result", format!("at most {}, secrets taken out", count(tool.max_result, "byte"))),
             ("provenance", if tool.untrusted { "untrusted" } else { "trusted" }.to_string()),
         ];
         rows(session, &text.map(|(name, value)| (name.to_string(), value))).await;

@@ -4,16 +4,20 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::Tool;
 use capos_agent::world::Tools;
+use capos_agent::{Brought, Piece, Tool};
+use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
 use capos_schema::reflection::{self, MethodInfo};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::session::Runner;
 
 /// Bytes of results that one call may bring: the most that a message holds.
 const RESULTS: u32 = 1 << 20;
+
+/// The parameter and the result in which labels go.
+const LABEL: &str = "label";
 
 fn method(tool: &Tool) -> Result<&'static MethodInfo, String> {
     let interface = reflection::interface(tool.descriptor.interface_id);
@@ -25,22 +29,44 @@ fn method(tool: &Tool) -> Result<&'static MethodInfo, String> {
 impl Tools for Runner {
     type Prepared = Message;
 
-    fn prepare(&self, tool: &Tool, arguments: &str) -> Result<(Message, String), String> {
+    fn prepare(&self, tool: &Tool, arguments: &str, label: &Label) -> Result<(Message, String), String> {
         let value = capos_reflect::parse(arguments).map_err(|bad| bad.to_string())?;
-        let message = capos_reflect::encode_params(method(tool)?, &value).map_err(|bad| bad.to_string())?;
-        Ok((message, value.to_string()))
+        let found = method(tool)?;
+        let encoded = capos_reflect::encode_call(found, &value, |given| {
+            if let Some(piece) = Piece::asked(tool, given) {
+                piece.widen(given);
+            }
+            if found.runner_params.contains(&LABEL) && !label.classes.is_empty() {
+                given.insert(LABEL.to_string(), json!({ "classes": label.classes }));
+            }
+        });
+        Ok((encoded.map_err(|bad| bad.to_string())?, value.to_string()))
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Message) -> LocalBoxFuture<'static, Result<String, String>> {
+    fn invoke(&self, tool: &Tool, prepared: Message) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let cap = self.capability(tool.capability);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
         Box::pin(async move {
             let (cap, found) = (cap?, found?);
             let wide = capos_rt::with_results(&cap, RESULTS);
             let results = wide.as_cap().call(interface, ordinal, prepared).await.map_err(|error| error.to_string())?;
-            capos_reflect::decode_results(found, &results).map(|value| present(&value)).map_err(|bad| bad.to_string())
+            capos_reflect::decode_results(found, &results)
+                .map(|value| brought(found, value))
+                .map_err(|bad| bad.to_string())
         })
     }
+}
+
+/// Results without those that are the runner's, which say what they are of and how they are labelled.
+fn brought(found: &MethodInfo, mut value: Value) -> Brought {
+    let mut own = Map::new();
+    if let Some(members) = value.as_object_mut() {
+        own.extend(found.runner_results.iter().filter_map(|name| members.remove_entry(*name)));
+    }
+    let number = |name: &str| own.get(name).and_then(Value::as_u64);
+    let classes = own.get(LABEL).and_then(|label| label.get("classes")?.as_array());
+    let classes = classes.into_iter().flatten().filter_map(Value::as_str).map(ToString::to_string).collect();
+    Brought { text: present(&value), of: number("start").zip(number("bytes")), label: Label { classes } }
 }
 
 /// Results as the model reads them: a single text as it stands, nothing as `done`, anything else as JSON.
@@ -58,7 +84,10 @@ fn present(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use alloc::vec::Vec;
+    use capos_schema::cap::Client;
+    use capos_schema::storage::DirectoryClient;
+    use capos_schema::system::LauncherClient;
 
     #[test]
     fn results_are_presented_plainly() {
@@ -66,5 +95,29 @@ mod tests {
         assert_eq!(present(&json!({"text": "a\nb"})), "a\nb");
         assert_eq!(present(&json!({"entries": []})), "{\"entries\":[]}");
         assert_eq!(present(&json!({"a": "x", "b": 1})), "{\"a\":\"x\",\"b\":1}");
+    }
+
+    #[test]
+    fn what_is_the_runners_is_not_in_the_text() {
+        let method = |interface: u64, name: &str| reflection::interface(interface).unwrap().method(name).unwrap();
+        let read = method(DirectoryClient::INTERFACE_ID, "readText");
+        let label = json!({"classes": ["pii.log"]});
+        let found = brought(read, json!({"text": "a", "start": 3, "bytes": 9, "label": label}));
+        let label = Label { classes: Vec::from(["pii.log".to_string()]) };
+        assert_eq!(found, Brought { text: "a".into(), of: Some((3, 9)), label: label.clone() });
+        let run = method(LauncherClient::INTERFACE_ID, "run");
+        let result = json!({"code": 0, "output": "x", "report": ""});
+        let found = brought(run, json!({"result": result, "label": {"classes": ["pii.log"]}}));
+        let text = r#"{"result":{"code":0,"output":"x","report":""}}"#;
+        assert_eq!(found, Brought { text: text.into(), of: None, label });
+        // A model neither sees nor gives it.
+        for (method, given) in [
+            (run, json!({"program": "cat", "label": {"classes": []}})),
+            (method(DirectoryClient::INTERFACE_ID, "writeText"), json!({"path": "a", "text": "", "label": {"classes": []}})),
+        ] {
+            assert!(!method.params_schema.contains("label"));
+            let refused = capos_reflect::encode_params(method, &given).unwrap_err();
+            assert_eq!(refused.to_string(), "$.label: there is no field of this name");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The commands for programs: `/run`, `/jobs`, `/fg` and `/stop N`.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -7,7 +8,11 @@ use alloc::vec::Vec;
 
 use capos_agent::world::Host;
 use capos_rt::{Either, select};
+use capos_schema::authority::{Label, NamedGrant};
+use capos_schema::cap::{CallError, Client};
 use capos_schema::models::Outcome;
+use capos_schema::reflection::{self, InterfaceInfo};
+use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{LauncherClient, ProgramInfo, ProgramNeed};
 use capos_schema::terminal::Style;
 use serde_json::json;
@@ -15,7 +20,7 @@ use serde_json::json;
 use crate::command::{Done, refreshed, rows};
 use crate::command_line::{Line, parse};
 use crate::escape::escape;
-use crate::grant_plan::{Held, Plan, plan};
+use crate::grant_plan::{Given, Held, Plan, plan};
 use crate::job::{Job, Permitted, Surroundings};
 use crate::jobs::title;
 use crate::session::Session;
@@ -99,11 +104,26 @@ fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec
     Ok(plans)
 }
 
+/// The session's capabilities for the programs of one line: what one of them writes into a directory carries the labels of what
+/// any of them has read, since they pass it on by pipes, and of what they are given besides.
+async fn labelled(mut grants: Vec<NamedGrant>, plans: &[(Plan, String)]) -> Result<Vec<NamedGrant>, CallError> {
+    let given: Vec<&Given> = plans.iter().flat_map(|(plan, _)| &plan.given).collect();
+    let interfaces = given.iter().filter_map(|given| reflection::interface(given.interface));
+    let classes: BTreeSet<&str> = interfaces.flat_map(InterfaceInfo::labels).collect();
+    let label = Label { classes: classes.into_iter().map(ToString::to_string).collect() };
+    for grant in &mut grants {
+        if given.iter().any(|given| given.of == grant.name && given.is_directory()) {
+            grant.capability = grant.capability.clone().cast::<DirectoryClient>().labelled(&label).await?.cast();
+        }
+    }
+    Ok(grants)
+}
+
 /// Has each program of a line permitted and recorded before any is started.
 async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> Result<Vec<Permitted>, String> {
     let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == TOOL);
     let tool = tool.ok_or_else(|| format!("this session has no tool {TOOL}, which programs are run by"))?;
-    let grants = session.runner.grants();
+    let grants = labelled(session.runner.grants(), &plans).await.map_err(|why| why.to_string())?;
     let mut permitted: Vec<Permitted> = Vec::new();
     for (stage, (plan, words)) in line.stages.iter().zip(plans) {
         let given = plan.grants(&grants).await.map_err(|why| why.to_string());

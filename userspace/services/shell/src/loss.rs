@@ -56,9 +56,18 @@ fn path(arguments: &str) -> Option<String> {
     arguments.get("path")?.as_str().map(ToString::to_string)
 }
 
+/// Whether a call adds to what is there and does away with nothing.
+fn appends(arguments: &str) -> bool {
+    let arguments: Option<Value> = serde_json::from_str(arguments).ok();
+    arguments.and_then(|arguments| arguments.get("append")?.as_bool()).unwrap_or(false)
+}
+
 /// What the person is told of the loss that a call means, where it means one.
 pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<String> {
     let loss = Loss::of(tool.descriptor.interface_id, &tool.descriptor.method_name)?;
+    if loss == Loss::Replaced && appends(arguments) {
+        return None;
+    }
     let path = path(arguments)?;
     let directory: DirectoryClient = runner.capability(tool.capability).ok()?.cast();
     // A link is deleted itself, and what is written goes to where it leads.
@@ -108,5 +117,15 @@ mod tests {
         assert_eq!(path(r#"{"path":"a\nb","text":""}"#).unwrap(), "a\nb");
         assert_eq!(path(r#"{"path":1}"#), None);
         assert_eq!(path("{}"), None);
+    }
+
+    #[test]
+    fn who_appends_loses_nothing() {
+        assert!(appends(r#"{"append":true,"path":"a","text":""}"#));
+        for replaces in [r#"{"append":false,"path":"a"}"#, r#"{"append":"true"}"#, "{}", "append"] {
+            assert!(!appends(replaces), "{replaces}");
+        }
+        let interface = capos_schema::reflection::interface(DirectoryClient::INTERFACE_ID).unwrap();
+        assert!(interface.method("writeText").unwrap().params_schema.contains("\"append\""));
     }
 }

@@ -32,7 +32,7 @@ fn offer(capability: u64, method: &MethodInfo, descriptor: ToolDescriptor) -> To
         touches: Vec::from([capability]),
         max_result: method.max_result.unwrap_or(MAX_RESULT) as usize,
         untrusted: method.untrusted,
-        redact: method.redact,
+        pieces: method.pieces,
         label: Label {
             classes: method.label.filter(|label| *label != "public").map(String::from).into_iter().collect(),
         },

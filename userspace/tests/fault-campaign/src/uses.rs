@@ -241,7 +241,7 @@ impl Uses {
         let path = format!("client-{client}.txt");
         match number % 3 {
             0 => {
-                self.home.write_text(&path, "written").await?;
+                self.home.write_text(&path, "written", false, None).await?;
                 ensure(self.home.stat(&path).await?.bytes == 7, || format!("{path} has another length"))
             }
             1 => {

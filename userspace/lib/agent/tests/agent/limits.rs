@@ -42,6 +42,38 @@ fn c09_three_limits_have_three_distinct_ends() {
     assert_eq!(world.0.requests.borrow().len(), 1);
 }
 
+#[test]
+fn a_person_lets_a_turn_go_on_past_its_calls() {
+    let endless = |count: u64| -> Vec<_> {
+        (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).chain([vec![Piece::Text("done")]]).collect()
+    };
+    let limits = || SessionLimits { max_iterations: 5, ..SessionLimits::default() };
+    // Each time for as many as at first; without a yes it ends.
+    let world = World::new(endless(50));
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::Yes, Answer::No, Answer::Yes]);
+    assert_eq!(run(&world, limits()), TurnEnd::Iterations(15));
+    assert_eq!(world.effects().len(), 15);
+    assert_eq!(*world.0.prompts.borrow(), ["5 made, 5 more", "10 made, 5 more", "15 made, 5 more"]);
+    let world = World::new(endless(6));
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    assert_eq!(run(&world, limits()), TurnEnd::Answered);
+    assert_eq!(world.effects().len(), 6);
+    // A person who does not answer says no, and Ctrl-C ends it at once.
+    let world = World::new(endless(50));
+    world.0.answers.borrow_mut().push_back(Answer::Yes);
+    world.0.thinks.set(400_000 * MS);
+    assert_eq!(run(&world, limits()), TurnEnd::Iterations(5));
+    let world = World::new(endless(50));
+    world.0.thinks.set(1_000 * MS);
+    world.0.interrupt_at.set(Some(500 * MS));
+    assert_eq!(run(&world, limits()), TurnEnd::Interrupted);
+    assert!(world.0.clock.get() < 510 * MS, "{}", world.0.clock.get() / MS);
+    // Nobody is asked where no model may be asked, or another limit ends the turn.
+    let world = World::new(endless(50));
+    assert_eq!(run(&world, SessionLimits { max_iterations: 0, ..limits() }), TurnEnd::Iterations(0));
+    assert!(world.0.prompts.borrow().is_empty());
+}
+
 /// Every request is counted before it is made, those of one turn too, and the turn ends where one is too many.
 #[test]
 fn d06_too_many_requests_end_the_turn() {

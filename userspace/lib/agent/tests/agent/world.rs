@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use capos_agent::world::*;
-use capos_agent::{Agent, Backlog, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
+use capos_agent::{Agent, Backlog, Brought, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, SessionLimits, ToolQuestion};
@@ -73,6 +73,8 @@ pub struct Sim {
     pub broker_takes: Cell<(u64, u64)>,
     pub broker_down: Cell<bool>,
     pub egress_refused: Cell<bool>,
+    /// The labels that came with calls.
+    pub given: RefCell<Vec<Label>>,
     seed: Cell<u8>,
     cancelled_streams: Cell<u32>,
 }
@@ -116,6 +118,7 @@ impl World {
             rate: Cell::new(u32::MAX),
             broker_down: Cell::new(false),
             egress_refused: Cell::new(false),
+            given: RefCell::default(),
             seed: Cell::new(0),
             cancelled_streams: Cell::new(0),
         }))
@@ -216,7 +219,7 @@ impl World {
 }
 
 /// Name, mode, abortable, time limit in milliseconds, capability.
-pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 9] = [
+pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 10] = [
     ("read", PermissionMode::Auto, true, 100, 1),
     ("read_other", PermissionMode::Auto, true, 100, 2),
     ("read_third", PermissionMode::Auto, true, 100, 3),
@@ -226,6 +229,7 @@ pub const TOOLS: [(&str, PermissionMode, bool, u32, u64); 9] = [
     ("slow", PermissionMode::Auto, false, 100, 5),
     ("fails", PermissionMode::Auto, true, 100, 6),
     ("secret", PermissionMode::Auto, true, 100, 7),
+    ("copy", PermissionMode::Auto, true, 100, 8),
 ];
 
 pub fn handle(name: &str) -> String {
@@ -251,7 +255,7 @@ pub fn snapshot() -> Snapshot {
         touches: vec![capability],
         max_result: 64,
         untrusted: name.starts_with("read"),
-        redact: true,
+        pieces: false,
         label: Label { classes: if name == "secret" { vec!["secret.key".into()] } else { vec![] } },
     });
     Snapshot::new(tools.collect()).unwrap()
@@ -342,7 +346,8 @@ impl ModelStream for Stream {
 impl Tools for World {
     type Prepared = Value;
 
-    fn prepare(&self, _tool: &Tool, arguments: &str) -> Result<(Value, String), String> {
+    fn prepare(&self, _tool: &Tool, arguments: &str, label: &Label) -> Result<(Value, String), String> {
+        self.0.given.borrow_mut().push(label.clone());
         let mut value: Value = serde_json::from_str(arguments).map_err(|bad| format!("not valid JSON: {bad}"))?;
         value.sort_all_objects();
         for (key, value) in value.as_object().ok_or("not an object")? {
@@ -356,7 +361,7 @@ impl Tools for World {
         Ok((value, canonical))
     }
 
-    fn invoke(&self, tool: &Tool, prepared: Value) -> LocalBoxFuture<'static, Result<String, String>> {
+    fn invoke(&self, tool: &Tool, prepared: Value) -> LocalBoxFuture<'static, Result<Brought, String>> {
         let (world, name) = (self.clone(), tool.descriptor.name.clone());
         Box::pin(async move {
             let text = prepared.to_string();
@@ -365,8 +370,12 @@ impl Tools for World {
             world.0.trace.borrow_mut().push(Trace::EffectEnd(text));
             match name.as_str() {
                 "fails" => Err("disk on fire, password=hunter2".into()),
-                "secret" => Ok("token=abcdef".into()),
-                name => Ok(format!("result of {name}: {}", "é".repeat(100))),
+                "secret" => Ok("token=abcdef".to_string().into()),
+                "copy" => {
+                    let label = Label { classes: vec!["pii.log".into()] };
+                    Ok(Brought { text: "as it was".into(), label, ..Brought::default() })
+                }
+                name => Ok(format!("result of {name}: {}", "é".repeat(100)).into()),
             }
         })
     }
@@ -442,6 +451,15 @@ impl Approver for World {
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {
+            capos_agent::Either::Left(()) => Answer::Interrupted,
+            capos_agent::Either::Right(()) => self.0.answers.borrow_mut().pop_front().unwrap_or(Answer::No),
+        }
+    }
+
+    async fn go_on(&self, calls: u32, more: u32) -> Answer {
+        self.0.prompts.borrow_mut().push(format!("{calls} made, {more} more"));
+        let interrupted = self.interrupt();
+        match capos_agent::race(interrupted, self.pause(self.0.thinks.get())).await {
             capos_agent::Either::Left(()) => Answer::Interrupted,
             capos_agent::Either::Right(()) => self.0.answers.borrow_mut().pop_front().unwrap_or(Answer::No),
         }

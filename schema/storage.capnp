@@ -145,7 +145,8 @@ interface Directory {
   readText @5 (path :Text, offset :UInt32 = 0, length :UInt32 = 0)
       -> (text :Text, start :UInt64 $A.runner, bytes :UInt64 $A.runner, label :Label $A.runner)
       $A.tool("read_file") $A.category(readOnly) $A.abortable $A.untrusted $A.pieces $A.results(270336);
-  # Reads a text file (UTF-8) from the home directory. A long one comes in pieces; each tells the offset of the next.
+  # Reads a whole text file (UTF-8, at most 16 KiB) from the home directory. Of a longer one it reads the part from offset on,
+  # and tells where the next begins.
 
   writeText @6 (path :Text, text :Text, append :Bool = false, label :Label $A.runner $A.optional) -> ()
       $A.tool("write_file") $A.category(mutating);

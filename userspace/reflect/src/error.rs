@@ -123,7 +123,9 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
 }
 
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    !name.is_empty()
+        && name.len() <= MAX_NAME
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ fn json_schemas_say_what_is_required_and_in_which_range() {
 fn annotations_reach_the_table() {
     let echo = method("echo");
     assert_eq!((echo.tool, echo.timeout_ms, echo.label), (Some("echo_all"), Some(1500), Some("pii")));
-    assert!(echo.abortable && echo.untrusted && !echo.redact);
+    assert!(echo.abortable && echo.untrusted && !echo.pieces);
     assert_eq!(echo.doc, "Says back what it is told.");
     assert_eq!(method("fail").category, None);
 }

@@ -21,8 +21,12 @@ fn annotations_and_comments_are_carried_over() {
     assert_eq!((remove.tool, remove.category), (Some("delete_file"), Some(Category::Destructive)));
     assert!(!remove.abortable && !remove.takes_capabilities);
     let read = directory.method("readText").expect("readText");
-    assert!(read.abortable && read.untrusted && read.redact);
+    assert!(read.abortable && read.untrusted && read.pieces);
     assert!(read.doc.contains("UTF-8"));
+    assert_eq!((read.runner_params, read.runner_results), (&[][..], &["start", "bytes", "label"][..]));
+    let write = directory.method("writeText").expect("writeText");
+    assert_eq!(write.runner_params, ["label"]);
+    assert!(!write.params_schema.contains("label") && write.params_schema.contains("append"));
     let open = directory.method("open").expect("open");
     assert!(open.gives_capabilities && open.tool.is_none() && open.category.is_none());
 }
@@ -103,7 +107,8 @@ fn generated_servers_know_what_is_abortable() {
             _cx: &capos_schema::cap::CallContext,
             _program: String,
             _arguments: Vec<String>,
-        ) -> Result<capos_schema::system::ProgramResult, capos_schema::cap::CallError> {
+            _label: Option<capos_schema::authority::Label>,
+        ) -> Result<capos_schema::system::LauncherRunResults, capos_schema::cap::CallError> {
             Err(capos_schema::cap::CallError::failed("this is a test"))
         }
 

@@ -293,7 +293,9 @@ impl<W: World> Context<W> {
             refusal(tool.descriptor.clone(), call.clone(), decision, &ruling.reason, outcome, why)
         };
         if self.cancel.is_set() {
-            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into())).await;
+            return self
+                .refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into()))
+                .await;
         }
         if let Some(lease) = ruling.lease.take()
             && let Err(why) = self.world.redeem(lease, &question).await
@@ -302,7 +304,9 @@ impl<W: World> Context<W> {
             return self.refuse(turned_away(Outcome::StepUpFailed, why.into())).await;
         }
         if self.cancel.is_set() {
-            return self.refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into())).await;
+            return self
+                .refuse(turned_away(Outcome::Cancelled, "cancelled by the person before it began".into()))
+                .await;
         }
         let mut event = self.event(Phase::Before, &tool.descriptor, &call);
         event.decision = ruling.decision;

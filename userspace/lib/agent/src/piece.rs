@@ -132,16 +132,22 @@ mod tests {
     #[test]
     fn a_long_text_is_read_to_its_end() {
         for bytes in [40_000, 300_000] {
-            let whole: String = (0_u32..).map(|n| format!("line {n} é\n")).scan(0, |sum, line| {
-                *sum += line.len();
-                (*sum < bytes).then_some(line)
-            }).collect();
+            let whole: String = (0_u32..)
+                .map(|n| format!("line {n} é\n"))
+                .scan(0, |sum, line| {
+                    *sum += line.len();
+                    (*sum < bytes).then_some(line)
+                })
+                .collect();
             let (all, pieces) = read_on(&whole, 16_384);
             assert_eq!(all, whole);
             assert_eq!(pieces, whole.len().div_ceil(16_384));
         }
         assert_eq!(read("short", 100, &json!({})).unwrap(), "short");
-        assert_eq!(read("short", 100, &json!({"offset": 1, "length": 2})).unwrap(), "ho\n[bytes 1 to 3 of 5; the rest begins at offset 3]");
+        assert_eq!(
+            read("short", 100, &json!({"offset": 1, "length": 2})).unwrap(),
+            "ho\n[bytes 1 to 3 of 5; the rest begins at offset 3]"
+        );
         assert_eq!(read("short", 100, &json!({"offset": 5})).unwrap(), "");
         let past = read("short", 100, &json!({"offset": 6})).unwrap_err();
         assert_eq!(past, "offset 6 is past the end: the text has 5 bytes");

@@ -106,12 +106,7 @@ mod tests {
 
     pub fn tool(name: &str, handle: &str) -> Tool {
         let descriptor = ToolDescriptor { name: name.into(), handle: handle.into(), ..ToolDescriptor::default() };
-        Tool {
-            descriptor,
-            capability: 1,
-            max_result: 100,
-            ..Tool::default()
-        }
+        Tool { descriptor, capability: 1, max_result: 100, ..Tool::default() }
     }
 
     #[test]

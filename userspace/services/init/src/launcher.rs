@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use capos_abi::Rights;
-use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
 use capos_policy::join;
+use capos_process::{Collector, Granted, Image, Launch, Sink, Started, describe_exit};
 use capos_rt::{Either, Server, select};
 use capos_schema::authority::Label;
 use capos_schema::cap::{AsCap, CallContext, CallError, Client};
@@ -17,7 +17,8 @@ use capos_schema::manifest::{Grant as Wanted, GrantSource, Service as Entry};
 use capos_schema::reflection::{self, InterfaceInfo};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{
-    Grant, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage, StandardClient,
+    Grant, LauncherRunResults, LauncherServer, LoggerClient, ProgramInfo, ProgramNeed, ProgramResult, ProgramsUsage,
+    StandardClient,
 };
 
 use crate::grants::Given;

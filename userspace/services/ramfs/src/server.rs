@@ -12,8 +12,8 @@ use capos_schema::cap::{CallContext, CallError, Client};
 use capos_schema::kernel::{MemoryObjectClient, TimerClient};
 use capos_schema::storage::{
     DirectoryClient, DirectoryEntriesResults, DirectoryEntry, DirectoryOpenWithResults, DirectoryReadLinkResults,
-    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError, FileServer, FileStatus,
-    OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
+    DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
+    FileServer, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
 use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError, text_of};
 use core::cell::RefCell;

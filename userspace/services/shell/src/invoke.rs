@@ -113,7 +113,10 @@ mod tests {
         // A model neither sees nor gives it.
         for (method, given) in [
             (run, json!({"program": "cat", "label": {"classes": []}})),
-            (method(DirectoryClient::INTERFACE_ID, "writeText"), json!({"path": "a", "text": "", "label": {"classes": []}})),
+            (
+                method(DirectoryClient::INTERFACE_ID, "writeText"),
+                json!({"path": "a", "text": "", "label": {"classes": []}}),
+            ),
         ] {
             assert!(!method.params_schema.contains("label"));
             let refused = capos_reflect::encode_params(method, &given).unwrap_err();

@@ -25,7 +25,9 @@ fn main() {
         ["directory"] => say(&env::current_dir().map_or_else(|why| why.to_string(), |path| path.display().to_string())),
         ["open", path] => File::open(path).map(drop).map_err(Into::into),
         ["write", path] => File::create(path).map(drop).map_err(Into::into),
-        ["keep", path] => File::create(path).and_then(|mut file| io::copy(&mut io::stdin(), &mut file)).map(drop).map_err(Into::into),
+        ["keep", path] => {
+            File::create(path).and_then(|mut file| io::copy(&mut io::stdin(), &mut file)).map(drop).map_err(Into::into)
+        }
         ["wait"] => {
             let said = say("waiting");
             loop {

@@ -45,7 +45,10 @@ fn c09_three_limits_have_three_distinct_ends() {
 #[test]
 fn a_person_lets_a_turn_go_on_past_its_calls() {
     let endless = |count: u64| -> Vec<_> {
-        (0..count).map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))]).chain([vec![Piece::Text("done")]]).collect()
+        (0..count)
+            .map(|n| vec![call("", "read", &format!("{{\"n\":{n}}}"))])
+            .chain([vec![Piece::Text("done")]])
+            .collect()
     };
     let limits = || SessionLimits { max_iterations: 5, ..SessionLimits::default() };
     // Each time for as many as at first; without a yes it ends.

@@ -202,7 +202,8 @@ fn what_an_error_quotes_of_a_model_is_untrusted_and_bounded() {
     let requests = world.0.requests.borrow();
     let results: Vec<_> = requests[1].messages.iter().filter(|message| message.role == Role::Tool).collect();
     let (trusted, untrusted) = (Provenance::Trusted, Provenance::Untrusted);
-    let found: Vec<_> = results.iter().map(|result| (result.content.split(':').next().unwrap(), result.provenance)).collect();
+    let found: Vec<_> =
+        results.iter().map(|result| (result.content.split(':').next().unwrap(), result.provenance)).collect();
     assert_eq!(
         found,
         [

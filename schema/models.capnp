@@ -183,6 +183,9 @@ interface ModelCatalog {
   # Refused where the model embeds texts and writes none.
   openEmbedder @2 (id :Text) -> (embedder :TextEmbedder);
   # Every model that the engine runs; a language model embeds, too.
+  replaceWorker @3 (id :Text, reason :Text) -> ();
+  # Ends the model's worker, which did not answer, and starts another one in its place. What it was saying ends with it;
+  # what waited for it goes to the next.
 }
 
 interface ModelAdmin {

@@ -35,7 +35,7 @@ pub use lease::{Lease, LeaseError};
 pub use map::{Modes, Override, Permission, default_mode, stricter};
 pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};
 pub use path::{PathError, PathRules, normalise};
-pub use profile::{ModelAccess, ProfileRules, is_remote};
+pub use profile::{ModelAccess, Patience, ProfileRules, is_remote};
 pub use scope::{Scope, ScopeError};
 pub use service_end::ServiceEnds;
 pub use session::{Gate, GrantedTool, Policy, SessionPolicy};

@@ -15,11 +15,28 @@ pub enum ModelAccess {
     Remote,
 }
 
+/// How long a model's worker may take over one answer. Time counts while somebody waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Seconds in which it reads no token and writes none.
+    pub silence_seconds: u32,
+    /// Seconds for the whole answer.
+    pub answer_seconds: u32,
+}
+
+impl Default for Patience {
+    /// An emulated machine reads a prompt in minutes and says so as it goes; a page of a large model may come from a slow disk.
+    fn default() -> Self {
+        Self { silence_seconds: 300, answer_seconds: 3600 }
+    }
+}
+
 /// The rules of one profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileRules {
     pub model: ModelAccess,
     pub limits: SessionLimits,
+    pub patience: Patience,
     /// Tokens that all sessions of one principal may use together, since boot.
     pub principal_tokens: u64,
     /// Requests to models that all sessions of one principal may make together in a minute.
@@ -35,12 +52,14 @@ impl ProfileRules {
     pub fn standard(profile: Profile) -> Self {
         let limits = SessionLimits::default();
         let (session, requests) = (limits.max_tokens, limits.max_requests_per_minute);
+        let patience = Patience::default();
         match profile {
             Profile::Operator => Self {
                 model: ModelAccess::Remote,
                 principal_tokens: session.saturating_mul(10),
                 principal_requests: requests.saturating_mul(2),
                 limits,
+                patience,
                 hide_forbidden: false,
             },
             Profile::Guest => Self {
@@ -48,6 +67,7 @@ impl ProfileRules {
                 principal_tokens: session,
                 principal_requests: requests,
                 limits,
+                patience,
                 hide_forbidden: true,
             },
             Profile::Anonymous => Self {
@@ -55,6 +75,7 @@ impl ProfileRules {
                 principal_tokens: 0,
                 principal_requests: 0,
                 limits,
+                patience,
                 hide_forbidden: true,
             },
         }

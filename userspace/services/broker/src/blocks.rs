@@ -14,6 +14,9 @@ use capos_schema::models::ModelCatalogClient;
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::{SessionObserverClient, StateKeeperClient};
 
+/// How long a file system may take to say what is read-only of it, in nanoseconds. Sessions wait for that.
+const PATIENCE: u64 = 10_000_000_000;
+
 /// The building blocks.
 pub struct Blocks {
     /// Makes the writers of sessions.
@@ -85,7 +88,9 @@ impl Blocks {
         let held = self.held.iter().filter(|(of, _)| *of == profile).flat_map(|(_, held)| held);
         for Block { grant, cap } in held {
             let cap = if grant.read_only {
-                match DirectoryClient::from_cap(cap.clone()).read_only().await {
+                let directory = DirectoryClient::from_cap(cap.clone());
+                let asked = capos_rt::timeout(PATIENCE, directory.read_only()).await;
+                match asked.and_then(|answered| Ok(answered.context("it does not answer")??)) {
                     Ok(directory) => directory.into_cap(),
                     Err(why) => {
                         log::warning!("a session goes without `{}`: {why}", grant.name);

@@ -8,9 +8,11 @@ use core::cell::{Cell, RefCell};
 
 use capos_audit::Kind;
 use capos_broker::config::Config;
+use capos_broker::deadlines::Deadlines;
 use capos_broker::held::Held;
 use capos_broker::kept;
 use capos_broker::room::{Exporter, QUESTIONS, REQUESTS};
+use capos_broker::worker::Replaced;
 use capos_policy::{Attempts, Budgets};
 use capos_rt::{Clock, Server, log};
 use capos_schema::authority::{
@@ -33,6 +35,9 @@ pub struct Broker {
     pub config: Config,
     pub blocks: Blocks,
     pub clock: Clock,
+    /// When workers are waited for no longer, and which of them were replaced for it.
+    pub deadlines: Rc<Deadlines>,
+    pub replaced: Replaced,
     pub server: Exporter<Rc<Server>>,
     /// Where sessions ask their models: apart from the rest, since requests are long.
     pub models: Exporter<Rc<Server>>,
@@ -60,6 +65,8 @@ impl Broker {
         Rc::new(Self {
             config,
             blocks,
+            deadlines: Deadlines::new(clock.clone()),
+            replaced: Replaced::default(),
             clock,
             server: Exporter::new(server, QUESTIONS),
             models: Exporter::new(models, REQUESTS),
@@ -112,6 +119,21 @@ impl Broker {
             }
             broker.keeping.set(false);
         }));
+    }
+}
+
+impl Broker {
+    /// Has the worker of a model replaced, which answers nothing any more: it is everybody's who has that model. The audit log has it.
+    pub async fn replace_worker(&self, asked_by: &Subject<'_>, model: &str, why: &str) {
+        let fields: [(&str, &dyn core::fmt::Display); 2] =
+            [("model", &model), ("outcome", &format_args!("replaced: {why}"))];
+        // It takes nothing from anybody that a worker did which answers, so it is replaced where there is no record, too.
+        if let Err(why) = asked_by.record(&self.blocks.writer, Kind::BrokerDecision, &fields).await {
+            log::warning!("{why}");
+        }
+        if let Err(error) = self.blocks.catalog.replace_worker(model, why).await {
+            log::warning!("the worker of {model} could not be replaced: {error}");
+        }
     }
 }
 

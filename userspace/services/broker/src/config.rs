@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use capos_policy::{Category, ModelAccess, Modes, Override, Passphrase, Policy, ProfileRules};
-use capos_schema::authority::{Profile, SessionLimits};
+use capos_schema::authority::Profile;
 use capos_schema::manifest::SessionProfile;
 use capos_schema::models::PermissionMode;
 use serde::Deserialize;
@@ -67,6 +67,8 @@ struct Limits {
     max_tokens_per_call: Option<u32>,
     max_requests_per_minute: Option<u32>,
     max_jobs: Option<u32>,
+    max_silence_seconds: Option<u32>,
+    max_answer_seconds: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -142,7 +144,7 @@ impl Config {
         }
         for wanted in PROFILES {
             let mut rules = self.policy.profile(wanted);
-            file.limits.put(&mut rules.limits);
+            file.limits.put(&mut rules);
             if let Some(tokens) = file.limits.max_tokens {
                 // One session may use up what it is given, whatever the principal's own limit was.
                 rules.principal_tokens = rules.principal_tokens.max(tokens);
@@ -170,7 +172,7 @@ impl Config {
 }
 
 impl Limits {
-    fn put(&self, limits: &mut SessionLimits) {
+    fn put(&self, ProfileRules { limits, patience, .. }: &mut ProfileRules) {
         let Self {
             max_iterations,
             max_tokens,
@@ -180,6 +182,8 @@ impl Limits {
             max_tokens_per_call,
             max_requests_per_minute,
             max_jobs,
+            max_silence_seconds,
+            max_answer_seconds,
         } = self;
         put(&mut limits.max_iterations, max_iterations);
         put(&mut limits.max_tokens, max_tokens);
@@ -189,6 +193,8 @@ impl Limits {
         put(&mut limits.max_tokens_per_call, max_tokens_per_call);
         put(&mut limits.max_requests_per_minute, max_requests_per_minute);
         put(&mut limits.max_jobs, max_jobs);
+        put(&mut patience.silence_seconds, max_silence_seconds);
+        put(&mut patience.answer_seconds, max_answer_seconds);
     }
 }
 
@@ -200,7 +206,7 @@ fn put<T: Copy>(to: &mut T, value: &Option<T>) {
 
 impl ProfileSection {
     fn put(&self, name: Profile, rules: &mut ProfileRules) -> Result<(), String> {
-        self.limits.put(&mut rules.limits);
+        self.limits.put(rules);
         put(&mut rules.principal_tokens, &self.principal_tokens);
         put(&mut rules.principal_requests, &self.principal_requests);
         put(&mut rules.hide_forbidden, &self.hide_forbidden);
@@ -305,6 +311,7 @@ mod tests {
             [limits]
             max_tokens = 5
             max_requests_per_minute = 5000
+            max_silence_seconds = 20
             [permissions]
             delete_file = \"forbidden\"
             read_log = \"hidden\"
@@ -314,6 +321,7 @@ mod tests {
             [profiles.guest]
             model = \"none\"
             principal_requests = 7
+            limits = { max_answer_seconds = 60 }
         ";
         let config = Config::read(&[("system.toml", system), ("config.toml", scenario)], SALT).unwrap();
         assert_eq!(config.initial, Profile::Guest);
@@ -324,6 +332,9 @@ mod tests {
         let guest = config.policy.profile(Profile::Guest);
         assert_eq!((guest.limits.max_iterations, guest.limits.max_tokens, guest.model), (9, 5, ModelAccess::None));
         assert_eq!((guest.limits.max_requests_per_minute, guest.principal_requests), (5000, 7));
+        let [operator, guest] =
+            [operator, guest].map(|rules| (rules.patience.silence_seconds, rules.patience.answer_seconds));
+        assert_eq!((operator, guest), ((20, 3600), (20, 60)));
         assert_eq!(config.policy.overrides.len(), 3);
         assert_eq!(config.policy.overrides.first().unwrap().mode, Some(PermissionMode::Forbidden));
     }

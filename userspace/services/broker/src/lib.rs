@@ -6,10 +6,13 @@ extern crate alloc;
 
 pub mod approvals;
 pub mod config;
+pub mod deadlines;
 pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod model;
+pub mod patience;
 pub mod request;
 pub mod room;
 pub mod tally;
+pub mod worker;

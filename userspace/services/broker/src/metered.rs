@@ -5,15 +5,18 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::cell::{Cell, RefCell};
+use core::future::Future;
 
 use capos_audit::Kind;
 use capos_broker::held::Held;
 use capos_broker::model;
+use capos_broker::patience::{Overdue, Waiting};
 use capos_broker::request::Request;
 use capos_broker::room::{CALL, Share, Sharing};
 use capos_broker::tally::Tally;
+use capos_broker::worker::{self, Read};
 use capos_policy::{ProfileRules, Spent};
-use capos_rt::{CancelToken, Either, Server, TaskGroup, select};
+use capos_rt::{CancelToken, Server, select};
 use capos_schema::authority::SessionInfo;
 use capos_schema::cap::{CallContext, CallError, ExceptionKind, RESULTS};
 use capos_schema::models::{
@@ -31,7 +34,8 @@ const ANSWERS: u32 = 4;
 const HELD: u32 = 16;
 /// Models that one session can hold.
 const MODELS: u32 = 4;
-/// How long a worker has to end an answer that was cancelled, in nanoseconds. After that it is ended without it.
+/// How long a worker has to end an answer that was cancelled, in nanoseconds. After that the answer is ended without it; when the
+/// worker itself is, [`worker::UNANSWERED`] says.
 const GRACE: u64 = 5_000_000_000;
 
 /// What a session may use of models, and what it has under way.
@@ -183,6 +187,30 @@ impl Meter {
         self.alive()?;
         Ok((request, under_way, Counted::of(self, tally)))
     }
+
+    /// Asks the worker of a model something apart from whoever gives up waiting for it, `begun` with the time when that begins. One
+    /// that does not answer in time is replaced. Whether there is room for that.
+    fn watch_worker(
+        &self,
+        model: &str,
+        what: &'static str,
+        question: impl Future<Output = ()> + 'static,
+        begun: impl FnOnce(u64),
+    ) -> bool {
+        let Ok(room) = self.share.take_short(CALL, what) else { return false };
+        let (broker, info, model) = (self.broker.clone(), self.info.clone(), String::from(model));
+        let asked = broker.deadlines.now();
+        drop(capos_rt::spawn(async move {
+            let answers = worker::answers(&broker.deadlines, question).await;
+            drop(room);
+            if !answers && broker.replaced.begin(&model, asked, broker.deadlines.now()) {
+                let why = format!("its worker has not answered {what} for {} s", worker::UNANSWERED / 1_000_000_000);
+                broker.replace_worker(&Subject { session: &info.id, principal: &info.principal }, &model, &why).await;
+            }
+        }));
+        begun(asked);
+        true
+    }
 }
 
 /// A request that may be made.
@@ -280,21 +308,26 @@ impl Metered {
         Rc::new(Self { meter, model: RefCell::new(model), info, _held: held })
     }
 
-    /// Asks the model. Where its worker is gone nothing was said yet, so the model is opened anew and asked once more. What is
-    /// refused in words counts as nothing, and what else goes wrong as what was sent.
+    /// Asks the model, and waits for it within a bound. Where its worker is gone nothing was said yet, so the model is opened anew and
+    /// asked once more. What is refused in words counts as nothing, and what else goes wrong as what was sent.
     async fn ask<T>(
         &self,
-        counted: &Counted,
+        (counted, waiting): (&Counted, &RefCell<Waiting>),
         ask: impl AsyncFn(LanguageModelClient) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let model = self.model.borrow().clone();
-        let answered = match ask(model).await {
-            Err(error) if error.is_disconnected() => {
-                let model = self.open_anew().await.inspect_err(|_| counted.nothing())?;
-                ask(model).await
+        let asked = Asked { metered: self, answered: Cell::new(false) };
+        let answered = worker::within(&self.meter.broker.deadlines, waiting, async {
+            let model = self.model.borrow().clone();
+            match ask(model).await {
+                Err(error) if error.is_disconnected() => {
+                    let model = self.open_anew().await.inspect_err(|_| counted.nothing())?;
+                    ask(model).await
+                }
+                answered => answered,
             }
-            answered => answered,
-        };
+        });
+        let answered = answered.await.map_err(overdue)?;
+        asked.answered.set(true);
         if let Err(CallError::Exception(exception)) = &answered
             && exception.kind != ExceptionKind::Disconnected
         {
@@ -320,6 +353,27 @@ impl Metered {
     }
 }
 
+/// A request that its worker has not answered. Where that is given up, the worker is asked whether it is there.
+struct Asked<'a> {
+    metered: &'a Metered,
+    answered: Cell<bool>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered.get() {
+            let Metered { meter, model, info, .. } = self.metered;
+            let model = model.borrow().clone();
+            meter.watch_worker(&info.id, "a request", async move { drop(model.info().await) }, |_| {});
+        }
+    }
+}
+
+/// What a session hears of a worker that has reached a bound.
+fn overdue(bound: Overdue) -> CallError {
+    CallError::failed(bound.to_string())
+}
+
 /// An error of a worker, as a session hears of it.
 fn of_worker(error: CallError) -> CallError {
     model::unless_gone(error, "the model's worker is gone")
@@ -334,16 +388,10 @@ impl LanguageModelServer for Metered {
         self.meter.alive()?;
         self.meter.sweep();
         let (request, _under_way, counted) = self.meter.admitted(req, memory_for(RESULTS as usize)).await?;
-        let response = self.ask(&counted, async |model| request.complete(&model).await).await?;
-        let tokens = {
-            let mut tally = counted.tally.borrow_mut();
-            let message = &response.message;
-            tally.receive([message.content.len(), message.tool_call_id.len()]);
-            let calls = message.tool_calls.iter();
-            tally
-                .receive(calls.flat_map(|call| [&call.id, &call.name, &call.handle, &call.arguments].map(String::len)));
-            tally.finish(&response.usage)
-        };
+        let waiting = RefCell::new(Waiting::for_whole(self.meter.rules.patience));
+        let asked = (&counted, &waiting);
+        let mut response = self.ask(asked, async |model| request.complete(&model).await).await?;
+        let tokens = counted.tally.borrow_mut().add_whole(&mut response);
         counted.finish(tokens).await?;
         Ok(response)
     }
@@ -354,17 +402,20 @@ impl LanguageModelServer for Metered {
         let held = self.meter.hold_answer()?;
         // Before the worker has it: whoever gives up a request that was sent has used its prompt.
         let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
-        let stream = self.ask(&counted, async |model| request.stream(&model).await).await?;
-        self.meter.alive()?;
+        let waiting = RefCell::new(Waiting::new(self.meter.rules.patience));
+        let stream = self.ask((&counted, &waiting), async |model| request.stream(&model).await).await?;
         let answer = Answer {
             counted,
+            waiting,
+            model: self.info.id.clone(),
             stream: RefCell::new(Some(stream)),
             under_way: RefCell::new(Some(under_way)),
             _held: held,
             reading: Cell::new(false),
             lost: CancelToken::new(),
-            cancels: RefCell::default(),
+            over: CancelToken::new(),
         };
+        self.meter.alive()?;
         TokenStreamClient::serve(&self.meter.exporter(), Rc::new(answer))
     }
 }
@@ -372,6 +423,10 @@ impl LanguageModelServer for Metered {
 /// An answer of a session.
 struct Answer {
     counted: Counted,
+    /// How long its worker was waited for.
+    waiting: RefCell<Waiting>,
+    /// The id of its model.
+    model: String,
     /// None once it has ended.
     stream: RefCell<Option<TokenStreamClient>>,
     /// None once it has ended or was cancelled.
@@ -381,14 +436,15 @@ struct Answer {
     reading: Cell<bool>,
     /// Whether it was cancelled, and its worker has not ended it in time.
     lost: CancelToken,
-    /// The worker is told so, and waited for.
-    cancels: RefCell<TaskGroup>,
+    /// Whether it has ended, so that nobody waits for its worker to end it.
+    over: CancelToken,
 }
 
 impl Answer {
     /// Nothing more comes of it.
     fn over(&self) {
-        drop((self.stream.take(), self.under_way.take(), self.cancels.take()));
+        self.over.cancel();
+        drop((self.stream.take(), self.under_way.take()));
     }
 
     /// Its end, which the worker does not say.
@@ -397,6 +453,35 @@ impl Answer {
         let usage = self.counted.tally.borrow().usage();
         self.counted.finish(0).await?;
         Ok(TokenStreamNextResults { chunk: StreamChunk::Finish(StreamChunkFinish { usage, reason }), done: true })
+    }
+
+    /// Tells the worker that nobody wants more of it, once. Nobody waits here for a worker that does not answer, nor does the session's
+    /// next answer, nor who reads this one.
+    fn give_up(&self) {
+        let stream = self.stream.borrow().clone();
+        let (Some(_), Some(stream)) = (self.under_way.take(), stream) else { return };
+        self.counted.give_up();
+        let (deadlines, lost, over) =
+            (self.counted.meter.broker.deadlines.clone(), self.lost.clone(), self.over.clone());
+        let cancel = async move { drop(stream.cancel().await) };
+        let told = self.counted.meter.watch_worker(&self.model, "a cancel", cancel, move |asked| {
+            drop(capos_rt::spawn(async move {
+                let grace = deadlines.at(asked.saturating_add(GRACE));
+                select(grace.passed(), over.cancelled()).await;
+                lost.cancel();
+            }));
+        });
+        if !told {
+            // The answer ends at once: its worker takes none further that nobody reads.
+            self.lost.cancel();
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.give_up();
+        self.over();
     }
 }
 
@@ -418,21 +503,25 @@ impl TokenStreamServer for Answer {
             return Err(CallError::overloaded("the stream is being read by another call"));
         }
         let _reading = Reading(&self.reading);
-        let piece = match select(stream.next(), self.lost.cancelled()).await {
-            Either::First(Ok(piece)) => piece,
-            Either::First(Err(error)) => {
-                if error.is_disconnected() {
-                    self.counted.give_up();
-                    self.over();
+        let counts = (&self.counted.tally, &self.waiting);
+        let (piece, tokens) =
+            match worker::read(&stream, counts, &self.counted.meter.broker.deadlines, &self.lost).await {
+                Read::Piece(piece, tokens) => (piece, tokens),
+                Read::Failed(error) => {
+                    if error.is_disconnected() {
+                        self.counted.give_up();
+                        self.over();
+                    }
+                    return Err(of_worker(error));
                 }
-                return Err(of_worker(error));
-            }
-            Either::Second(()) => return self.end(FinishReason::Cancelled).await,
-        };
-        let (tokens, too_much) = {
-            let mut tally = self.counted.tally.borrow_mut();
-            (tally.add(&piece.chunk), tally.is_too_much())
-        };
+                Read::Lost => return self.end(FinishReason::Cancelled).await,
+                Read::Overdue(bound) => {
+                    self.give_up();
+                    self.over();
+                    return Err(overdue(bound));
+                }
+            };
+        let too_much = self.counted.tally.borrow().is_too_much();
         if piece.done {
             self.over();
             self.counted.finish(tokens).await?;
@@ -442,30 +531,16 @@ impl TokenStreamServer for Answer {
             under_way.pay(tokens);
         }
         self.counted.meter.used(tokens);
-        // A worker that says more than it may be asked for is not listened to.
-        if too_much { self.end(FinishReason::Length).await } else { Ok(piece) }
+        if too_much {
+            // A worker that says more than it may be asked for is not listened to.
+            self.give_up();
+            return self.end(FinishReason::Length).await;
+        }
+        Ok(piece)
     }
 
     async fn cancel(&self, _cx: &CallContext) -> Result<(), CallError> {
-        let stream = self.stream.borrow().clone();
-        let (Some(_), Some(stream)) = (self.under_way.take(), stream) else { return Ok(()) };
-        self.counted.give_up();
-        // Nobody waits here for a worker that does not answer, nor does the session's next answer, nor who reads this one.
-        let (meter, lost) = (&self.counted.meter, self.lost.clone());
-        // Where there is no room for that, the answer ends at once: its worker takes none further that nobody reads.
-        let Ok(room) = meter.share.take_short(CALL, "a cancel") else {
-            lost.cancel();
-            return Ok(());
-        };
-        let clock = meter.broker.clock.clone();
-        self.cancels.borrow().spawn(async move {
-            let deadline = clock.now().saturating_add(GRACE);
-            if let Either::First(_) = select(stream.cancel(), clock.sleep_until(deadline)).await {
-                clock.sleep_until(deadline).await;
-            }
-            lost.cancel();
-            drop(room);
-        });
+        self.give_up();
         Ok(())
     }
 }

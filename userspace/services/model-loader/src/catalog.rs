@@ -21,6 +21,9 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 use capos_verity::TrustStore;
 use core::cell::RefCell;
 
+/// Bytes of the reason for which a worker is replaced.
+const MAX_REASON: usize = 256;
+
 struct Model {
     /// Its file's name, without folders.
     file: String,
@@ -255,6 +258,18 @@ impl ModelCatalogServer for Catalog {
             })
             .await?;
         Ok(worker.embedder())
+    }
+
+    async fn replace_worker(&self, _cx: &CallContext, id: String, reason: String) -> Result<(), CallError> {
+        if reason.len() > MAX_REASON {
+            return Err(CallError::invalid_argument(format!("a reason has at most {MAX_REASON} bytes")));
+        }
+        // One that has ended already, or ends now, needs no end.
+        if let Some(worker) = self.find(&id, |model| model.worker.clone())?.filter(|worker| !worker.is_given_up()) {
+            self.report.worker("worker.replaced", &id, &reason).await;
+            worker.renew(&reason).await;
+        }
+        Ok(())
     }
 }
 

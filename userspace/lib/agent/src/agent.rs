@@ -16,7 +16,7 @@ use capos_schema::models::{
 
 use crate::backlog::Backlog;
 use crate::call::{Checked, Context, Proposal, cancelled};
-use crate::evidence::{Allowance, general_size};
+use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
 use crate::proposals::proposals;
@@ -64,6 +64,8 @@ pub enum TurnEnd {
     Iterations(u32),
     /// The turn has left as many bytes in the audit log as it may without the person's word.
     Evidence(usize),
+    /// The turns of this session have left as many bytes there as they may together.
+    SessionEvidence(usize),
     /// The session's tokens are used up.
     Tokens(String),
     /// Too many requests were made to models lately.
@@ -115,7 +117,7 @@ impl<W: World> Agent<W> {
             left: None,
             exhausted: None,
             backlog,
-            allowance: Rc::new(Allowance::new(0)),
+            allowance: Rc::new(Allowance::of_person()),
         }
     }
 
@@ -173,7 +175,7 @@ impl<W: World> Agent<W> {
         let _ = self.pay().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
-        self.allowance = Rc::new(Allowance::new(self.bounds.evidence));
+        self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
         let (mut calls, mut most) = (0_u32, self.session.limits.max_iterations);
         loop {
             if let Some(end) = self.over() {
@@ -239,10 +241,14 @@ impl<W: World> Agent<W> {
                 cancel: Signal::default(),
                 backlog: self.backlog.clone(),
                 allowance: self.allowance.clone(),
+                unexamined: Unexamined::default(),
             });
-            let (results, interrupted) = execute(&context, snapshot, &proposals, &mut interrupt).await;
+            let work = execute(&context, snapshot, (&proposals, &self.bounds), &mut interrupt);
+            let (results, interrupted) = work.await;
+            context.refuse_unexamined().await;
             for result in results {
-                self.append_result(result, turn).await;
+                let is_recorded = !context.unexamined.has(&result.call_id);
+                self.append_result(result, turn, is_recorded).await;
             }
             if interrupted {
                 return TurnEnd::Interrupted;
@@ -266,6 +272,9 @@ impl<W: World> Agent<W> {
 
     /// Whether a limit of the session is reached.
     fn over(&self) -> Option<TurnEnd> {
+        if self.backlog.evidence.get() == 0 {
+            return Some(TurnEnd::SessionEvidence(self.bounds.session_evidence));
+        }
         if self.world.now() >= self.session.end() {
             return Some(TurnEnd::Time(self.session.limits.max_seconds));
         }
@@ -363,7 +372,7 @@ impl<W: World> Agent<W> {
         Ok(())
     }
 
-    async fn append_result(&mut self, result: ToolResult, turn: u32) {
+    async fn append_result(&mut self, result: ToolResult, turn: u32, is_recorded: bool) {
         let message = ChatMessage {
             role: Role::Tool,
             content: text(&result),
@@ -372,7 +381,11 @@ impl<W: World> Agent<W> {
             provenance: result.provenance,
             label: result.label,
         };
-        self.append(message, turn).await;
+        if is_recorded {
+            self.append(message, turn).await;
+        } else {
+            self.thread.push(message, turn, self.world.now());
+        }
     }
 
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
@@ -415,12 +428,17 @@ impl<W: World> Agent<W> {
 async fn execute<W: World>(
     context: &Rc<Context<W>>,
     snapshot: &Snapshot,
-    proposals: &[Proposal],
+    (proposals, bounds): (&[Proposal], &Bounds),
     interrupt: &mut LocalBoxFuture<'static, ()>,
 ) -> (Vec<ToolResult>, bool) {
     let mut lanes: Lanes<ToolResult> = Lanes::default();
     let mut interrupted = false;
+    let mut refused = 0_usize;
     for proposal in proposals {
+        if refused >= bounds.refused || (refused > 0 && context.allowance.is_spent()) {
+            lanes.push_done(context.skip(&proposal.call, refused));
+            continue;
+        }
         if interrupted {
             lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
             continue;
@@ -454,6 +472,7 @@ async fn execute<W: World>(
                 lanes.push(touches, Box::pin(context.clone().run(*ready)));
             }
             Checked::Refused(refusal) => {
+                refused = refused.saturating_add(1);
                 let result = lanes.beside(context.refuse(refusal)).await;
                 lanes.push_done(result);
             }

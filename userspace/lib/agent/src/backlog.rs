@@ -10,6 +10,7 @@ use core::cell::{Cell, RefCell};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 
 use crate::evidence::excerpt;
+use crate::limits::Bounds;
 use crate::signal::Signal;
 use crate::world::{Audit, AuditError, field};
 
@@ -29,8 +30,8 @@ struct Waiting {
     sent: bool,
 }
 
-/// What a session still owes the audit log. All conversations of a session share one: whichever goes on first pays.
-#[derive(Default)]
+/// What a session still owes the audit log, and may leave there. All conversations of a session share one: whichever goes on
+/// first pays.
 pub struct Backlog {
     waiting: RefCell<VecDeque<Waiting>>,
     /// Records that there was no room for, and those that the log will never take.
@@ -40,6 +41,16 @@ pub struct Backlog {
     running: Cell<usize>,
     /// Records that the log may have taken without answering.
     unsettled: Cell<usize>,
+    /// Bytes that models may still leave in the log in this session without the person's word.
+    pub(crate) evidence: Rc<Cell<usize>>,
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        let (waiting, lost, writing, running, unsettled) = Default::default();
+        let evidence = Rc::new(Cell::new(Bounds::default().session_evidence));
+        Self { waiting, lost, writing, running, unsettled, evidence }
+    }
 }
 
 /// As long as it lives, nothing is written and nothing runs.

@@ -15,7 +15,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDes
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
-use crate::evidence::{Allowance, Whole, excerpt, general_size, ruling_size, size};
+use crate::evidence::{Allowance, Unexamined, Whole, excerpt, general_size, ruling_size, size};
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
@@ -46,6 +46,8 @@ pub struct Context<W: World> {
     pub backlog: Rc<Backlog>,
     /// What this turn may still leave in the audit log without the person's word.
     pub allowance: Rc<Allowance>,
+    /// Calls of this response that are not looked at.
+    pub unexamined: Unexamined,
 }
 
 /// A proposed call, its id made unique in the conversation.
@@ -141,8 +143,8 @@ impl<W: World> Context<W> {
             }
         };
         if tool.descriptor.permission == PermissionMode::Auto && !self.allowance.take(self.cost(tool, &call)) {
-            let why = "what the calls of this turn leave in the audit log without the person's word has come to its \
-                       limit; the person may ask again";
+            let why = "what the calls of this turn or session leave in the audit log without the person's word has come to \
+                       its limit; the person may ask again";
             let descriptor = tool.descriptor.clone();
             return Checked::Refused(refusal(descriptor, call, None, "limit", Outcome::RefusedByPolicy, why));
         }

@@ -11,7 +11,7 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
 use crate::call::{Context, Gated, close, judge, refusal};
-use crate::evidence::Allowance;
+use crate::evidence::{Allowance, Unexamined};
 use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
@@ -44,7 +44,8 @@ impl<W: World> Agent<W> {
             untrusted: 0,
             cancel: Signal::default(),
             backlog: self.backlog().clone(),
-            allowance: Rc::new(Allowance::new(usize::MAX)),
+            allowance: Rc::new(Allowance::of_person()),
+            unexamined: Unexamined::default(),
         });
         // A model cannot have used the id, nor guess it.
         let id = format!("direct-{}", hex(&self.world().random()));

@@ -2,14 +2,22 @@
 //!
 //! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
 //! recorded whole; what a model merely proposed is recorded by its beginning, its length and its hash, and all that one
-//! turn leaves behind without a person's word is bounded: the records of its calls, the broker's of what it decided on
-//! them, and those of the messages that the model's answers and the calls' results are.
+//! turn leaves behind without a person's word is bounded, and all that the turns of a session do: the records of its
+//! calls, the broker's of what it decided on them, and those of the messages that the model's answers and the calls' results are.
+//! Of many calls of one answer that are refused the last are recorded together.
 
-use alloc::string::ToString;
-use core::cell::Cell;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
+use capos_schema::models::{Outcome, ToolCall};
 use sha2::{Digest, Sha256};
+
+use crate::agent::Session;
+use crate::thread::hex;
+use crate::world::field;
 
 /// Bytes of arguments in the record of a call that does not run; the audit log takes no more.
 const EXCERPT: usize = 2048;
@@ -104,40 +112,100 @@ fn written(text: &str) -> usize {
     text.chars().map(letter).sum()
 }
 
-/// What one turn may still leave in the log without a person's word.
+/// What may still be left in the log without a person's word: of one turn, and of all turns of its session.
 #[derive(Debug)]
 pub struct Allowance {
     left: Cell<usize>,
+    session: Rc<Cell<usize>>,
 }
 
 impl Allowance {
-    /// This many bytes.
-    pub fn new(bytes: usize) -> Self {
-        Self { left: Cell::new(bytes) }
+    /// This many bytes, and no more than are left of the session's.
+    pub fn new(bytes: usize, session: &Rc<Cell<usize>>) -> Self {
+        Self { left: Cell::new(bytes), session: session.clone() }
+    }
+
+    /// Of what a person does themselves.
+    pub fn of_person() -> Self {
+        Self::new(usize::MAX, &Rc::new(Cell::new(usize::MAX)))
+    }
+
+    fn both(&self) -> [&Cell<usize>; 2] {
+        [&self.left, &self.session]
     }
 
     /// Takes so many bytes where they are there.
     pub fn take(&self, bytes: usize) -> bool {
-        let left = self.left.get().checked_sub(bytes);
-        self.left.set(left.unwrap_or(self.left.get()));
-        left.is_some()
+        let there = self.both().iter().all(|left| left.get() >= bytes);
+        if there {
+            self.count(bytes);
+        }
+        there
     }
 
     /// Counts a record that is written in any case.
     pub fn count(&self, bytes: usize) {
-        self.left.set(self.left.get().saturating_sub(bytes));
+        for left in self.both() {
+            left.set(left.get().saturating_sub(bytes));
+        }
     }
 
     /// Whether nothing is left.
     pub fn is_spent(&self) -> bool {
-        self.left.get() == 0
+        self.both().iter().any(|left| left.get() == 0)
+    }
+}
+
+/// The calls of one answer that were not looked at, which are recorded together.
+#[derive(Default)]
+pub struct Unexamined {
+    ids: RefCell<Vec<String>>,
+    hash: RefCell<Sha256>,
+}
+
+impl Unexamined {
+    /// One more of them.
+    pub fn add(&self, call: &ToolCall) {
+        let mut hash = self.hash.borrow_mut();
+        // Lengths keep the texts apart, whatever they hold.
+        for text in [&call.id, &call.name, &call.handle, &call.arguments] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        self.ids.borrow_mut().push(call.id.clone());
+    }
+
+    /// Whether a call is one of them.
+    pub fn has(&self, id: &str) -> bool {
+        self.ids.borrow().iter().any(|of| of == id)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.ids.borrow().len()
+    }
+
+    /// Their record: how many there are, the first and the last of them, and a hash of all.
+    pub fn event(&self, session: &Session, conversation: &str, turn: u32) -> Option<GeneralEvent> {
+        let ids = self.ids.borrow();
+        let (first, last) = (ids.first()?, ids.last()?);
+        let fields = Vec::from([
+            field("conversation", conversation),
+            field("turn", turn.to_string()),
+            field("calls", ids.len().to_string()),
+            field("first", first.as_str()),
+            field("last", last.as_str()),
+            field("hash", hex(&self.hash.borrow().clone().finalize())),
+            field("outcome", Outcome::RefusedByPolicy.name()),
+        ]);
+        let (session, principal) = (session.id.clone(), session.principal.clone());
+        Some(GeneralEvent { kind: "calls.refused".to_string(), session, principal, fields })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
 
     #[test]
     fn a_cut_falls_between_characters_and_tells_of_the_whole() {
@@ -166,9 +234,29 @@ mod tests {
 
     #[test]
     fn an_allowance_is_used_up_and_not_exceeded() {
-        let allowance = Allowance::new(10);
+        let session = Rc::new(Cell::new(18));
+        let allowance = Allowance::new(10, &session);
         assert!(allowance.take(6) && !allowance.take(5) && !allowance.is_spent());
         allowance.count(9);
         assert!(allowance.is_spent() && !allowance.take(1));
+        // The next turn has what is left of the session's.
+        let allowance = Allowance::new(10, &session);
+        assert!(!allowance.take(4) && allowance.take(3) && allowance.is_spent());
+    }
+
+    #[test]
+    fn what_is_recorded_together_says_how_much_it_is() {
+        let session = Session { id: "s".into(), principal: "p".into(), limits: Default::default(), started: 0 };
+        let call = |id: &str| ToolCall { id: id.into(), name: "read".into(), ..ToolCall::default() };
+        let event = |ids: &[&str]| {
+            let unexamined = Unexamined::default();
+            ids.iter().for_each(|id| unexamined.add(&call(id)));
+            unexamined.event(&session, "c", 7)
+        };
+        assert_eq!(event(&[]), None);
+        let found = event(&["a", "b", "c"]).unwrap();
+        let value = |name: &str| found.fields.iter().find(|field| field.name == name).unwrap().value.as_str();
+        assert_eq!([value("calls"), value("first"), value("last"), value("turn")], ["3", "a", "c", "7"]);
+        assert_ne!(found, event(&["a", "x", "c"]).unwrap());
     }
 }

@@ -13,13 +13,26 @@ pub struct Bounds {
     pub all_arguments: usize,
     /// Bytes of one call's id, name or handle.
     pub name: usize,
+    /// Calls of one response that may be refused; those after them are not looked at, and one record counts them.
+    pub refused: usize,
     /// Bytes that one turn may leave in the audit log without a person's word. The response that exceeds them is the
     /// turn's last.
     pub evidence: usize,
+    /// The same of all turns of a session. What the person does themselves is recorded on.
+    pub session_evidence: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { text: 1 << 20, calls: 64, arguments: 64 << 10, all_arguments: 512 << 10, name: 256, evidence: 1 << 20 }
+        Self {
+            text: 1 << 20,
+            calls: 64,
+            arguments: 64 << 10,
+            all_arguments: 512 << 10,
+            name: 256,
+            refused: 24,
+            evidence: 1 << 20,
+            session_evidence: 2 << 20,
+        }
     }
 }

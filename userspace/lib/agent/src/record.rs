@@ -5,13 +5,15 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 
+use capos_plural::count;
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::cap::LocalBoxFuture;
-use capos_schema::models::{Outcome, ToolResult};
+use capos_schema::models::{Outcome, ToolCall, ToolResult};
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
 use crate::call::{Context, close};
+use crate::evidence::general_size;
 use crate::race::{Either, race};
 use crate::result::answered;
 use crate::world::{AuditError, Show, World};
@@ -62,6 +64,29 @@ impl<W: World> Context<W> {
             let text = format!("the audit log takes no records ({why}); no tool runs until it does");
             self.world.show(Show::Notice(&text)).await;
         }
+    }
+
+    /// The answer to a call that is not looked at, since so many before it were refused.
+    pub fn skip(&self, call: &ToolCall, refused: usize) -> ToolResult {
+        self.unexamined.add(call);
+        let why = format!("not looked at: {refused} calls of this answer were refused before it");
+        answered(&call.id, Outcome::RefusedByPolicy, why)
+    }
+
+    /// Records and shows the calls that were not looked at, if there are any: together, whatever their number.
+    pub async fn refuse_unexamined(&self) {
+        let Some(event) = self.unexamined.event(&self.session, &self.conversation, self.turn) else { return };
+        self.allowance.count(general_size(&event));
+        let written = match self.pay().await {
+            Ok(()) => self.world.general(&event).await.map(drop),
+            Err(why) => Err(why),
+        };
+        if written.is_err() {
+            self.backlog.add_general(event);
+        }
+        let calls = count(self.unexamined.count(), "further call");
+        let text = format!("{calls} of this answer not looked at: too many before were refused");
+        self.world.show(Show::Notice(&text)).await;
     }
 
     /// Records that an effect begins; the sequence of the record.

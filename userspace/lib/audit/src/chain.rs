@@ -10,6 +10,7 @@ use core::fmt;
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 
 use crate::calls::Calls;
+use crate::general::Kind;
 use crate::query::Filter;
 use crate::record::{Event, Head, Record};
 
@@ -17,7 +18,7 @@ use crate::record::{Event, Head, Record};
 ///
 /// The bound counts the bytes of all lines. A record *before* an effect is taken only if the record *after* it will fit
 /// too, so an effect that was allowed to begin can always be told of; when that is no longer so the chain refuses, and
-/// whoever asked must not go on.
+/// whoever asked must not go on. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
 #[derive(Debug)]
 pub struct Chain {
     records: Vec<Record>,
@@ -28,6 +29,12 @@ pub struct Chain {
     /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
     open: BTreeMap<u64, usize>,
     calls: Calls,
+    /// The most that the records of one session, or of one service about no session, come to.
+    share: usize,
+    /// What only the beginnings and ends of sessions take, and ends of effects that have begun.
+    spared: usize,
+    /// Bytes of records and of what is kept for ends, by session or service.
+    taken: BTreeMap<String, usize>,
 }
 
 /// Why a record was not taken. Nothing was written.
@@ -35,6 +42,8 @@ pub struct Chain {
 pub enum AppendError {
     /// The bound would be exceeded.
     Full { limit: usize },
+    /// The session's, or the service's, share would be exceeded; others have theirs.
+    Share { limit: usize },
     /// The event contradicts itself or the chain.
     Invalid(String),
 }
@@ -45,6 +54,10 @@ impl fmt::Display for AppendError {
             Self::Full { limit } => write!(
                 formatter,
                 "the audit log is full ({limit} bytes); export it and restart, or raise its limit in the manifest"
+            ),
+            Self::Share { limit } => write!(
+                formatter,
+                "this session's share of the audit log is used up ({limit} bytes); end the session and log in again"
             ),
             Self::Invalid(why) => write!(formatter, "this cannot be recorded: {why}"),
         }
@@ -72,7 +85,15 @@ impl Chain {
     /// An empty chain that holds at most `limit` bytes of lines.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: Vec::new(), limit, used: 0, reserved: 0, open: BTreeMap::new(), calls: Calls::default() }
+        let (records, open, calls, taken) = Default::default();
+        Self { records, limit, used: 0, reserved: 0, open, calls, share: usize::MAX, spared: 0, taken }
+    }
+
+    /// The same, where one session takes no more than three eighths, nor a service for what it does for no session, and one
+    /// sixteenth is for the beginnings and ends of sessions: whatever one of them records, others can log in and go on.
+    #[must_use]
+    pub fn shared(limit: usize) -> Self {
+        Self { share: (limit / 8).saturating_mul(3), spared: limit / 16, ..Self::new(limit) }
     }
 
     /// Where the chain ends.
@@ -90,7 +111,7 @@ impl Chain {
     /// Records a tool call.
     ///
     /// # Errors
-    /// `Full` where it, and the ends of all effects that have begun, do not fit. `Invalid` for an end without its
+    /// `Full` where it, and the ends of all effects that have begun, do not fit, `Share` where its session's would not. `Invalid` for an end without its
     /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, another decision
     /// than the one that is recorded of it, an error or reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
     /// than [`ARGUMENTS_LIMIT`], or a part only of the arguments of one that did. A late end may come without its
@@ -115,7 +136,7 @@ impl Chain {
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
                 let reserve = length.saturating_add(GROWTH);
-                let head = self.push(record, length, length.saturating_add(reserve))?;
+                let head = self.push(record, length, length.saturating_add(reserve), 0)?;
                 self.reserved = self.reserved.saturating_add(reserve);
                 self.open.insert(head.sequence, reserve);
                 self.calls.told(call, head.sequence);
@@ -134,17 +155,10 @@ impl Chain {
                 let before = event.before;
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
+                let head = self.push(record, length, length, reserve)?;
+                self.open.remove(&before);
                 self.reserved = self.reserved.saturating_sub(reserve);
-                match self.push(record, length, length) {
-                    Ok(head) => {
-                        self.open.remove(&before);
-                        Ok(head)
-                    }
-                    Err(error) => {
-                        self.reserved = self.reserved.saturating_add(reserve);
-                        Err(error)
-                    }
-                }
+                Ok(head)
             }
             Phase::Refused => {
                 let call = self.calls.tell(&event)?;
@@ -155,7 +169,7 @@ impl Chain {
                 }
                 let record = self.next(time, Event::Tool(Box::new(event)));
                 let length = record.line().len();
-                let head = self.push(record, length, length)?;
+                let head = self.push(record, length, length, 0)?;
                 self.calls.told(call, head.sequence);
                 Ok(head)
             }
@@ -167,7 +181,7 @@ impl Chain {
         let call = self.calls.tell(&event)?;
         let record = self.next(time, Event::Tool(Box::new(ToolEvent { before: 0, ..event })));
         let length = record.line().len();
-        let head = self.push(record, length, length)?;
+        let head = self.push(record, length, length, 0)?;
         self.calls.told(call, head.sequence);
         Ok(head)
     }
@@ -175,7 +189,7 @@ impl Chain {
     /// Records something else.
     ///
     /// # Errors
-    /// `Full` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
+    /// `Full` or `Share` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
     /// and `-`, for a field name that occurs twice, and for a decision on a call that was decided on or told of before.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
@@ -190,7 +204,7 @@ impl Chain {
         let decided = self.calls.decide(&event)?;
         let record = self.next(time, Event::General(event));
         let length = record.line().len();
-        let head = self.push(record, length, length)?;
+        let head = self.push(record, length, length, 0)?;
         if let Some((call, decision)) = decided {
             self.calls.decided(call, decision);
         }
@@ -231,10 +245,21 @@ impl Chain {
         Record::new(self.head(), time, event)
     }
 
-    fn push(&mut self, record: Record, length: usize, needed: usize) -> Result<Head, AppendError> {
-        let total = self.used.saturating_add(self.reserved).saturating_add(needed);
-        if total > self.limit {
+    /// Appends a record of this length, where the bytes that it needs fit; `kept` of them were kept for it.
+    fn push(&mut self, record: Record, length: usize, needed: usize, kept: usize) -> Result<Head, AppendError> {
+        let (taker, spared) = taker(&record.event);
+        let all = |before: usize| before.saturating_sub(kept).saturating_add(needed);
+        let share = all(self.taken.get(taker).copied().unwrap_or_default());
+        let for_others = if spared || kept > 0 { 0 } else { self.spared };
+        if all(self.used.saturating_add(self.reserved)) > self.limit.saturating_sub(for_others) {
             return Err(AppendError::Full { limit: self.limit });
+        }
+        if share > self.share && !spared && kept == 0 {
+            return Err(AppendError::Share { limit: self.share });
+        }
+        match self.taken.get_mut(taker) {
+            Some(taken) => *taken = share,
+            None => drop(self.taken.insert(taker.to_string(), share)),
         }
         let head = record.head();
         self.used = self.used.saturating_add(length);
@@ -262,6 +287,21 @@ impl Chain {
             Ok(())
         } else {
             Err(AppendError::Invalid(format!("it is not the call that began with record {}", after.before)))
+        }
+    }
+}
+
+/// The session that a record is about, or the service that it comes from where it is about none; and whether it is the beginning or
+/// the end of a session, for which there is room that nothing else takes.
+fn taker(event: &Event) -> (&str, bool) {
+    match event {
+        Event::Tool(event) => (&event.session, false),
+        Event::General(event) => {
+            let source = || event.fields.iter().find(|field| field.name == "source").map(|field| field.value.as_str());
+            let taker = if event.session.is_empty() { source().unwrap_or_default() } else { event.session.as_str() };
+            let spared =
+                [Kind::SessionStart, Kind::SessionEnd, Kind::LogStart].iter().any(|kind| kind.name() == event.kind);
+            (taker, spared)
         }
     }
 }

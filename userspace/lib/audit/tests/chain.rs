@@ -7,7 +7,7 @@ use std::cell::Cell;
 use capos_audit::{
     ARGUMENTS_LIMIT, AppendError, Chain, Event, Filter, Head, Kind, Tally, message, story, verify_lines,
 };
-use capos_schema::audit::{GeneralEvent, Phase, Query, ToolEvent};
+use capos_schema::audit::{GeneralEvent, GeneralEventField, Phase, Query, ToolEvent};
 use capos_schema::authority::{Decision, Label};
 use capos_schema::models::{Outcome, PermissionMode, ToolDescriptor};
 use proptest::prelude::*;
@@ -569,4 +569,69 @@ fn what_never_ran_is_recorded_in_part_and_what_ran_is_recorded_whole() {
     assert!(line.contains("\"argumentsBytes\":65536,\"argumentsHash\":\"cdcd"), "{line}");
     assert!(story([line.as_str()])[0].to_string().contains("xxxxxxxxxx… (65536 bytes in all): "));
     assert_eq!(verify(&lines(&chain), Some(chain.head())).unwrap().refused, 1);
+}
+
+/// Whatever one session records, and a service about no session, others can log in, work, and log out.
+#[test]
+fn one_session_leaves_room_to_others() {
+    let limit = 512 << 10;
+    let mut chain = Chain::shared(limit);
+    let general = |kind: &str, session: &str, source: &str, text: &str| GeneralEvent {
+        kind: kind.into(),
+        session: session.into(),
+        principal: "p".into(),
+        fields: [("text", text), ("source", source)]
+            .map(|(name, value)| GeneralEventField { name: name.into(), value: value.into() })
+            .into(),
+    };
+    let text = "x".repeat(2048);
+    let mut fill = |session: &str, source: &str| {
+        let before = chain.usage().0;
+        let mut why = None;
+        while why.is_none() {
+            why = chain.append_general(1, general("message", session, source, &text)).err();
+        }
+        (chain.usage().0 - before, why.unwrap())
+    };
+    let share = AppendError::Share { limit: limit / 8 * 3 };
+    for (session, source) in [("one", "shell"), ("", "model-loader")] {
+        let (bytes, why) = fill(session, source);
+        assert_eq!(why, share);
+        assert!((limit / 3..=limit / 8 * 3).contains(&bytes), "{bytes}");
+    }
+    assert!(share.to_string().contains("end the session and log in again"));
+    // Two who did their worst have left something to a third, and all three end.
+    let (bytes, why) = fill("two", "shell");
+    assert_eq!(why, AppendError::Full { limit });
+    assert!(bytes > limit / 6, "{bytes}");
+    for session in ["one", "two", "three"] {
+        for kind in [Kind::SessionStart, Kind::SessionEnd] {
+            chain.append_general(2, general(kind.name(), session, "broker", "")).unwrap();
+        }
+        assert!(chain.append_general(2, general("message", session, "shell", "")).is_err());
+    }
+    assert!(verify_lines(chain.records().iter().map(|record| record.line()), Some(chain.head())).is_ok());
+}
+
+/// The end of an effect that has begun is recorded, though its session's share is used up meanwhile.
+#[test]
+fn an_effect_that_began_within_its_share_has_its_end() {
+    let mut chain = Chain::shared(512 << 10);
+    let begun = ToolEvent {
+        phase: Phase::Before,
+        session: "one".into(),
+        call_id: "a".into(),
+        decided: true,
+        ..ToolEvent::default()
+    };
+    let head = chain.append_tool(1, begun.clone()).unwrap();
+    let message = || GeneralEvent { kind: "message".into(), session: "one".into(), ..GeneralEvent::default() };
+    while chain.append_general(1, message()).is_ok() {}
+    let next = ToolEvent { call_id: "b".into(), ..begun.clone() };
+    assert!(matches!(chain.append_tool(1, next.clone()), Err(AppendError::Share { .. })));
+    let end = ToolEvent { phase: Phase::After, before: head.sequence, ..begun };
+    chain.append_tool(2, end).unwrap();
+    // What was kept for it and not needed is the session's again.
+    assert!(chain.append_general(2, message()).is_ok());
+    assert!(chain.append_tool(2, ToolEvent { session: "two".into(), ..next }).is_ok());
 }

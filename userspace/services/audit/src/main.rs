@@ -2,7 +2,8 @@
 //!
 //! Provides: `AuditLog` (0), `AuditWriter` (1) and `AuditReader` (2). A writer that the manifest gave records general
 //! events under its service's name; only one that the log made for a session may record tool calls, and only of that
-//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and whoever asked must not go on.
+//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and whoever asked must not go on. A session has a
+//! share of it and no more.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -30,7 +31,7 @@ async fn start(env: Env) -> Result<(), Error> {
         Some(text) => text.parse().ok().context("LIMIT_KIB is not a number of kibibytes")?,
         None => LIMIT_KIB,
     };
-    let log = Log::new(Chain::new(limit.saturating_mul(1024)), env.clock()?, env.server().clone())?;
+    let log = Log::new(Chain::shared(limit.saturating_mul(1024)), env.clock()?, env.server().clone())?;
     // Each life of this service is a chain of its own. The first record says which it is: chains of before were lost
     // with the memory of their processes, and no later one may pass for the first.
     let earlier: u64 = match env.variable("EPOCH") {

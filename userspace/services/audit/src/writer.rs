@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 
+use capos_audit::Kind;
 use capos_schema::audit::{
     AuditWriterGeneralResults, AuditWriterServer, AuditWriterToolResults, GeneralEvent, ToolEvent,
 };
@@ -58,6 +59,11 @@ impl AuditWriterServer for Writer {
 
     async fn general(&self, _cx: &CallContext, event: GeneralEvent) -> Result<AuditWriterGeneralResults, CallError> {
         self.check(&event.session)?;
+        // There is room for these that a session's work does not take.
+        let ends = [Kind::SessionStart, Kind::SessionEnd, Kind::LogStart];
+        if matches!(self.source, Source::Session(_)) && ends.iter().any(|kind| kind.name() == event.kind) {
+            return Err(CallError::invalid_argument(format!("a session's writer records no `{}`", event.kind)));
+        }
         let head = match &self.source {
             Source::Service(name) => self.log.append_from(name, event)?,
             // What a session writes names its session.

@@ -477,6 +477,14 @@ impl Session {
                     bytes / 1024
                 ),
             ),
+            TurnEnd::SessionEvidence(bytes) => (
+                Style::Warning,
+                format!(
+                    "stopped: the turns of this session have left {} KiB in the audit log without your word, which is the \
+                     limit; commands that begin with / go on, and /exit and a new log-in begin a session that has its own",
+                    bytes / 1024
+                ),
+            ),
             TurnEnd::Tokens(why) | TurnEnd::Rate(why) => (Style::Warning, format!("stopped: {why}")),
             TurnEnd::Time(seconds) => {
                 (Style::Warning, format!("stopped: the session's time of {seconds} s is over; /exit and log in again"))

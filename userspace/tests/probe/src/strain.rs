@@ -132,8 +132,10 @@ fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option
 }
 
 /// A worker that answers nothing any more keeps nobody from asking others: what waits for it can be given up or cancelled, and
-/// then it no longer counts. Somebody who talks to another model meanwhile notices nothing.
+/// then it no longer counts. Somebody who talks to another model meanwhile notices nothing. It leaves a cancel unanswered, so
+/// another worker takes its place, which answers what waited for it.
 async fn a_deaf_worker_keeps_nobody(
+    env: &Env,
     broker: &AuthorityBrokerClient,
     deaf: &ModelInfo,
     (talking, answering): (&ModelInfo, &ModelInfo),
@@ -171,6 +173,15 @@ async fn a_deaf_worker_keeps_nobody(
     }
     ensure(!whole(held.first().ok_or_else(|| Error::new("none"))?).await?.text.is_empty(), "it says nothing")?;
     drop(held);
+    let said = whole(&one.model.stream(&hello).await?).await?.text;
+    ensure(said.contains("I am here"), format!("in the place of a deaf worker one says {said:?}"))?;
+    let replaced = records(env, "broker.decision", "replaced: its worker has not answered a cancel for 30 s").await?;
+    let ended = records(env, "worker.replaced", &deaf.id).await?;
+    ensure((replaced, ended) == (1, 1), format!("{replaced} records of the broker and {ended} of a worker's end"))?;
+    // The next one is as deaf, and nobody gives its answer up.
+    let again = one.model.stream(&request("Go deaf.")).await?;
+    ensure(matches!(again.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so again")?;
+    let read = begin(again.next()).ok_or_else(|| Error::new("a deaf worker answers"))?;
     // What waits for it may be as long as a request can be: it takes no more of the broker than leaves room to others.
     let longest = request(&"Hear me. ".repeat(LONGEST / 9));
     let waits = begin(one.model.stream(&longest)).ok_or_else(|| Error::new("a deaf worker answers"))?;
@@ -195,18 +206,19 @@ async fn a_deaf_worker_keeps_nobody(
     ensure(used >= least, format!("two prompts that were given up took {used} tokens of {least}"))?;
     next.cancel().await?;
     ensure(whole(&next).await?.end.is_some_and(|end| end.reason == FinishReason::Cancelled), "it is not cancelled")?;
+    drop(read);
     one.session.end().await?;
     Ok(two.session.end().await?)
 }
 
-/// Records of a model that was opened anew.
-async fn opened_anew(env: &Env) -> Result<usize, Error> {
+/// How many records of a kind have this in them.
+async fn records(env: &Env, kind: &str, wanted: &str) -> Result<usize, Error> {
     let reader = env.cap::<AuditReaderClient>("records")?;
-    let (mut found, mut query) = (0, Query { kind: "broker.decision".into(), ..Query::default() });
+    let (mut found, mut query) = (0, Query { kind: kind.into(), ..Query::default() });
     loop {
         let page = reader.query(&query).await?;
-        let anew = page.records.iter().filter(|record| record.contains("opened anew")).count();
-        found = anew.saturating_add(found);
+        let those = page.records.iter().filter(|record| record.contains(wanted)).count();
+        found = those.saturating_add(found);
         if page.next == 0 {
             return Ok(found);
         }
@@ -221,7 +233,8 @@ async fn a_worker_that_is_gone_is_replaced(
     mortal: &ModelInfo,
 ) -> Result<(), Error> {
     let one = Talk::begin(broker, &ADA, mortal).await?;
-    let before = opened_anew(env).await?;
+    let opened_anew = async || records(env, "broker.decision", "opened anew").await;
+    let before = opened_anew().await?;
     let admin = env.cap::<ModelAdminClient>("admin")?;
     let policy = admin.backend_policy().await?;
     for whole_answer in [true, false] {
@@ -236,7 +249,7 @@ async fn a_worker_that_is_gone_is_replaced(
         };
         ensure(text.contains("I am here"), format!("after its worker ended it says {text:?}"))?;
     }
-    let records = opened_anew(env).await?.saturating_sub(before);
+    let records = opened_anew().await?.saturating_sub(before);
     ensure(records == 2, format!("{records} records of models that were opened anew"))?;
     // One that dies of the request itself is asked once more, and not for ever.
     let died = why(one.model.complete(&request("Die.")).await);
@@ -363,7 +376,7 @@ pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
     report.line("a worker that is gone is replaced");
     an_answer_outlasts_a_change_of_models(&broker, talking, mortal).await?;
     report.line("an answer outlasts a change of models");
-    a_deaf_worker_keeps_nobody(&broker, deaf, (talking, mortal)).await?;
+    a_deaf_worker_keeps_nobody(env, &broker, deaf, (talking, mortal)).await?;
     report.line("a deaf worker keeps nobody");
     what_is_held_has_a_bound(&broker, mortal).await?;
     report.line("what is held has a bound");

@@ -212,3 +212,43 @@ fn all_records_that_a_model_causes_come_out_of_its_allowance() {
     assert_eq!(run(&world, limits), TurnEnd::Evidence(1 << 20));
     assert!(logged(&world) < most, "{} bytes in the log", logged(&world));
 }
+
+/// Many calls of one answer that are refused cost a bounded number of records, and one says how many more there were.
+#[test]
+fn refused_calls_of_one_answer_are_counted_and_not_each_recorded() {
+    let nonsense = || (0..64).map(|n| raw("no such tool", format!("{n}"))).collect::<Vec<_>>();
+    let world = World::new(vec![nonsense(), vec![Piece::Text("ok")]]);
+    assert_eq!(run(&world, SessionLimits::default()), TurnEnd::Answered);
+    assert_eq!(world.0.events.borrow().len(), 24);
+    let messages = world.0.messages.borrow();
+    let together = messages.iter().filter(|event| event.kind == "calls.refused").collect::<Vec<_>>();
+    let value = |name: &str| together[0].fields.iter().find(|field| field.name == name).unwrap().value.as_str();
+    assert_eq!((together.len(), value("calls"), value("first"), value("last")), (1, "40", "call-1-25", "call-1-64"));
+    // Each call has its answer in the conversation, and those that were not looked at no record of it.
+    let requests = world.0.requests.borrow();
+    let answers = requests[1].messages.iter().filter(|message| !message.tool_call_id.is_empty()).count();
+    assert_eq!(answers, 64);
+    assert_eq!(messages.iter().filter(|event| event.kind == "message").count(), 1 + 1 + 24 + 1);
+    assert!(world.0.shown.borrow().iter().any(|line| line.starts_with("notice 40 further calls of this answer")));
+}
+
+/// A session's turns have a bound together, whatever conversation they are of. The person goes on: what they do is recorded.
+#[test]
+fn all_turns_of_a_session_leave_a_bounded_record_without_the_persons_word() {
+    let world = World::new((0..10_000).map(|_| vec![Piece::Finish(FinishReason::Length)]).collect());
+    world.0.budget.set(u64::MAX);
+    let limits = SessionLimits { max_iterations: 10_000, ..SessionLimits::default() };
+    assert_eq!(run(&world, limits.clone()), TurnEnd::Evidence(1 << 20));
+    assert_eq!(run(&world, limits.clone()), TurnEnd::SessionEvidence(2 << 20));
+    let (before, asked) = (logged(&world), world.0.requests.borrow().len());
+    assert!(before < (2 << 20) + (32 << 10), "{before} bytes in the log");
+    for _ in 0..8 {
+        assert_eq!(run(&world, limits.clone()), TurnEnd::SessionEvidence(2 << 20));
+    }
+    assert_eq!((logged(&world), world.0.requests.borrow().len()), (before, asked));
+    let tool = snapshot().tools().iter().find(|tool| tool.descriptor.name == "write").unwrap().clone();
+    let agent = agent(&world, limits);
+    let begun = world.run(agent.begin_direct(&tool, "{\"n\":1}".into())).unwrap();
+    world.run(begun.finish(Outcome::Ok, ""));
+    assert!(logged(&world) > before);
+}

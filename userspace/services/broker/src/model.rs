@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::future::Future;
 
 use capos_policy::ProfileRules;
 use capos_schema::cap::CallError;
@@ -13,9 +14,21 @@ use capos_schema::models::{LanguageModelClient, ModelCatalogClient, ModelInfo};
 const NAMED: usize = 8;
 const LETTERS: usize = 40;
 
+/// How long the model service may take to answer, in nanoseconds: it starts a worker, whose program may come from a slow disk.
+const PATIENCE: u64 = 120_000_000_000;
+
+/// What the model service answers, within a bound: sessions wait for it.
+async fn of_service<T>(asked: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    match capos_rt::timeout(PATIENCE, asked).await {
+        Ok(Ok(answered)) => answered.map_err(of_catalog),
+        Ok(Err(_)) => Err(CallError::failed("the model service does not answer; try again later")),
+        Err(why) => Err(CallError::failed(why.to_string())),
+    }
+}
+
 /// The models that can be talked to: a session has no use for one that only embeds texts.
 async fn known(catalog: &ModelCatalogClient) -> Result<Vec<ModelInfo>, CallError> {
-    let mut models = catalog.list().await.map_err(of_catalog)?;
+    let mut models = of_service(catalog.list()).await?;
     models.retain(capos_model::writes);
     Ok(models)
 }
@@ -103,7 +116,7 @@ pub async fn open(
         }
     };
     rules.may_use(&found.backend, false, false).map_err(CallError::invalid_argument)?;
-    let model = catalog.open_language_model(&found.id).await.map_err(of_catalog)?;
+    let model = of_service(catalog.open_language_model(&found.id)).await?;
     Ok((model, found.clone()))
 }
 
@@ -121,8 +134,10 @@ pub fn unless_gone(error: CallError, what: &str) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_rt::simulated::{self, Object};
     use capos_schema::authority::Profile;
     use capos_schema::cap::Status;
+    use core::future::pending;
 
     #[test]
     fn who_asks_for_a_model_that_is_not_there_is_told_of_those_that_are() {
@@ -186,6 +201,8 @@ mod tests {
                 "{told}"
             );
         }
+        let silent = simulated::run(&[("timer", Object::Timer)], |_| of_service(pending::<Result<(), _>>()));
+        assert!(silent.unwrap_err().to_string().contains("the model service does not answer"));
         let other = of_catalog(CallError::invalid_argument("no such model")).to_string();
         assert!(!other.contains("model service"), "{other}");
     }

@@ -188,28 +188,26 @@ impl Meter {
         Ok((request, under_way, Counted::of(self, tally)))
     }
 
-    /// Asks the worker of a model something apart from whoever gives up waiting for it, `begun` with the time when that begins. One
-    /// that does not answer in time is replaced. Whether there is room for that.
+    /// Asks the worker of a model something apart from whoever gives up waiting for it. One that does not answer in time is replaced.
+    /// Returns the time when it is asked, and none where there is no room for that.
     fn watch_worker(
         &self,
         model: &str,
-        what: &'static str,
+        (what, within): (&'static str, u64),
         question: impl Future<Output = ()> + 'static,
-        begun: impl FnOnce(u64),
-    ) -> bool {
-        let Ok(room) = self.share.take_short(CALL, what) else { return false };
+    ) -> Option<u64> {
+        let room = self.share.take_short(CALL, what).ok()?;
         let (broker, info, model) = (self.broker.clone(), self.info.clone(), String::from(model));
         let asked = broker.deadlines.now();
         drop(capos_rt::spawn(async move {
-            let answers = worker::answers(&broker.deadlines, question).await;
+            let answers = worker::answers(&broker.deadlines, within, question).await;
             drop(room);
             if !answers && broker.replaced.begin(&model, asked, broker.deadlines.now()) {
-                let why = format!("its worker has not answered {what} for {} s", worker::UNANSWERED / 1_000_000_000);
+                let why = format!("its worker has not answered {what} for {} s", within / 1_000_000_000);
                 broker.replace_worker(&Subject { session: &info.id, principal: &info.principal }, &model, &why).await;
             }
         }));
-        begun(asked);
-        true
+        Some(asked)
     }
 }
 
@@ -299,13 +297,15 @@ pub struct Metered {
     meter: Rc<Meter>,
     model: RefCell<LanguageModelClient>,
     info: ModelInfo,
+    /// Whether its worker is being asked whether it is there.
+    probes: Rc<Cell<u32>>,
     _held: Held,
 }
 
 impl Metered {
     /// This model for that session, which holds it.
     pub fn new((meter, held): (Rc<Meter>, Held), model: LanguageModelClient, info: ModelInfo) -> Rc<Self> {
-        Rc::new(Self { meter, model: RefCell::new(model), info, _held: held })
+        Rc::new(Self { meter, model: RefCell::new(model), info, probes: Rc::default(), _held: held })
     }
 
     /// Asks the model, and waits for it within a bound. Where its worker is gone nothing was said yet, so the model is opened anew and
@@ -361,10 +361,19 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if !self.answered.get() {
-            let Metered { meter, model, info, .. } = self.metered;
+        let Metered { meter, model, info, probes, .. } = self.metered;
+        // One question is enough for all requests that were given up.
+        if !self.answered.get()
+            && let Some(one) = Held::of(probes, 1)
+        {
             let model = model.borrow().clone();
-            meter.watch_worker(&info.id, "a request", async move { drop(model.info().await) }, |_| {});
+            // A worker that is just starting answers nothing yet.
+            let patience = u64::from(meter.rules.patience.silence_seconds).saturating_mul(1_000_000_000);
+            let question = async move {
+                drop(model.info().await);
+                drop(one);
+            };
+            meter.watch_worker(&info.id, ("a request", patience), question);
         }
     }
 }
@@ -404,6 +413,7 @@ impl LanguageModelServer for Metered {
         let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
         let waiting = RefCell::new(Waiting::new(self.meter.rules.patience));
         let stream = self.ask((&counted, &waiting), async |model| request.stream(&model).await).await?;
+        waiting.borrow_mut().piece(true);
         let answer = Answer {
             counted,
             waiting,
@@ -461,20 +471,19 @@ impl Answer {
         let stream = self.stream.borrow().clone();
         let (Some(_), Some(stream)) = (self.under_way.take(), stream) else { return };
         self.counted.give_up();
-        let (deadlines, lost, over) =
-            (self.counted.meter.broker.deadlines.clone(), self.lost.clone(), self.over.clone());
         let cancel = async move { drop(stream.cancel().await) };
-        let told = self.counted.meter.watch_worker(&self.model, "a cancel", cancel, move |asked| {
-            drop(capos_rt::spawn(async move {
-                let grace = deadlines.at(asked.saturating_add(GRACE));
-                select(grace.passed(), over.cancelled()).await;
-                lost.cancel();
-            }));
-        });
-        if !told {
+        let meter = &self.counted.meter;
+        let Some(asked) = meter.watch_worker(&self.model, ("a cancel", worker::UNANSWERED), cancel) else {
             // The answer ends at once: its worker takes none further that nobody reads.
             self.lost.cancel();
-        }
+            return;
+        };
+        let (deadlines, lost, over) = (meter.broker.deadlines.clone(), self.lost.clone(), self.over.clone());
+        drop(capos_rt::spawn(async move {
+            let grace = deadlines.at(asked.saturating_add(GRACE));
+            select(grace.passed(), over.cancelled()).await;
+            lost.cancel();
+        }));
     }
 }
 

@@ -14,8 +14,7 @@ use crate::deadlines::Deadlines;
 use crate::patience::{Overdue, Waiting};
 use crate::tally::Tally;
 
-/// How long a worker may leave a cancel, or the question which model it is, unanswered, in nanoseconds. After that it is ended
-/// and another one takes its place. One that computes looks at its calls several times a second, or every few seconds
+/// How long a worker may leave a cancel unanswered, in nanoseconds. After that it is ended and another one takes its place. One that computes looks at its calls several times a second, or every few seconds
 /// where it is emulated; pages of a large model that come from a slow disk hold it up for longer.
 pub const UNANSWERED: u64 = 30_000_000_000;
 
@@ -93,9 +92,9 @@ pub async fn read(
     }
 }
 
-/// Whether a worker answers in time what it is asked now, whatever it answers.
-pub async fn answers<T>(deadlines: &Rc<Deadlines>, question: impl Future<Output = T>) -> bool {
-    let deadline = deadlines.at(deadlines.now().saturating_add(UNANSWERED));
+/// Whether a worker answers what it is asked now within so many nanoseconds, whatever it answers.
+pub async fn answers<T>(deadlines: &Rc<Deadlines>, within: u64, question: impl Future<Output = T>) -> bool {
+    let deadline = deadlines.at(deadlines.now().saturating_add(within));
     matches!(select(question, deadline.passed()).await, Either::First(_))
 }
 
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn a_cancel_is_answered_in_time_or_its_worker_is_known_to_be_deaf() {
         with_worker(true, Vec::new(), |stream, deadlines| async move {
-            assert!(answers(&deadlines, stream.cancel()).await);
+            assert!(answers(&deadlines, UNANSWERED, stream.cancel()).await);
             assert_eq!(deadlines.now(), 0);
         });
         with_worker(false, Vec::new(), |stream, deadlines| async move {
@@ -276,7 +275,7 @@ mod tests {
             let replaced = Replaced::default();
             let deaf = async || {
                 let asked = deadlines.now();
-                !answers(&deadlines, stream.cancel()).await && replaced.begin("one", asked, deadlines.now())
+                !answers(&deadlines, UNANSWERED, stream.cancel()).await && replaced.begin("one", asked, deadlines.now())
             };
             assert_eq!(join(deaf(), deaf()).await, (true, false));
             assert_eq!(deadlines.now(), UNANSWERED);

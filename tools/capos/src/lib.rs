@@ -33,6 +33,7 @@ pub mod iso;
 pub mod limine;
 pub mod lint;
 pub mod linux;
+mod machines;
 pub mod manifest;
 pub mod monitor;
 pub mod packages;

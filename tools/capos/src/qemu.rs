@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::tool;
 
@@ -74,6 +74,10 @@ pub struct Machine {
     pub medium: Medium,
     /// A byte of the image in whose sector every read fails.
     pub unreadable: Option<u64>,
+    /// Further properties of the medium's device: `bus=…`, `queue-size=…`.
+    pub medium_device: String,
+    /// QEMU's words for devices that come before the medium's.
+    pub devices: Vec<String>,
     /// Another image, as a virtio disk that is not booted.
     pub beside: Option<PathBuf>,
     /// Drives at the SATA controller of [`Board::Q35`] that hold the image, too, and are not booted.
@@ -123,6 +127,8 @@ impl Machine {
             accelerator: accelerator.to_owned(),
             image: image.to_owned(),
             medium: Medium::Virtio,
+            medium_device: String::new(),
+            devices: Vec::new(),
             unreadable: None,
             beside: None,
             more_drives: Vec::new(),
@@ -173,6 +179,11 @@ impl Machine {
             "-device".into(),
             "isa-debug-exit,iobase=0xf4,iosize=4".into(),
         ];
+        arguments.extend(self.devices.iter().cloned());
+        let more = match self.medium_device.as_str() {
+            "" => String::new(),
+            properties => format!(",{properties}"),
+        };
         match (&self.direct, self.medium) {
             (Some(direct), _) => {
                 let file = |path: &Path| path.to_str().map(str::to_owned).context("the kernel's path is not UTF-8");
@@ -184,9 +195,10 @@ impl Machine {
                 arguments.push("-drive".into());
                 arguments.push(format!("if=none,id={MEDIUM},{image}"));
                 arguments.push("-device".into());
-                arguments.push(format!("virtio-blk-pci,drive={MEDIUM},bootindex=0"));
+                arguments.push(format!("virtio-blk-pci,drive={MEDIUM},bootindex=0{more}"));
             }
             (None, Medium::Cdrom) => {
+                ensure!(more.is_empty(), "a disc's drive is at its usual place and has no `medium_device`");
                 arguments.push("-drive".into());
                 arguments.push(format!("if=ide,index=2,id={MEDIUM},media=cdrom,{image}"));
             }
@@ -196,7 +208,8 @@ impl Machine {
                 let image = image.replace("readonly=on", "snapshot=on");
                 arguments.push(format!("if=none,id={MEDIUM},{image}"));
                 arguments.push("-device".into());
-                arguments.push(format!("ide-hd,drive={MEDIUM},bus=ide.0,bootindex=0"));
+                let bus = if more.contains(",bus=") { "" } else { ",bus=ide.0" };
+                arguments.push(format!("ide-hd,drive={MEDIUM}{bus},bootindex=0{more}"));
             }
         }
         // The medium itself is at the first of the controller's lines, or at the third.
@@ -399,6 +412,21 @@ mod tests {
         let disk = "-drive if=none,id=drive4,format=raw,snapshot=on,file=a.iso -device ide-hd,drive=drive4,bus=ide.4";
         assert!(words.contains(disc) && words.contains(disk), "{words}");
         machine.more_drives = vec![Medium::Virtio];
+        assert!(machine.arguments().is_err());
+    }
+
+    #[test]
+    fn devices_come_before_the_medium_which_has_properties_of_its_own() {
+        let mut machine = Machine::new(Path::new("a.iso"), "tcg");
+        machine.devices = ["-device", "virtio-blk-pci,drive=empty"].map(String::from).into();
+        machine.medium_device = "queue-size=64".into();
+        let words = text(&machine);
+        let (empty, medium) = (words.find("drive=empty"), words.find("drive=medium,bootindex=0,queue-size=64"));
+        assert!(empty.is_some() && empty < medium, "{words}");
+        machine.medium = Medium::Sata;
+        machine.medium_device = "bus=third.0".into();
+        assert!(text(&machine).ends_with("-device ide-hd,drive=medium,bootindex=0,bus=third.0"));
+        machine.medium = Medium::Cdrom;
         assert!(machine.arguments().is_err());
     }
 

@@ -42,6 +42,10 @@ pub struct Settings {
     pub medium: Medium,
     /// Drives that hold the image as well.
     pub more_drives: Vec<Medium>,
+    /// Further properties of the device that the image is attached as.
+    pub medium_device: String,
+    /// QEMU's words for devices that come before that one.
+    pub devices: Vec<String>,
     /// QEMU's processor model and features.
     pub cpu: String,
     /// Whether the terminal is one as `capos run` is started in, with QEMU's own keys.
@@ -73,6 +77,8 @@ impl Default for Settings {
             firmware: Firmware::Bios,
             medium: Medium::Virtio,
             more_drives: Vec::new(),
+            medium_device: String::new(),
+            devices: Vec::new(),
             cpu: "max".into(),
             person: false,
             export: true,
@@ -133,6 +139,8 @@ impl Scenario {
             cpu: self.settings.cpu.clone(),
             medium: self.settings.medium,
             more_drives: self.settings.more_drives.clone(),
+            medium_device: self.settings.medium_device.clone(),
+            devices: self.settings.devices.clone(),
             icount: self.settings.icount,
             ..Machine::new(image, accelerator)
         }

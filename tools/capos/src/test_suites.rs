@@ -13,12 +13,11 @@ use anyhow::{Context, Result};
 use crate::damage::{CASES, Case};
 use crate::figures::{self, Outcome, Verdict};
 use crate::iso::{Limine, limine_dir};
-use crate::qemu::{Board, Firmware, Medium};
 use crate::scenario::{Report, Scenario};
 use crate::system::System;
 use crate::upstream_results::Count;
 use crate::upstream_suites::{self, Suite};
-use crate::{accel, bench, run_agent, toolchain, upstream};
+use crate::{accel, bench, machines, run_agent, toolchain, upstream};
 
 /// Where scenarios lie, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
@@ -343,9 +342,9 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let title = format!("qemu/{name}");
         match Scenario::open(&folder) {
-            Ok(scenario) if name == BOOT => runs.extend(machines(&scenario)),
+            Ok(scenario) if name == BOOT => runs.extend(machines::all(&scenario).map(as_run)),
             Ok(scenario) if name == DAMAGED => runs.extend(media(&scenario)),
-            Ok(scenario) => runs.push(Run { name: title, scenario, damaged: None }),
+            Ok(scenario) => runs.push(as_run((name, scenario))),
             Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),
             Err(_) => {}
         }
@@ -354,35 +353,9 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
     Ok(runs)
 }
 
-/// The boot scenario on both boards, with both firmwares, from each kind of drive that there is a driver for, from 256 MiB
-/// to 8 GiB, with one processor to eight.
-fn machines(scenario: &Scenario) -> Vec<Run> {
-    let kinds = [
-        (Board::Pc, Firmware::Bios, 256, 1, Medium::Virtio),
-        (Board::Pc, Firmware::Uefi, 512, 8, Medium::Virtio),
-        (Board::Q35, Firmware::Bios, 8192, 4, Medium::Cdrom),
-        (Board::Q35, Firmware::Uefi, 256, 2, Medium::Sata),
-        (Board::Q35, Firmware::Uefi, 4096, 3, Medium::Virtio),
-    ];
-    let run = |(board, firmware, memory, cpus, medium)| {
-        let mut scenario = scenario.clone();
-        scenario.settings.board = board;
-        scenario.settings.firmware = firmware;
-        scenario.settings.memory = memory;
-        scenario.settings.cpus = cpus;
-        scenario.settings.medium = medium;
-        scenario.checks.log.contains.push(format!("; processors: {cpus}\r\n"));
-        scenario.checks.log.contains.push("warning: no IOMMU is used".into());
-        let drive = match medium {
-            Medium::Virtio => "the virtio disk",
-            Medium::Cdrom => "`QEMU DVD-ROM` at SATA port 2",
-            Medium::Sata => "`QEMU HARDDISK` at SATA port 0",
-        };
-        scenario.checks.log.contains.push(format!("iso9660: the boot medium is {drive}\r\n"));
-        let name = format!("qemu/{BOOT}/{board:?}-{firmware:?}-{memory}-{medium:?}").to_lowercase();
-        Run { name, scenario, damaged: None }
-    };
-    kinds.map(run).into()
+/// A run of a scenario whose medium is as it was built.
+fn as_run((name, scenario): (String, Scenario)) -> Run {
+    Run { name: format!("qemu/{name}"), scenario, damaged: None }
 }
 
 /// The scenario of damaged media on each of them.

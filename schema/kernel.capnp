@@ -232,6 +232,8 @@ interface IoPorts {
   # Each byte in turn to one port.
   drain @5 (statusPort :UInt16, mask :UInt8, dataPort :UInt16, max :UInt16) -> (data :Data);
   # While (status & mask) is not 0, reads a byte from the data port.
+  readIndexed @6 (indexPort :UInt16, dataPort :UInt16, indices :List(UInt32)) -> (values :List(UInt32));
+  # Writes each index to one port and then reads the other, both 4 bytes wide; at most 256.
 }
 
 interface Mmio {

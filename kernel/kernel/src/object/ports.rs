@@ -16,6 +16,9 @@ use crate::log;
 /// The data register of the first serial port, where the kernel logs until a process takes it.
 const COM1: u16 = 0x3f8;
 
+/// Registers that one call reads at most: the kernel does nothing else meanwhile.
+const MOST_INDICES: u32 = 256;
+
 static COM1_CLAIMED: AtomicBool = AtomicBool::new(false);
 
 /// Ports `first .. first + count`.
@@ -140,6 +143,30 @@ impl IoPortsKernel<Invocation<'_>> for IoPorts {
             data.push(port::input(params.get_data_port(), Width::One).to_le_bytes()[0]);
         }
         results.set_data(&data);
+        Ok(Completion::Done)
+    }
+
+    fn read_indexed(
+        &self,
+        cx: &mut Invocation<'_>,
+        params: m::read_indexed_params::Reader<'_>,
+        results: m::read_indexed_results::Builder<'_>,
+    ) -> Answer {
+        cx.need(Rights::READ.union(Rights::WRITE))?;
+        let (index_port, data_port) = (params.get_index_port(), params.get_data_port());
+        self.check(index_port, 4)?;
+        self.check(data_port, 4)?;
+        let indices = params.get_indices()?;
+        if indices.len() > MOST_INDICES {
+            return Err(Exception::invalid_argument("at most 256 registers are read at once"));
+        }
+        cx.expect(indices.len() as usize * 4)?;
+        claim(index_port);
+        let mut values = results.init_values(indices.len());
+        for (place, index) in (0..).zip(indices) {
+            port::output(index_port, Width::Four, index);
+            values.set(place, port::input(data_port, Width::Four));
+        }
         Ok(Completion::Done)
     }
 }

@@ -45,6 +45,12 @@ async fn ports(kit: &Kit) -> Result<(), Error> {
     refused("bytes to another port", ports.write_bytes(0x3f8, b"x").await)?;
     refused("draining another port", ports.drain(0x3fd, 1, 0x3f8, 16).await)?;
     refused("draining by another's status", ports.drain(0x3fd, 1, 0x80, 16).await)?;
+    refused("registers behind another index port", ports.read_indexed(0xcf8, 0x80, &[0]).await)?;
+    refused("registers behind another data port", ports.read_indexed(0x80, 0xcfc, &[0]).await)?;
+    refused("registers half outside", ports.read_indexed(0x80, 0x81, &[0]).await)?;
+    refused("more registers than are read at once", ports.read_indexed(0x80, 0x80, &[0; 257]).await)?;
+    let read = ports.read_indexed(0x80, 0x80, &[0; 256]).await?;
+    kit::ensure(read.len() == 256, || format!("{} registers in place of 256", read.len()))?;
     // A status that never ends is cut off by its limit.
     let drained = ports.drain(0x80, 0xff, 0x80, u16::MAX).await;
     kit::ensure(drained.as_ref().map_or(true, |data| data.len() <= usize::from(u16::MAX)), || {

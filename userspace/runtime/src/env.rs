@@ -125,6 +125,21 @@ impl Env {
         if self.inner.caps.contains_key(name) { self.cap(name).map(Some) } else { Ok(None) }
     }
 
+    /// All capabilities that one grant of the manifest became. Where it is of a driver of several devices there is one for
+    /// each: `NAME`, `NAME-2`, `NAME-3` and so on.
+    ///
+    /// # Errors
+    /// As [`Env::cap`], for one that is there.
+    pub fn each<C: Client>(&self, name: &str) -> Result<Vec<C>, Error> {
+        let mut all = Vec::new();
+        let mut next = self.optional(name)?;
+        while let Some(found) = next {
+            all.push(found);
+            next = self.optional(&format!("{name}-{}", all.len().saturating_add(1)))?;
+        }
+        Ok(all)
+    }
+
     /// A capability of whatever interface.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<Cap> {

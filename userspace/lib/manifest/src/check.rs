@@ -46,6 +46,20 @@ pub(crate) struct Checker<'a> {
     classes: BTreeMap<u32, String>,
 }
 
+/// Whether a process is a driver of a device.
+fn is_driver(process: &Process) -> bool {
+    process
+        .grants
+        .iter()
+        .any(|grant| grant.from.strip_prefix(FIRST).is_some_and(|what| what.strip_prefix('.') == Some(DEVICE)))
+}
+
+/// `of`, where `name` is that with a number behind it.
+fn numbered<'n>(name: &str, of: &'n str) -> Option<&'n str> {
+    let number = name.strip_prefix(of)?.strip_prefix('-')?;
+    (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(of)
+}
+
 /// The interface with this name.
 pub fn interface(name: &str) -> Option<u64> {
     capos_schema::INTERFACES.iter().find(|interface| interface.name == name).map(|interface| interface.id)
@@ -113,6 +127,40 @@ impl Checker<'_> {
                 ));
             }
         }
+        let drivers = self.document.service.iter().filter(|process| is_driver(process));
+        let taken =
+            drivers.flat_map(|driver| seen.iter().filter_map(|name| Some((numbered(name, &driver.name)?, *name))));
+        if let Some((driver, name)) = taken.min() {
+            let reason =
+                format!("`{name}` is what a second process of driver `{driver}` is called; give it another name");
+            return Err(self.error("service", reason));
+        }
+        Ok(())
+    }
+
+    /// A driver runs once for each of its devices, and its clients hold a grant of each of these processes, by names that
+    /// end in a number.
+    fn names_of_several(&self, here: &str, grants: &[Grant]) -> Result<()> {
+        let is_device = |grant: &&Grant| matches!(grant.source, GrantSource::Pci(_));
+        if grants.iter().filter(is_device).count() > 1 {
+            return Err(self.error(here, "a process drives one device, so it is granted one PCI function"));
+        }
+        let of_driver = |grant: &&Grant| match &grant.source {
+            GrantSource::Service(source) => {
+                let provider = self.document.service.iter().find(|service| service.name == source.service);
+                provider.is_some_and(is_driver)
+            }
+            _ => false,
+        };
+        for several in grants.iter().filter(of_driver) {
+            if let Some(other) = grants.iter().find(|other| numbered(&other.name, &several.name).is_some()) {
+                let reason = format!(
+                    "`{}` is what the grant `{}` of a second device is called; give it another name",
+                    other.name, several.name
+                );
+                return Err(self.error(here, reason));
+            }
+        }
         Ok(())
     }
 
@@ -173,6 +221,7 @@ impl Checker<'_> {
             }
             grants.push(self.grant(process, &there, grant)?);
         }
+        self.names_of_several(&here, &grants)?;
         let restarts = process.restarts.unwrap_or_default();
         if kind == "service" && restarts.per_seconds == 0 {
             return Err(self.error(format!("{here}.restarts.per_seconds"), "it must be at least one second"));

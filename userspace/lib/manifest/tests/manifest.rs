@@ -448,6 +448,35 @@ fn a_device_is_granted_by_its_numbers_or_by_its_class() {
     assert!(words.contains("`shell` holds the PCI device of class 010601; one driver per device"), "{words}");
 }
 
+/// A driver runs once for each of its devices, so what these processes and their grants are called is nobody else's name.
+#[test]
+fn a_driver_leaves_room_for_several_devices() {
+    let driver = "\n[[service]]\nname = \"net\"\nprogram = \"/bin/net\"\nprovides = [\"Greeter\"]\n\
+        grants = [{ name = \"pci\", from = \"init.PciFunction\", class = 0x020000 }]\n";
+    let process = |name: &str, grants: &str| {
+        format!("{SMALL}{driver}\n[[program]]\nname = \"{name}\"\nprogram = \"/bin/p\"\ngrants = [{grants}]\n")
+    };
+    let of_net = |name: &str| format!("{{ name = \"{name}\", from = \"net.Greeter\" }}");
+    for (name, grants) in [("net-x", ""), ("net2", ""), ("net-", ""), ("internet-2", ""), ("p", of_net("a").as_str())] {
+        read("m.toml", &process(name, grants)).unwrap();
+    }
+    for name in ["net-2", "net-16", "net-0"] {
+        let words = refused(&process(name, ""));
+        let reason = format!("`{name}` is what a second process of driver `net` is called; give it another name");
+        assert_eq!(words, format!("m.toml: service: {reason}"));
+    }
+    let timer = "{ name = \"a-2\", from = \"kernel.timer\" }";
+    let words = refused(&process("p", &format!("{}, {timer}", of_net("a"))));
+    assert!(
+        words.ends_with("`a-2` is what the grant `a` of a second device is called; give it another name"),
+        "{words}"
+    );
+    let two = "{ name = \"one\", from = \"init.PciFunction\", class = 1 }, \
+               { name = \"two\", from = \"init.PciFunction\", class = 2 }";
+    let words = refused(&process("p", two));
+    assert!(words.ends_with("a process drives one device, so it is granted one PCI function"), "{words}");
+}
+
 #[test]
 fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     // Who is given what, for each property in the order of the manifest.

@@ -7,17 +7,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_abi::Rights;
+use capos_devices::{Found, Place, describe_wanted, wanted};
 use capos_process::Granted;
-use capos_rt::{Context, Error};
+use capos_rt::{Context, Error, log};
 use capos_schema::authority::Label;
 use capos_schema::cap::{Cap, Client};
 use capos_schema::kernel::EndpointClient;
-use capos_schema::manifest::{Grant, GrantSource, GrantSourcePci, Service as Entry};
+use capos_schema::manifest::{Grant, GrantSource, Service as Entry};
 use capos_schema::storage::DirectoryClient;
 use capos_schema::system::PciFunctionClient;
 use capos_service_graph::FIRST;
 
-use crate::pci::Bus;
 use crate::pci_function::Function;
 use crate::system::System;
 
@@ -32,12 +32,11 @@ pub struct Given {
     pub labelled: BTreeMap<String, DirectoryClient>,
 }
 
-/// A PCI function that was given out.
+/// A PCI function that was given to its driver.
 pub struct GivenFunction {
+    place: Place,
     function: Rc<Function>,
     client: PciFunctionClient,
-    /// The process that is its driver.
-    holder: String,
 }
 
 /// The device that a process is a driver of.
@@ -49,10 +48,6 @@ pub enum Device {
     Present,
     /// This machine does not have it: a sentence that says what was looked for.
     Absent(String),
-}
-
-fn absent(wanted: &GrantSourcePci) -> String {
-    format!("this machine has no PCI device {}", Bus::describe_wanted(wanted))
 }
 
 impl System {
@@ -107,7 +102,7 @@ impl System {
                 self.hardware.lines.borrow_mut().insert(*line, interrupt.clone());
                 Ok(interrupt.into_cap())
             }
-            GrantSource::Pci(wanted) => self.pci_function(wanted, holder).await,
+            GrantSource::Pci(_) => self.pci_function(holder),
             GrantSource::Kernel(name) => {
                 self.env.raw(name).with_context(|| format!("the kernel gave no `{name}` to the first process"))
             }
@@ -133,59 +128,42 @@ impl System {
             .with_context(|| format!("there is no `{provider}`"))
     }
 
-    /// The device of a grant, for the one driver that holds it over all its lives.
-    async fn pci_function(self: &Rc<Self>, wanted: &GrantSourcePci, holder: &str) -> Result<Cap, Error> {
-        let found = self.hardware.bus.find(wanted).with_context(|| absent(wanted))?;
-        let key = found.place.address();
-        if let Some(given) = self.hardware.functions.borrow().get(&key) {
-            return match given.holder == holder {
-                true => Ok(given.client.clone().into_cap()),
-                false => Err(Error::new(format!(
-                    "PCI device {found} is `{}`'s already; one driver per device",
-                    given.holder
-                ))),
-            };
+    /// The device of a driver, the same over all its lives.
+    fn pci_function(self: &Rc<Self>, holder: &str) -> Result<Cap, Error> {
+        if let Some(given) = self.hardware.functions.borrow().get(holder) {
+            return Ok(given.client.clone().into_cap());
         }
+        let found = self.devices.get(holder);
+        let Found { place, .. } = found.with_context(|| format!("this machine has no PCI device for `{holder}`"))?;
         let function = Rc::new(Function::new(
             self.hardware.bus.clone(),
-            found.place,
+            *place,
             self.hardware.mmio.clone(),
             self.hardware.interrupts.clone(),
         ));
         let client = PciFunctionClient::serve(&self.server, function.clone())?;
-        let given = GivenFunction { function, client: client.clone(), holder: holder.into() };
-        self.hardware.functions.borrow_mut().insert(key, given);
+        let given = GivenFunction { place: *place, function, client: client.clone() };
+        self.hardware.functions.borrow_mut().insert(holder.into(), given);
         Ok(client.into_cap())
     }
 
     /// Which device a process is a driver of, and whether this machine has it.
     pub fn device_of(&self, entry: &Entry) -> Device {
-        let wanted = entry.grants.iter().find_map(|grant| match &grant.source {
-            GrantSource::Pci(wanted) => Some(wanted),
-            _ => None,
-        });
-        match wanted {
+        match wanted(entry) {
             None => Device::NoneWanted,
-            Some(wanted) if self.hardware.bus.find(wanted).is_some() => Device::Present,
-            Some(wanted) => Device::Absent(absent(wanted)),
+            Some(_) if self.devices.contains_key(&entry.name) => Device::Present,
+            Some(wanted) => Device::Absent(format!("this machine has no PCI device {}", describe_wanted(wanted))),
         }
     }
 
-    /// Keeps the devices of a dead driver from reaching memory.
+    /// Keeps the device of a dead driver from reaching memory.
     pub async fn silence(&self, entry: &Entry) {
-        for grant in &entry.grants {
-            let GrantSource::Pci(wanted) = &grant.source else { continue };
-            let Some(found) = self.hardware.bus.find(wanted) else { continue };
-            let function = {
-                let functions = self.hardware.functions.borrow();
-                let given = functions.get(&found.place.address()).filter(|given| given.holder == entry.name);
-                given.map(|given| given.function.clone())
-            };
-            if let Some(function) = function
-                && let Err(error) = function.silence().await
-            {
-                capos_rt::log::error!("device {} of `{}` may still write to memory: {error}", found.place, entry.name);
-            }
+        let given =
+            self.hardware.functions.borrow().get(&entry.name).map(|given| (given.place, given.function.clone()));
+        if let Some((place, function)) = given
+            && let Err(error) = function.silence().await
+        {
+            log::error!("device {place} of `{}` may still write to memory: {error}", entry.name);
         }
     }
 }

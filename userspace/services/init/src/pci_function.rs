@@ -5,12 +5,13 @@ use alloc::format;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
+use capos_devices::Place;
 use capos_rt::memory::{Access, PAGE, map};
 use capos_schema::cap::{CallContext, CallError};
 use capos_schema::kernel::{InterruptClient, InterruptControllerClient, MmioClient};
 use capos_schema::system::{PciFunctionBarResults, PciFunctionConfigResults, PciFunctionServer};
 
-use crate::pci::{Bus, Place};
+use crate::pci::Bus;
 
 /// Command register: decode memory, master the bus, no legacy interrupt.
 const COMMAND: u8 = 4;
@@ -192,10 +193,8 @@ fn halves(address: u64) -> [u32; 2] {
 
 impl PciFunctionServer for Function {
     async fn config(&self, _cx: &CallContext) -> Result<PciFunctionConfigResults, CallError> {
-        let mut bytes = alloc::vec::Vec::with_capacity(256);
-        for offset in (0..=252_u8).step_by(4) {
-            bytes.extend(self.bus.read(self.place, offset).await?.to_le_bytes());
-        }
+        let registers = self.bus.read_space(self.place).await?;
+        let bytes = registers.into_iter().flat_map(u32::to_le_bytes).collect();
         Ok(PciFunctionConfigResults { bytes, address: self.place.address() })
     }
 

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use capos_devices::{Found, MAX_DEVICES};
 use capos_rt::{Clock, Context, Either, Env, Error, ServeOptions, Server, join_all, log, select, spawn};
 use capos_schema::cap::Client;
 use capos_schema::kernel::{
@@ -51,8 +52,8 @@ pub struct Hardware {
     pub bus: Rc<Bus>,
     /// Interrupt lines that were given out.
     pub lines: RefCell<BTreeMap<u8, InterruptClient>>,
-    /// PCI functions that were given out, by bus address.
-    pub functions: RefCell<BTreeMap<u32, GivenFunction>>,
+    /// PCI functions that were given out, by the driver's name.
+    pub functions: RefCell<BTreeMap<String, GivenFunction>>,
 }
 
 /// Everything that the first process has to do with.
@@ -75,6 +76,8 @@ pub struct System {
     pub hardware: Hardware,
     /// The services, in the order of starting.
     pub services: Vec<Rc<Service>>,
+    /// The device of each driver, by the driver's name.
+    pub devices: BTreeMap<String, Found>,
     /// What can be launched.
     pub programs: Vec<Entry>,
     /// What sessions hold.
@@ -91,11 +94,19 @@ impl System {
     /// The boot package or the manifest is damaged, or the kernel did not give what is needed.
     pub async fn new(env: &Env) -> Result<Rc<Self>, Error> {
         let boot = BootPackage::open(&env.cap("boot")?)?;
-        let manifest = manifest(&boot)
+        let mut manifest = manifest(&boot)
             .map_err(|error| Error::new(format!("{error}; write the image to its medium again, or build it again")))?;
         let account: ResourceAccountClient = env.cap("account")?;
         let ports: IoPortsClient = env.cap("ports")?;
         let bus = Bus::scan(&ports).await?;
+        let assignment = capos_devices::assign(&mut manifest, bus.found());
+        for (driver, devices) in &assignment.left_out {
+            let devices: Vec<String> = devices.iter().map(|device| device.place.to_string()).collect();
+            log::warning!(
+                "`{driver}` drives {MAX_DEVICES} devices at most; these are left out: {}",
+                devices.join(", ")
+            );
+        }
         let hardware = Hardware {
             ports,
             mmio: env.cap("mmio")?,
@@ -128,6 +139,7 @@ impl System {
             medium: DirectoryClient::from_cap(medium),
             hardware,
             services,
+            devices: assignment.devices,
             programs: manifest.programs,
             profiles: manifest.profiles,
             kept: RefCell::default(),

@@ -1,9 +1,14 @@
 //! Which of the machine's drives holds the medium that it was booted from.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::Poll;
 
 use capos_iso9660::Volume;
 use capos_rt::memory::{Access, Mapping, PAGE, map_all};
@@ -18,63 +23,106 @@ const PACKAGE: &str = "boot/boot.tar";
 /// Bytes of it that are compared at once.
 const PIECE: usize = 64 * 1024;
 
-/// The drives, one after another, until one holds the volume.
+/// The search for the volume on all drives.
 struct Search<'a> {
     account: &'a ResourceAccountClient,
-    /// What was booted; without it the first volume is the one.
+    /// What was booted; without it any volume will do.
     booted: Option<Mapping>,
     /// Why the drives that were looked at are passed by.
-    passed: Vec<String>,
+    passed: RefCell<Vec<String>>,
 }
 
-/// The volume of this boot: on the virtio disk, or else on the first of the disk controller's drives that has it. Where
-/// the process was given the boot package that was started, the volume is the one that holds the same.
+/// The volume of this boot. Where the process was given the boot package that was started, the volume is one that holds the
+/// same, on whichever of the drives that it was given. All drivers are asked at the same time, so that a slow drive delays
+/// only those at the same controller.
 ///
 /// # Errors
 /// No drive holds it: what was found on each.
 pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<Disk>, Error> {
     let booted = env.optional::<MemoryObjectClient>("boot")?;
     let booted = booted.map(|memory| map_all(&memory, Access::Read)).transpose()?;
-    let mut search = Search { account, booted, passed: Vec::new() };
-    if let Some(device) = env.optional::<BlockDeviceClient>("device")?
-        && let Some(volume) = search.look("the virtio disk", device).await
-    {
-        return Ok(volume);
+    let search = Search { account, booted, passed: RefCell::default() };
+    let (disks, controllers) = (env.each::<BlockDeviceClient>("device")?, env.each::<DiskControllerClient>("drives")?);
+    let mut looks: Vec<Pin<Box<dyn Future<Output = Option<Volume<Disk>>> + '_>>> = Vec::new();
+    let (count, search) = (disks.len(), &search);
+    for (number, disk) in (1_usize..).zip(disks) {
+        let name = match count {
+            1 => "the virtio disk".into(),
+            count => format!("virtio disk {number} of {count}"),
+        };
+        looks.push(Box::pin(async move { search.look(&name, disk).await }));
     }
-    if let Some(controller) = env.optional::<DiskControllerClient>("drives")? {
-        match controller.drives().await {
-            Ok(drives) if drives.is_empty() => search.passed.push("the SATA controller has no drives".into()),
-            Ok(drives) => {
-                for drive in drives {
-                    let name = format!("`{}` at SATA port {}", drive.model, drive.port);
-                    match controller.open(drive.port).await {
-                        Ok(device) => {
-                            if let Some(volume) = search.look(&name, device).await {
-                                return Ok(volume);
-                            }
-                        }
-                        Err(error) => search.passed.push(format!("{error}")),
-                    }
-                }
-            }
-            Err(error) => search.passed.push(format!("{error}")),
+    let count = controllers.len();
+    for (number, controller) in (1_usize..).zip(controllers) {
+        let name = (count > 1).then(|| format!("SATA controller {number} of {count}"));
+        looks.push(Box::pin(search.look_at_drives(name, controller)));
+    }
+    match first_some(&mut looks).await {
+        Some(volume) => Ok(volume),
+        None => {
+            let passed = search.passed.borrow().join("; ");
+            Err(Error::new(format!("no drive holds the volume of this boot: {passed}")))
         }
     }
-    Err(Error::new(format!("no drive holds the volume of this boot: {}", search.passed.join("; "))))
+}
+
+/// Waits until one of them has a value, or none of them will.
+async fn first_some<T>(futures: &mut Vec<Pin<Box<dyn Future<Output = Option<T>> + '_>>>) -> Option<T> {
+    poll_fn(|context| {
+        let mut found = None;
+        futures.retain_mut(|future| match future.as_mut().poll(context) {
+            _ if found.is_some() => true,
+            Poll::Ready(value) => {
+                found = value;
+                false
+            }
+            Poll::Pending => true,
+        });
+        if found.is_some() || futures.is_empty() { Poll::Ready(found) } else { Poll::Pending }
+    })
+    .await
 }
 
 impl Search<'_> {
-    async fn look(&mut self, name: &str, device: BlockDeviceClient) -> Option<Volume<Disk>> {
+    /// Looks at the drives of a controller, one after another. It has a name where there are several.
+    async fn look_at_drives(&self, name: Option<String>, controller: DiskControllerClient) -> Option<Volume<Disk>> {
+        let drives = match controller.drives().await {
+            Ok(drives) => drives,
+            Err(error) => return self.pass(format!("{error}")),
+        };
+        if drives.is_empty() {
+            return self.pass(format!("{} has no drives", name.as_deref().unwrap_or("the SATA controller")));
+        }
+        for drive in drives {
+            let place = match &name {
+                None => format!("`{}` at SATA port {}", drive.model, drive.port),
+                Some(name) => format!("`{}` at port {} of {name}", drive.model, drive.port),
+            };
+            let looked = match controller.open(drive.port).await {
+                Ok(device) => self.look(&place, device).await,
+                Err(error) => self.pass(format!("{error}")),
+            };
+            if looked.is_some() {
+                return looked;
+            }
+        }
+        None
+    }
+
+    async fn look(&self, name: &str, device: BlockDeviceClient) -> Option<Volume<Disk>> {
         match self.mount(device).await {
             Ok(volume) => {
                 log::info!("the boot medium is {name}");
                 Some(volume)
             }
-            Err(error) => {
-                self.passed.push(format!("{name}: {error}"));
-                None
-            }
+            Err(error) => self.pass(format!("{name}: {error}")),
         }
+    }
+
+    /// Notes why a drive is passed by.
+    fn pass<T>(&self, words: String) -> Option<T> {
+        self.passed.borrow_mut().push(words);
+        None
     }
 
     async fn mount(&self, device: BlockDeviceClient) -> Result<Volume<Disk>, Error> {

@@ -1,18 +1,15 @@
 //! The disk behind the transport: requests out, answers in.
 
-use crate::hal::Platform;
+use crate::queue::{self, Queue};
 use crate::transport::MessageTransport;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use capos_virtio::{Limits, Offer, Refusal};
 use core::ptr::NonNull;
 use virtio_drivers::Error;
-use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::Transport;
 
-/// Bytes of a sector, as the device counts.
-pub const SECTOR: u32 = 512;
-/// Descriptors of the queue.
-const QUEUE: usize = 128;
 /// The only queue of a disk.
 const REQUESTS: u16 = 0;
 /// Bytes of one request's head (16) and status (1), each slot on its own cache line.
@@ -21,11 +18,12 @@ const SLOT: usize = 64;
 pub const SLOTS: usize = 32;
 /// Memory that the slots need, in bytes.
 pub const SLOT_BYTES: usize = SLOT * SLOTS;
-/// Memory segments of one request at most: what the queue leaves beside head and status.
-pub const MAX_SEGMENTS: usize = 64;
 
 /// Feature bits (virtio 1.2, sections 5.2.3 and 6).
+const FEATURE_SIZE_MAX: u64 = 1 << 1;
+const FEATURE_SEG_MAX: u64 = 1 << 2;
 const FEATURE_READ_ONLY: u64 = 1 << 5;
+const FEATURE_BLK_SIZE: u64 = 1 << 6;
 const FEATURE_FLUSH: u64 = 1 << 9;
 const FEATURE_VERSION_1: u64 = 1 << 32;
 
@@ -33,11 +31,20 @@ bitflags::bitflags! {
     /// Features that this driver takes.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     struct Features: u64 {
+        const SIZE_MAX = FEATURE_SIZE_MAX;
+        const SEG_MAX = FEATURE_SEG_MAX;
         const READ_ONLY = FEATURE_READ_ONLY;
+        const BLK_SIZE = FEATURE_BLK_SIZE;
         const FLUSH = FEATURE_FLUSH;
         const VERSION_1 = FEATURE_VERSION_1;
     }
 }
+
+/// Places in the device's configuration (virtio 1.2, section 5.2.4).
+const CAPACITY: usize = 0;
+const SIZE_MAX: usize = 8;
+const SEG_MAX: usize = 12;
+const BLK_SIZE: usize = 20;
 
 /// What a request does; the number is the device's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +90,8 @@ struct InFlight {
 /// A virtio disk.
 pub struct Disk {
     transport: MessageTransport,
-    queue: VirtQueue<Platform, QUEUE>,
+    queue: Box<dyn Queue>,
+    limits: Limits,
     slots: NonNull<u8>,
     free: Vec<usize>,
     /// By the queue's token, which a new request may get as soon as an old one was reaped.
@@ -101,6 +109,8 @@ pub enum StartError {
     NotModern,
     /// The library refused it.
     Library(Error),
+    /// What it can do is not enough.
+    Refused(Refusal),
     /// It does not take our interrupt.
     NoInterrupt,
 }
@@ -110,6 +120,7 @@ impl core::fmt::Display for StartError {
         match self {
             Self::NotModern => f.write_str("it offers only the interface from before virtio 1.0"),
             Self::Library(error) => write!(f, "{error}"),
+            Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::NoInterrupt => f.write_str("it does not take a message-signalled interrupt for its queue"),
         }
     }
@@ -125,9 +136,14 @@ impl Disk {
             return Err(StartError::NotModern);
         }
         let features = transport.begin_init(Features::all());
-        let low = transport.read_config_space::<u32>(0).map_err(StartError::Library)?;
-        let high = transport.read_config_space::<u32>(4).map_err(StartError::Library)?;
-        let queue = VirtQueue::new(&mut transport, REQUESTS, false, false).map_err(StartError::Library)?;
+        let word = |at| transport.read_config_space::<u32>(at).map_err(StartError::Library);
+        let said = |feature, at| features.contains(feature).then(|| word(at)).transpose();
+        let (low, high) = (word(CAPACITY)?, word(CAPACITY + 4)?);
+        let (pieces, piece_bytes) = (said(Features::SEG_MAX, SEG_MAX)?, said(Features::SIZE_MAX, SIZE_MAX)?);
+        let block_bytes = said(Features::BLK_SIZE, BLK_SIZE)?;
+        let offer = Offer { queue: transport.max_queue_size(REQUESTS), pieces, piece_bytes, block_bytes };
+        let limits = Limits::agree(&offer).map_err(StartError::Refused)?;
+        let queue = queue::make(&mut transport, REQUESTS, limits.queue).map_err(StartError::Library)?;
         if !transport.vector_taken(REQUESTS) {
             return Err(StartError::NoInterrupt);
         }
@@ -135,6 +151,7 @@ impl Disk {
         Ok(Self {
             transport,
             queue,
+            limits,
             slots,
             free: (0..SLOTS).rev().collect(),
             in_flight: BTreeMap::new(),
@@ -150,6 +167,11 @@ impl Disk {
         self.sectors
     }
 
+    /// What requests must keep to.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Whether it refuses writes.
     pub fn read_only(&self) -> bool {
         self.read_only
@@ -162,7 +184,7 @@ impl Disk {
 
     /// Whether a request of so many segments fits now.
     pub fn has_room(&self, segments: usize) -> bool {
-        !self.free.is_empty() && self.queue.available_desc() >= segments.saturating_add(2)
+        !self.free.is_empty() && self.queue.free() >= segments.saturating_add(2)
     }
 
     fn slot(&self, slot: usize) -> NonNull<u8> {
@@ -192,7 +214,7 @@ impl Disk {
                 let number = self.next;
                 self.next = number.wrapping_add(1);
                 self.in_flight.insert(token, InFlight { number, slot, command, segments });
-                if self.queue.should_notify() {
+                if self.queue.wants_notice() {
                     self.transport.notify(REQUESTS);
                 }
                 Ok(number)
@@ -208,7 +230,7 @@ impl Disk {
     pub fn reap(&mut self) -> Vec<(u64, Answer)> {
         let mut answers = Vec::new();
         let _cause = self.transport.ack_interrupt();
-        while let Some(token) = self.queue.peek_used() {
+        while let Some(token) = self.queue.answered() {
             let Some(request) = self.in_flight.remove(&token) else {
                 // The device names a request that is not in flight: it cannot be trusted with any further one.
                 let lost = core::mem::take(&mut self.in_flight);
@@ -219,7 +241,7 @@ impl Disk {
             // SAFETY: these are the buffers that `send` added under this token.
             let popped = unsafe {
                 with_buffers(head, request.command, &request.segments, |inputs, outputs| {
-                    self.queue.pop_used(token, inputs, outputs)
+                    self.queue.take(token, inputs, outputs)
                 })
             };
             // SAFETY: the request has ended, so the slot is ours again.

@@ -9,6 +9,7 @@ extern crate alloc;
 mod configuration;
 mod disk;
 mod hal;
+mod queue;
 mod server;
 mod transport;
 
@@ -118,7 +119,13 @@ async fn run(env: Env) -> Result<(), Error> {
     // SAFETY: the slots are the pool's first bytes, which `add_pool` did not get.
     let disk = unsafe { Disk::start(transport, slots) }
         .map_err(|error| Error::new(format!("the disk does not start: {error}")))?;
-    log::info!("disk of {} blocks of 512 bytes", disk.sectors());
+    let limits = disk.limits();
+    log::info!(
+        "disk of {} sectors of 512 bytes in blocks of {}; its queue has {} descriptors",
+        disk.sectors(),
+        limits.block_bytes,
+        limits.queue
+    );
     let device = Rc::new(Device::new(disk, dma, notification));
     env.serve(0, Rc::new(BlockDeviceService(device.clone())));
     let ended = capos_rt::select(device.listen(), env.run_with(OPTIONS)).await;

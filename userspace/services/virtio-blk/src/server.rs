@@ -1,6 +1,6 @@
 //! The disk as a `BlockDevice`.
 
-use crate::disk::{Answer, Command, Disk, MAX_SEGMENTS, SECTOR, Segment};
+use crate::disk::{Answer, Command, Disk, Segment};
 use crate::hal::{self, Stretch};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use capos_rt::Error;
 use capos_rt::memory::{self, Access, Mapping};
 use capos_schema::cap::{CallContext, CallError};
-use capos_schema::kernel::{DmaDomainClient, DmaRegionClient, DmaSegment, MemoryObjectClient, NotificationClient};
+use capos_schema::kernel::{DmaDomainClient, DmaRegionClient, MemoryObjectClient, NotificationClient};
 use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer};
+use capos_virtio::{Limits, MAX_PIECES, SECTOR, total};
 use core::cell::RefCell;
 use core::task::{Poll, Waker};
 
-/// Bytes of one request at most: what always fits into the segments, however scattered its pages.
-const MAX_REQUEST: u64 = (MAX_SEGMENTS as u64 - 1) * PAGE;
+/// Bytes that are made reachable at once: what one request of the longest kind can carry, however scattered its pages.
+const REACH: u64 = (MAX_PIECES as u64 - 1) * PAGE;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -35,11 +36,19 @@ pub struct Device {
     crowd: RefCell<Vec<Waker>>,
 }
 
-/// Memory that is mapped here and reachable by the device, for one request.
+/// Memory that is mapped here and reachable by the device.
 struct Reachable {
     mapping: Mapping,
-    segments: Vec<Segment>,
+    /// The bytes of each stretch that lies together on the bus.
+    stretches: Vec<u64>,
     _region: DmaRegionClient,
+}
+
+impl Drop for Reachable {
+    fn drop(&mut self) {
+        let length = usize::try_from(self.mapping.len()).unwrap_or(0);
+        hal::remove_reachable_range(self.mapping.pointer().expose_provenance(), length);
+    }
 }
 
 impl Device {
@@ -73,21 +82,19 @@ impl Device {
         }
     }
 
-    async fn reach(&self, memory: &MemoryObjectClient, offset: u64, bytes: u64) -> Result<Reachable, CallError> {
-        let start = offset / PAGE * PAGE;
-        let within = offset.saturating_sub(start);
-        let length = within.saturating_add(bytes).next_multiple_of(PAGE);
+    /// Makes whole pages of memory reachable.
+    async fn reach(&self, memory: &MemoryObjectClient, start: u64, length: u64) -> Result<Reachable, CallError> {
         let pinned = self.dma.pin(memory, start, length).await?;
         let mapping = memory::map(memory, start, length, Access::ReadWrite)?;
         let base = mapping.pointer().expose_provenance();
-        let segments = segments(base, &pinned.segments, within, bytes);
+        let stretches = pinned.segments.iter().map(|segment| segment.bytes).collect();
         let mut address = base;
         for segment in &pinned.segments {
             let bytes = usize::try_from(segment.bytes).unwrap_or(0);
             hal::add_reachable(Stretch { address, bus: segment.address, bytes });
             address = address.wrapping_add(bytes);
         }
-        Ok(Reachable { mapping, segments, _region: pinned.region })
+        Ok(Reachable { mapping, stretches, _region: pinned.region })
     }
 
     async fn request(&self, command: Command, sector: u64, segments: Vec<Segment>) -> Result<(), CallError> {
@@ -99,7 +106,7 @@ impl Device {
             Poll::Pending
         })
         .await;
-        // SAFETY: the segments belong to a `Reachable` that `transfer` keeps until this returns, and
+        // SAFETY: the segments lie in a `Reachable` that `transfer` keeps until this returns, and
         // this returns only after the device has answered: dispatch futures of this service are
         // never dropped before, since the process answers every call that it has taken.
         let sent = unsafe { self.disk.borrow_mut().send(command, sector, segments) };
@@ -118,7 +125,7 @@ impl Device {
         .await;
         match answer {
             Answer::Done => Ok(()),
-            Answer::MediumError => Err(CallError::failed(format!("the disk reports an error at block {sector}"))),
+            Answer::MediumError => Err(CallError::failed(format!("the disk reports an error at sector {sector}"))),
             Answer::Unsupported => Err(CallError::unimplemented("the disk does not know this request")),
             Answer::Broken => Err(CallError::disconnected("the disk broke the protocol")),
         }
@@ -146,58 +153,71 @@ impl Device {
         memory: &MemoryObjectClient,
         offset: u64,
     ) -> Result<(), CallError> {
-        let sectors = self.disk.borrow().sectors();
-        if block.checked_add(u64::from(count)).is_none_or(|end| end > sectors) {
+        let (blocks, limits) = (self.blocks(), self.disk.borrow().limits());
+        if block.checked_add(u64::from(count)).is_none_or(|end| end > blocks) {
             return Err(CallError::invalid_argument(format!(
-                "blocks {block} to {} lie outside the disk, which has {sectors}",
+                "blocks {block} to {} lie outside the disk, which has {blocks}",
                 block.saturating_add(u64::from(count))
             )));
         }
         if !offset.is_multiple_of(u64::from(SECTOR)) {
             return Err(CallError::invalid_argument("the offset must be a multiple of 512 bytes"));
         }
-        let bytes = u64::from(count).saturating_mul(u64::from(SECTOR));
+        let (first, bytes) = (sectors_of(&limits).saturating_mul(block), bytes_of(&limits, count));
         let mut done = 0_u64;
         while done < bytes {
-            let piece = bytes.saturating_sub(done).min(MAX_REQUEST);
-            let reachable = self.reach(memory, offset.saturating_add(done), piece).await?;
+            let at = offset.saturating_add(done);
+            let start = at / PAGE * PAGE;
+            let mut skip = at.saturating_sub(start);
+            let piece = bytes.saturating_sub(done).min(REACH);
+            let reachable = self.reach(memory, start, skip.saturating_add(piece).next_multiple_of(PAGE)).await?;
             let base = reachable.mapping.pointer().expose_provenance();
-            let length = usize::try_from(reachable.mapping.len()).unwrap_or(0);
-            let sector = block.saturating_add(done / u64::from(SECTOR));
-            let result = self.request(command, sector, reachable.segments.clone()).await;
-            hal::remove_reachable_range(base, length);
-            drop(reachable);
-            result?;
-            done = done.saturating_add(piece);
+            let mut left = piece;
+            while left > 0 {
+                let pieces = limits.cut(reachable.stretches.iter().copied(), skip, left);
+                let taken = total(&pieces);
+                if taken == 0 {
+                    // A block that lies over the end of what was made reachable comes with the next pages.
+                    break;
+                }
+                let segment = |(begin, bytes): (u64, u64)| Segment {
+                    address: base.wrapping_add(usize::try_from(begin).unwrap_or(0)),
+                    bytes: usize::try_from(bytes).unwrap_or(0),
+                };
+                let sector = first.saturating_add(done / u64::from(SECTOR));
+                self.request(command, sector, pieces.into_iter().map(segment).collect()).await?;
+                skip = skip.saturating_add(taken);
+                left = left.saturating_sub(taken);
+                done = done.saturating_add(taken);
+            }
+            if left == piece {
+                return Err(CallError::failed("a request to the disk carries less than one of its blocks"));
+            }
         }
         Ok(())
     }
+
+    /// Size in blocks.
+    fn blocks(&self) -> u64 {
+        let disk = self.disk.borrow();
+        disk.sectors().checked_div(sectors_of(&disk.limits())).unwrap_or(0)
+    }
 }
 
-/// Cuts `bytes` from `within` on out of pinned memory that is mapped at `base`; neighbours on the bus
-/// are joined.
-fn segments(base: usize, pinned: &[DmaSegment], within: u64, bytes: u64) -> Vec<Segment> {
-    let (mut skip, mut left) = (within, bytes);
-    let mut address = base;
-    let mut segments: Vec<Segment> = Vec::new();
-    for segment in pinned {
-        let skipped = skip.min(segment.bytes);
-        skip = skip.saturating_sub(skipped);
-        let taken = segment.bytes.saturating_sub(skipped).min(left);
-        left = left.saturating_sub(taken);
-        if taken > 0 {
-            let start = address.wrapping_add(usize::try_from(skipped).unwrap_or(0));
-            segments.push(Segment { address: start, bytes: usize::try_from(taken).unwrap_or(0) });
-        }
-        address = address.wrapping_add(usize::try_from(segment.bytes).unwrap_or(0));
-    }
-    segments
+/// Sectors of a block.
+fn sectors_of(limits: &Limits) -> u64 {
+    u64::from(limits.block_bytes / SECTOR)
+}
+
+/// Bytes of blocks.
+fn bytes_of(limits: &Limits, count: u32) -> u64 {
+    u64::from(count).saturating_mul(limits.block_bytes.into())
 }
 
 impl BlockDeviceServer for Device {
     async fn info(&self, _cx: &CallContext) -> Result<BlockDeviceInfoResults, CallError> {
-        let disk = self.disk.borrow();
-        Ok(BlockDeviceInfoResults { block_bytes: SECTOR, blocks: disk.sectors(), read_only: disk.read_only() })
+        let (block_bytes, read_only) = (self.disk.borrow().limits().block_bytes, self.disk.borrow().read_only());
+        Ok(BlockDeviceInfoResults { block_bytes, blocks: self.blocks(), read_only })
     }
 
     async fn read(

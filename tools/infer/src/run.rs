@@ -111,8 +111,21 @@ impl<'f> Run<'f> {
         Ok(self.forward.pass(&self.model, machine, &Batch::prompt(left), &mut self.caches)?)
     }
 
+    /// Adds tokens to the sequence in one pass, with logits behind each.
+    pub fn feed_rows<'i>(&mut self, ids: impl Iterator<Item = &'i u32>) -> Result<()> {
+        let mut batch = Batch::new();
+        ids.for_each(|id| batch.push(*id, 0, true));
+        self.forward.pass(&self.model, self.computer.machine(), &batch, &mut self.caches)?;
+        Ok(())
+    }
+
     /// Forgets the sequence.
     pub fn reset(&mut self) {
-        self.caches.iter_mut().for_each(|cache| cache.truncate(0));
+        self.truncate(0);
+    }
+
+    /// Forgets all but the first tokens of the sequence.
+    pub fn truncate(&mut self, tokens: usize) {
+        self.caches.iter_mut().for_each(|cache| cache.truncate(tokens));
     }
 }

@@ -168,8 +168,11 @@ fn bench_measures_with_the_kernels_that_are_named() {
     let file = model("llama-q8_0.gguf");
     let arguments = ["bench", "-p", "8", "-n", "4", "--repeat", "1", "-t", "1", "--kernels", "scalar"];
     assert!(command(&arguments, &file).unwrap()["decodeTogetherPerSecond"].is_null());
-    let found = command(&[&arguments[..], &["--sequences", "3"]].concat(), &file).unwrap();
+    let found = command(&[&arguments[..], &["--sequences", "3", "--rows", "5"]].concat(), &file).unwrap();
     assert!(found["decodeTogetherPerSecond"].as_f64().unwrap() > 0.0);
+    let passes = found["passSeconds"].as_array().unwrap();
+    assert_eq!(passes.len(), 5);
+    assert!(passes.iter().all(|pass| pass.as_f64().unwrap() > 0.0));
     assert_eq!(found["kernels"], "scalar");
     assert_eq!(found["threads"], 1);
     assert!(found["prefillPerSecond"].as_f64().unwrap() > 0.0);

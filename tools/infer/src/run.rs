@@ -25,7 +25,8 @@ pub struct RunOptions {
     /// Kernels; those that are fastest in a trial where none are named.
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
-    /// How keys and values are kept; as the kernels are quickest with where nothing is named.
+    /// How keys and values are kept; where nothing is named as the kernels are quickest with, and with 16 bits where the
+    /// weights are floating point numbers.
     #[arg(long, global = true, value_parser = ["f16", "q8_0"])]
     cache: Option<String>,
 }
@@ -92,7 +93,7 @@ impl<'f> Run<'f> {
         let model =
             Model::new(&file.header()?, file.bytes(), options.context).with_context(|| file.name().to_owned())?;
         let computer = options.computer()?;
-        let cache = options.cache().unwrap_or_else(|| computer.kernels.cache());
+        let cache = options.cache().unwrap_or_else(|| model.cache_type(computer.kernels));
         let caches = [Cache::of_type(cache, model.config(), model.context())];
         Ok(Self { model, computer, caches, forward: Forward::new() })
     }

@@ -57,8 +57,8 @@ struct Texts<'m> {
 }
 
 impl<'m> Encoder<'m> {
-    /// Without texts. A piece has at most `piece` tokens. Keys and values are kept as `cache` says, or as the kernels are
-    /// quickest with. With a clock, in nanoseconds since a time that stays the same, pieces are over within some 40 ms.
+    /// Without texts. A piece has at most `piece` tokens. Keys and values are kept as `cache` says, or as
+    /// [`Model::cache_type`] has it. With a clock, in nanoseconds since a time that stays the same, pieces are over within some 40 ms.
     ///
     /// # Errors
     /// [`EngineError::EmbedsNothing`] where the model is not for this.
@@ -75,7 +75,7 @@ impl<'m> Encoder<'m> {
         Ok(Self {
             model,
             machine,
-            cache: cache.unwrap_or_else(|| machine.kernels.cache()),
+            cache: cache.unwrap_or_else(|| model.cache_type(machine.kernels)),
             keys_pace: Pace::new(clock, piece),
             mixed_pace: Pace::new(clock, piece),
             forward: Forward::new(),

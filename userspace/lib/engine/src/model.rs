@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use capos_gguf::Header;
 
 use crate::EngineError;
+use crate::cache::CacheType;
 use crate::config::Config;
+use crate::kernel::Kernels;
 use crate::rope::Rope;
 use crate::tensor::{Tensor, Tensors};
-use crate::weights::Weights;
+use crate::weights::{Layer, Weights};
 
 /// A model whose weights lie in the file's mapping.
 pub struct Model<'a> {
@@ -82,6 +84,18 @@ impl<'a> Model<'a> {
     /// Whether it can write: it tells how likely each token is behind others. One that cannot embeds texts.
     pub fn writes(&self) -> bool {
         self.weights.head.is_some()
+    }
+
+    /// How keys and values are kept where nothing else is asked for: as the kernels are quickest with. Where the layers'
+    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all else.
+    pub fn cache_type(&self, kernels: &dyn Kernels) -> CacheType {
+        let is_float = |layer: &Layer<'_>| {
+            [&layer.query, &layer.key, &layer.value, &layer.output].iter().all(|linear| linear.matrix.kind().is_float())
+        };
+        match self.weights.layers.iter().all(is_float) {
+            true => CacheType::F16,
+            false => kernels.cache(),
+        }
     }
 
     /// Whether embedding and output are one matrix.

@@ -77,7 +77,7 @@ fn run_one(generation: &mut Generation<'_>, request: Request, constraint: Option
 
 /// The likeliest tokens behind a prompt, without any of what is tested here.
 fn likeliest(model: &Model<'_>, machine: Machine<'_>, prompt: &[u32], count: usize) -> Vec<u32> {
-    let cache = Cache::of_type(machine.kernels.cache(), model.config(), model.context());
+    let cache = Cache::of_type(model.cache_type(machine.kernels), model.config(), model.context());
     let (mut forward, mut caches) = (Forward::new(), [cache]);
     let mut tokens = Vec::new();
     let mut batch = Batch::prompt(prompt);

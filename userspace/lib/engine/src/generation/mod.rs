@@ -37,7 +37,7 @@ pub struct Options<'m> {
     pub prefill: usize,
     /// Most bytes of keys and values that are kept of sequences that have ended.
     pub kept: usize,
-    /// How keys and values are kept; as [the kernels](crate::kernel::Kernels::cache) are quickest with where it is not said.
+    /// How keys and values are kept; as [`Model::cache_type`] has it where it is not said.
     pub cache: Option<CacheType>,
     /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
     /// that it is over within some 40 ms; where even one token takes longer, no fewer than six.
@@ -74,7 +74,7 @@ impl<'m> Generation<'m> {
             model,
             machine,
             sequences: options.sequences.max(1),
-            cache: options.cache.unwrap_or_else(|| machine.kernels.cache()),
+            cache: options.cache.unwrap_or_else(|| model.cache_type(machine.kernels)),
             pace: Pace::new(options.clock, options.prefill),
             prefixes: Prefixes::new(options.kept),
             forward: Forward::new(),

@@ -1,10 +1,11 @@
 //! How much memory running a model takes, by what its file says of its shape. Nothing here is less than what is used, so
 //! that whoever grants so much is asked for no more; the weights, which lie in the file's mapping, are not in it.
 
-use crate::activations::{CHUNK, FLOAT_ROWS, FloatTile, GROUP, TILE_COLUMNS, TILE_ROWS, Tile};
+use crate::activations::{CHUNK, FLOAT_ROWS, FloatTile, GROUP, Lanes, TILE_COLUMNS, TILE_ROWS, Tile};
 use crate::attention::{PART_BYTES, SCORES_TOGETHER};
 use crate::cache::{Cache, CacheType};
 use crate::config::Config;
+use crate::kernel::FEW_ROWS;
 
 /// Vectors that are taken together in attention at most, whatever the kernels.
 const VECTORS_TOGETHER: u64 = 32;
@@ -92,8 +93,9 @@ fn activations(rows: u64, columns: u64) -> u64 {
     let eights = product(&[rows.div_ceil(TILE_ROWS as u64), chunks, size_of::<Tile>() as u64]);
     let sixteens = [rows.div_ceil(FLOAT_ROWS as u64), columns.div_ceil(TILE_COLUMNS as u64), 2];
     let sixteens = product(&sixteens).saturating_mul(size_of::<FloatTile>() as u64);
+    let lanes = product(&[rows.min(FEW_ROWS as u64), chunks, size_of::<Lanes>() as u64]);
     let plain = product(&[rows, columns, 4]).saturating_add(product(&[rows, padded]));
-    [plain, of_groups, eights, sixteens].into_iter().fold(0, u64::saturating_add)
+    [plain, of_groups, eights, lanes, sixteens].into_iter().fold(0, u64::saturating_add)
 }
 
 fn product(factors: &[u64]) -> u64 {

@@ -8,7 +8,7 @@ use bytemuck::Zeroable;
 use capos_engine::activations::{Activations, FLOAT_ROWS, FloatTile, TILE_COLUMNS};
 use capos_engine::architecture::Activation;
 use capos_engine::block::{Kind, Q8_0, dequantise_row};
-use capos_engine::kernel::{Kernels, Layout, Parts, Scalar};
+use capos_engine::kernel::{Kernels, Layout, MANY_FROM, Parts, Scalar};
 use capos_engine::{Single, Tensor};
 use capos_engine_threads::Threads;
 use capos_gguf::TensorType;
@@ -78,6 +78,15 @@ fn product(kernels: &dyn Kernels, matrix: &Tensor<'_>, activations: &Activations
     out
 }
 
+/// A set with each number of rows from which on it takes the way for many.
+fn ways(kernels: &'static dyn Kernels) -> Vec<&'static dyn Kernels> {
+    let mut all: Vec<_> = MANY_FROM.into_iter().filter_map(|rows| kernels.many_from(rows)).collect();
+    if all.is_empty() {
+        all.push(kernels);
+    }
+    all
+}
+
 /// The products of what the blocks stand for with the activations as they are, each with the sum of all sizes that are
 /// added for it, which rounding errors grow with.
 fn exact(matrix: &Tensor<'_>, activations: &Activations) -> Vec<(f64, f32)> {
@@ -107,14 +116,15 @@ fn products_are_those_of_the_reference() {
         for &columns in widths {
             let shapes =
                 [(1, 1), (19, 1), (16, 2), (33, 3), (16, 4), (5, 5), (33, 6), (19, 7), (16, 8), (7, 9), (16, 16)];
-            let shapes = shapes.into_iter().chain([(37, 35), (150, 17)]);
+            // Every number of rows of activations up to one more than two times eight.
+            let shapes = shapes.into_iter().chain((1..=17).map(|count| (35, count))).chain([(37, 35), (150, 17)]);
             for (rows, count) in shapes {
                 let bytes = matrix(&mut random, kind, rows, columns);
                 let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
                 let mut activations = activations(&mut random, &Scalar, count, columns);
                 let expected = product(&Scalar, &tensor, &activations);
                 let exact = exact(&tensor, &activations);
-                for kernels in kernels() {
+                for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
                     let found = product(kernels, &tensor, &activations);
                     // Of numbers of eight bits each is off by a 256th at most, and not all one way; of sums of two such
@@ -132,6 +142,33 @@ fn products_are_those_of_the_reference() {
                             kind.name(),
                         );
                     }
+                }
+            }
+        }
+    }
+}
+
+/// The way for few rows adds up each row's products in the same order however many rows there are, so that it can be taken
+/// for any number of them.
+#[test]
+fn few_rows_come_to_what_each_comes_to_alone() {
+    let mut random = Random(13);
+    let kinds = (0..64).filter_map(TensorType::from_code).filter_map(|kind| Some((kind, Kind::of(kind)?)));
+    for (kind, ours) in kinds.filter(|(_, kind)| !kind.is_float()) {
+        let (rows, columns) = (35, 768);
+        let bytes = matrix(&mut random, kind, rows, columns);
+        let tensor = Tensor::new(ours, rows, columns, &bytes).unwrap();
+        for kernels in kernels().into_iter().filter_map(|kernels| kernels.many_from(*MANY_FROM.last().unwrap())) {
+            for count in 1..=17 {
+                let mut together = activations(&mut random, &Scalar, count, columns);
+                together.prepare(ours, kernels, &Single);
+                let found = product(kernels, &tensor, &together);
+                for (index, found) in found.chunks_exact(rows).enumerate() {
+                    let mut alone = Activations::default();
+                    alone.resize(1, columns).copy_from_slice(together.row(index).values);
+                    alone.prepare(ours, kernels, &Single);
+                    let name = (kernels.name(), kind.name());
+                    assert_eq!(product(kernels, &tensor, &alone), found, "{name:?}: row {index} of {count}");
                 }
             }
         }
@@ -318,7 +355,7 @@ fn the_largest_quants_and_values_do_not_overflow() {
                 activations.resize(count, columns).fill(value);
                 activations.prepare(ours, &Scalar, &Single);
                 let expected = product(&Scalar, &tensor, &activations);
-                for kernels in kernels() {
+                for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
                     // All weights may be rounded the same way.
                     let allowed = if kernels.layout(ours, count) == Some(Layout::Sixteen) { 4e-3 } else { 1e-4 };

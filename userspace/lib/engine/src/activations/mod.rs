@@ -1,8 +1,10 @@
 //! Rows that are multiplied with matrices, as numbers and as signed bytes.
 
+mod lanes;
 mod tile;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::aligned::Aligned;
 use crate::block::Kind;
@@ -21,6 +23,7 @@ const VALUES_SHARED: usize = 1024;
 /// Values whose sum is kept; half a group.
 pub const HALF_GROUP: usize = GROUP / 2;
 
+pub use lanes::{LANE_ROWS, LANES, Lanes, lane, parts};
 pub use tile::{FLOAT_ROWS, FloatTile, TILE_COLUMNS, TILE_ROWS, Tile};
 
 /// Rows of equal length.
@@ -39,6 +42,8 @@ pub struct Activations {
     layout: Option<Layout>,
     /// For eight rows after the other, all their chunks.
     eights: Vec<Tile>,
+    /// For up to [`LANE_ROWS`] rows after the other, their first chunks, then their second ones, and so on.
+    lanes: Vec<Lanes>,
     /// Whether `floats` are these numbers.
     laid_out: bool,
     /// For sixteen rows after the other, all their columns.
@@ -126,14 +131,15 @@ impl Activations {
             self.quantised = true;
             self.quantise_rows(kernels, pool);
         }
-        let sign = match layout {
-            Some(Layout::Eight) => 0x80,
-            Some(Layout::EightSigned) => 0,
-            _ => return,
-        };
-        if self.layout != layout {
-            self.layout = layout;
-            self.eights = self.lay_out(sign, pool);
+        if self.layout == layout {
+            return;
+        }
+        self.layout = layout;
+        match layout {
+            Some(Layout::Eight) => self.eights = self.lay_out(0x80, pool),
+            Some(Layout::EightSigned) => self.eights = self.lay_out(0, pool),
+            Some(Layout::Lanes) => self.lay_out_lanes(pool),
+            _ => {}
         }
     }
 
@@ -142,6 +148,7 @@ impl Activations {
         self.quantised = false;
         self.layout = None;
         self.eights.clear();
+        self.lanes.clear();
         self.laid_out = false;
         self.rests.clear();
     }
@@ -181,7 +188,7 @@ impl Activations {
 
     /// Makes tiles of the quantised rows, with these bits of each quant turned over.
     fn lay_out(&self, sign: u8, pool: &dyn Pool) -> Vec<Tile> {
-        let chunks = self.padded.checked_div(CHUNK).unwrap_or(0).max(1);
+        let chunks = self.chunks();
         let mut tiles = alloc::vec![Tile::EMPTY; self.rows().div_ceil(TILE_ROWS).saturating_mul(chunks)];
         let parts = tiles.chunks_exact_mut(chunks).enumerate().collect();
         share(pool, parts, |(index, tiles): (usize, &mut [Tile])| {
@@ -193,6 +200,34 @@ impl Activations {
             }
         });
         tiles
+    }
+
+    /// Makes lanes of the quantised rows.
+    fn lay_out_lanes(&mut self, pool: &dyn Pool) {
+        let chunks = self.chunks();
+        let mut lanes = core::mem::take(&mut self.lanes);
+        lanes.clear();
+        lanes.resize(self.rows().saturating_mul(chunks), Lanes::EMPTY);
+        let mut left = &mut lanes[..];
+        let mut all = Vec::new();
+        for rows in parts(self.rows(), LANE_ROWS) {
+            let Some((first, rest)) = left.split_at_mut_checked(rows.len().saturating_mul(chunks)) else { break };
+            all.push((rows, first));
+            left = rest;
+        }
+        share(pool, all, |(rows, lanes): (Range<usize>, &mut [Lanes])| {
+            for (chunk, lanes) in lanes.chunks_exact_mut(rows.len().max(1)).enumerate() {
+                for (to, row) in lanes.iter_mut().zip(rows.clone()) {
+                    *to = Lanes::of(self.row(row), chunk);
+                }
+            }
+        });
+        self.lanes = lanes;
+    }
+
+    /// Chunks of a row, one at least.
+    fn chunks(&self) -> usize {
+        self.padded.checked_div(CHUNK).unwrap_or(0).max(1)
     }
 
     /// Makes tiles of the numbers, and of what these leave where it is asked for.
@@ -213,7 +248,17 @@ impl Activations {
 
     /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
     pub fn eights(&self) -> impl Iterator<Item = &[Tile]> {
-        self.eights.chunks_exact(self.padded.checked_div(CHUNK).unwrap_or(0).max(1))
+        self.eights.chunks_exact(self.chunks())
+    }
+
+    /// The lanes of up to [`LANE_ROWS`] rows after the other, where the kernels' [`Layout`] is such: which rows they are,
+    /// and for each chunk one of each row.
+    pub fn lanes(&self) -> impl Iterator<Item = (Range<usize>, &[Lanes])> {
+        let chunks = self.chunks();
+        parts(self.rows(), LANE_ROWS).map(move |rows| {
+            let of_rows = rows.start.saturating_mul(chunks)..rows.end.saturating_mul(chunks);
+            (rows, self.lanes.get(of_rows).unwrap_or(&[]))
+        })
     }
 
     /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, where the kernels'
@@ -230,6 +275,7 @@ impl Activations {
     /// Bytes of memory that they have taken.
     pub fn bytes(&self) -> usize {
         let tiles = self.eights.capacity().saturating_mul(size_of::<Tile>());
+        let lanes = self.lanes.capacity().saturating_mul(size_of::<Lanes>());
         let floats = self.floats.capacity().saturating_add(self.rests.capacity());
         [
             self.values.bytes(),
@@ -238,6 +284,7 @@ impl Activations {
             self.sums.bytes(),
             self.half_sums.bytes(),
             tiles,
+            lanes,
             floats.saturating_mul(size_of::<FloatTile>()),
         ]
         .into_iter()

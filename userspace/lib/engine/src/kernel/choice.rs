@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::{Kernels, Scalar, Swar};
+use super::{Kernels, MANY_FROM, Scalar, Swar};
 use crate::EngineError;
 use crate::activations::Activations;
 use crate::block::Kind;
@@ -55,41 +55,79 @@ const HOPELESS: u64 = 2;
 /// Rows of activations of the trials: a token that is made, and a piece of a prompt.
 const COUNTS: [usize; 2] = [1, 16];
 
-/// A set that is tried.
+/// A product that is tried.
+struct Trial {
+    /// Rows that a matrix is multiplied with.
+    activations: Activations,
+    /// Room for the products.
+    out: Vec<f32>,
+    /// The least time that it took.
+    least: u64,
+}
+
+impl Trial {
+    /// With so many rows of activations and weights of this kind.
+    fn new(kernels: &dyn Kernels, kind: Kind, count: usize) -> Self {
+        let mut activations = Activations::default();
+        activations.resize(count, COLUMNS).fill(0.5);
+        activations.prepare(kind, kernels, &Single);
+        Self { activations, out: alloc::vec![0.0; ROWS.saturating_mul(count)], least: u64::MAX }
+    }
+
+    /// Has a set multiply once more.
+    fn try_again(&mut self, kernels: &dyn Kernels, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
+        let mut rows: Vec<&mut [f32]> = self.out.chunks_exact_mut(ROWS).collect();
+        let began = now();
+        kernels.product(matrix, &self.activations, &mut rows);
+        // A clock that went back tells nothing.
+        if let Some(took) = now().checked_sub(began) {
+            self.least = took.min(self.least);
+        }
+    }
+}
+
+/// A set that is tried, with as many rows of activations as [`COUNTS`] say.
 struct Candidate {
     kernels: &'static dyn Kernels,
-    /// Rows that a matrix is multiplied with, as many as [`COUNTS`] say, room for the products, and the least time that it took.
-    trials: [(Activations, Vec<f32>, u64); COUNTS.len()],
+    trials: [Trial; COUNTS.len()],
 }
 
 impl Candidate {
     fn new(kernels: &'static dyn Kernels) -> Self {
-        let trials = COUNTS.map(|count| {
-            let mut activations = Activations::default();
-            activations.resize(count, COLUMNS).fill(0.5);
-            activations.prepare(Kind::Q8_0, kernels, &Single);
-            (activations, alloc::vec![0.0; ROWS.saturating_mul(count)], u64::MAX)
-        });
-        Self { kernels, trials }
+        Self { kernels, trials: COUNTS.map(|count| Trial::new(kernels, Kind::Q8_0, count)) }
     }
 
     /// Has it multiply once more.
     fn try_again(&mut self, matrix: &Tensor<'_>, now: &dyn Fn() -> u64) {
-        for (activations, out, least) in &mut self.trials {
-            let mut rows: Vec<&mut [f32]> = out.chunks_exact_mut(ROWS).collect();
-            let began = now();
-            self.kernels.product(matrix, activations, &mut rows);
-            // A clock that went back tells nothing.
-            if let Some(took) = now().checked_sub(began) {
-                *least = took.min(*least);
-            }
-        }
+        self.trials.iter_mut().for_each(|trial| trial.try_again(self.kernels, matrix, now));
     }
 
     /// The least times that it took, together.
     fn took(&self) -> u64 {
-        self.trials.iter().fold(0, |sum: u64, (.., least)| sum.saturating_add(*least))
+        self.trials.iter().fold(0, |sum: u64, trial| sum.saturating_add(trial.least))
     }
+}
+
+/// The set with the better way for each number of rows of activations, by a trial with each number of rows that many may
+/// begin with, and weights of the type that files mostly have.
+fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'static dyn Kernels {
+    let bytes = alloc::vec![0x11; ROWS * COLUMNS / 256 * 144];
+    let [always, .., seldom] = MANY_FROM;
+    let ways = [kernels.many_from(seldom), kernels.many_from(always)];
+    let ([Some(few), Some(many)], Some(matrix)) = (ways, Tensor::new(Kind::Q4K, ROWS, COLUMNS, &bytes)) else {
+        return kernels;
+    };
+    let mut trials = MANY_FROM.map(|count| [few, many].map(|way| Trial::new(way, Kind::Q4K, count)));
+    for _ in 0..TRIALS {
+        for (few_trial, many_trial) in trials.iter_mut().map(|[few, many]| (few, many)) {
+            few_trial.try_again(few, &matrix, now);
+            many_trial.try_again(many, &matrix, now);
+        }
+    }
+    // From the most rows down, as long as the way for many is the faster one.
+    let found = MANY_FROM.iter().zip(&trials).rev().take_while(|(_, [few, many])| many.least < few.least).last();
+    let from = found.map_or(seldom, |(count, _)| *count);
+    kernels.many_from(from).unwrap_or(kernels)
 }
 
 /// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
@@ -109,13 +147,14 @@ pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     }
     // Of equals the widest.
     let best = left.into_iter().reduce(|best, other| if other.took() <= best.took() { other } else { best });
-    best.map_or(&Scalar, |best| best.kernels)
+    best.map_or(&Scalar, |best| with_better_ways(best.kernels, now))
 }
 
 #[cfg(test)]
 mod tests {
     use core::cell::Cell;
 
+    use super::super::USUAL_MANY;
     use super::*;
 
     /// Looks at the clock in a set's turn.
@@ -181,6 +220,41 @@ mod tests {
             if set == 1 && round > 0 || round >= TRIALS_AT_LEAST { 1 } else { 100 }
         };
         assert_eq!(chosen(step), (name(1), TURN * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST)));
+    }
+
+    /// From how many rows on the set that is chosen takes the way for many, where that of its ways takes `cost` for some
+    /// rows: of few or of many.
+    fn chosen_way(cost: impl Fn(usize, bool) -> i64) -> Option<usize> {
+        let sets = available();
+        let widest = *sets.last().unwrap();
+        widest.many_from(USUAL_MANY)?;
+        // Of equals the widest is chosen, and then each of its ways is tried with each number of rows in turn.
+        let before = TURN * sets.len() * TRIALS;
+        let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
+        let now = || {
+            let look = looks.replace(looks.get() + 1);
+            if look >= before && look % 2 == 1 {
+                let product = (look - before) / 2;
+                let step = cost(MANY_FROM[product / 2 % MANY_FROM.len()], product % 2 == 1);
+                time.set(time.get().strict_add_signed(step));
+            }
+            time.get()
+        };
+        let chosen = fastest(&now);
+        assert_eq!(chosen.name(), widest.name());
+        MANY_FROM.into_iter().find(|rows| widest.many_from(*rows).is_some_and(|set| core::ptr::addr_eq(set, chosen)))
+    }
+
+    #[test]
+    fn the_way_for_many_rows_is_taken_from_where_it_is_faster() {
+        let few = |rows: usize| 10 * rows as i64;
+        for (cost_of_many, from) in [(1, 2), (35, 4), (75, 8), (155, 16), (325, 33), (1_000, 33)] {
+            let found = chosen_way(|rows, many| if many { cost_of_many } else { few(rows) });
+            assert!(found.is_none_or(|found| found == from), "{cost_of_many}: {found:?}");
+        }
+        // One number of rows with which the other way is faster changes nothing below it.
+        let found = chosen_way(|rows, many| if many == (rows == 8) { 20 } else { 10 });
+        assert!(found.is_none_or(|found| found == 16), "{found:?}");
     }
 
     #[test]

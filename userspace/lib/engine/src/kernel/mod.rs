@@ -82,9 +82,20 @@ pub enum Layout {
     Eight,
     /// The same as they are.
     EightSigned,
+    /// [Quants](crate::activations::Lanes) of few rows.
+    Lanes,
     /// [Numbers](FloatTile) of sixteen rows.
     Sixteen,
 }
+
+/// From how many rows of activations on sets lay out weights for all of them.
+pub const MANY_FROM: [usize; 5] = [2, 4, 8, 16, 33];
+
+/// Which of these sets have that are not tried.
+pub(crate) const USUAL_MANY: usize = 16;
+
+/// Rows of activations that are few at most.
+pub(crate) const FEW_ROWS: usize = 32;
 
 /// A set of kernels. What a set has no better loop for is in plain Rust.
 pub trait Kernels: Sync {
@@ -112,11 +123,17 @@ pub trait Kernels: Sync {
         portable::lay_out(rows, tiles, rests);
     }
 
+    /// The set that computes as this one, except that it multiplies as many rows of activations as these and more the way
+    /// that is meant for many, if there are two ways: one of [`MANY_FROM`], of which the trial finds the best.
+    fn many_from(&self, _rows: usize) -> Option<&'static dyn Kernels> {
+        None
+    }
+
     /// Multiplies a matrix with all rows of activations. `out` has a slice for each of these, with
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
-    /// How keys and values are kept so that it is soonest done with them.
+    /// How keys and values are kept so that it is soonest done with them, where the weights are quantised.
     fn cache(&self) -> CacheType {
         CacheType::F16
     }

@@ -14,8 +14,15 @@ const LINE: usize = 64;
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch<T>(bytes: &[T]) {
+    prefetch_ahead(bytes, AHEAD);
+}
+
+/// The same of what is so many bytes behind them.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn prefetch_ahead<T>(bytes: &[T], ahead: usize) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    let start = bytes.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+    let start = bytes.as_ptr().cast::<i8>().wrapping_add(ahead);
     for line in 0..size_of_val(bytes).div_ceil(LINE) {
         // SAFETY: this reads nothing, and an address at which there is nothing is passed over.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE)) };

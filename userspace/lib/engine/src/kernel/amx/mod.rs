@@ -12,7 +12,7 @@ mod weights;
 
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::{Avx512, Kernels, Layout, Parts};
+use super::{Avx512, Kernels, Layout, MANY_FROM, Parts, USUAL_MANY};
 use crate::activations::{Activations, FLOAT_ROWS, FloatTile, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Float16, Kind, Q8_0, with_block};
@@ -28,10 +28,21 @@ const ROWS: usize = FLOAT_ROWS;
 #[derive(Clone, Copy, Debug)]
 pub struct Amx(Avx512);
 
+/// One set for each number of rows that are many for AVX-512.
+static SETS: [Amx; MANY_FROM.len()] = {
+    let [a, b, c, d, e] = MANY_FROM;
+    [Amx::new(a), Amx::new(b), Amx::new(c), Amx::new(d), Amx::new(e)]
+};
+
 impl Amx {
+    const fn new(many: usize) -> Self {
+        Self(Avx512::new(many))
+    }
+
     /// The kernels, where the processor can run them and the program may ([`super::permit_tiles`]).
     pub fn get() -> Option<&'static Self> {
-        super::detect::features().amx.then_some(&Self(Avx512(())))
+        let set = SETS.iter().find(|set| set.0.many() == USUAL_MANY);
+        set.filter(|_| super::detect::features().amx)
     }
 }
 
@@ -49,6 +60,10 @@ impl Kernels for Amx {
             true => Some(Layout::Sixteen),
             false => self.0.layout(kind, rows),
         }
+    }
+
+    fn many_from(&self, rows: usize) -> Option<&'static dyn Kernels> {
+        SETS.iter().find(|set| set.0.many() == rows).map(|set| set as &dyn Kernels)
     }
 
     fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {

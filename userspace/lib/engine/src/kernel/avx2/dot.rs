@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::unpack::{Flat, Unpack, all_scales, half_of_six, nibbles, six_bits, with_fifth};
-use super::{TILED, Weights, has_minima, load, load_bytes, small, store, sum_of};
-use crate::activations::{Activations, GROUP, Row};
+use super::{TOGETHER, Weights, has_minima, load, load_bytes, small, store, sum_of};
+use crate::activations::{Activations, GROUP, Row, parts};
 use crate::block::{Block, Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, blocks};
 use crate::kernel::chunk::{Chunk, VALUE_GROUPS, Values, blocks_of, chunks};
 use crate::kernel::prefetch::prefetch;
@@ -16,18 +16,29 @@ use crate::tensor::Tensor;
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 pub fn products<B: Dot>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let row = |index| activations.row(index);
-    // There are fewer than would be worth a layout of their own.
-    match out.len() {
-        1 => products_with::<B, 1>(matrix, [row(0)], out),
-        2 => products_with::<B, 2>(matrix, [row(0), row(1)], out),
-        _ => products_with::<B, 3>(matrix, [row(0), row(1), row(2)], out),
+    let count = out.len();
+    for first in (0..matrix.rows()).step_by(STRIP) {
+        let strip = matrix.part(first..first.saturating_add(STRIP).min(matrix.rows()));
+        for rows in parts(count, TOGETHER) {
+            let row = |place: usize| activations.row(rows.start.saturating_add(place));
+            let Some(out) = out.get_mut(rows.clone()) else { continue };
+            match out.len() {
+                1 => products_with::<B, 1>(&strip, first, [row(0)], out),
+                2 => products_with::<B, 2>(&strip, first, [row(0), row(1)], out),
+                3 => products_with::<B, 3>(&strip, first, [row(0), row(1), row(2)], out),
+                _ => products_with::<B, TOGETHER>(&strip, first, [row(0), row(1), row(2), row(3)], out),
+            }
+        }
     }
 }
 
+/// Rows of weights that are multiplied with all activations while they are near.
+const STRIP: usize = 256;
+
+/// Multiplies a strip of a matrix, whose first row is in place `first` of it.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn products_with<B: Dot, const N: usize>(matrix: &Tensor<'_>, rows: [Row<'_>; N], out: &mut [&mut [f32]]) {
+fn products_with<B: Dot, const N: usize>(strip: &Tensor<'_>, first: usize, rows: [Row<'_>; N], out: &mut [&mut [f32]]) {
     // For each chunk those of all rows.
     let mut values: Vec<[Values<'_>; N]> = Vec::new();
     for (place, row) in rows.into_iter().enumerate() {
@@ -40,7 +51,7 @@ fn products_with<B: Dot, const N: usize>(matrix: &Tensor<'_>, rows: [Row<'_>; N]
             }
         }
     }
-    for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
+    for (index, bytes) in (first..).zip(strip.bytes().chunks_exact(strip.row_bytes().max(1))) {
         let products = dot::<B, N>(blocks::<B>(bytes), &values);
         for (out, product) in out.iter_mut().zip(products) {
             if let Some(out) = out.get_mut(index) {
@@ -61,14 +72,14 @@ pub struct Sums {
 /// The sums of a row's products with some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot<B: Dot, const N: usize>(row: &[B], values: &[[Values<'_>; N]]) -> [f32; TILED] {
+fn dot<B: Dot, const N: usize>(row: &[B], values: &[[Values<'_>; N]]) -> [f32; N] {
     let zero = _mm256_setzero_ps();
     let mut sums = [Sums { products: [zero; 2], minima: zero }; N];
     for (blocks, values) in row.chunks(blocks_of::<B>()).zip(values) {
         // SAFETY: this function has what these kernels need.
         unsafe { B::add(blocks, values, &mut sums) };
     }
-    let mut products = [0.0; TILED];
+    let mut products = [0.0; N];
     for (product, sums) in products.iter_mut().zip(sums) {
         let [one, other] = sums.products;
         *product = sum_of(_mm256_sub_ps(_mm256_add_ps(one, other), sums.minima));

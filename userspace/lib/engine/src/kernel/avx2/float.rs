@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
 use super::strip::{Column, LANES, ROWS, WIDE, put_columns, write};
-use super::{TILED, load, store, sum_of};
-use crate::activations::Activations;
+use super::{load, store, sum_of};
+use crate::activations::{Activations, parts};
 use crate::block::{BFloat16, Float, Float16, Float32, blocks};
 use crate::kernel::prefetch::prefetch;
 use crate::tensor::Tensor;
@@ -52,14 +52,25 @@ impl Widen for BFloat16 {
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let row = |index| activations.row(index).values;
+    for rows in parts(out.len(), FEW) {
+        let row = |place: usize| activations.row(rows.start.saturating_add(place)).values;
+        let Some(out) = out.get_mut(rows.clone()) else { continue };
+        match out.len() {
+            1 => products_with::<F, 1>(matrix, [row(0)], out),
+            2 => products_with::<F, 2>(matrix, [row(0), row(1)], out),
+            _ => products_with::<F, FEW>(matrix, [row(0), row(1), row(2)], out),
+        }
+    }
+}
+
+/// Rows of activations that a row of weights is multiplied with at once.
+const FEW: usize = 3;
+
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn products_with<F: Widen, const N: usize>(matrix: &Tensor<'_>, values: [&[f32]; N], out: &mut [&mut [f32]]) {
     for (index, bytes) in matrix.bytes().chunks_exact(matrix.row_bytes().max(1)).enumerate() {
-        let weights = blocks::<F>(bytes);
-        let products = match out.len() {
-            1 => dot::<F, 1>(weights, [row(0)]),
-            2 => dot::<F, 2>(weights, [row(0), row(1)]),
-            _ => dot::<F, 3>(weights, [row(0), row(1), row(2)]),
-        };
+        let products = dot::<F, N>(blocks::<F>(bytes), values);
         for (out, product) in out.iter_mut().zip(products) {
             if let Some(out) = out.get_mut(index) {
                 *out = product;
@@ -74,7 +85,7 @@ const APART: usize = 4;
 /// The sums of a row's products with some rows of activations.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; TILED] {
+fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; N] {
     let mut sums = [[_mm256_setzero_ps(); APART]; N];
     let (eights, last) = weights.as_chunks::<LANES>();
     let (parts, rest) = eights.as_chunks::<APART>();
@@ -92,7 +103,7 @@ fn dot<F: Widen, const N: usize>(weights: &[F], values: [&[f32]; N]) -> [f32; TI
             }
         }
     }
-    let mut products = [0.0; TILED];
+    let mut products = [0.0; N];
     for (product, (sums, values)) in products.iter_mut().zip(sums.iter_mut().zip(values)) {
         let (values, last_values) = values.as_chunks::<LANES>();
         for (sum, (weights, values)) in sums.iter_mut().zip(rest.iter().zip(values.iter().skip(parts.len() * APART))) {

@@ -11,23 +11,33 @@ mod unpack;
 use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::{Kernels, Layout, Parts, portable};
+use super::{Kernels, Layout, MANY_FROM, Parts, USUAL_MANY, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float16, Float32, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
-/// Rows of activations from which on weights are laid out for several of them.
-const TILED: usize = 4;
+/// Rows of activations that a row of weights is multiplied with at once, as it is unpacked.
+const TOGETHER: usize = 4;
 
 /// Kernels for processors with AVX2.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx2(());
+pub struct Avx2 {
+    /// See [`Kernels::many_from`].
+    many: usize,
+}
+
+/// One set for each number of rows.
+static SETS: [Avx2; MANY_FROM.len()] = {
+    let [a, b, c, d, e] = MANY_FROM;
+    [Avx2 { many: a }, Avx2 { many: b }, Avx2 { many: c }, Avx2 { many: d }, Avx2 { many: e }]
+};
 
 impl Avx2 {
     /// The kernels, where the processor can run them.
     pub fn get() -> Option<&'static Self> {
-        super::detect::features().avx2.then_some(&Self(()))
+        let set = SETS.iter().find(|set| set.many == USUAL_MANY);
+        set.filter(|_| super::detect::features().avx2)
     }
 }
 
@@ -42,12 +52,16 @@ impl Kernels for Avx2 {
     }
 
     fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
-        (rows >= TILED && !kind.is_float()).then_some(Layout::EightSigned)
+        (rows >= self.many && !kind.is_float()).then_some(Layout::EightSigned)
+    }
+
+    fn many_from(&self, rows: usize) -> Option<&'static dyn Kernels> {
+        SETS.iter().find(|set| set.many == rows).map(|set| set as &dyn Kernels)
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { product(matrix, activations, out) }
+        unsafe { product(matrix, activations, out, self.many) }
     }
 
     fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
@@ -137,8 +151,8 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    if out.len() < TILED {
+fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]], many: usize) {
+    if out.len() < many {
         with_block!(matrix.kind(), B => dot::products::<B>(matrix, activations, out), else match matrix.kind() {
             Kind::F16 => float::products::<Float16>(matrix, activations, out),
             Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),

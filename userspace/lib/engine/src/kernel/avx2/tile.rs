@@ -10,6 +10,7 @@ use super::{Weights, has_minima, load, load_bytes, small, store, store_bytes, su
 use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
 use crate::block::blocks;
 use crate::kernel::chunk::{Chunk, GROUPS, blocks_of};
+use crate::kernel::prefetch::prefetch_ahead;
 use crate::tensor::Tensor;
 
 /// Rows of activations that are multiplied together.
@@ -57,7 +58,10 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
         sums.fill(NOTHING);
         for chunk in 0..matrix.columns().div_ceil(CHUNK) {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
-            fill::<B>(&mut panel, rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[])));
+            let parts = rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[]));
+            // The same chunk of the next strip: so far apart processors do not look ahead.
+            parts.clone().for_each(|part| prefetch_ahead(part, ROWS * row_bytes));
+            fill::<B>(&mut panel, parts);
             let mut left = out.len();
             for (tiles, sums) in activations.eights().zip(&mut sums) {
                 let Some(tile) = tiles.get(chunk) else { continue };

@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::{load_numbers, store_numbers};
-use crate::activations::Activations;
+use crate::activations::{Activations, parts};
 use crate::block::{Float, Float16, blocks};
 use crate::kernel::Parts;
 use crate::kernel::prefetch::prefetch;
@@ -16,12 +16,106 @@ const LANES: usize = 16;
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 pub fn products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    for (index, out) in out.iter_mut().enumerate() {
-        let values = activations.row(index).values;
+    if let [out] = out {
+        let values = activations.row(0).values;
         for (out, bytes) in out.iter_mut().zip(matrix.bytes().chunks_exact(matrix.row_bytes().max(1))) {
             *out = dot::<F>(blocks::<F>(bytes), values);
         }
+        return;
     }
+    let count = out.len();
+    let strip_bytes = matrix.row_bytes().max(1).saturating_mul(STRIP);
+    for (strip, bytes) in matrix.bytes().chunks(strip_bytes).enumerate() {
+        for rows in parts(count, TOGETHER) {
+            let row = |place: usize| activations.row(rows.start.saturating_add(place)).values;
+            let first = strip.saturating_mul(STRIP);
+            let Some(out) = out.get_mut(rows.clone()) else { continue };
+            match out.len() {
+                1 => strip_products::<F, 1>(matrix, bytes, [row(0)], first, out),
+                2 => strip_products::<F, 2>(matrix, bytes, [row(0), row(1)], first, out),
+                3 => strip_products::<F, 3>(matrix, bytes, [row(0), row(1), row(2)], first, out),
+                4 => strip_products::<F, 4>(matrix, bytes, [row(0), row(1), row(2), row(3)], first, out),
+                5 => strip_products::<F, 5>(matrix, bytes, [row(0), row(1), row(2), row(3), row(4)], first, out),
+                _ => {
+                    let all = [row(0), row(1), row(2), row(3), row(4), row(5)];
+                    strip_products::<F, TOGETHER>(matrix, bytes, all, first, out);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of weights that are multiplied with the same rows of activations while these are near.
+const STRIP: usize = 32;
+
+/// Rows of weights, and of activations at most, of which each is loaded once for all of the others: their sums are in
+/// registers, and so many that none is waited for.
+const HIGH: usize = 4;
+const TOGETHER: usize = 6;
+
+/// Multiplies a strip of rows with some rows of activations. `first` is the place of its products.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn strip_products<F: Widen, const N: usize>(
+    matrix: &Tensor<'_>,
+    strip: &[u8],
+    values: [&[f32]; N],
+    first: usize,
+    out: &mut [&mut [f32]],
+) {
+    let row_bytes = matrix.row_bytes().max(1);
+    for (index, bytes) in strip.chunks(row_bytes.saturating_mul(HIGH)).enumerate() {
+        // Where there are fewer rows, the last is multiplied again, and nobody asks for that.
+        let mut rows: [&[F]; HIGH] = [&[]; HIGH];
+        let mut last: &[F] = &[];
+        let mut left = bytes.chunks_exact(row_bytes);
+        for row in &mut rows {
+            last = left.next().map_or(last, blocks::<F>);
+            *row = last;
+        }
+        let products = block::<F, N>(rows, values);
+        for (out, products) in out.iter_mut().zip(products) {
+            let Some(out) = out.get_mut(first.saturating_add(index.saturating_mul(HIGH))..) else { continue };
+            out.iter_mut().zip(products).for_each(|(out, product)| *out = product);
+        }
+    }
+}
+
+/// The products of four rows of weights with some rows of activations.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[inline]
+fn block<F: Widen, const N: usize>(rows: [&[F]; HIGH], values: [&[f32]; N]) -> [[f32; HIGH]; N] {
+    let mut sums = [[_mm512_setzero_ps(); HIGH]; N];
+    let count = rows.iter().map(|row| row.len()).chain(values.iter().map(|row| row.len())).min().unwrap_or(0);
+    for index in 0..count / LANES {
+        let mut weights = [_mm512_setzero_ps(); HIGH];
+        for (to, row) in weights.iter_mut().zip(rows) {
+            // SAFETY: all rows have at least `count` numbers; this function has AVX-512F.
+            *to = unsafe { F::widen(row.as_chunks().0.get_unchecked(index)) };
+        }
+        for (sums, row) in sums.iter_mut().zip(values) {
+            // SAFETY: all rows have at least `count` numbers.
+            let values = load_numbers(unsafe { row.as_chunks().0.get_unchecked(index) });
+            for (sum, weights) in sums.iter_mut().zip(weights) {
+                *sum = _mm512_fmadd_ps(weights, values, *sum);
+            }
+        }
+    }
+    let mut products = [[0.0; HIGH]; N];
+    let done = count - count % LANES;
+    for (products, ([a, b, c, d], values)) in products.iter_mut().zip(sums.into_iter().zip(values)) {
+        let quarters = sums_of_four(a, b, c, d);
+        let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps::<1>(quarters));
+        let sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
+        // SAFETY: there is room for four numbers.
+        unsafe { _mm_storeu_ps(products.as_mut_ptr(), sums) };
+        let values = values.get(done..).unwrap_or(&[]);
+        for (product, row) in products.iter_mut().zip(rows) {
+            let weights = row.get(done..).unwrap_or(&[]);
+            *product = weights.iter().zip(values).fold(*product, |sum, (weight, value)| sum + weight.to_f32() * value);
+        }
+    }
+    products
 }
 
 /// A floating point type of which 16 numbers can be widened at once.

@@ -10,7 +10,7 @@ mod transpose;
 use core::arch::x86_64::*;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::{Kernels, Layout, Parts, portable};
+use super::{Kernels, Layout, MANY_FROM, Parts, USUAL_MANY, portable};
 use crate::activations::{Activations, RowMut};
 use crate::architecture::Activation;
 use crate::block::{BFloat16, Float16, Float32, Kind, Q8_0, with_block};
@@ -20,18 +20,32 @@ pub use float::Widen;
 pub use registers::Load;
 pub use transpose::transpose;
 
-/// Rows of activations from which on weights are unpacked into tiles. That costs as much as some two rows, each of which
-/// unpacks all weights otherwise.
-const TILED: usize = 3;
-
 /// Kernels for processors with AVX-512.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(pub(super) ());
+pub struct Avx512 {
+    /// See [`Kernels::many_from`].
+    many: usize,
+}
+
+/// One set for each number of rows.
+static SETS: [Avx512; MANY_FROM.len()] = {
+    let [a, b, c, d, e] = MANY_FROM;
+    [Avx512::new(a), Avx512::new(b), Avx512::new(c), Avx512::new(d), Avx512::new(e)]
+};
 
 impl Avx512 {
+    pub(super) const fn new(many: usize) -> Self {
+        Self { many }
+    }
+
+    pub(super) const fn many(&self) -> usize {
+        self.many
+    }
+
     /// The kernels, where the processor can run them.
     pub fn get() -> Option<&'static Self> {
-        super::detect::features().avx512.then_some(&Self(()))
+        let set = SETS.iter().find(|set| set.many == USUAL_MANY);
+        set.filter(|_| super::detect::features().avx512)
     }
 }
 
@@ -46,12 +60,20 @@ impl Kernels for Avx512 {
     }
 
     fn layout(&self, kind: Kind, rows: usize) -> Option<Layout> {
-        (rows >= TILED && !kind.is_float()).then_some(Layout::Eight)
+        match kind.is_float() {
+            true => None,
+            false if rows < self.many => Some(Layout::Lanes),
+            false => Some(Layout::Eight),
+        }
+    }
+
+    fn many_from(&self, rows: usize) -> Option<&'static dyn Kernels> {
+        SETS.iter().find(|set| set.many == rows).map(|set| set as &dyn Kernels)
     }
 
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
         // SAFETY: `get` has found all that is needed.
-        unsafe { product(matrix, activations, out) }
+        unsafe { product(matrix, activations, out, self.many) }
     }
 
     fn dot_f16(&self, vector: &[f32], rows: Parts<'_, u16>, out: &mut [f32]) {
@@ -147,27 +169,16 @@ fn gate(activation: Activation, gates: &mut [f32], ups: &[f32]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    if out.len() < TILED {
-        with_block!(matrix.kind(), B => dot::products::<B>(matrix, activations, out), else match matrix.kind() {
-            Kind::F16 => float::products::<Float16>(matrix, activations, out),
-            Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),
-            _ => float::products::<Float32>(matrix, activations, out),
-        });
-    } else {
-        with_block!(matrix.kind(), B => tile::products::<B>(matrix, activations, out), else match matrix.kind() {
-            Kind::F16 => tile::float_products::<Float16>(matrix, activations, out),
-            Kind::BF16 => tile::float_products::<BFloat16>(matrix, activations, out),
-            _ => tile::float_products::<Float32>(matrix, activations, out),
-        });
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn load_signed(bytes: &[i8; 64]) -> __m512i {
-    // SAFETY: there are 64 bytes to be read.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]], many: usize) {
+    let few = out.len() < many;
+    with_block!(matrix.kind(), B => match few {
+        true => dot::products::<B>(matrix, activations, out),
+        false => tile::products::<B>(matrix, activations, out),
+    }, else match matrix.kind() {
+        Kind::F16 => float::products::<Float16>(matrix, activations, out),
+        Kind::BF16 => float::products::<BFloat16>(matrix, activations, out),
+        _ => float::products::<Float32>(matrix, activations, out),
+    });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
@@ -175,13 +186,6 @@ fn load_signed(bytes: &[i8; 64]) -> __m512i {
 pub fn load_numbers(numbers: &[f32; 16]) -> __m512 {
     // SAFETY: there are 16 numbers to be read.
     unsafe { _mm512_loadu_ps(numbers.as_ptr()) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn load_eight(numbers: &[f32; 8]) -> __m512 {
-    // SAFETY: there are 8 numbers to be read.
-    unsafe { _mm512_zextps256_ps512(_mm256_loadu_ps(numbers.as_ptr())) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]

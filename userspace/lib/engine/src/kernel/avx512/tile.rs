@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
-use super::float::Widen;
 use super::registers::Load;
 use super::transpose::transpose;
 use super::{load_numbers, store_numbers};
 use crate::activations::{Activations, CHUNK, GROUP, TILE_ROWS, Tile};
 use crate::block::blocks;
 use crate::kernel::chunk::{GROUPS, blocks_of};
+use crate::kernel::prefetch::prefetch_ahead;
 use crate::tensor::Tensor;
 
 /// Rows of weights that are lanes of a register.
@@ -62,6 +62,8 @@ pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &m
             for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
                 *lane = blocks::<B>(row.get(range.clone()).unwrap_or(&[]));
             }
+            // The same chunk of the next strip: so far apart processors do not look ahead.
+            lanes.iter().for_each(|blocks| prefetch_ahead(blocks, LANES * row_bytes));
             fill::<B>(&mut panel, &lanes);
             for (tiles, sums) in activations.eights().zip(&mut sums) {
                 let Some(tile) = tiles.get(chunk) else { continue };
@@ -203,89 +205,5 @@ fn write(strip: usize, sums: &[[f32; LANES]], out: &mut [&mut [f32]]) {
             Some(out) => *out = *sums,
             None => out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum),
         }
-    }
-}
-
-/// Columns of floating point weights that are laid out at once.
-const FLOAT_COLUMNS: usize = 256;
-
-/// Multiplies a matrix of floating point numbers with all rows of activations.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-pub fn float_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
-    let mut sums: Vec<Sums> = alloc::vec![[[0.0; LANES]; TILE_ROWS]; out.len().div_ceil(TILE_ROWS)];
-    let mut panel = [[0.0f32; LANES]; FLOAT_COLUMNS];
-    let values = interleaved(activations, out.len());
-    let row_bytes = matrix.row_bytes().max(1);
-    for (strip, rows) in matrix.bytes().chunks(LANES * row_bytes).enumerate() {
-        for start in (0..matrix.columns()).step_by(FLOAT_COLUMNS) {
-            let columns = start..(start + FLOAT_COLUMNS).min(matrix.columns());
-            let mut lanes: [&[F]; LANES] = [&[]; LANES];
-            for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
-                *lane = blocks::<F>(row).get(columns.clone()).unwrap_or(&[]);
-            }
-            fill_floats::<F>(&mut panel, &lanes);
-            for (values, sums) in values.chunks_exact(matrix.columns().max(1)).zip(&mut sums) {
-                multiply_floats(&panel, values.get(columns.clone()).unwrap_or(&[]), start == 0, sums);
-            }
-        }
-        write(strip, sums.as_flattened(), out);
-    }
-}
-
-/// For eight rows after the other, the numbers of each column beside each other.
-fn interleaved(activations: &Activations, rows: usize) -> Vec<[f32; TILE_ROWS]> {
-    let columns = activations.columns();
-    let mut all = alloc::vec![[0.0; TILE_ROWS]; rows.div_ceil(TILE_ROWS) * columns];
-    for (index, tile) in all.chunks_exact_mut(columns.max(1)).enumerate() {
-        for place in 0..TILE_ROWS {
-            for (to, value) in tile.iter_mut().zip(activations.row(index * TILE_ROWS + place).values) {
-                if let Some(to) = to.get_mut(place) {
-                    *to = *value;
-                }
-            }
-        }
-    }
-    all
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn fill_floats<F: Widen>(panel: &mut [[f32; LANES]; FLOAT_COLUMNS], lanes: &[&[F]; LANES]) {
-    let columns = lanes.iter().map(|row| row.len()).max().unwrap_or(0);
-    for (part, panel) in panel.chunks_exact_mut(LANES).enumerate().take(columns.div_ceil(LANES)) {
-        let mut rows = [_mm512_setzero_si512(); LANES];
-        for (to, row) in rows.iter_mut().zip(lanes) {
-            *to = match row.as_chunks::<16>().0.get(part) {
-                // SAFETY: this function has AVX-512F.
-                Some(row) => unsafe { _mm512_castps_si512(F::widen(row)) },
-                None => {
-                    let mut last = [0.0; LANES];
-                    let rest = row.as_chunks::<16>().1;
-                    last.iter_mut().zip(rest).for_each(|(to, from)| *to = from.to_f32());
-                    _mm512_castps_si512(load_numbers(&last))
-                }
-            };
-        }
-        transpose(&mut rows);
-        for (to, column) in panel.iter_mut().zip(rows) {
-            store_numbers(to, _mm512_castsi512_ps(column));
-        }
-    }
-}
-
-/// Adds the panel's products with eight rows of activations.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn multiply_floats(panel: &[[f32; LANES]; FLOAT_COLUMNS], values: &[[f32; TILE_ROWS]], first: bool, sums: &mut Sums) {
-    let mut totals = begin(first, sums);
-    for (weights, values) in panel.iter().zip(values) {
-        let weights = load_numbers(weights);
-        for (total, value) in totals.iter_mut().zip(values) {
-            *total = _mm512_fmadd_ps(weights, _mm512_set1_ps(*value), *total);
-        }
-    }
-    for (sums, total) in sums.iter_mut().zip(totals) {
-        store_numbers(sums, total);
     }
 }

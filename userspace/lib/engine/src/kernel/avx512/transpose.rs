@@ -26,7 +26,7 @@ pub fn transpose(rows: &mut [__m512i; LANES]) {
 /// Makes columns of four rows in each quarter of the registers.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
-fn transpose_four([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+pub fn transpose_four([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
     [

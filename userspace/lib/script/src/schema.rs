@@ -3,11 +3,11 @@
 //! The engine holds answers to it token by token; a written answer is compared with it when all of it is there. A schema
 //! that asks for what is not compared is refused, so that nothing passes for checked that was not.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_json_schema::{Unresolved, normalise};
 use serde_json::{Map, Number, Value};
 
 /// Comparisons of one answer: references and alternatives may ask for the same again and again.
@@ -15,25 +15,10 @@ const STEPS: u32 = 1 << 20;
 /// How deep references may lead.
 const DEPTH: u32 = 256;
 
-/// Keywords that say nothing of what an answer has to be.
-const REMARKS: [&str; 10] = [
-    "$schema",
-    "$comment",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "x-guidance",
-];
 /// Keywords with one schema.
 const ONE: [&str; 3] = ["additionalProperties", "items", "not"];
 /// Keywords with a list of schemas.
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-/// Keywords with schemas by name.
-const NAMED: [&str; 3] = ["properties", "$defs", "definitions"];
 /// Keywords with a number that counts something.
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 /// Keywords with a number that others are compared with.
@@ -53,17 +38,12 @@ impl Schema {
     /// # Errors
     /// It is no JSON, or asks for what answers are not compared with; says what.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let root: Value =
+        let written: Value =
             serde_json::from_str(text).map_err(|error| format!("the response schema is no JSON: {error}"))?;
-        let mut referred = BTreeSet::from([String::new()]);
-        let mut fresh: Vec<String> = Vec::from([String::new()]);
-        while let Some(place) = fresh.pop() {
-            let schema = root.pointer(&place).ok_or_else(|| format!("the response schema has no #{place}"))?;
-            let mut references = Vec::new();
-            is_comparable(schema, &mut references).map_err(|why| format!("the response schema {why}"))?;
-            fresh.extend(references.into_iter().filter(|place| referred.insert(place.clone())));
-        }
-        Ok(Self { root })
+        let wrong = |why| format!("the response schema {why}");
+        let normal = normalise(&written, Unresolved::Refuse).map_err(wrong)?;
+        [&normal.schema].into_iter().chain(normal.definitions.values()).try_for_each(is_comparable).map_err(wrong)?;
+        Ok(Self { root: normal.into_document() })
     }
 
     /// Whether an answer keeps to it.
@@ -76,44 +56,28 @@ impl Schema {
     }
 }
 
-/// Whether all that a schema asks for is compared with; gathers where it refers to.
-fn is_comparable(schema: &Value, references: &mut Vec<String>) -> Result<(), String> {
-    let Value::Object(schema) = schema else {
-        return if schema.is_boolean() { Ok(()) } else { Err("has something in it that is no schema".into()) };
-    };
+/// Whether all that a schema asks for is compared with.
+fn is_comparable(schema: &Value) -> Result<(), String> {
+    let Value::Object(schema) = schema else { return Ok(()) };
     for (key, value) in schema {
         let is =
             |kind: fn(&Value) -> bool| kind(value).then_some(()).ok_or_else(|| format!("says nothing by its {key}"));
         let has = |keys: &[&str]| keys.contains(&key.as_str());
         match key.as_str() {
-            "$ref" => {
-                // Places elsewhere are nobody's to fetch; those with signs that stand for others are not looked for.
-                let place = value.as_str().and_then(|text| text.strip_prefix('#'));
-                let place = place.filter(|place| !place.contains('%') && (place.is_empty() || place.starts_with('/')));
-                references.push(place.ok_or_else(|| format!("refers to {value}"))?.to_string());
-            }
+            "$ref" | "const" => {}
             "type" => is(|value| match value {
                 Value::Array(types) => types.iter().all(is_type),
                 one => is_type(one),
             })?,
             "enum" => is(Value::is_array)?,
-            "const" => {}
             "required" => is(|value| value.as_array().is_some_and(|names| names.iter().all(Value::is_string)))?,
             "uniqueItems" => is(Value::is_boolean)?,
             _ if has(&COUNTS) => is(Value::is_u64)?,
             "multipleOf" => is(|value| value.as_f64().is_some_and(|number| number > 0.0))?,
             _ if has(&BOUNDS) => is(Value::is_number)?,
-            _ if has(&ONE) => is_comparable(value, references)?,
-            _ if has(&LISTS) => {
-                is(Value::is_array)?;
-                value.as_array().into_iter().flatten().try_for_each(|one| is_comparable(one, references))?;
-            }
-            _ if has(&NAMED) => {
-                is(Value::is_object)?;
-                let schemas = value.as_object().into_iter().flat_map(Map::values);
-                schemas.into_iter().try_for_each(|one| is_comparable(one, references))?;
-            }
-            _ if has(&REMARKS) => {}
+            _ if has(&ONE) => is_comparable(value)?,
+            _ if has(&LISTS) => value.as_array().into_iter().flatten().try_for_each(is_comparable)?,
+            "properties" => value.as_object().into_iter().flat_map(Map::values).try_for_each(is_comparable)?,
             _ => return Err(format!("asks for {key:?}, which written answers are not compared with")),
         }
     }
@@ -408,6 +372,36 @@ mod tests {
         }
     }
 
+    /// References name places however they are spelled, and annotations ask for nothing.
+    #[test]
+    fn references_and_annotations_are_read_as_the_standard_has_them() {
+        let defs = r##""$defs":{"a/b":{"type":"string"},"c d":{"type":"null"},"e~f":{"minimum":1}}"##;
+        for (schema, good, bad) in [
+            (format!(r##"{{"$ref":"#/$defs/a~1b",{defs}}}"##), "\"x\"", "1"),
+            (format!(r##"{{"$ref":"#/$defs/c%20d",{defs}}}"##), "null", "1"),
+            (format!(r##"{{"items":{{"$ref":"#/$defs/e~0f"}},{defs}}}"##), "[1]", "[0]"),
+            (
+                r##"{"properties":{"a":{"$ref":"#"}},"additionalProperties":false}"##.into(),
+                r#"{"a":{}}"#,
+                r#"{"a":{"b":1}}"#,
+            ),
+            (
+                r#"{"type":"string","format":"path","contentEncoding":"base64","x-a":{"if":1},"nullable":true}"#.into(),
+                "\"x\"",
+                "1",
+            ),
+            (r#"{"items":[{"type":"null"}],"additionalItems":false}"#.into(), "[null]", "[null,1]"),
+            (
+                r#"{"uniqueItems":false,"propertyNames":{"type":"string"},"items":{"type":"null"}}"#.into(),
+                "[null,null]",
+                "[1]",
+            ),
+        ] {
+            assert_eq!(check(&schema, good), Ok(()), "{schema}");
+            assert!(check(&schema, bad).is_err(), "{schema}");
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let schema = r#"{"properties":{"a":{"items":{"type":"integer"}}}}"#;
@@ -425,7 +419,7 @@ mod tests {
             (r#"{"pattern":"a"}"#, "\"pattern\""),
             (r#"{"properties":{"a":{"format":"date"}}}"#, "\"format\""),
             (r#"{"if":{}}"#, "\"if\""),
-            (r#"{"items":[{}]}"#, "no schema"),
+            (r#"{"items":[{},7]}"#, "no schema"),
             (r#"{"type":"zahl"}"#, "type"),
             (r#"{"required":"a"}"#, "required"),
             (r#"{"minItems":-1}"#, "minItems"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use capos_chat::{AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Tool};
 use capos_engine::Sampling;
-use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Reason, Request};
+use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Loose, Reason, Request};
 use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
 
@@ -185,6 +185,9 @@ fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finis
         for (_, event) in assistant.step() {
             match event {
                 Event::Progress { .. } => {}
+                Event::Loose(Loose { tool, why }) => {
+                    eprintln!("Calls of '{tool}' are not held to all of its schema, check what they are given: {why}");
+                }
                 Event::Delta(delta) => {
                     if let Delta::Text(text) = &delta
                         && !as_json

@@ -46,6 +46,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<()> {
         "experts": config.experts.map(|experts| json!({"count": experts.count, "used": experts.used})),
         "window": config.window.map(|window| window.tokens),
         "tiedOutput": model.tied_output(),
+        "unusedTensors": Some(model.unused()).filter(|unused| !unused.is_empty()),
         "bytesPerToken": model.bytes_per_token(),
         "licence": facts.license,
         "chatTemplate": facts.template_without_tools().is_some(),

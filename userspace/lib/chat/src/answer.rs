@@ -20,9 +20,11 @@ pub struct AnswerReader<'t> {
 
 impl<'t> AnswerReader<'t> {
     /// A reader of an answer in this form, where calls are of these tools. Its text ends where one of the stop
-    /// sequences would begin; they are not looked for in calls.
+    /// sequences would begin, of the text of marks, too; they are not looked for in calls. Where one has the mark in it that
+    /// calls begin with, there are no calls.
     pub fn new(tokenizer: &'t Tokenizer, form: Option<CallForm>, tools: &[Tool], stop_sequences: &[String]) -> Self {
         let guard = Guard::new(tokenizer.guarded_marks());
+        let form = form.filter(|form| !stop_sequences.iter().any(|sequence| sequence.contains(form.open())));
         Self {
             tokenizer,
             decoder: Decoder::within(tokenizer),
@@ -49,9 +51,10 @@ impl<'t> AnswerReader<'t> {
             let deltas = self.calls.push(&text);
             return self.given(deltas);
         };
-        // Other marks are no part of what was said.
+        // Other marks are no part of what was said, but may end it.
         if !self.form.is_some_and(|form| form.marks().contains(&mark)) {
-            return Vec::new();
+            let may_end = !self.calls.in_call();
+            return may_end.then(|| text_delta(self.stops.push_mark(mark))).flatten().into_iter().collect();
         }
         let text = std::mem::replace(&mut self.decoder, Decoder::within(self.tokenizer)).finish();
         let mut deltas = self.calls.push(&text);

@@ -1,11 +1,15 @@
 //! Texts that end an answer where they appear in it, however it is cut into pieces.
 
-/// Looks for stop sequences in text that comes in pieces.
+use std::ops::Range;
+
+/// Looks for stop sequences in text that comes in pieces. Marks between them are looked at as their texts, and not given.
 #[derive(Clone, Debug, Default)]
 pub struct Stops {
     sequences: Vec<String>,
     /// What could begin one.
     held: String,
+    /// Where marks lie in that.
+    marks: Vec<Range<usize>>,
     stopped: bool,
 }
 
@@ -35,16 +39,38 @@ impl Stops {
         if let Some((_, at)) = found.min() {
             self.stopped = true;
             text.truncate(at);
-            return text;
+            return self.without_marks(&text);
         }
         let held = self.sequences.iter().map(|sequence| held_back(&text, sequence)).max().unwrap_or(0);
         self.held = text.split_off(text.len().saturating_sub(held));
-        text
+        self.without_marks(&text)
+    }
+
+    /// Takes a mark that lies in the text; gives what certainly comes before a stop sequence.
+    pub fn push_mark(&mut self, mark: &str) -> String {
+        let start = self.held.len();
+        self.marks.push(start..start.saturating_add(mark.len()));
+        self.push(mark)
     }
 
     /// What was held back, where no more text follows.
     pub fn take(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        self.without_marks(&held)
+    }
+
+    /// The text that is looked at no more, without its marks; what is held back follows it.
+    fn without_marks(&mut self, text: &str) -> String {
+        let (mut given, mut at) = (String::with_capacity(text.len()), 0);
+        for mark in &self.marks {
+            given.push_str(text.get(at..mark.start.min(text.len())).unwrap_or(""));
+            at = mark.end;
+        }
+        given.push_str(text.get(at..).unwrap_or(""));
+        let behind = |at: usize| at.saturating_sub(text.len());
+        let left = self.marks.drain(..).map(|mark| behind(mark.start)..behind(mark.end));
+        self.marks = left.filter(|mark| !mark.is_empty()).collect();
+        given
     }
 }
 
@@ -84,6 +110,26 @@ mod tests {
         let mut stops = Stops::new(&["ü.ü".into()]);
         assert_eq!([stops.push("aü"), stops.push("."), stops.push("b")], ["a", "", "ü.b"]);
         assert_eq!((stops.take(), stops.stopped()), (String::new(), false));
+    }
+
+    /// A mark is found as its text is, alone and with text around it, and is never given.
+    #[test]
+    fn marks_are_looked_at_and_not_given() {
+        for (sequences, text, stopped) in [
+            (&["<|user|>"][..], "One.", true),
+            (&[".<|user|>\n"], "One", true),
+            (&["user"], "One.", true),
+            (&["<|user|>\nx"], "One.\nTwo", false),
+            (&["\nTwo!"], "One.\nTwo", false),
+            (&[], "One.\nTwo", false),
+        ] {
+            let sequences: Vec<String> = sequences.iter().map(ToString::to_string).collect();
+            let mut stops = Stops::new(&sequences);
+            let mut given = stops.push("On") + &stops.push("e.");
+            given += &(stops.push_mark("<|user|>") + &stops.push("\n") + &stops.push("Two"));
+            given += &stops.take();
+            assert_eq!((given.as_str(), stops.stopped()), (text, stopped), "{sequences:?}");
+        }
     }
 
     proptest! {

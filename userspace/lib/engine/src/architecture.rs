@@ -114,7 +114,7 @@ const LLAMA: Architecture = Architecture {
     rope: RopeLayout::Neighbours,
     attention_biases: Presence::Optional,
     output_biases: Presence::Optional,
-    feed_forward_biases: Presence::Absent,
+    feed_forward_biases: Presence::Optional,
     head_norms: false,
     norms: NormPlace::Before,
     fused_attention: Presence::Absent,
@@ -131,20 +131,11 @@ const LLAMA: Architecture = Architecture {
     encoder: false,
 };
 
-const QWEN3: Architecture = Architecture {
-    name: "qwen3",
-    rope: RopeLayout::Halves,
-    attention_biases: Presence::Absent,
-    output_biases: Presence::Absent,
-    head_norms: true,
-    ..LLAMA
-};
+const QWEN3: Architecture = Architecture { name: "qwen3", rope: RopeLayout::Halves, head_norms: true, ..LLAMA };
 
 const GEMMA2: Architecture = Architecture {
     name: "gemma2",
     rope: RopeLayout::Halves,
-    attention_biases: Presence::Absent,
-    output_biases: Presence::Absent,
     norms: NormPlace::Around,
     activation: Activation::Gelu,
     scaled_embedding: true,
@@ -173,20 +164,12 @@ const BERT: Architecture = Architecture {
 const KNOWN: [Architecture; 10] = [
     LLAMA,
     Architecture { name: "mistral3", attention_temperature: true, ..LLAMA },
-    Architecture {
-        name: "qwen2",
-        rope: RopeLayout::Halves,
-        attention_biases: Presence::Required,
-        output_biases: Presence::Absent,
-        ..LLAMA
-    },
+    Architecture { name: "qwen2", rope: RopeLayout::Halves, attention_biases: Presence::Required, ..LLAMA },
     QWEN3,
     Architecture { name: "qwen3moe", experts: true, ..QWEN3 },
     Architecture {
         name: "phi3",
         rope: RopeLayout::Halves,
-        attention_biases: Presence::Absent,
-        output_biases: Presence::Absent,
         fused_attention: Presence::Required,
         fused_gate: true,
         window: WindowPattern::Every,

@@ -164,6 +164,7 @@ impl Config {
             NormPlace::Before | NormPlace::Around => "attention.layer_norm_rms_epsilon",
         };
         entries.check_direction(&architecture)?;
+        entries.check_scales(&architecture, scaled_by)?;
         Ok(Self {
             context: entries.need_count("context_length", 1..=limits::CONTEXT)?,
             width,
@@ -319,6 +320,34 @@ impl Entries<'_, '_> {
             }
             Some(_) => Err(EngineError::entry(&key, "is no truth value")),
         }
+    }
+
+    /// Numbers that change all answers, in architectures that are not computed with them here: each must be what changes
+    /// nothing.
+    fn check_scales(&self, architecture: &Architecture, scaled_by: f32) -> Result<(), EngineError> {
+        let caps = architecture.soft_caps;
+        for (name, is_read, neutral) in [
+            ("embedding_scale", false, &[1.0][..]),
+            ("residual_scale", false, &[1.0]),
+            ("logit_scale", false, &[1.0]),
+            ("expert_weights_scale", false, &[0.0, 1.0]),
+            ("expert_shared_count", false, &[0.0]),
+            ("attention.scale", false, &[0.0, 1.0 / libm::sqrtf(scaled_by)]),
+            ("attention.clamp_kqv", false, &[0.0]),
+            ("attention.max_alibi_bias", false, &[0.0]),
+            ("attention.temperature_scale", architecture.attention_temperature, &[0.0]),
+            ("attn_logit_softcapping", caps, &[0.0]),
+            ("final_logit_softcapping", caps, &[0.0]),
+        ] {
+            let found = if is_read { None } else { self.number(name, f64::from(f32::MIN)..=f64::from(f32::MAX))? };
+            if let Some(number) = found
+                && !neutral.iter().any(|neutral| (number - neutral).abs() <= 1e-6)
+            {
+                let why = format!("is {number}, and '{}' models are computed without it here", architecture.name);
+                return Err(EngineError::entry(&self.key(name), why));
+            }
+        }
+        Ok(())
     }
 
     fn temperature(&self, architecture: &Architecture) -> Result<Option<Temperature>, EngineError> {

@@ -247,7 +247,7 @@ impl Forward {
     fn finish(&mut self, config: &Config, head: &Head<'_>, machine: Machine<'_>, batch: &Batch) -> &[f32] {
         let width = config.width.max(1);
         let wanted = batch.tokens().iter().filter(|token| token.logits).count();
-        self.logits.resize(wanted.saturating_mul(head.output.rows()));
+        self.logits.resize(wanted.saturating_mul(head.output.matrix.rows()));
         if wanted == 0 {
             return &self.logits;
         }
@@ -256,7 +256,8 @@ impl Forward {
         for (row, (state, _)) in rows.chunks_exact_mut(width).zip(states) {
             norm(state, &head.norm, config.norm_epsilon, row);
         }
-        multiply(machine, &mut self.last, &mut [Product { tensor: &head.output, out: &mut self.logits }]);
+        multiply(machine, &mut self.last, &mut [Product { tensor: &head.output.matrix, out: &mut self.logits }]);
+        head.output.add_bias(&mut self.logits);
         if let Some(cap) = config.logit_cap {
             soft_cap(&mut self.logits, cap);
         }

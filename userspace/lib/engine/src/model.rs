@@ -20,6 +20,7 @@ pub struct Model<'a> {
     pub(crate) rope: Rope,
     pub(crate) window_rope: Rope,
     context: usize,
+    unused: Vec<&'a str>,
 }
 
 impl<'a> Model<'a> {
@@ -38,7 +39,8 @@ impl<'a> Model<'a> {
     /// As [`Model::open`].
     pub fn new(header: &Header<'a>, file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
         let config = Config::of(header)?;
-        let weights = Weights::of(&Tensors::new(header, file), &config)?;
+        let tensors = Tensors::new(header, file);
+        let weights = Weights::of(&tensors, &config)?;
         let (rows, tokens) = (weights.embedding.rows(), header.facts().vocabulary);
         if usize::try_from(tokens).map_or(true, |tokens| tokens > rows) {
             let why = format!("has {rows} rows, and the vocabulary has {tokens} tokens, each of which needs one");
@@ -56,12 +58,17 @@ impl<'a> Model<'a> {
             true => rope.clone(),
             false => Rope::new(&config.window_rope, None),
         };
-        Ok(Self { config, weights, rope, window_rope, context })
+        Ok(Self { config, weights, rope, window_rope, context, unused: tensors.unused().collect() })
     }
 
     /// What it is like.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The names of tensors in the file that it is not made of: of models beside it that change nothing of its answers.
+    pub fn unused(&self) -> &[&'a str] {
+        &self.unused
     }
 
     /// Most tokens of a sequence.
@@ -101,14 +108,14 @@ impl<'a> Model<'a> {
     /// Whether embedding and output are one matrix.
     pub fn tied_output(&self) -> bool {
         let head = self.weights.head.as_ref();
-        head.is_some_and(|head| core::ptr::eq(self.weights.embedding.bytes(), head.output.bytes()))
+        head.is_some_and(|head| core::ptr::eq(self.weights.embedding.bytes(), head.output.matrix.bytes()))
     }
 
     /// Bytes of weights that are read for each token, when tokens come one at a time.
     pub fn bytes_per_token(&self) -> u64 {
         use crate::weights::FeedForward;
         let bytes = |tensor: &Tensor<'_>| tensor.bytes().len() as u64;
-        let mut total = self.weights.head.as_ref().map_or(0, |head| bytes(&head.output));
+        let mut total = self.weights.head.as_ref().map_or(0, |head| bytes(&head.output.matrix));
         for layer in &self.weights.layers {
             let attention = [&layer.query, &layer.key, &layer.value, &layer.output];
             let attention = attention.iter().fold(0u64, |sum, linear| sum.saturating_add(bytes(&linear.matrix)));

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::ops::Range;
 
 use capos_gguf::Header;
@@ -26,6 +27,8 @@ pub(crate) struct Tensors<'h, 'a> {
     file: &'a [u8],
     /// Places in the header's table, sorted by name.
     by_name: Vec<(&'a str, usize)>,
+    /// Which of them a model has been made of.
+    used: RefCell<Vec<bool>>,
 }
 
 impl<'h, 'a> Tensors<'h, 'a> {
@@ -33,7 +36,14 @@ impl<'h, 'a> Tensors<'h, 'a> {
         let names = header.tensors().iter().map(|tensor| tensor.name());
         let mut by_name: Vec<_> = names.zip(0..).collect();
         by_name.sort_unstable();
-        Self { header, file, by_name }
+        let used = RefCell::new(alloc::vec![false; by_name.len()]);
+        Self { header, file, by_name, used }
+    }
+
+    /// The names of those that no model has been made of.
+    pub fn unused(&self) -> impl Iterator<Item = &'a str> {
+        let used = self.used.borrow().clone();
+        self.by_name.iter().map(|(name, _)| *name).zip(used).filter(|(_, used)| !used).map(|(name, _)| name)
     }
 
     /// The matrices of this name, one after another in the file: `count` of `rows` × `columns`.
@@ -77,12 +87,20 @@ impl<'h, 'a> Tensors<'h, 'a> {
     }
 
     fn info(&self, name: &str) -> Option<&'h capos_gguf::TensorInfo<'a>> {
-        let at = self.by_name.binary_search_by_key(&name, |(name, _)| name).ok()?;
-        self.header.tensors().get(self.by_name.get(at)?.1)
+        self.header.tensors().get(self.by_name.get(self.place(name)?)?.1)
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.by_name.binary_search_by_key(&name, |(name, _)| name).ok()
     }
 
     fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Tensor<'a>>, EngineError> {
         let Some(info) = self.info(name) else { return Ok(None) };
+        if let Some(place) = self.place(name)
+            && let Some(used) = self.used.borrow_mut().get_mut(place)
+        {
+            *used = true;
+        }
         let wanted: Vec<u64> = shape.iter().map(|dimension| *dimension as u64).collect();
         // A matrix of one row may be written as a vector, and the other way round.
         let core = |dimensions: &[u64]| {

@@ -106,7 +106,7 @@ pub(crate) struct Input<'a> {
 /// What makes logits of the state behind the last layer.
 pub(crate) struct Head<'a> {
     pub norm: Vec<f32>,
-    pub output: Tensor<'a>,
+    pub output: Linear<'a>,
 }
 
 /// All of them.
@@ -142,7 +142,8 @@ impl<'a> Weights<'a> {
         let (input, head) = match config.architecture.encoder {
             true => (Some(input(tensors, config)?), None),
             false => {
-                let output = tensors.matrix("output.weight", config.width, vocabulary)?.unwrap_or(embedding);
+                let matrix = tensors.matrix("output.weight", config.width, vocabulary)?.unwrap_or(embedding);
+                let output = Linear { matrix, bias: tensors.vector("output.bias", vocabulary)? };
                 let norm = need(tensors.vector("output_norm.weight", config.width)?, "output_norm.weight")?;
                 (None, Some(Head { norm, output }))
             }
@@ -152,7 +153,7 @@ impl<'a> Weights<'a> {
             layers.push(LayerNames { tensors, config, prefix: format!("blk.{index}.") }.read()?);
         }
         let pairs = config.rope.dimensions / 2;
-        Ok(Self {
+        let weights = Self {
             embedding,
             input,
             layers,
@@ -162,8 +163,33 @@ impl<'a> Weights<'a> {
                 short: factors(tensors, "rope_factors_short.weight", pairs)?,
                 long: factors(tensors, "rope_factors_long.weight", pairs)?,
             },
-        })
+        };
+        tensors.unused().filter(|name| is_of_the_text(name)).try_for_each(|name| Err(left_alone(name, config)))?;
+        Ok(weights)
     }
+}
+
+/// Whether a tensor takes part in what a model of texts computes, by its name. Others belong to models of pictures and sounds
+/// in the same file, and to what ranks texts, which is never computed.
+fn is_of_the_text(name: &str) -> bool {
+    ["blk.", "output", "token_embd", "token_types", "position_embd", "rope"].iter().any(|part| name.starts_with(part))
+}
+
+/// Why a file with a tensor is refused that the model is not computed with.
+fn left_alone(name: &str, config: &Config) -> EngineError {
+    let (architecture, layers) = (config.architecture.name, config.layers);
+    let layer =
+        name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).and_then(|(index, _)| index.parse().ok());
+    let why = match layer {
+        Some(layer) if layers <= layer => {
+            format!("is of layer {layer}, and '{architecture}.block_count' says that there are {layers}")
+        }
+        Some(layer) => {
+            format!("changes what layer {layer} computes, and '{architecture}' models are computed without it here")
+        }
+        None => format!("changes all answers, and '{architecture}' models are computed without it here"),
+    };
+    EngineError::tensor(name, format!("{why}; take a file that was converted without it"))
 }
 
 fn missing(name: &str) -> EngineError {
@@ -244,9 +270,6 @@ impl<'a> LayerNames<'_, '_, 'a> {
     }
 
     fn bias(&self, name: &str, length: usize, presence: Presence) -> Result<Option<Vec<f32>>, EngineError> {
-        if presence == Presence::Absent {
-            return Ok(None);
-        }
         let name = self.name(name, "bias");
         match self.tensors.vector(&name, length)? {
             None if presence == Presence::Required => Err(missing(&name)),

@@ -17,7 +17,11 @@ fn folder() -> PathBuf {
 
 /// Why a file is refused.
 fn refused(parts: &Parts) -> String {
-    match Model::open(&parts.file().unwrap(), None) {
+    refused_file(&parts.file().unwrap())
+}
+
+fn refused_file(file: &[u8]) -> String {
+    match Model::open(file, None) {
         Ok(_) => panic!("the file is not refused"),
         Err(error) => error.to_string(),
     }
@@ -70,6 +74,134 @@ fn every_entry_and_tensor_that_an_embedder_needs_is_missed_by_name() {
             "token_types.weight" => assert!(Model::open(&parts.file().unwrap(), None).is_ok()),
             _ => assert_eq!(refused(&parts), format!("the tensor '{name}' is missing")),
         }
+    }
+}
+
+/// A tensor that would change what is computed is computed with or refused by its name, whatever the architecture.
+#[test]
+fn no_tensor_of_the_text_is_left_alone() {
+    let unknown = [
+        "blk.0.attn_q_norm.weight",
+        "blk.0.attn_k_norm.weight",
+        "blk.0.attn_norm.bias",
+        "blk.0.attn_sinks.weight",
+        "blk.0.ffn_gate_inp.weight",
+        "blk.0.ffn_gate_shexp.weight",
+        "blk.0.ffn_up.scale",
+        "blk.0.attn_rot_embd.weight",
+        "blk.0.attn_q.weight.lora_a",
+        "blk.1.attn_q.weight",
+        "blk.x.attn_q.weight",
+        "output_norm.bias",
+        "output_norm_2.weight",
+        "token_embd_norm.weight",
+        "token_types.weight",
+        "position_embd.weight",
+        "rope_other.weight",
+    ];
+    for name in unknown {
+        let said = refused(&Parts::llama().with_tensor(name, TensorType::F32, &[WIDTH]));
+        assert!(said.starts_with(&format!("the tensor '{name}' ")) && said.contains("'llama"), "{said}");
+        assert!(said.ends_with("; take a file that was converted without it"), "{said}");
+    }
+    let said = refused(&Parts::llama().with_tensor("blk.1.attn_q.weight", TensorType::F32, &[WIDTH]));
+    assert!(said.contains("is of layer 1, and 'llama.block_count' says that there are 1;"), "{said}");
+    // Of the files that are compared with a reference, those of all architectures.
+    for path in support::files(&folder()) {
+        let file = fs::read(&path).unwrap();
+        let header = Header::parse(&file, file.len() as u64).unwrap();
+        assert_eq!(Model::open(&file, None).unwrap().unused(), [""; 0], "{}", path.display());
+        let architecture = header.facts().architecture;
+        for name in ["blk.0.attn_sinks.weight", "blk.1.ffn_up.scale", "output.scale", "blk.77.attn_norm.weight"] {
+            let said = refused_file(&with_tensor(&header, &file, name, 4));
+            assert!(said.contains(&format!("'{name}'")) && said.contains(architecture), "{said}");
+        }
+    }
+    // What belongs to others is told.
+    let parts = ["v.blk.0.attn_q.weight", "mm.0.weight", "cls.weight"];
+    let with = parts.iter().fold(Parts::llama(), |all, name| all.with_tensor(name, TensorType::F32, &[3]));
+    let file = with.file().unwrap();
+    assert_eq!(Model::open(&file, None).unwrap().unused(), ["cls.weight", "mm.0.weight", "v.blk.0.attn_q.weight"]);
+}
+
+/// The file with one more tensor, all of whose numbers are a half.
+fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, length: u64) -> Vec<u8> {
+    let alignment = u64::from(header.alignment());
+    let pad = |out: &mut Vec<u8>| out.resize(out.len().next_multiple_of(alignment as usize), 0);
+    let (head, data) = (&file[..header.metadata_bytes() as usize], &file[header.data_offset() as usize..]);
+    let offset = (data.len() as u64).next_multiple_of(alignment);
+    let mut out = head.to_vec();
+    out[8..16].copy_from_slice(&(header.tensors().len() as u64 + 1).to_le_bytes());
+    out.extend((name.len() as u64).to_le_bytes());
+    out.extend(name.as_bytes());
+    out.extend(1u32.to_le_bytes());
+    out.extend(length.to_le_bytes());
+    out.extend(TensorType::F32.code().to_le_bytes());
+    out.extend(offset.to_le_bytes());
+    pad(&mut out);
+    out.extend(data);
+    pad(&mut out);
+    (0..length).for_each(|_| out.extend(0.5f32.to_le_bytes()));
+    out
+}
+
+/// The logits behind some tokens.
+fn logits(file: &[u8]) -> Vec<f32> {
+    let model = Model::open(file, None).unwrap();
+    let machine = Machine { kernels: &kernel::Scalar, pool: &Single };
+    let mut caches = [Cache::new(model.config(), 16)];
+    Forward::new().pass(&model, machine, &Batch::prompt(&[1, 2, 3]), &mut caches).unwrap().to_vec()
+}
+
+/// The biases of every product are added to what comes of it.
+#[test]
+fn biases_are_added() {
+    for path in support::files(&folder()) {
+        let file = fs::read(&path).unwrap();
+        let header = Header::parse(&file, file.len() as u64).unwrap();
+        let model = Model::open(&file, None).unwrap();
+        if !model.writes() || model.config().experts.is_some() {
+            continue;
+        }
+        let has = |name: &str| header.tensors().iter().any(|tensor| tensor.name() == name);
+        for name in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"] {
+            let (weight, bias) = (format!("blk.0.{name}.weight"), format!("blk.0.{name}.bias"));
+            // In one matrix with others, gates have none.
+            if !has(&weight) || has(&bias) || name == "ffn_up" && !has("blk.0.ffn_gate.weight") {
+                continue;
+            }
+            let rows = header.tensors().iter().find(|tensor| tensor.name() == weight).unwrap().dimensions()[1];
+            assert_ne!(logits(&with_tensor(&header, &file, &bias, rows)), logits(&file), "{} {bias}", path.display());
+        }
+        let rows = model.vocabulary() as u64;
+        let (found, plain) = (logits(&with_tensor(&header, &file, "output.bias", rows)), logits(&file));
+        match model.config().logit_cap {
+            Some(_) => assert_ne!(found, plain),
+            None => assert!(found.iter().zip(plain).all(|(found, plain)| *found == plain + 0.5), "{}", path.display()),
+        }
+    }
+}
+
+#[test]
+fn entries_that_change_all_answers_are_not_left_alone() {
+    for (key, neutral, other) in [
+        ("embedding_scale", 1.0, 12.0),
+        ("residual_scale", 1.0, 0.2),
+        ("logit_scale", 1.0, 0.1),
+        ("attention.scale", 0.5, 0.01),
+        ("attention.clamp_kqv", 0.0, 8.0),
+        ("attention.temperature_scale", 0.0, 0.1),
+        ("attn_logit_softcapping", 0.0, 50.0),
+        ("final_logit_softcapping", 0.0, 30.0),
+    ] {
+        let key = format!("llama.{key}");
+        let with = |number| Parts::llama().with(&key, WriterValue::F32(number));
+        assert!(Model::open(&with(neutral).file().unwrap(), None).is_ok(), "{key}");
+        let said = refused(&with(other));
+        assert_eq!(
+            said,
+            format!("the metadata entry '{key}' is {other}, and 'llama' models are computed without it here")
+        );
     }
 }
 

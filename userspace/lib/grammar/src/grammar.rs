@@ -6,15 +6,16 @@
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use capos_tokenizer::{TokenKind, Tokenizer};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use crate::held_tool::{Closeness, HeldTool, answer_schema};
 use crate::line_grammar::{LineGrammar, LineTokens};
 use capos_chat::guard::Guard;
 use capos_chat::lines::Line;
@@ -25,9 +26,6 @@ use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
-/// The least whole number that grammars count: of 64 bits with a sign, the next above the least that is also one of floating
-/// point, as which schemas' bounds are read.
-const LEAST: i64 = i64::MIN + 1024;
 /// Bytes of the longest token that can be in an answer that is held to something: what the library can count.
 const LONGEST: usize = 1024;
 
@@ -90,10 +88,11 @@ impl Grammars {
         Ok(Self { factory, marks, lines: LineTokens::new(tokenizer).map(Arc::new) })
     }
 
-    /// The grammar of an answer. None where anything may be said. The tokenizer is the one that these are for.
+    /// The grammar of an answer. None where anything may be said. The tokenizer is the one that these are for. A tool whose
+    /// schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] for schemas that ask for what grammars cannot hold to.
+    /// [`ChatError::Grammar`] where the answer's own schema asks for what grammars cannot hold to.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
         let Rules { form, tools, schema, said } = rules;
         if form == Some(CallForm::Lines) {
@@ -103,27 +102,73 @@ impl Grammars {
             let guard = Guard::new(tokenizer.guarded_marks());
             let lines: Vec<Line> = tools.iter().map(|tool| Line::of(tool, &guard)).collect();
             let grammar = LineGrammar::new(tokens, tokenizer, &lines, said, schema);
-            return Ok(Some(Grammar(Held::Lines(Box::new(grammar)))));
+            return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }
         let form = form.filter(|_| !tools.is_empty());
         if form.is_none() && schema.is_none() {
             return Ok(None);
         }
+        let schema = schema.map(answer_schema).transpose().map_err(|why| wrong(&why))?;
+        let objects = |matcher, loose| Ok(Some(Grammar { held: Held::Objects(Box::new(matcher)), loose }));
+        let strict: Vec<_> = tools.iter().map(|tool| HeldTool::new(tool, Closeness::Schema)).collect();
+        if let Ok(strict) = strict.into_iter().collect::<Result<Vec<HeldTool<'_>>, String>>()
+            && let Ok(matcher) = self.matcher(form, &strict, schema.as_ref())
+        {
+            return objects(matcher, Vec::new());
+        }
+        // What the answer itself is to be is never held less closely.
+        if schema.is_some() || form.is_none() {
+            self.matcher(None, &[], schema.as_ref()).map_err(|why| wrong(&why))?;
+        }
+        let form = form.ok_or_else(|| wrong("it has no form"))?;
+        let mut loose = Vec::new();
+        let held: Vec<HeldTool<'_>> = tools.iter().map(|tool| self.held(form, tool, &mut loose)).collect();
+        if !loose.is_empty()
+            && let Ok(matcher) = self.matcher(Some(form), &held, schema.as_ref())
+        {
+            return objects(matcher, loose);
+        }
+        // Each can be held, and not all of them together.
+        let held: Vec<HeldTool<'_>> = tools.iter().map(HeldTool::loose).collect();
+        let matcher = self.matcher(Some(form), &held, schema.as_ref()).map_err(|why| wrong(&why))?;
+        let why = "the schemas of all tools together are too large";
+        objects(matcher, tools.iter().map(|tool| Loose { tool: tool.name.clone(), why: why.into() }).collect())
+    }
+
+    /// A tool, held as closely as can be by itself. What cannot be held to is told.
+    fn held<'t>(&self, form: CallForm, tool: &'t Tool, loose: &mut Vec<Loose>) -> HeldTool<'t> {
+        let try_to = |closeness| {
+            let held = HeldTool::new(tool, closeness)?;
+            self.matcher(Some(form), std::slice::from_ref(&held), None).map(|_| held)
+        };
+        try_to(Closeness::Schema)
+            .or_else(|why| {
+                loose.push(Loose { tool: tool.name.clone(), why });
+                try_to(Closeness::Parts)
+            })
+            .unwrap_or_else(|_| HeldTool::loose(tool))
+    }
+
+    /// What the library makes of a grammar; why it cannot.
+    fn matcher(
+        &self,
+        form: Option<CallForm>,
+        tools: &[HeldTool<'_>],
+        schema: Option<&Value>,
+    ) -> Result<Matcher, String> {
         let text = self.text(form, tools, schema);
-        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(text));
-        let mut matcher = Matcher::new(parser);
+        // The library panics at some values that are not what their keywords say.
+        let parser = catch_unwind(AssertUnwindSafe(|| self.factory.create_parser(TopLevelGrammar::from_lark(text))));
+        let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
-            Some(why) => Err(wrong(&why)),
+            Some(why) => Err(why),
             // Schemas that contradict themselves show when the first token is asked for.
-            None => matcher
-                .compute_mask()
-                .map(|_| Some(Grammar(Held::Objects(Box::new(matcher)))))
-                .map_err(|error| wrong(&error.to_string())),
+            None => matcher.compute_mask().map(|_| matcher).map_err(|error| error.to_string()),
         }
     }
 
     /// The grammar in the library's notation.
-    fn text(&self, form: Option<CallForm>, tools: &[Tool], schema: Option<&Value>) -> String {
+    fn text(&self, form: Option<CallForm>, tools: &[HeldTool<'_>], schema: Option<&Value>) -> String {
         let mut out = String::new();
         let calls = form.map(|form| self.calls(form, &mut out, tools, schema.is_none()));
         let free = match (&calls, form) {
@@ -139,28 +184,28 @@ impl Grammars {
             _ => "answer".into(),
         };
         if let Some(schema) = schema {
-            let _ = writeln!(out, "answer: %json {}", spaced(schema.clone()));
+            let _ = writeln!(out, "answer: %json {schema}");
         }
         let _ = writeln!(out, "start: {start}");
         out
     }
 
     /// Writes the rules of calls, and tells how answers are made of them. In text calls may lack their mark.
-    fn calls(&self, form: CallForm, out: &mut String, tools: &[Tool], in_text: bool) -> Calls {
+    fn calls(&self, form: CallForm, out: &mut String, tools: &[HeldTool<'_>], in_text: bool) -> Calls {
         let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
         for (tool, name) in tools.iter().zip(&names) {
             let _ = match form.separator() {
                 Some(separator) => {
-                    let (called, separator) = (self.mark(&tool.name), self.mark(separator));
+                    let (called, separator) = (self.mark(tool.name), self.mark(separator));
                     // Some models give calls names of their own.
                     let id = if form == CallForm::MistralArgs { "id? " } else { "" };
                     writeln!(
                         out,
                         "{name}: {called} {id}{separator} {name}_arguments\n{name}_arguments: %json {}",
-                        arguments_schema(tool)
+                        tool.arguments()
                     )
                 }
-                None => writeln!(out, "{name}: %json {}", call_schema(form, tool)),
+                None => writeln!(out, "{name}: %json {}", tool.call(form)),
             };
         }
         if form == CallForm::MistralArgs {
@@ -176,7 +221,7 @@ impl Grammars {
             (false, None) => "call".into(),
         };
         let _ = writeln!(out, "body: {body}");
-        let may_lack_mark = in_text && unmarked::are_found(form, tools.iter().map(|tool| tool.name.as_str()));
+        let may_lack_mark = in_text && unmarked::are_found(form, tools.iter().map(|tool| tool.name));
         let unmarked = may_lack_mark.then(|| without_mark(form, out, tools));
         let (within_text, alone) = match form {
             CallForm::Llama3 => (format!("{mark}? body | TEXT"), format!("{mark} body")),
@@ -225,7 +270,7 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
 
 /// Writes the rules of calls without a mark, where text begins and behind a call. Gives the pattern of what they begin with, up
 /// to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
-fn without_mark(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
+fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
     // What ends a call, what parts calls, and what begins one. Counted spaces would be states for each tool here.
@@ -236,12 +281,12 @@ fn without_mark(form: CallForm, out: &mut String, tools: &[Tool]) -> String {
     let _ = writeln!(out, "END: /{space}}}/");
     let mut names = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
-        let name = literally(&Value::from(tool.name.as_str()).to_string());
+        let name = literally(&Value::from(tool.name).to_string());
         let _ = writeln!(
             out,
             "UNMARKED_{at}: /{before}{name}{arguments}/\nunmarked_{at}: UNMARKED_{at} SPACE? unmarked_arguments_{at} END\n\
              unmarked_arguments_{at}: %json {}",
-            roomy(arguments_of(tool), space)
+            tool.arguments_with_space(space)
         );
         names.push(name);
     }
@@ -256,76 +301,6 @@ fn literally(text: &str) -> String {
         let _ = write!(pattern, "\\x{{{:x}}}", u32::from(character));
         pattern
     })
-}
-
-/// The schema of a call of this tool.
-fn call_schema(form: CallForm, tool: &Tool) -> Value {
-    let mut parameters = tool.parameters.clone();
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("additionalProperties".into(), false.into());
-    schema.insert("required".into(), json!(["name", form.arguments()]));
-    // What a schema refers to is found from the top.
-    for key in ["$defs", "definitions"] {
-        if let Some(definitions) = parameters.as_object_mut().and_then(|parameters| parameters.remove(key)) {
-            schema.insert(key.into(), definitions);
-        }
-    }
-    let properties = json!({ "name": { "const": tool.name }, form.arguments(): parameters });
-    schema.insert("properties".into(), properties);
-    spaced(Value::Object(schema))
-}
-
-/// The schema of the arguments of this tool, where they stand by themselves.
-fn arguments_schema(tool: &Tool) -> Value {
-    spaced(arguments_of(tool))
-}
-
-fn arguments_of(tool: &Tool) -> Value {
-    let mut schema = tool.parameters.clone();
-    if let Some(schema) = schema.as_object_mut() {
-        schema.insert("type".into(), "object".into());
-    }
-    schema
-}
-
-/// A schema whose whole numbers the library can count: it has none below [`LEAST`], as which it also takes those just above.
-/// The fewest numbers that programs use are lost by it.
-fn countable(mut schema: Value) -> Value {
-    match &mut schema {
-        Value::Object(members) => {
-            for (key, member) in members.iter_mut() {
-                let is_least = matches!(key.as_str(), "minimum" | "exclusiveMinimum");
-                if is_least && member.as_f64().is_some_and(|least| least < LEAST as f64) {
-                    *member = LEAST.into();
-                } else if !matches!(key.as_str(), "const" | "enum" | "default" | "examples") {
-                    *member = countable(member.take());
-                }
-            }
-        }
-        Value::Array(members) => members.iter_mut().for_each(|member| *member = countable(member.take())),
-        _ => {}
-    }
-    schema
-}
-
-/// A schema whose JSON has white space of this pattern between its parts.
-fn roomy(schema: Value, space: &str) -> Value {
-    let mut schema = countable(schema);
-    if let Some(schema) = schema.as_object_mut() {
-        schema.insert("x-guidance".into(), json!({ "whitespace_flexible": true, "whitespace_pattern": space }));
-    }
-    schema
-}
-
-/// A schema whose JSON has no white space but a space behind commas and colons, or none there either.
-fn spaced(schema: Value) -> Value {
-    let mut schema = countable(schema);
-    if let Some(schema) = schema.as_object_mut() {
-        let spaces = json!({ "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?" });
-        schema.insert("x-guidance".into(), spaces);
-    }
-    schema
 }
 
 /// A token's bytes, as the library wants them: marks are told apart by a byte that no text has.
@@ -353,7 +328,19 @@ pub fn wrong(why: &str) -> ChatError {
 }
 
 /// What can follow in an answer, step by step.
-pub struct Grammar(Held);
+pub struct Grammar {
+    held: Held,
+    loose: Vec<Loose>,
+}
+
+/// A tool whose calls are held less closely than its schema asks: to what can be held of it, or to some object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loose {
+    /// Its name.
+    pub tool: String,
+    /// What calls cannot be held to.
+    pub why: String,
+}
 
 enum Held {
     Objects(Box<Matcher>),
@@ -361,12 +348,17 @@ enum Held {
 }
 
 impl Grammar {
+    /// The tools whose calls are held less closely than their schemas ask.
+    pub fn loose(&self) -> &[Loose] {
+        &self.loose
+    }
+
     /// The tokens that can come next; those that end the answer, where it is complete.
     ///
     /// # Errors
     /// [`ChatError::Grammar`] where the work would go past its bounds.
     pub fn allowed(&mut self) -> Result<Allowed, ChatError> {
-        match &mut self.0 {
+        match &mut self.held {
             Held::Objects(matcher) => {
                 matcher.compute_mask_or_eos().map(Allowed).map_err(|error| wrong(&error.to_string()))
             }
@@ -379,7 +371,7 @@ impl Grammar {
     /// # Errors
     /// [`ChatError::Grammar`] for one that was not allowed.
     pub fn accept(&mut self, id: u32) -> Result<(), ChatError> {
-        match &mut self.0 {
+        match &mut self.held {
             Held::Objects(matcher) => matcher.consume_token(id).map_err(|error| wrong(&error.to_string())),
             Held::Lines(grammar) => grammar.accept(id),
         }
@@ -387,7 +379,7 @@ impl Grammar {
 
     /// Whether the answer may end here.
     pub fn may_end(&mut self) -> bool {
-        match &mut self.0 {
+        match &mut self.held {
             Held::Objects(matcher) => matcher.is_stopped() || matcher.is_accepting().unwrap_or(false),
             Held::Lines(grammar) => grammar.may_end(),
         }

@@ -7,7 +7,8 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 mod grammar;
+mod held_tool;
 mod line_grammar;
 mod said;
 
-pub use grammar::{Allowed, Grammar, Grammars, Rules};
+pub use grammar::{Allowed, Grammar, Grammars, Loose, Rules};

@@ -17,6 +17,8 @@ pub struct Assistant<'m> {
     model: &'m LanguageModel<'m>,
     generation: Generation<'m>,
     answers: BTreeMap<RequestId, Answer<'m>>,
+    /// What the next step tells.
+    untold: Vec<(RequestId, Event)>,
 }
 
 /// An answer that is being made.
@@ -32,22 +34,22 @@ impl<'m> Assistant<'m> {
     /// Without requests.
     pub fn new(model: &'m LanguageModel<'m>, machine: Machine<'m>, options: Options<'m>) -> Self {
         let generation = Generation::new(model.model(), machine, options);
-        Self { model, generation, answers: BTreeMap::new() }
+        Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
     /// Takes a conversation. Tools that the model cannot be told of are left out. Where the conversation is too long,
     /// the oldest turns are.
     ///
     /// # Errors
-    /// [`InferenceError`] where the model's template refuses the conversation, the last turn is too long, a schema asks
-    /// for what an answer cannot be held to, or a setting of the sampler cannot be meant.
+    /// [`InferenceError`] where the model's template refuses the conversation, the last turn is too long, the answer's
+    /// schema asks for what it cannot be held to, or a setting of the sampler cannot be meant.
     pub fn request(&mut self, mut request: Request) -> Result<RequestId, InferenceError> {
         let model = self.model;
         if !model.supports_tools() {
             request.tools.clear();
         }
         let (prompt, ids) = fitting(model, &request)?;
-        let constraint = self.constraint(&request, &prompt)?;
+        let grammar = self.grammar(&request, &prompt)?;
         let most = model.model().context().saturating_sub(ids.len()).saturating_add(1);
         let wanted = engine::Request {
             prompt: ids,
@@ -55,7 +57,10 @@ impl<'m> Assistant<'m> {
             ends: model.tokenizer().vocabulary().answer_ends().to_vec(),
             sampling: request.sampling.unwrap_or_else(|| model.sampling()),
         };
+        let loose = grammar.as_ref().map_or(Vec::new(), |grammar| grammar.loose().to_vec());
+        let constraint = grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>);
         let id = self.generation.submit(wanted, constraint)?;
+        self.untold.extend(loose.into_iter().map(|loose| (id, Event::Loose(loose))));
         // Where a schema says what an answer is, it says where it ends: a sequence inside would leave half of it.
         let stops: Vec<String> = match request.schema {
             Some(_) => Vec::new(),
@@ -69,7 +74,7 @@ impl<'m> Assistant<'m> {
     }
 
     /// What an answer is held to.
-    fn constraint(&self, request: &Request, prompt: &Prompt) -> Result<Option<Box<dyn Constraint>>, InferenceError> {
+    fn grammar(&self, request: &Request, prompt: &Prompt) -> Result<Option<capos_grammar::Grammar>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
         // An answer of the built-in model has a form without calls, too. Others are free where there are no tools, and no
         // grammar is made for nothing.
@@ -81,8 +86,7 @@ impl<'m> Assistant<'m> {
         let repeats = form == Some(CallForm::Lines) && request.grammar == Grammar::Repetition;
         let said = repeats.then(|| prompt.said(model.tokenizer()));
         let rules = Rules { form, tools: &request.tools, schema, said: said.as_deref() };
-        let grammar = model.grammars()?.answer(model.tokenizer(), rules)?;
-        Ok(grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>))
+        Ok(model.grammars()?.answer(model.tokenizer(), rules)?)
     }
 
     /// Ends a request. A step tells so; one that has ended already is left as it was.
@@ -107,7 +111,7 @@ impl<'m> Assistant<'m> {
 
     /// Does a bounded piece of work, if there is something to do, and tells what happened.
     pub fn step(&mut self) -> Vec<(RequestId, Event)> {
-        let mut events = Vec::new();
+        let mut events = std::mem::take(&mut self.untold);
         for (id, event) in self.generation.step() {
             match event {
                 engine::Event::Progress { done, total } => events.push((id, Event::Progress { done, total })),

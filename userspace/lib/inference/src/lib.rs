@@ -46,6 +46,7 @@ mod request;
 
 pub use assistant::Assistant;
 pub use capos_engine::RequestId;
+pub use capos_grammar::Loose;
 pub use embedder::{Embedder, EmbeddingId};
 pub use embedding_model::EmbeddingModel;
 pub use error::InferenceError;

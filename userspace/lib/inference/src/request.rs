@@ -2,6 +2,7 @@
 
 use capos_chat::{Decision, Delta, Message, Tool};
 use capos_engine::{Sampling, Usage};
+use capos_grammar::Loose;
 use serde_json::Value;
 
 use crate::InferenceError;
@@ -51,6 +52,9 @@ pub enum Event {
         /// All its tokens.
         total: usize,
     },
+    /// Calls of a tool are held less closely than its schema asks: what they are given may be anything that the schema
+    /// does not allow, and is to be checked.
+    Loose(Loose),
     /// A piece of the answer.
     Delta(Delta),
     /// Nothing follows.

@@ -8,7 +8,9 @@ use capos_chat::{Delta, Message, Role, Tool};
 use capos_engine::generation::Options;
 use capos_engine::{Machine, Sampling, Single, kernel};
 use capos_gguf::{Header, small_model};
-use capos_inference::{Assistant, Event, Finish, Grammar, InferenceError, LanguageModel, Reason, Request, RequestId};
+use capos_inference::{
+    Assistant, Event, Finish, Grammar, InferenceError, LanguageModel, Loose, Reason, Request, RequestId,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -49,6 +51,7 @@ struct Answer {
     text: String,
     calls: Vec<(String, String, String)>,
     progress: Vec<(usize, usize)>,
+    loose: Vec<Loose>,
     finish: Option<Finish>,
 }
 
@@ -57,6 +60,7 @@ impl Answer {
         assert!(self.finish.is_none(), "Something follows the end.");
         match event {
             Event::Progress { done, total } => self.progress.push((done, total)),
+            Event::Loose(loose) => self.loose.push(loose),
             Event::Delta(Delta::Text(text)) => self.text.push_str(&text),
             Event::Delta(Delta::Call { index, name, handle, arguments }) => {
                 if index as usize == self.calls.len() {
@@ -176,6 +180,22 @@ fn answers_keep_to_the_tools_and_the_schema() {
     // Without a grammar nothing keeps it.
     let free = Request { tools, grammar: Grammar::Free, ..request("List it.") };
     assert_eq!(answer(&model, free).reason(), Reason::Length);
+}
+
+/// One tool that no grammar holds to is told of, and the others are held as ever.
+#[test]
+fn a_tool_that_cannot_be_held_is_told_of() {
+    let file = hermes();
+    let model = LanguageModel::open(&file, Some(1000)).unwrap();
+    let mut tools = Tool::list(&serde_json::from_slice(&read("tools.json")).unwrap()).unwrap();
+    let asked = |tools: &[Tool]| answer(&model, Request { tools: tools.to_vec(), ..request("List it.") });
+    assert_eq!(asked(&tools).loose, []);
+    tools[0].parameters = json!({ "properties": { "a": { "not": { "const": 1 } } } });
+    let given = asked(&tools);
+    let told: Vec<&str> = given.loose.iter().map(|loose| loose.tool.as_str()).collect();
+    assert_eq!(told, [tools[0].name.as_str()]);
+    assert!(given.loose[0].why.contains("not"), "{}", given.loose[0].why);
+    assert_eq!(given.reason(), Reason::Length);
 }
 
 #[test]

@@ -71,6 +71,28 @@ fn calls_are_not_cut_by_stop_sequences() {
     assert_eq!((said.as_str(), calls, stopped, decision), ("Now.", 1, false, Decision::Call));
 }
 
+/// A stop sequence that is the text of a mark ends the answer where the mark comes, as a token or spelled.
+#[test]
+fn marks_are_stop_sequences() {
+    let (bytes, built_in) = (tokenizer(), built_in_tokenizer());
+    for (tokenizer, form, stops, answer, said) in [
+        (&bytes, CallForm::Hermes, &["<|im_start|>"][..], "One.<|im_start|>Two", "One."),
+        (&bytes, CallForm::Hermes, &["Two", ".<|im_start|>"], "One.<|im_start|>Two", "One"),
+        (&bytes, CallForm::Hermes, &["<|im_start|>user"], "One.<|im_start|>user", "One."),
+        (&bytes, CallForm::Hermes, &["<tool_call>"], "One.<tool_call>\n{\"name\": \"read\"", "One."),
+        (&bytes, CallForm::Hermes, &["<tool_call>\n"], "One.<tool_call>\n{\"name\": \"read\"", "One."),
+        (&built_in, CallForm::Lines, &["<|tool|>"], "<|say|>One.<|tool|>Two", "One."),
+    ] {
+        assert_eq!(read(tokenizer, form, stops, answer), (said.into(), 0, true, Decision::Say), "{stops:?}");
+    }
+    let (said, _, stopped, _) = read(&bytes, CallForm::Hermes, &["<|im_start|>user"], "One.<|im_start|>me");
+    assert_eq!((said.as_str(), stopped), ("One.me", false));
+    // In a call nothing stops.
+    let call = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a<|im_start|>\"}}\n</tool_call>";
+    let (_, calls, stopped, _) = read(&bytes, CallForm::Hermes, &["<|im_start|>"], call);
+    assert_eq!((calls, stopped), (1, false));
+}
+
 /// Marks of no form are no part of what was said, and those of the form are found as tokens only where they are some.
 #[test]
 fn marks_have_no_text() {

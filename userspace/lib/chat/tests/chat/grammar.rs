@@ -262,6 +262,190 @@ fn references_are_followed() {
     assert!(!takes(&call(CallForm::Hermes, "t", "{\"kind\": \"c\"}")));
 }
 
+fn tool(name: &str, parameters: Value) -> Tool {
+    Tool { name: name.into(), description: String::new(), parameters, handle: String::new(), forbidden: false }
+}
+
+static SHARED: LazyLock<(Tokenizer, Grammars)> = LazyLock::new(grammars);
+
+/// Whether a grammar for these tools takes a call with a mark, and the same without one.
+fn takes_call(tools: &[Tool], form: CallForm, name: &str, arguments: &str) -> bool {
+    let (tokenizer, grammars) = &*SHARED;
+    let takes = |answer: &str| {
+        takes(tokenizer, &mut grammar_of(tokenizer, grammars, Some(form), tools, None).unwrap().unwrap(), answer)
+    };
+    let marked = takes(&call(form, name, arguments));
+    if form == CallForm::Hermes {
+        assert_eq!(takes(&format!("{{\"name\": \"{name}\", \"arguments\": {arguments}}}")), marked, "{arguments}");
+    }
+    marked
+}
+
+/// A tool's schema becomes a part of a larger one; its references go on naming places from its own root.
+#[test]
+fn references_count_from_the_tools_own_schema() {
+    let properties = |reference: &str| {
+        json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": { "a/b": { "enum": ["x", "y"] }, "c d": { "$ref": reference, "description": "the same" } },
+            "required": ["c d"],
+            "additionalProperties": false,
+            "$defs": { "k": { "$ref": "#/definitions/e%25f~0", "$defs": { "in": { "enum": ["x", "y"] } } } },
+            "definitions": { "e%f~": { "enum": ["x", "y"] } },
+        })
+    };
+    for reference in ["#/properties/a~1b", "#/$defs/k", "#/$defs/k/$defs/in", "#/definitions/e%25f~0"] {
+        let tools = [tool("t", properties(reference))];
+        for form in FORMS {
+            assert!(takes_call(&tools, form, "t", "{\"c d\": \"y\"}"), "{reference} {form:?}");
+            assert!(!takes_call(&tools, form, "t", "{\"c d\": \"z\"}"), "{reference} {form:?}");
+        }
+    }
+    // `#` is the arguments' schema, and not that of the call.
+    let tree = json!({
+        "properties": { "n": { "type": "integer" }, "child": { "$ref": "#" } },
+        "required": ["n"],
+        "additionalProperties": false,
+    });
+    let tools = [tool("t", tree.clone()), tool("u", json!({ "$ref": "#/$defs/tree", "$defs": { "tree": tree } }))];
+    for form in FORMS {
+        for name in ["t", "u"] {
+            assert!(takes_call(&tools, form, name, "{\"n\": 1}"), "{form:?} {name}");
+        }
+        assert!(takes_call(&tools, form, "t", "{\"n\": 1, \"child\": {\"n\": 2, \"child\": {\"n\": 3}}}"), "{form:?}");
+        for wrong in
+            ["{\"n\": 1, \"child\": {}}", "{\"n\": 1, \"child\": {\"name\": \"t\"}}", "{\"child\": {\"n\": 1}}"]
+        {
+            assert!(!takes_call(&tools, form, "t", wrong), "{form:?} {wrong}");
+        }
+    }
+    // The names of two tools' definitions do not meet.
+    let of = |value: &str| json!({ "properties": { "v": { "$ref": "#/$defs/v" } }, "required": ["v"], "$defs": { "v": { "const": value } } });
+    let tools = [tool("t", of("x")), tool("u", of("y"))];
+    assert!(takes_call(&tools, CallForm::Hermes, "u", "{\"v\": \"y\"}"));
+    assert!(!takes_call(&tools, CallForm::Hermes, "u", "{\"v\": \"x\"}"));
+}
+
+/// What is no demand is none: formats that nobody checks, and keywords that say something to people or other programs.
+#[test]
+fn annotations_are_not_held_to() {
+    for format in ["path", "binary", "byte", "password", "iri", "int64", "regex", "idn-email", "uri-reference", "x-own"]
+    {
+        let text = json!({ "type": ["string", "integer"], "format": format, "contentEncoding": "base64", "nullable": true,
+            "examples": [{ "$ref": "#/x" }], "x-order": 1, "uniqueItems": false, "deprecated": true });
+        let map = json!({ "type": "object", "propertyNames": { "type": "string" }, "additionalProperties": text });
+        let tools = [tool("t", json!({ "properties": { "a": map }, "required": ["a"] }))];
+        let (tokenizer, grammars) = &*SHARED;
+        let grammar = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, None).unwrap().unwrap();
+        assert_eq!(grammar.loose(), [], "{format}");
+        assert!(takes_call(&tools, CallForm::Hermes, "t", "{\"a\": {\"b\": \"~ x\"}}"), "{format}");
+        assert!(!takes_call(&tools, CallForm::Hermes, "t", "{\"a\": {\"b\": null}}"), "{format}");
+    }
+}
+
+/// The formats that are not taken for annotations are those that the library holds to.
+#[test]
+fn formats_that_are_checked_are_held_to() {
+    for (format, good) in [
+        ("date", "2026-11-25"),
+        ("date-time", "2026-11-25T12:00:00Z"),
+        ("duration", "P1D"),
+        ("email", "a@b.c"),
+        ("hostname", "a.example"),
+        ("ipv4", "10.0.0.1"),
+        ("ipv6", "::1"),
+        ("time", "12:00:00Z"),
+        ("uri", "https://example.org/x"),
+        ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
+    ] {
+        let tools = [tool("t", json!({ "properties": { "a": { "type": "string", "format": format } } }))];
+        assert!(takes_call(&tools, CallForm::Function, "t", &format!("{{\"a\": \"{good}\"}}")), "{format}");
+        assert!(!takes_call(&tools, CallForm::Function, "t", "{\"a\": \"(not)\"}"), "{format}");
+    }
+}
+
+/// Schemas that no grammar holds to, with what is held of them: a call that is taken, and one that is not.
+#[test]
+fn one_tool_that_cannot_be_held_does_not_end_the_request() {
+    let long = "ü".repeat(200);
+    for (bad, good, wrong) in [
+        (
+            json!({ "properties": { "a": { "not": { "const": 1 } }, "b": { "type": "null" } } }),
+            "{\"a\": 2}",
+            "{\"b\": 1}",
+        ),
+        (
+            json!({ "properties": { "a": { "$ref": "https://example.org/x" }, "b": { "type": "null" } } }),
+            "{\"a\": 2}",
+            "{\"b\": 1}",
+        ),
+        (json!({ "properties": { "a": { "$ref": "#/nowhere" } }, "required": ["a"] }), "{\"a\": 2}", "{}"),
+        (
+            json!({ "properties": { "a": { "oneOf": [{ "type": "number" }, { "type": "integer" }] } } }),
+            "{\"a\": 1}",
+            "{\"a\": \"x\"}",
+        ),
+        (json!({ "properties": { "a": { "type": "array", "uniqueItems": true } } }), "{\"a\": [1]}", "{\"a\": 1}"),
+        (json!({ "properties": { "a": { "if": {}, "then": { "type": "null" } } } }), "{\"a\": 1}", "[]"),
+        (json!({ "properties": { "a": { "type": "string", "pattern": "(?=x)" } } }), "{\"a\": 1}", "[]"),
+        (json!({ "properties": { "a": { "type": "zahl" } } }), "{\"a\": 1}", "7"),
+        (json!({ "properties": { "a": { "minimum": long } } }), "{\"a\": 1}", "null"),
+        (json!({ "properties": { "a": { "minLength": format!("a{long}") } } }), "{\"a\": 1}", "null"),
+        (json!({ "properties": { "a": false }, "required": ["a"] }), "{\"a\": 1}", "\"x\""),
+        (json!({ "properties": [] }), "{\"a\": 1}", "null"),
+        (json!({ "$ref": "#" }), "{\"a\": 1}", "null"),
+        (json!({ "anyOf": [{ "$ref": "#" }] }), "{\"a\": 1}", "null"),
+        (json!({ "allOf": [{ "$ref": "#" }] }), "{\"a\": 1}", "null"),
+        (
+            json!({ "$ref": "#/$defs/a", "type": "object", "$defs": { "a": { "$ref": "#/$defs/b", "minProperties": 1 }, "b": { "$ref": "#/$defs/a", "maxProperties": 3 } } }),
+            "{\"a\": 1}",
+            "null",
+        ),
+        (json!(7), "{\"a\": 1}", "null"),
+        (json!(false), "{}", "null"),
+        (json!("x"), "{}", "null"),
+        (Value::Null, "{}", "null"),
+    ] {
+        let good_tool = json!({ "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+        let tools = [tool("good", good_tool), tool("bad", bad.clone())];
+        for form in [CallForm::Hermes, CallForm::MistralArgs] {
+            assert!(takes_call(&tools, form, "good", "{\"n\": 1}"), "{bad}");
+            assert!(!takes_call(&tools, form, "good", "{\"n\": \"x\"}"), "{bad}");
+            assert!(takes_call(&tools, form, "bad", good), "{bad}");
+            assert!(!takes_call(&tools, form, "bad", wrong), "{bad}");
+        }
+        let (tokenizer, grammars) = &*SHARED;
+        let answer = json!({ "type": "integer" });
+        for answer in [None, Some(&answer)] {
+            let grammar = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, answer).unwrap().unwrap();
+            let told: Vec<&str> = grammar.loose().iter().map(|loose| loose.tool.as_str()).collect();
+            assert!(told == ["bad"] || told.is_empty() && bad == false, "{bad} {told:?}");
+            assert!(grammar.loose().iter().all(|loose| !loose.why.is_empty()));
+        }
+        // The answer's own schema is held, or refused.
+        let refused = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, Some(&json!({ "not": {} })));
+        assert!(refused.is_err(), "{bad}");
+    }
+}
+
+/// Tools of which each is small enough, and all of them are not.
+#[test]
+fn tools_that_are_too_large_together_are_held_loosely() {
+    let (tokenizer, grammars) = &*SHARED;
+    let many = |at: usize| {
+        (0..300)
+            .map(|n| (format!("p{at}_{n}"), json!({ "enum": [format!("v{n}"), n] })))
+            .collect::<serde_json::Map<_, _>>()
+    };
+    let tools: Vec<Tool> = (0..60)
+        .map(|at| tool(&format!("t{at}"), json!({ "properties": many(at), "additionalProperties": false })))
+        .collect();
+    let mut grammar = grammar_of(tokenizer, grammars, Some(CallForm::MistralArgs), &tools, None).unwrap().unwrap();
+    assert_eq!(grammar.loose().len(), tools.len());
+    assert!(takes(tokenizer, &mut grammar, &call(CallForm::MistralArgs, "t23", "{\"x\": 1}")));
+}
+
 /// Picks among the allowed tokens: whichever, and after a while what comes to an end.
 fn pick(tokenizer: &Tokenizer, allowed: &Allowed, step: usize, random: u64) -> u32 {
     let vocabulary = tokenizer.vocabulary();

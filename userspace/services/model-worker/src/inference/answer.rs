@@ -30,7 +30,10 @@ impl Answer {
     pub async fn next(&self) -> Result<StreamChunk, CallError> {
         loop {
             if let Some(event) = self.requests.take(self.id) {
-                return chunk(event);
+                match chunk(event)? {
+                    Some(chunk) => return Ok(chunk),
+                    None => continue,
+                }
             }
             self.requests.step();
             // Others are served, and whoever cancels is heard.
@@ -50,9 +53,11 @@ impl Drop for Answer {
     }
 }
 
-/// What an event is to a caller.
-fn chunk(event: Event) -> Result<StreamChunk, CallError> {
-    Ok(match event {
+/// What an event is to a caller. What a tool's calls are not held to is no piece of an answer: whoever makes a call checks
+/// what it is given, all of it.
+fn chunk(event: Event) -> Result<Option<StreamChunk>, CallError> {
+    Ok(Some(match event {
+        Event::Loose(_) => return Ok(None),
         Event::Progress { done, total } => {
             StreamChunk::Progress(StreamChunkProgress { done: tokens(done), total: tokens(total) })
         }
@@ -75,7 +80,7 @@ fn chunk(event: Event) -> Result<StreamChunk, CallError> {
             let usage = TokenUsage { prompt_tokens: tokens(usage.prompt), completion_tokens: tokens(usage.new) };
             StreamChunk::Finish(StreamChunkFinish { usage, reason })
         }
-    })
+    }))
 }
 
 fn tokens(count: usize) -> u32 {

@@ -39,6 +39,8 @@ pub struct BytePair {
     merges: HashMap<(Part, Part), Merge>,
     /// Parts from here on are no tokens.
     tokens: u32,
+    /// Tokens that no text becomes, in order.
+    unmerged: Vec<u32>,
 }
 
 /// A piece of the word that is being merged.
@@ -77,7 +79,14 @@ impl BytePair {
         }
         let merges = read_merges(header, vocabulary, tokens)?;
         let pre_tokenizer = PreTokenizer::new(family)?;
-        Ok((Self { pre_tokenizer, whole_words: family.whole_words, bytes, merges, tokens }, family.add_begin))
+        let (whole_words, unmerged) = (family.whole_words, Vec::new());
+        Ok((Self { pre_tokenizer, whole_words, bytes, merges, tokens, unmerged }, family.add_begin))
+    }
+
+    /// Makes these tokens, which are in order, of no text.
+    pub fn leave_unmerged(&mut self, ids: Vec<u32>) {
+        self.merges.retain(|_, merge| ids.binary_search(&merge.part).is_err());
+        self.unmerged = ids;
     }
 
     /// Appends the tokens of `text`.
@@ -87,7 +96,8 @@ impl BytePair {
             if self.whole_words {
                 written.clear();
                 byte_alphabet::write(word.as_bytes(), &mut written);
-                if let Some(id) = vocabulary.find(&written) {
+                let whole = vocabulary.find(&written).filter(|id| self.unmerged.binary_search(id).is_err());
+                if let Some(id) = whole {
                     ids.push(id);
                     return;
                 }

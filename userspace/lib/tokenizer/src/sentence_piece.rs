@@ -22,6 +22,8 @@ pub struct SentencePiece {
     bytes: [Option<u32>; 256],
     /// Bytes of the longest token.
     longest: usize,
+    /// Tokens that no text becomes, in order.
+    unmerged: Vec<u32>,
 }
 
 /// A piece of the text that is being merged; gone where it ends as it starts.
@@ -70,7 +72,17 @@ impl SentencePiece {
             *id = vocabulary.find(&format!("<0x{byte:02X}>"));
         }
         let longest = vocabulary.ids().filter_map(|id| vocabulary.text(id)).map(str::len).max().unwrap_or(0);
-        Self { bytes, longest }
+        Self { bytes, longest, unmerged: Vec::new() }
+    }
+
+    /// Makes these tokens, which are in order, of no text.
+    pub fn leave_unmerged(&mut self, ids: Vec<u32>) {
+        self.unmerged = ids;
+    }
+
+    /// The token of a piece of text.
+    fn find(&self, piece: &str, vocabulary: &Vocabulary) -> Option<u32> {
+        vocabulary.find(piece).filter(|id| self.unmerged.binary_search(id).is_err())
     }
 
     /// Appends the tokens of `text`, with a space before it if asked.
@@ -103,7 +115,7 @@ impl SentencePiece {
         self.merge(text, symbols, vocabulary);
         for symbol in symbols {
             let piece = text.get(symbol.start..symbol.end).unwrap_or("");
-            match vocabulary.find(piece) {
+            match self.find(piece, vocabulary) {
                 Some(id) => ids.push(id),
                 None => ids.extend(piece.bytes().filter_map(|byte| self.byte(byte, vocabulary))),
             }
@@ -147,7 +159,7 @@ impl SentencePiece {
         let first = symbols.get(at)?;
         let second = symbols.get(first.next)?;
         let whole = text.get(first.start..second.end).filter(|whole| whole.len() <= self.longest)?;
-        let score = vocabulary.score(vocabulary.find(whole)?);
+        let score = vocabulary.score(self.find(whole, vocabulary)?);
         Some(Candidate { score, at, middle: first.end, end: second.end })
     }
 }

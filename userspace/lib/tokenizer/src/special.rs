@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use capos_gguf::{CHAT_TEMPLATE, Header, TOOL_TEMPLATE};
 
+use crate::vocabulary::looks_like_mark;
 use crate::{TokenKind, TokenizerError, Vocabulary, limits};
 
 /// Which tokens are found in text as they are written there.
@@ -49,29 +50,24 @@ pub struct Special {
 
 impl Special {
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
-        let templates = [CHAT_TEMPLATE, TOOL_TEMPLATE].map(|key| header.get(key).and_then(|value| value.as_text()));
+        let templates = templates(header);
         let kind = |id: u32| vocabulary.kind(id);
         let is_mark = |id: u32| matches!(kind(id), Some(TokenKind::Control | TokenKind::Unknown));
         let is_piece = |id: u32| kind(id) == Some(TokenKind::UserDefined);
+        let is_mistyped = |id: u32| vocabulary.mistyped().binary_search(&id).is_ok();
         let text = |id: u32| vocabulary.text(id).unwrap_or("");
         let with = |test: &dyn Fn(u32) -> bool| {
             vocabulary.ids().filter(|id| !text(*id).is_empty() && test(*id)).collect::<Vec<u32>>()
         };
         let all = with(&|id| is_mark(id) || is_piece(id));
-        let bytes = all.iter().map(|id| text(*id).len()).fold(0usize, usize::saturating_add);
-        if bytes > limits::MARK_BYTES {
-            let why = format!("makes marks of tokens of {bytes} bytes; at most {} are accepted", limits::MARK_BYTES);
-            return Err(TokenizerError::Entry { key: "tokenizer.ggml.token_type", why });
-        }
+        check_work(vocabulary, &all, 0)?;
         let pieces = with(&is_piece);
-        let searched = templates.iter().flatten().map(|template| template.len()).fold(0usize, usize::saturating_add);
-        if searched.saturating_mul(pieces.len()) > limits::SEARCHED_BYTES {
-            let why = format!("has {searched} bytes, in which {} tokens would have to be looked for", pieces.len());
-            return Err(TokenizerError::Entry { key: CHAT_TEMPLATE, why });
-        }
-        let said = |text: &str| templates.iter().flatten().any(|template| template.contains(text));
+        let searched = templates.iter().map(|template| template.len()).fold(0usize, usize::saturating_add);
+        check_work(vocabulary, &pieces, searched)?;
+        let said = |text: &str| templates.iter().any(|template| template.contains(text));
         let (spoken, foreign): (Vec<u32>, Vec<u32>) =
             pieces.iter().copied().partition(|id| text(*id).contains(|c: char| !c.is_whitespace()) && said(text(*id)));
+        let foreign = foreign.into_iter().filter(|id| !is_mistyped(*id)).collect();
         let strips = if is_phi_3(header) {
             let keep = ["<unk>", "<s>", "<|endoftext|>"];
             all.iter().copied().filter(|id| !keep.contains(&text(*id))).collect()
@@ -79,9 +75,9 @@ impl Special {
             Vec::new()
         };
         Ok(Self {
-            guarded: with(&|id| is_mark(id) || spoken.binary_search(&id).is_ok()),
+            guarded: with(&|id| is_mark(id) || is_mistyped(id) || spoken.binary_search(&id).is_ok()),
             foreign: Finder::new(vocabulary, foreign)?,
-            text: Finder::new(vocabulary, pieces)?,
+            text: Finder::new(vocabulary, with(&|id| is_piece(id) && !is_mistyped(id)))?,
             all: Finder::new(vocabulary, all)?,
             strips,
         })
@@ -90,6 +86,15 @@ impl Special {
     /// The marks that foreign text never has in it.
     pub fn guarded(&self) -> &[u32] {
         &self.guarded
+    }
+
+    /// The marks among them that text must not come to by merging, either. Words that a template speaks of may be in it.
+    pub fn unmerged(&self, vocabulary: &Vocabulary) -> Vec<u32> {
+        let is_word = |id: &u32| {
+            let is_text = vocabulary.kind(*id) == Some(TokenKind::UserDefined);
+            is_text && !vocabulary.text(*id).is_some_and(looks_like_mark)
+        };
+        self.guarded.iter().copied().filter(|id| !is_word(id)).collect()
     }
 
     /// Splits `text` at its marks.
@@ -118,6 +123,48 @@ impl Special {
         pieces.extend(text.get(at..).filter(|text| !text.is_empty()).map(Piece::Text));
         pieces
     }
+}
+
+/// Ordinary tokens that are marks all the same, in order: they look like marks, and the template speaks of them or text never
+/// comes to them by `encode`, so that they were added to a vocabulary that was there. Converters have not always told so.
+pub fn mistyped(
+    header: &Header<'_>,
+    vocabulary: &Vocabulary,
+    encode: impl Fn(&str) -> Vec<u32>,
+) -> Result<Vec<u32>, TokenizerError> {
+    let templates = templates(header);
+    let searched = templates.iter().map(|template| template.len()).fold(0usize, usize::saturating_add);
+    let text = |id: u32| vocabulary.text(id).unwrap_or("");
+    let is_open = |id: &u32| match vocabulary.kind(*id) {
+        Some(TokenKind::Normal | TokenKind::Unused) => looks_like_mark(text(*id)),
+        _ => false,
+    };
+    let mut found: Vec<u32> = vocabulary.ids().filter(is_open).collect();
+    check_work(vocabulary, &found, searched)?;
+    found.retain(|id| {
+        let said = templates.iter().any(|template| template.contains(text(*id)));
+        said || vocabulary.kind(*id) == Some(TokenKind::Normal) && encode(text(*id)) != [*id]
+    });
+    Ok(found)
+}
+
+/// The templates of a file.
+fn templates<'a>(header: &Header<'a>) -> Vec<&'a str> {
+    [CHAT_TEMPLATE, TOOL_TEMPLATE].into_iter().filter_map(|key| header.get(key)?.as_text()).collect()
+}
+
+/// Refuses tokens that would take too much work to be looked for, in templates of `searched` bytes.
+fn check_work(vocabulary: &Vocabulary, ids: &[u32], searched: usize) -> Result<(), TokenizerError> {
+    let bytes = ids.iter().filter_map(|id| vocabulary.text(*id)).map(str::len).fold(0usize, usize::saturating_add);
+    if bytes > limits::MARK_BYTES {
+        let why = format!("makes marks of tokens of {bytes} bytes; at most {} are accepted", limits::MARK_BYTES);
+        return Err(TokenizerError::Entry { key: "tokenizer.ggml.token_type", why });
+    }
+    if searched.saturating_mul(ids.len()) > limits::SEARCHED_BYTES {
+        let why = format!("has {searched} bytes, in which {} tokens would have to be looked for", ids.len());
+        return Err(TokenizerError::Entry { key: CHAT_TEMPLATE, why });
+    }
+    Ok(())
 }
 
 impl Finder {

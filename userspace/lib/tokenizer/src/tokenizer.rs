@@ -1,12 +1,13 @@
 //! A model file's tokenizer.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_gguf::Header;
 
 use crate::byte_pair::BytePair;
 use crate::sentence_piece::{self, SPACE, SentencePiece};
-use crate::special::Special;
+use crate::special::{self, Special};
 use crate::vocabulary::Roles;
 use crate::word_piece::WordPiece;
 use crate::{Marks, Piece, TokenKind, TokenizerError, Vocabulary, byte_alphabet, flag};
@@ -18,6 +19,38 @@ enum Model {
     BytePair(BytePair),
     SentencePiece(SentencePiece),
     WordPiece(WordPiece),
+}
+
+impl Model {
+    /// The tokens of a token's text, where no marks are looked for in it.
+    fn encode_alone(&self, written: &str, vocabulary: &Vocabulary) -> Vec<u32> {
+        let mut ids = Vec::new();
+        match self {
+            Self::BytePair(model) => {
+                // Ordinary tokens are written in the alphabet of bytes, and those that were added as they are.
+                let mut bytes = Vec::new();
+                let is_ordinary = written.chars().all(|character| byte_alphabet::byte(character).is_some());
+                if is_ordinary {
+                    byte_alphabet::read(written, &mut bytes);
+                }
+                let text = String::from_utf8(bytes).ok().filter(|_| is_ordinary);
+                model.encode(text.as_deref().unwrap_or(written), vocabulary, &mut ids);
+            }
+            Self::SentencePiece(model) => model.encode(written, false, vocabulary, &mut ids),
+            // Here text is parted at brackets, and what looks like a mark is one.
+            Self::WordPiece(_) => ids.extend(vocabulary.find(written)),
+        }
+        ids
+    }
+
+    /// Makes these of no text.
+    fn leave_unmerged(&mut self, ids: Vec<u32>) {
+        match self {
+            Self::BytePair(model) => model.leave_unmerged(ids),
+            Self::SentencePiece(model) => model.leave_unmerged(ids),
+            Self::WordPiece(_) => {}
+        }
+    }
 }
 
 /// Turns text into the tokens of a model file, and back.
@@ -49,9 +82,8 @@ impl Tokenizer {
                 return Err(TokenizerError::Unsupported { key: MODEL, found: name.into(), known });
             }
         };
-        let vocabulary = Vocabulary::new(header, defaults)?;
-        let special = Special::new(header, &vocabulary)?;
-        let (model, add_begin) = match name {
+        let mut vocabulary = Vocabulary::new(header, defaults)?;
+        let (mut model, add_begin) = match name {
             "gpt2" => {
                 let (model, add_begin) = BytePair::new(header, &vocabulary)?;
                 (Model::BytePair(model), add_begin)
@@ -59,6 +91,9 @@ impl Tokenizer {
             "llama" => (Model::SentencePiece(SentencePiece::new(&vocabulary)), true),
             _ => (Model::WordPiece(WordPiece::new(header, &vocabulary)?), true),
         };
+        vocabulary.set_mistyped(special::mistyped(header, &vocabulary, |text| model.encode_alone(text, &vocabulary))?);
+        let special = Special::new(header, &vocabulary)?;
+        model.leave_unmerged(special.unmerged(&vocabulary));
         let is_sentence_piece = matches!(model, Model::SentencePiece(_));
         let space_prefix = is_sentence_piece && flag(header, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let roles = vocabulary.roles();

@@ -8,7 +8,7 @@ use core::hash::BuildHasher;
 use capos_gguf::{Array, Header, Value, ValueType};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::{TokenizerError, limits};
+use crate::{TokenizerError, limits, sentence_piece};
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
@@ -101,6 +101,8 @@ pub struct Vocabulary {
     roles: Roles,
     /// Tokens that end an answer.
     answer_ends: Vec<u32>,
+    /// Marks that the file takes for ordinary text, in order.
+    mistyped: Vec<u32>,
 }
 
 impl Vocabulary {
@@ -120,6 +122,7 @@ impl Vocabulary {
             hasher: DefaultHashBuilder::default(),
             roles: Roles::default(),
             answer_ends: Vec::new(),
+            mistyped: Vec::new(),
         };
         for text in tokens.iter().filter_map(|value| value.as_text()) {
             vocabulary.push(text)?;
@@ -184,10 +187,11 @@ impl Vocabulary {
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();
         let fills: Vec<u32> = FILLS.iter().filter_map(|text| self.find(text)).collect();
-        for id in all.iter().chain(&message_end).chain(&fills) {
-            if let Some(kind) = usize::try_from(*id).ok().and_then(|id| self.kinds.get_mut(id)) {
-                *kind = TokenKind::Control;
-            }
+        // So is what begins texts and lies between them, where it looks like it.
+        let named = [self.roles.begin, self.roles.end, self.roles.separator].into_iter().flatten();
+        let roles: Vec<u32> = named.filter(|id| self.text(*id).is_some_and(looks_like_mark)).collect();
+        for id in all.iter().chain(&message_end).chain(&fills).chain(&roles) {
+            self.set_kind(*id, TokenKind::Control);
         }
         all.extend(self.roles.end);
         for key in ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"] {
@@ -197,6 +201,25 @@ impl Vocabulary {
         all.dedup();
         self.answer_ends = all;
         Ok(())
+    }
+
+    /// Takes ordinary tokens for the marks that they are: they are found in what a template writes, and in no other text.
+    pub(crate) fn set_mistyped(&mut self, ids: Vec<u32>) {
+        for id in &ids {
+            self.set_kind(*id, TokenKind::UserDefined);
+        }
+        self.mistyped = ids;
+    }
+
+    /// Marks that the file takes for ordinary text, in order.
+    pub(crate) fn mistyped(&self) -> &[u32] {
+        &self.mistyped
+    }
+
+    fn set_kind(&mut self, id: u32, kind: TokenKind) {
+        if let Some(found) = usize::try_from(id).ok().and_then(|id| self.kinds.get_mut(id)) {
+            *found = kind;
+        }
     }
 
     /// Number of tokens.
@@ -243,6 +266,18 @@ impl Vocabulary {
     pub fn answer_ends(&self) -> &[u32] {
         &self.answer_ends
     }
+}
+
+/// Whether a token's text looks like a mark and not like something that a person writes: a name in angle brackets, or one in
+/// capital letters in square ones.
+pub(crate) fn looks_like_mark(text: &str) -> bool {
+    let within = |open, close| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+    let is_name = |name: &str, brackets: [char; 2]| {
+        name.chars().any(char::is_alphabetic) && !name.contains(|c: char| c.is_whitespace() || brackets.contains(&c))
+    };
+    let angled = within('<', '>').is_some_and(|name| is_name(name, ['<', '>']));
+    let square = within('[', ']').is_some_and(|name| is_name(name, ['[', ']']) && !name.contains(char::is_lowercase));
+    (angled || square) && sentence_piece::byte(text).is_none()
 }
 
 fn text_of<'a>(text: &'a str, ends: &[u32], id: u32) -> Option<&'a str> {

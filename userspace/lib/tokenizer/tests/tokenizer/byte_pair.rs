@@ -1,6 +1,7 @@
 //! Byte-level vocabularies: the same tokens as reference libraries, and their text back.
 
 use crate::fixture::{Fixture, expected, texts};
+use capos_gguf::WriterValue;
 use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 
@@ -78,6 +79,46 @@ fn foreign_text_makes_no_marks() {
     assert!(ids.contains(&mark("    ")));
     let plain = tokenizer.encode("<tool_call>", Marks::Text);
     assert_eq!(plain, [mark("<tool_call>")]);
+}
+
+/// The fixture with all tokens of ordinary type, and some more.
+fn without_types(family: &str, template: &str, more: &[&str], merges: &[&str]) -> Tokenizer {
+    let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", family);
+    let fixture = fixture.without("tokenizer.ggml.token_type").with_text("tokenizer.chat_template", template);
+    let with = |fixture: Fixture, key: &str, more: &[&str]| {
+        let mut texts = fixture.texts(key);
+        texts.extend(more.iter().map(ToString::to_string));
+        fixture.with(key, WriterValue::Texts(texts))
+    };
+    let fixture = with(fixture, "tokenizer.ggml.tokens", more);
+    with(fixture, "tokenizer.ggml.merges", merges).tokenizer().unwrap()
+}
+
+/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text.
+#[test]
+fn marks_of_ordinary_type_are_marks() {
+    let said = "<start_of_turn>{{ messages[0].role }}<｜User｜>[TOOL_CALLS]<|' + role + '|>";
+    let marks = ["<|im_start|>", "<start_of_turn>", "<｜User｜>", "[TOOL_CALLS]", "<|user|>", "<|reserved_7|>"];
+    let more = ["<start_of_turn>", "<｜User｜>", "[TOOL_CALLS]", "<|user|>", "<|reserved_7|>", "<b", "<b>", "[0]"];
+    let merges = ["< b", "<b >"];
+    for (family, template) in [("qwen2", said), ("llama-bpe", said), ("gpt-2", said)] {
+        let tokenizer = without_types(family, &format!("{template}<b>"), &more, &merges);
+        let id = |text: &str| tokenizer.vocabulary().find(text).unwrap();
+        for mark in marks.into_iter().chain(["<b>"]) {
+            let text = format!("a{mark}b");
+            assert_eq!(tokenizer.encode(&text, Marks::All)[1], id(mark), "{family} {mark}");
+            assert_eq!(tokenizer.encode(&text, Marks::All).len(), 3, "{family} {mark}");
+            for marks in [Marks::Text, Marks::Foreign] {
+                let ids = tokenizer.encode(&text, marks);
+                assert!(!ids.contains(&id(mark)), "{family} {mark} {marks:?}");
+                assert_eq!(Decoder::new(&tokenizer).bytes(ids), text.as_bytes());
+            }
+            assert!(tokenizer.guarded_marks().any(|guarded| guarded == mark), "{family} {mark}");
+        }
+        assert!(!tokenizer.guarded_marks().any(|guarded| ["<b", "[0]", "a"].contains(&guarded)), "{family}");
+        // In an answer they are text, as the form of calls may need them.
+        assert_eq!(Decoder::new(&tokenizer).bytes([id("<start_of_turn>")]), b"<start_of_turn>");
+    }
 }
 
 #[test]

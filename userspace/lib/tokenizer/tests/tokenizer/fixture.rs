@@ -73,6 +73,14 @@ impl Fixture {
         self.with(key, WriterValue::Bool(value))
     }
 
+    /// The texts of an entry.
+    pub fn texts(&self, key: &str) -> Vec<String> {
+        match &self.0[key] {
+            WriterValue::Texts(texts) => texts.clone(),
+            other => panic!("{key} is {other:?}"),
+        }
+    }
+
     pub fn without(mut self, key: &str) -> Self {
         self.0.remove(key);
         self

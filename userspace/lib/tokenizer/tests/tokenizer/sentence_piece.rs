@@ -69,6 +69,37 @@ fn white_space_after_marks_is_left_out_where_models_want_it() {
     assert_eq!(begin, [vec![1], phi.encode(" the", Marks::All)].concat());
 }
 
+/// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text, though
+/// merging would come to them.
+#[test]
+fn marks_of_ordinary_type_are_marks() {
+    let letters = "<start_of_turn>".chars().map(String::from);
+    let steps = (2.."<start_of_turn>".len()).map(|end| "<start_of_turn>"[..end].to_string());
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>", "▁"].map(String::from).to_vec();
+    for token in letters.chain(steps).chain(["<start_of_turn>", "<other_mark>", "i", "<i", "<i>"].map(String::from)) {
+        if !tokens.contains(&token) {
+            tokens.push(token);
+        }
+    }
+    let count = tokens.len();
+    let fixture = Fixture::read("sentence_piece.gguf")
+        .with("tokenizer.ggml.tokens", WriterValue::Texts(tokens))
+        .with("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; count]))
+        .with("tokenizer.ggml.token_type", WriterValue::I32s(vec![1; count]))
+        .with_bool("tokenizer.ggml.add_space_prefix", false)
+        .with_text("tokenizer.chat_template", "{{ '<start_of_turn>' + role }}");
+    let tokenizer = fixture.tokenizer().unwrap();
+    for mark in ["<start_of_turn>", "<other_mark>", "<s>", "</s>"] {
+        let id = tokenizer.vocabulary().find(mark).unwrap();
+        assert_eq!(tokenizer.encode(mark, Marks::All), [id], "{mark}");
+        assert!(!tokenizer.encode(mark, Marks::Foreign).contains(&id), "{mark}");
+        assert!(!tokenizer.encode(mark, Marks::Text).contains(&id), "{mark}");
+    }
+    // What looks like a mark and is a word that texts come to, of which the template does not speak, is a word.
+    let word = tokenizer.vocabulary().find("<i>").unwrap();
+    assert_eq!(tokenizer.encode("<i>", Marks::Foreign), [word]);
+}
+
 /// Without byte tokens and without an unknown token, what has no token is left out.
 #[test]
 fn what_has_no_token() {

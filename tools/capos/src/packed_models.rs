@@ -35,7 +35,10 @@ impl PackedModels {
             let name = name_of(model)?;
             ensure!(name.ends_with(".gguf"), "{}: the name of a model has to end in .gguf", model.display());
             ensure!(names.insert(name), "{}: another of the models is called {name} too", model.display());
-            servable(model).with_context(|| format!("{} cannot be packed", model.display()))?;
+            let unused = servable(model).with_context(|| format!("{} cannot be packed", model.display()))?;
+            if !unused.is_empty() {
+                eprintln!("{}: nothing here computes with {}", model.display(), unused.join(", "));
+            }
         }
         Ok(Self(models))
     }
@@ -79,18 +82,29 @@ impl PackedModels {
     }
 }
 
-/// Whether a backend of the system can serve a file: better it is told here than by the worker.
-fn servable(path: &Path) -> Result<()> {
+/// Most tensors that are named of those which nothing computes with.
+const UNUSED_NAMED: usize = 4;
+
+/// Whether a backend of the system can serve a file: better it is told here than by the worker. Gives the names of tensors that
+/// it does so without.
+fn servable(path: &Path) -> Result<Vec<String>> {
     let file = std::fs::read(path).context("it cannot be read")?;
     ensure!(!file.is_empty(), "it is empty; fetch it again");
     let damaged = "it is damaged, or not all of it is there; fetch it again";
     let header = Header::parse(&file, file.len() as u64).context(damaged)?;
-    match Backend::of(&header)? {
-        Backend::Engine => LanguageModel::open(&file, None).map(drop)?,
-        Backend::Embedder => EmbeddingModel::open(&file, None).map(drop)?,
-        Backend::Scripted | Backend::Retrieval(_) => {}
-    }
-    Ok(())
+    Ok(match Backend::of(&header)? {
+        Backend::Engine => named(LanguageModel::open(&file, None)?.model().unused()),
+        Backend::Embedder => named(EmbeddingModel::open(&file, None)?.model().unused()),
+        Backend::Scripted | Backend::Retrieval(_) => Vec::new(),
+    })
+}
+
+/// The first of some tensors, and how many others there are.
+fn named(tensors: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = tensors.iter().take(UNUSED_NAMED).map(ToString::to_string).collect();
+    let others = tensors.len().saturating_sub(names.len());
+    names.extend((others > 0).then(|| format!("{others} more")));
+    names
 }
 
 #[cfg(test)]
@@ -163,6 +177,12 @@ mod tests {
     }
 
     /// B03: a file that embeds texts has no template, and needs none.
+    #[test]
+    fn tensors_that_nothing_computes_with_are_named() {
+        assert_eq!(named(&["mm.0", "v.1"]), ["mm.0", "v.1"]);
+        assert_eq!(named(&["a", "b", "c", "d", "e", "f"]), ["a", "b", "c", "d", "2 more"]);
+    }
+
     #[test]
     fn b03_embedders_are_packed_where_they_embed() {
         let folder = tempfile::tempdir().unwrap();

@@ -164,7 +164,12 @@ impl<'a> Weights<'a> {
                 long: factors(tensors, "rope_factors_long.weight", pairs)?,
             },
         };
-        tensors.unused().filter(|name| is_of_the_text(name)).try_for_each(|name| Err(left_alone(name, config)))?;
+        for name in tensors.unused().filter(|name| is_of_the_text(name)) {
+            match name.ends_with(".attn_rot_embd") || name.ends_with(".attn_rot_embd.weight") {
+                true => check_frequencies(tensors, config, name)?,
+                false => return Err(left_alone(name, config)),
+            }
+        }
         Ok(weights)
     }
 }
@@ -173,6 +178,19 @@ impl<'a> Weights<'a> {
 /// in the same file, and to what ranks texts, which is never computed.
 fn is_of_the_text(name: &str) -> bool {
     ["blk.", "output", "token_embd", "token_types", "position_embd", "rope"].iter().any(|part| name.starts_with(part))
+}
+
+/// Old files say what the rotary embedding turns by once more for each layer. It has to be what it is computed with.
+fn check_frequencies(tensors: &Tensors<'_, '_>, config: &Config, name: &str) -> Result<(), EngineError> {
+    let dimensions = config.rope.dimensions;
+    let found = tensors.vector(name, dimensions / 2)?.unwrap_or_default();
+    let expected = (0..dimensions).step_by(2).map(|at| libm::powf(config.rope.base, -(at as f32) / dimensions as f32));
+    let same = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() <= 1e-2 * expected);
+    if same {
+        Ok(())
+    } else {
+        Err(EngineError::tensor(name, "turns by other angles than the file's rope.freq_base says"))
+    }
 }
 
 /// Why a file with a tensor is refused that the model is not computed with.

@@ -88,7 +88,6 @@ fn no_tensor_of_the_text_is_left_alone() {
         "blk.0.ffn_gate_inp.weight",
         "blk.0.ffn_gate_shexp.weight",
         "blk.0.ffn_up.scale",
-        "blk.0.attn_rot_embd.weight",
         "blk.0.attn_q.weight.lora_a",
         "blk.1.attn_q.weight",
         "blk.x.attn_q.weight",
@@ -113,7 +112,7 @@ fn no_tensor_of_the_text_is_left_alone() {
         assert_eq!(Model::open(&file, None).unwrap().unused(), [""; 0], "{}", path.display());
         let architecture = header.facts().architecture;
         for name in ["blk.0.attn_sinks.weight", "blk.1.ffn_up.scale", "output.scale", "blk.77.attn_norm.weight"] {
-            let said = refused_file(&with_tensor(&header, &file, name, 4));
+            let said = refused_file(&with_tensor(&header, &file, name, &[0.5; 4]));
             assert!(said.contains(&format!("'{name}'")) && said.contains(architecture), "{said}");
         }
     }
@@ -124,8 +123,23 @@ fn no_tensor_of_the_text_is_left_alone() {
     assert_eq!(Model::open(&file, None).unwrap().unused(), ["cls.weight", "mm.0.weight", "v.blk.0.attn_q.weight"]);
 }
 
-/// The file with one more tensor, all of whose numbers are a half.
-fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, length: u64) -> Vec<u8> {
+/// Old files have the frequencies of the rotary embedding in each layer once more.
+#[test]
+fn frequencies_that_are_said_again_have_to_be_the_same() {
+    let file = Parts::llama().file().unwrap();
+    let header = Header::parse(&file, file.len() as u64).unwrap();
+    for name in ["blk.0.attn_rot_embd", "blk.0.attn_rot_embd.weight"] {
+        let plain = logits(&file);
+        assert_eq!(logits(&with_tensor(&header, &file, name, &[1.0, 0.01])), plain);
+        let said = refused_file(&with_tensor(&header, &file, name, &[1.0, 0.02]));
+        assert_eq!(said, format!("the tensor '{name}' turns by other angles than the file's rope.freq_base says"));
+        let said = refused_file(&with_tensor(&header, &file, name, &[1.0; 4]));
+        assert!(said.contains(name) && said.contains("[4]"), "{said}");
+    }
+}
+
+/// The file with one more tensor, a vector of these numbers.
+fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, numbers: &[f32]) -> Vec<u8> {
     let alignment = u64::from(header.alignment());
     let pad = |out: &mut Vec<u8>| out.resize(out.len().next_multiple_of(alignment as usize), 0);
     let (head, data) = (&file[..header.metadata_bytes() as usize], &file[header.data_offset() as usize..]);
@@ -135,13 +149,13 @@ fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, length: u64) -> Vec
     out.extend((name.len() as u64).to_le_bytes());
     out.extend(name.as_bytes());
     out.extend(1u32.to_le_bytes());
-    out.extend(length.to_le_bytes());
+    out.extend((numbers.len() as u64).to_le_bytes());
     out.extend(TensorType::F32.code().to_le_bytes());
     out.extend(offset.to_le_bytes());
     pad(&mut out);
     out.extend(data);
     pad(&mut out);
-    (0..length).for_each(|_| out.extend(0.5f32.to_le_bytes()));
+    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
     out
 }
 
@@ -171,10 +185,15 @@ fn biases_are_added() {
                 continue;
             }
             let rows = header.tensors().iter().find(|tensor| tensor.name() == weight).unwrap().dimensions()[1];
-            assert_ne!(logits(&with_tensor(&header, &file, &bias, rows)), logits(&file), "{} {bias}", path.display());
+            assert_ne!(
+                logits(&with_tensor(&header, &file, &bias, &vec![0.5; rows as usize])),
+                logits(&file),
+                "{} {bias}",
+                path.display()
+            );
         }
-        let rows = model.vocabulary() as u64;
-        let (found, plain) = (logits(&with_tensor(&header, &file, "output.bias", rows)), logits(&file));
+        let rows = model.vocabulary();
+        let (found, plain) = (logits(&with_tensor(&header, &file, "output.bias", &vec![0.5; rows])), logits(&file));
         match model.config().logit_cap {
             Some(_) => assert_ne!(found, plain),
             None => assert!(found.iter().zip(plain).all(|(found, plain)| *found == plain + 0.5), "{}", path.display()),

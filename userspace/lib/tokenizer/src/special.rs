@@ -64,7 +64,9 @@ impl Special {
         let pieces = with(&is_piece);
         let searched = templates.iter().map(|template| template.len()).fold(0usize, usize::saturating_add);
         check_work(vocabulary, &pieces, searched)?;
-        let said = |text: &str| templates.iter().any(|template| template.contains(text));
+        // Templates may put marks of bars together, from the name of who speaks.
+        let is_barred = |text: &str| ["<|", "<｜"].iter().any(|open| text.starts_with(open)) && text.ends_with('>');
+        let said = |text: &str| is_barred(text) || templates.iter().any(|template| template.contains(text));
         let (spoken, foreign): (Vec<u32>, Vec<u32>) =
             pieces.iter().copied().partition(|id| text(*id).contains(|c: char| !c.is_whitespace()) && said(text(*id)));
         let foreign = foreign.into_iter().filter(|id| !is_mistyped(*id)).collect();

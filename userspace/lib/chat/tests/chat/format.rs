@@ -14,10 +14,15 @@ const CALL: u32 = 259;
 
 /// A file with a vocabulary of bytes, whose templates lie under these keys.
 fn file(templates: &[(&str, &str)]) -> Vec<u8> {
+    file_of_type(4, templates)
+}
+
+/// The same, where the mark is of this type.
+fn file_of_type(kind: i32, templates: &[(&str, &str)]) -> Vec<u8> {
     let first = ["<unk>", "<s>", "</s>"].map(String::from).into_iter();
     let tokens: Vec<String> =
         first.chain((0..=255u8).map(|byte| format!("<0x{byte:02X}>"))).chain(["<tool_call>".into()]).collect();
-    let kinds = [2, 3, 3].into_iter().chain([6; 256]).chain([4]).collect();
+    let kinds = [2, 3, 3].into_iter().chain([6; 256]).chain([kind]).collect();
     let mut writer = Writer::new();
     writer.text("tokenizer.ggml.model", "llama");
     writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; tokens.len()]));
@@ -89,4 +94,29 @@ fn marks_of_either_template_come_from_no_person() {
 fn a_template_for_tools_that_is_none_is_refused() {
     let refused = format(&file(&[(CHAT_TEMPLATE, PLAIN), (TOOL_TEMPLATE, "{{ tools }}<tool_call>{% if")])).map(drop);
     assert!(matches!(&refused, Err(ChatError::Syntax { .. })), "{refused:?}");
+}
+
+/// Whatever type the file says that a mark is of, it is one token where the template writes it, and none where a person does.
+#[test]
+fn marks_come_of_the_template_whatever_their_type() {
+    let templates = [
+        "<tool_call>{{ messages[0].content }}",
+        "{{ '<tool_call>' + messages[0].content }}",
+        "{{ '<' + 'tool_call>' + messages[0].content }}",
+    ];
+    // Of text that the file counts as one piece, a template that puts it together from others does not speak.
+    let all = [1, 3, 4].into_iter().flat_map(|kind| templates.map(|template| (kind, template)));
+    for (kind, template) in all.filter(|(kind, template)| *kind != 4 || template.contains("<tool_call>")) {
+        let (format, tokenizer) = format(&file_of_type(kind, &[(CHAT_TEMPLATE, template)])).unwrap();
+        for said in ["Hi", "<tool_call>", "a<tool_call>b", "tool_call>", "</tool_call><tool_call"] {
+            let messages = [Message::new(Role::User, said)];
+            let prompt =
+                format.render(&Conversation { messages: &messages, tools: &[], answer: true, now: None }).unwrap();
+            assert_eq!(prompt.text(), format!("<tool_call>{said}"));
+            let ids = prompt.encode(&tokenizer);
+            let spelled: Vec<u32> = said.bytes().map(|byte| 3 + u32::from(byte)).collect();
+            let space = [226, 150, 129].map(|byte: u32| 3 + byte);
+            assert_eq!(ids, [&[1, CALL][..], &space, &spelled].concat(), "{kind} {template} {said}");
+        }
+    }
 }

@@ -81,6 +81,25 @@ fn foreign_text_makes_no_marks() {
     assert_eq!(plain, [mark("<tool_call>")]);
 }
 
+/// Marks of bars that the file counts as text are no text of people, though the template writes them in parts.
+#[test]
+fn marks_that_templates_put_together_are_guarded() {
+    let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", "qwen2");
+    let fixture = fixture.with_text("tokenizer.chat_template", "{{ '<|' + messages[0].role + '|>' }}");
+    let mut tokens = fixture.texts("tokenizer.ggml.tokens");
+    let marks = ["<|user|>", "<｜tool｜>", "<table>"];
+    let first = tokens.len() as u32;
+    tokens.extend(marks.map(String::from));
+    let kinds = (0..tokens.len() as u32).map(|id| if id < first { 1 } else { 4 }).collect();
+    let fixture = fixture.with("tokenizer.ggml.tokens", WriterValue::Texts(tokens));
+    let tokenizer = fixture.with("tokenizer.ggml.token_type", WriterValue::I32s(kinds)).tokenizer().unwrap();
+    for (id, mark) in (first..).zip(marks) {
+        assert_eq!(tokenizer.encode(mark, Marks::All), [id]);
+        assert_eq!(tokenizer.encode(mark, Marks::Foreign) == [id], mark == "<table>", "{mark}");
+        assert_eq!(tokenizer.guarded_marks().any(|guarded| guarded == mark), mark != "<table>", "{mark}");
+    }
+}
+
 /// The fixture with all tokens of ordinary type, and some more.
 fn without_types(family: &str, template: &str, more: &[&str], merges: &[&str]) -> Tokenizer {
     let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", family);

@@ -161,9 +161,9 @@ impl Grammars {
         let parser = catch_unwind(AssertUnwindSafe(|| self.factory.create_parser(TopLevelGrammar::from_lark(text))));
         let mut matcher = Matcher::new(parser.map_err(|_| "it cannot be read")?);
         match matcher.get_error() {
-            Some(why) => Err(why),
+            Some(why) => Err(in_short(&why)),
             // Schemas that contradict themselves show when the first token is asked for.
-            None => matcher.compute_mask().map(|_| matcher).map_err(|error| error.to_string()),
+            None => matcher.compute_mask().map(|_| matcher).map_err(|error| in_short(&error.to_string())),
         }
     }
 
@@ -238,6 +238,18 @@ impl Grammars {
     fn mark(&self, text: &str) -> String {
         let token = self.marks.iter().find(|(mark, _)| *mark == text).map(|(_, token)| token.clone());
         token.unwrap_or_else(|| Value::from(text).to_string())
+    }
+}
+
+/// What the library says of a grammar, without the grammar and where in itself it found that.
+fn in_short(why: &str) -> String {
+    let line = why.lines().next().unwrap_or("");
+    match line.split_once("failed to compile JSON schema: ") {
+        _ if line.starts_with("panic: ") => {
+            "the schema is too large, or has a value that cannot be counted with".into()
+        }
+        Some((_, of_schema)) => of_schema.into(),
+        None => line.into(),
     }
 }
 

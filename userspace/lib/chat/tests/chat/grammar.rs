@@ -421,7 +421,7 @@ fn one_tool_that_cannot_be_held_does_not_end_the_request() {
             let grammar = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, answer).unwrap().unwrap();
             let told: Vec<&str> = grammar.loose().iter().map(|loose| loose.tool.as_str()).collect();
             assert!(told == ["bad"] || told.is_empty() && bad == false, "{bad} {told:?}");
-            assert!(grammar.loose().iter().all(|loose| !loose.why.is_empty()));
+            assert!(grammar.loose().iter().all(|loose| (1..300).contains(&loose.why.len())));
         }
         // The answer's own schema is held, or refused.
         let refused = grammar_of(tokenizer, grammars, Some(CallForm::Hermes), &tools, Some(&json!({ "not": {} })));

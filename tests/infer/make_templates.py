@@ -12,25 +12,45 @@ import os
 import sys
 
 import jinja2.ext
+import jinja2.nodes
 import jinja2.sandbox
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NOW = 1767225600  # The first second of 2026.
 
 
-def render(source, conversation, begin, end, now=NOW, answer=True):
+class Generation(jinja2.ext.Extension):
+    """What a model learns from: of no effect where a conversation is rendered, except that it is a scope."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("body"), [], [], body).set_lineno(line)
+
+    def body(self, caller):
+        return caller()
+
+
+def environment(now=NOW):
+    """Templates as model files expect them."""
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
 
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = (
+    made = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, Generation])
+    made.filters["tojson"] = tojson
+    made.globals["raise_exception"] = raise_exception
+    made.globals["strftime_now"] = (
         lambda form: datetime.datetime.fromtimestamp(now, datetime.timezone.utc).strftime(form))
+    return made
+
+
+def render(source, conversation, begin, end, now=NOW, answer=True):
     messages, names = [], {}
     for message in conversation["messages"]:
         message = dict(message)
@@ -47,7 +67,7 @@ def render(source, conversation, begin, end, now=NOW, answer=True):
     if "tools" in conversation:
         tools = [{"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
                  for tool in json.load(open(os.path.join(HERE, "tools.json")))]
-    return environment.from_string(source).render(
+    return environment(now).from_string(source).render(
         messages=messages, tools=tools, add_generation_prompt=answer, bos_token=begin, eos_token=end)
 
 

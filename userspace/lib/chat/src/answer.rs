@@ -4,7 +4,6 @@ use capos_tokenizer::{Decoder, TokenKind, Tokenizer};
 
 use crate::CallForm;
 use crate::call_reader::{CallReader, Decision, Delta};
-use crate::guard::Guard;
 use crate::message::Tool;
 use crate::stop::Stops;
 
@@ -23,13 +22,12 @@ impl<'t> AnswerReader<'t> {
     /// sequences would begin, of the text of marks, too; they are not looked for in calls. Where one has the mark in it that
     /// calls begin with, there are no calls.
     pub fn new(tokenizer: &'t Tokenizer, form: Option<CallForm>, tools: &[Tool], stop_sequences: &[String]) -> Self {
-        let guard = Guard::new(tokenizer.guarded_marks());
         let form = form.filter(|form| !stop_sequences.iter().any(|sequence| sequence.contains(form.open())));
         Self {
             tokenizer,
             decoder: Decoder::within(tokenizer),
             form,
-            calls: CallReader::guarded(form, tools, &guard),
+            calls: CallReader::new(form, tools),
             stops: Stops::new(stop_sequences),
         }
     }

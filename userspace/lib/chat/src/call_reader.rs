@@ -1,7 +1,6 @@
 //! Taking an answer apart as it comes: text, and calls in the family's form.
 
 use crate::CallForm;
-use crate::guard::Guard;
 use crate::line_reader::LineReader;
 use crate::lines::Line;
 use crate::message::Tool;
@@ -52,13 +51,8 @@ enum Reader {
 impl CallReader {
     /// A reader of an answer in this form, where calls are of these tools.
     pub fn new(form: Option<CallForm>, tools: &[Tool]) -> Self {
-        Self::guarded(form, tools, &Guard::default())
-    }
-
-    /// The same, for a request whose texts were guarded by `guard`.
-    pub(crate) fn guarded(form: Option<CallForm>, tools: &[Tool], guard: &Guard) -> Self {
         if form == Some(CallForm::Lines) {
-            let tools = tools.iter().map(|tool| (Line::of(tool, guard), tool.handle.clone()));
+            let tools = tools.iter().map(|tool| (Line::of(tool), tool.handle.clone()));
             return Self(Reader::Lines(LineReader::new(tools.collect())));
         }
         let tools = tools.iter().map(|tool| (tool.name.clone(), tool.handle.clone()));

@@ -14,8 +14,10 @@ pub enum ChatError {
     },
     /// The template refuses the conversation, or fails.
     Rendering {
-        /// What it says.
+        /// What it says, where, and of which message.
         why: String,
+        /// The number of the message that it means, from 1 on, where one can be told.
+        message: Option<usize>,
     },
     /// Messages or tools that are not as they should be.
     Message {
@@ -37,7 +39,7 @@ impl fmt::Display for ChatError {
                  for conversations",
             ),
             Self::Syntax { why } => write!(f, "the model file's chat template cannot be read: {why}"),
-            Self::Rendering { why } => {
+            Self::Rendering { why, .. } => {
                 write!(f, "the model file's chat template does not take this conversation: {why}")
             }
             Self::Message { why } => f.write_str(why),

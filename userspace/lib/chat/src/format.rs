@@ -45,8 +45,20 @@ impl ChatFormat {
     /// # Errors
     /// [`ChatError::Rendering`] where the template refuses the conversation.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
+        self.template_for(conversation).render(conversation)
+    }
+
+    /// The same, with calls and results written as texts: for a template that rejects a conversation with them.
+    ///
+    /// # Errors
+    /// [`ChatError::Rendering`] where the template rejects that, too.
+    pub fn render_plain(&self, conversation: &Conversation<'_>) -> Result<Prompt, ChatError> {
+        self.template_for(conversation).render_plain(conversation)
+    }
+
+    fn template_for(&self, conversation: &Conversation<'_>) -> &Template {
         let with_tools = self.with_tools.as_ref().filter(|_| !conversation.tools.is_empty());
-        with_tools.unwrap_or(&self.template).render(conversation)
+        with_tools.unwrap_or(&self.template)
     }
 
     /// How the model writes calls; none where it cannot be told of tools, or its calls not be read.

@@ -1,26 +1,33 @@
 //! Keeping what people, tools and documents say apart from the marks of a template.
 //!
-//! Text of theirs goes through the template as any other, which may trim, split or quote it, and comes out as a part of
-//! one text with marks in it. So that no mark can begin or end in it, a character of its own ([`BREAK`]) is put behind each character in it that could begin a mark, and before it where it could end one. Marks
-//! are found in what the template made before the breaks are taken out again.
+//! Who wrote each character is known when a template has made its text. So that no mark begins in a foreign character
+//! and none that the template began goes on in one, such characters are masked while marks are looked for.
 
-/// A character that text hardly ever has in it; where it has, it is doubled. It is one that is shown as it is, so that
-/// templates which write out whole lists keep it.
+use capos_jinja::Char;
+
+/// Begins what stands for something else; where a text has it, it is doubled.
 const BREAK: char = '\u{2bd2}';
+/// Behind [`BREAK`]: stands for nothing.
+const NOTHING: char = '\u{10fffd}';
+/// Behind [`BREAK`]: a character of the basic plane, that much further on.
+const SHIFT: u32 = 0x10_0000;
+/// Behind [`BREAK`]: that and the number of another plane, before its character in the same way.
+const PLANE: u32 = 0x10_ffe0;
 
-/// The marks that foreign text must not contain.
+/// The marks that foreign text must not become.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    marks: Vec<String>,
     /// Characters that marks begin with.
     first: Vec<char>,
+    /// Whether a mark has white space in it.
+    blank: bool,
 }
 
 impl Guard {
     pub fn new<'a>(marks: impl IntoIterator<Item = &'a str>) -> Self {
         let mut guard = Self::default();
         for mark in marks {
-            guard.marks.push(mark.to_string());
+            guard.blank |= mark.contains(char::is_whitespace);
             guard.first.extend(mark.chars().next());
         }
         guard.first.sort_unstable();
@@ -28,55 +35,50 @@ impl Guard {
         guard
     }
 
-    /// All ends of marks that are not the whole mark.
-    fn ends(&self) -> impl Iterator<Item = &str> {
-        self.marks.iter().flat_map(|mark| mark.char_indices().skip(1).filter_map(|(at, _)| mark.get(at..)))
-    }
-
-    /// Foreign text, with breaks behind all that a mark could begin with, whatever the template takes out of it.
-    pub fn protect(&self, text: &str) -> String {
-        self.with_breaks(text, |_| true)
-    }
-
-    /// What the model said, in which templates look for the end of its thoughts: with breaks in marks only, and in what
-    /// is the beginning of one at its end.
-    pub fn protect_answer(&self, text: &str) -> String {
-        self.with_breaks(text, |rest| self.marks.iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest)))
-    }
-
-    /// Text with breaks behind the characters that marks begin with and that `needed` asks for by the text from there on.
-    fn with_breaks(&self, text: &str, needed: impl Fn(&str) -> bool) -> String {
-        let mut out = String::with_capacity(text.len());
-        let words = text.trim_start();
-        let may_end_a_mark = self.ends().any(|end| words.starts_with(end) || end.starts_with(words));
-        if may_end_a_mark && !words.is_empty() {
-            // Behind the white space, which the template may take away.
-            out.push_str(text.strip_suffix(words).unwrap_or(""));
-            out.push(BREAK);
-        }
-        let rest = if out.is_empty() { text } else { words };
-        for (at, character) in rest.char_indices() {
-            out.push(character);
-            let is_first = self.first.binary_search(&character).is_ok();
-            if character == BREAK || is_first && needed(rest.get(at..).unwrap_or("")) {
+    /// What a template made, with the foreign parts of it masked.
+    pub fn mask(&self, made: &[Char]) -> String {
+        let mut out = String::with_capacity(made.len());
+        let mut was_foreign = false;
+        for c in made {
+            let character = c.get();
+            // White space that a mark takes with it is found where it follows the mark.
+            if c.is_foreign() && !was_foreign && (self.blank || !character.is_whitespace()) {
+                out.extend([BREAK, NOTHING]);
+            }
+            was_foreign = c.is_foreign() && (was_foreign || self.blank || !character.is_whitespace());
+            if character == BREAK {
+                out.extend([BREAK, BREAK]);
+            } else if c.is_foreign() && self.first.binary_search(&character).is_ok() {
+                let code = u32::from(character);
+                let plane = Some(code >> 16).filter(|plane| *plane > 0 || code >= PLANE & 0xffff);
                 out.push(BREAK);
+                out.extend(plane.and_then(|plane| char::from_u32(PLANE.saturating_add(plane))));
+                out.extend(char::from_u32(SHIFT | code & 0xffff));
+            } else {
+                out.push(character);
             }
         }
         out
     }
 
-    /// Text without its breaks.
-    pub fn restore(text: &str) -> String {
-        let mut out = String::with_capacity(text.len());
-        let mut breaks = 0u64;
-        for character in text.chars() {
-            if character == BREAK {
-                breaks = breaks.saturating_add(1);
-                // Of two the first was in the text.
-                out.extend(breaks.is_multiple_of(2).then_some(BREAK));
-            } else {
-                breaks = 0;
+    /// What was masked, as it was.
+    pub fn restore(masked: &str) -> String {
+        let mut out = String::with_capacity(masked.len());
+        let mut characters = masked.chars();
+        while let Some(character) = characters.next() {
+            if character != BREAK {
                 out.push(character);
+                continue;
+            }
+            match characters.next() {
+                Some(BREAK) => out.push(BREAK),
+                None | Some(NOTHING) => {}
+                Some(masked) => {
+                    let code = u32::from(masked);
+                    let plane = code.checked_sub(PLANE);
+                    let low = plane.map_or(Some(code), |_| characters.next().map(u32::from)).unwrap_or(0) & 0xffff;
+                    out.extend(char::from_u32(plane.unwrap_or(0) << 16 | low));
+                }
             }
         }
         out
@@ -88,62 +90,62 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MARKS: [&str; 4] = ["<|im_end|>", "<s>", "[INST]", "<|im_start|>"];
+    const MARKS: [&str; 7] = ["<|im_end|>", "<s>", "[INST]", "<|im_start|>", "§", "🦀x", "🦉"];
 
     fn guard() -> Guard {
         Guard::new(MARKS)
     }
 
-    #[test]
-    fn text_without_marks_stays_as_it_is() {
-        assert_eq!(guard().protect("Grüße, 1 > 0 (see |x|)"), "Grüße, 1 > 0 (see |x|)");
-        assert_eq!(guard().protect("  "), "  ");
+    /// Parts by the template and, where `true`, by others.
+    fn made(parts: &[(bool, String)]) -> Vec<Char> {
+        let one = |foreign: bool| move |c| if foreign { Char::foreign(c) } else { Char::own(c) };
+        parts.iter().flat_map(|(foreign, text)| text.chars().map(one(*foreign))).collect()
     }
 
     #[test]
-    fn what_the_model_said_is_broken_in_marks_only() {
-        let thoughts = "<think>1 < 2 [x]</think> <s> [INST";
-        let protected = guard().protect_answer(thoughts);
-        assert_eq!(protected, "<think>1 < 2 [x]</think> <\u{2bd2}s> [\u{2bd2}INST");
-        assert_eq!(Guard::restore(&protected), thoughts);
-    }
-
-    #[test]
-    fn marks_do_not_begin_or_end_in_foreign_text() {
-        for (before, foreign, after) in [
-            ("", "a<|im_end|>b", ""),
-            ("", "<|im_", "end|>"),
-            ("<|im_", "end|>", ""),
-            ("<|im_", "  end|> x", ""),
-            ("<", "|im_", "end|>"),
-            ("[", "INST]", ""),
-            ("", "<<s>s>", ""),
+    fn marks_are_those_of_the_template() {
+        let parts = |parts: &[(bool, &str)]| made(&parts.iter().map(|(by, text)| (*by, (*text).into())).collect::<Vec<_>>());
+        for foreign in [
+            &[(true, "a<|im_end|>b")] as &[(bool, &str)],
+            &[(true, "<|im_"), (false, "end|>")],
+            &[(false, "<|im_"), (true, "end|>")],
+            &[(false, "<|im_"), (true, "en"), (false, "d|>")],
+            &[(false, "<"), (true, "|im_end|>")],
+            &[(true, "["), (false, "INST]")],
+            &[(true, "<"), (true, "<s>s>")],
+            &[(true, "§")],
+            &[(true, "🦀x")],
+            &[(true, "🦉")],
         ] {
-            let whole = format!("{before}{}{after}", guard().protect(foreign).trim());
-            assert!(MARKS.iter().all(|mark| !whole.contains(mark)), "{whole:?}");
+            let masked = guard().mask(&parts(foreign));
+            assert!(MARKS.iter().all(|mark| !masked.contains(mark)), "{masked:?}");
+        }
+        let own = guard().mask(&parts(&[(false, "<|im_start|>"), (true, "x"), (false, "<|im_end|>")]));
+        assert!(own.starts_with("<|im_start|>") && own.ends_with("x<|im_end|>"), "{own:?}");
+        // White space behind a mark stays behind it, unless a mark may have some in it.
+        assert!(guard().mask(&parts(&[(false, "<s>"), (true, "  x")])).starts_with("<s>  "));
+        let blank = Guard::new(["<a b>", "<a  b>"]);
+        for foreign in [&[(false, "<a"), (true, " "), (false, "b>")] as &[(bool, &str)], &[(false, "<a "), (true, " b>")]] {
+            let masked = blank.mask(&parts(foreign));
+            assert!(!masked.contains("<a b>") && !masked.contains("<a  b>"), "{masked:?}");
         }
     }
 
     proptest! {
+        /// Whatever is put together: it comes back, and marks are those that the template wrote whole.
         #[test]
-        fn foreign_text_comes_back(text in "[<|>\\[\\]a-z_ \u{2bd2}INST]{0,40}") {
-            let protected = guard().protect(&text);
-            prop_assert!(MARKS.iter().all(|mark| !protected.contains(mark)));
-            prop_assert_eq!(Guard::restore(&protected), text);
-        }
-
-        /// Whatever a template takes away of it, and wherever it puts pieces of it.
-        #[test]
-        fn pieces_of_foreign_text_make_no_marks(
-            texts in prop::collection::vec("(<\\|im_end\\|>|<s>|\\[INST\\]|[<|>\\[\\]imends_ ]){0,6}", 1..4),
-            cut in 0usize..8,
+        fn no_mark_has_a_foreign_character(
+            parts in prop::collection::vec((any::<bool>(), "(<\\|im_end\\|>|<s>|\\[INST\\]|[<|>\\[\\]imends_ §🦀🦉x\u{2bd2}\u{10003c}\u{10fffd}]){0,6}"), 0..6),
         ) {
-            let pieces: Vec<String> = texts.iter().map(|text| {
-                let protected = guard().protect(text);
-                protected.trim().chars().skip(cut.saturating_sub(4)).collect()
-            }).collect();
-            let whole = pieces.concat();
-            prop_assert!(MARKS.iter().all(|mark| !whole.contains(mark)), "{:?}", whole);
+            let made = made(&parts);
+            let masked = guard().mask(&made);
+            let whole: String = parts.iter().map(|(_, text)| text.as_str()).collect();
+            prop_assert_eq!(Guard::restore(&masked), whole);
+            let own: Vec<String> = made.split(|c| c.is_foreign()).map(|run| run.iter().map(|c| c.get()).collect()).collect();
+            for mark in MARKS {
+                let written: usize = own.iter().map(|run: &String| run.matches(mark).count()).sum();
+                prop_assert_eq!(masked.matches(mark).count(), written, "{}", mark);
+            }
         }
     }
 }

@@ -1,24 +1,24 @@
 //! Conversations as a model file writes them.
 //!
 //! A file carries a chat template that turns messages and tools into text ([`Template`]). What people, tools and
-//! documents say is guarded on the way, so that it never becomes one of the marks that tell the model who speaks. The
+//! documents say stays known as theirs, so that it never becomes one of the marks that tell the model who speaks. The
 //! model answers with text and with calls in its family's form, which [`AnswerReader`] takes apart as its tokens come.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
 
 mod answer;
-mod bounds;
 mod call_reader;
 mod error;
 mod format;
-pub mod guard;
-mod json;
+mod guard;
+mod history;
 mod line_reader;
 pub mod lines;
 mod message;
 mod nesting;
 mod object_reader;
+mod prompt;
 mod stop;
 mod template;
 pub mod unmarked;
@@ -29,4 +29,5 @@ pub use capos_call_form::{CALL_ID, CallForm};
 pub use error::ChatError;
 pub use format::ChatFormat;
 pub use message::{Call, Conversation, Message, Role, Tool};
-pub use template::{Prompt, Template};
+pub use prompt::Prompt;
+pub use template::Template;

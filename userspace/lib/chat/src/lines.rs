@@ -4,7 +4,6 @@ use capos_call_form::lines;
 pub use lines::{AS, FORBIDDEN, INVOKE, NONE, RESULT, SAY, USER};
 use serde_json::Value;
 
-use crate::guard::Guard;
 use crate::message::Tool;
 
 /// Characters of a description that a line has.
@@ -47,7 +46,7 @@ pub enum Kind {
 
 impl Line {
     /// The line in which the template shows a tool.
-    pub fn of(tool: &Tool, guard: &Guard) -> Self {
+    pub fn of(tool: &Tool) -> Self {
         let required = tool.parameters.get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
         let properties = tool.parameters.get("properties").and_then(Value::as_object);
@@ -57,16 +56,16 @@ impl Line {
             .map(|(name, schema)| Parameter { name: name.clone(), kind: Kind::of(schema), required: is_required(name) })
             .collect();
         parameters.sort_by_key(|parameter| (!parameter.required, parameter.name.to_lowercase()));
-        let head = head(&tool.description, guard);
+        let head = head(&tool.description);
         Self { head, forbidden: tool.forbidden, name: tool.name.clone(), parameters }
     }
 }
 
-/// The first sentence of a description, cut as the template cuts it: with the breaks of the guard in it.
-pub fn head(description: &str, guard: &Guard) -> String {
-    let words = guard.protect(description).split_whitespace().collect::<Vec<_>>().join(" ");
+/// The first sentence of a description, cut as the template cuts it.
+pub fn head(description: &str) -> String {
+    let words = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = words.split(". ").next().unwrap_or("").trim_end_matches('.');
-    Guard::restore(&sentence.chars().take(HEAD_CHARACTERS).collect::<String>())
+    sentence.chars().take(HEAD_CHARACTERS).collect()
 }
 
 impl Kind {

@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use crate::held_tool::{Closeness, HeldTool, answer_schema};
 use crate::line_grammar::{LineGrammar, LineTokens};
-use capos_chat::guard::Guard;
 use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
@@ -99,8 +98,7 @@ impl Grammars {
             let why = "the vocabulary lacks a mark of the template's, which speaks of <|invoke|>";
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
-            let guard = Guard::new(tokenizer.guarded_marks());
-            let lines: Vec<Line> = tools.iter().map(|tool| Line::of(tool, &guard)).collect();
+            let lines: Vec<Line> = tools.iter().map(Line::of).collect();
             let grammar = LineGrammar::new(tokens, tokenizer, &lines, said, schema);
             return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }

@@ -6,6 +6,7 @@ use crate::value::{Made, Value};
 
 impl Machine<'_> {
     /// The values that a loop goes over.
+    #[inline(never)]
     pub fn iterate(&mut self, value: &Value) -> Result<Vec<Value>, Error> {
         let length = match value {
             Value::Text(text) => text.chars().len(),
@@ -45,6 +46,7 @@ impl Machine<'_> {
     }
 
     /// `value[start:stop:step]`.
+    #[inline(never)]
     pub fn slice(&mut self, value: &Value, bounds: &[Value; 3]) -> Result<Value, Error> {
         let numbers = bounds.each_ref().map(|bound| match bound {
             Value::None => Ok(None),

@@ -8,9 +8,11 @@ use crate::functions::Args;
 use crate::machine::Machine;
 use crate::methods;
 use crate::operators;
+use crate::text::Text;
 use crate::value::{Made, Value};
 
 impl<'t> Machine<'t> {
+    #[inline(never)]
     pub fn evaluate(&mut self, expression: &'t Expression) -> Result<Value, Error> {
         let value = match &expression.kind {
             Kind::Constant(constant) => {
@@ -129,6 +131,7 @@ impl<'t> Machine<'t> {
         }
     }
 
+    #[inline(never)]
     fn evaluate_all(&mut self, expressions: &'t [Expression]) -> Result<Vec<Value>, Error> {
         expressions.iter().map(|expression| self.evaluate(expression)).collect()
     }
@@ -173,7 +176,7 @@ impl<'t> Machine<'t> {
             }
             Step::Call(arguments) => {
                 let mut args = self.arguments(arguments)?;
-                args.named.extend(caller.map(|caller| ("caller".to_string(), caller)));
+                args.named.extend(caller.map(|caller| (Text::own("caller"), caller)));
                 self.call(&value, args)
             }
             Step::Filter(name, arguments) => {
@@ -187,12 +190,13 @@ impl<'t> Machine<'t> {
         }
     }
 
+    #[inline(never)]
     pub fn arguments(&mut self, arguments: &'t Arguments) -> Result<Args, Error> {
         let mut args = Args::none();
         args.positional = self.evaluate_all(&arguments.positional)?;
         for (name, expression) in &arguments.named {
             let value = self.evaluate(expression)?;
-            args.named.push((name.clone(), value));
+            args.named.push((Text::own(name), value));
         }
         if let Some(star) = &arguments.star {
             let values = self.evaluate(star)?;
@@ -204,13 +208,14 @@ impl<'t> Machine<'t> {
             };
             for (key, value) in dict.entries() {
                 let name = key.as_text().ok_or_else(|| Error::failed("names of arguments are texts"))?;
-                args.named.push((name.to_string(), value.clone()));
+                args.named.push((name.clone(), value.clone()));
             }
         }
         Ok(args)
     }
 
     /// `value.name`.
+    #[inline(never)]
     pub fn attribute(&mut self, value: &Value, name: &str) -> Result<Value, Error> {
         if methods::has(value, name) {
             return Ok(method(value, name));
@@ -219,6 +224,7 @@ impl<'t> Machine<'t> {
     }
 
     /// What a value has under a name.
+    #[inline(never)]
     fn member(&mut self, value: &Value, name: &str) -> Result<Value, Error> {
         let found = match value {
             Value::Undefined(what) => return Err(Error::failed(&**what)),
@@ -251,6 +257,7 @@ impl<'t> Machine<'t> {
     }
 
     /// `value[key]`.
+    #[inline(never)]
     pub fn item(&mut self, value: &Value, key: &Value) -> Result<Value, Error> {
         if let Value::Undefined(what) = value {
             return Err(Error::failed(&**what));

@@ -135,14 +135,18 @@ impl Machine<'_> {
             "e" | "escape" | "forceescape" => {
                 let mut out = Vec::new();
                 for c in self.str(&value)? {
-                    match c.get() {
-                        '&' => push_own(&mut out, "&amp;"),
-                        '<' => push_own(&mut out, "&lt;"),
-                        '>' => push_own(&mut out, "&gt;"),
-                        '"' => push_own(&mut out, "&#34;"),
-                        '\'' => push_own(&mut out, "&#39;"),
-                        _ => out.push(c),
-                    }
+                    let escape = match c.get() {
+                        '&' => "&amp;",
+                        '<' => "&lt;",
+                        '>' => "&gt;",
+                        '"' => "&#34;",
+                        '\'' => "&#39;",
+                        _ => {
+                            out.push(c);
+                            continue;
+                        }
+                    };
+                    out.extend(escape.chars().map(|escaped| c.with(escaped)));
                 }
                 self.text(out)
             }
@@ -151,7 +155,7 @@ impl Machine<'_> {
                 let text = self.str(&value)?;
                 let values = match args.named.is_empty() {
                     true => Value::tuple(args.positional),
-                    false => Value::dict(args.named.into_iter().map(|(name, value)| (Value::own(&name), value)).collect()),
+                    false => Value::dict(args.named.into_iter().map(|(name, value)| (Value::Text(name), value)).collect()),
                 };
                 self.printf(&text, &values)
             }
@@ -277,7 +281,7 @@ fn quote(text: &[Char], kept: char, out: &mut Vec<Char>) {
             continue;
         }
         for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-            push_own(out, &format!("%{byte:02X}"));
+            out.extend(format!("%{byte:02X}").chars().map(|escaped| c.with(escaped)));
         }
     }
 }

@@ -93,7 +93,7 @@ impl Machine<'_> {
         let mut value = match place {
             Some(at) => args.positional.get(at).cloned().ok_or_else(missing)?,
             None => {
-                let named = args.named.iter().find(|(name, _)| name == first);
+                let named = args.named.iter().find(|(name, _)| name.is(first));
                 named.map(|(_, value)| value.clone()).ok_or_else(missing)?
             }
         };

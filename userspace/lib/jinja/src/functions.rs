@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::value::{Made, Value, View};
 use crate::machine::Machine;
 use crate::statements::set_member;
+use crate::text::Text;
+use crate::value::{Made, Value, View};
 use crate::{Error, ErrorKind, Host};
 
 /// As many numbers as a range may have where templates are foreign.
@@ -14,7 +15,8 @@ const RANGE: i128 = 100_000;
 #[derive(Debug, Default)]
 pub struct Args {
     pub positional: Vec<Value>,
-    pub named: Vec<(String, Value)>,
+    /// Names keep who wrote them: those of `**` may be foreign.
+    pub named: Vec<(Text, Value)>,
 }
 
 impl Args {
@@ -24,7 +26,7 @@ impl Args {
 
     /// Takes a named argument out.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        let at = self.named.iter().position(|(found, _)| found == name)?;
+        let at = self.named.iter().position(|(found, _)| found.is(name))?;
         Some(self.named.remove(at).1)
     }
 
@@ -63,12 +65,13 @@ pub fn named(name: &str, host: Host) -> Option<&'static str> {
 }
 
 impl Machine<'_> {
+    #[inline(never)]
     pub fn call_function(&mut self, name: &str, mut args: Args) -> Result<Value, Error> {
         match name {
             "range" => self.range(args),
             "dict" => {
                 let mut entries = self.pairs(&mut args)?;
-                entries.extend(std::mem::take(&mut args.named).into_iter().map(|(k, v)| (Value::own(&k), v)));
+                entries.extend(std::mem::take(&mut args.named).into_iter().map(|(name, value)| (Value::Text(name), value)));
                 self.dict(entries)
             }
             "namespace" => {
@@ -77,7 +80,7 @@ impl Machine<'_> {
                     set_member(&mut members, &key.as_text().map(ToString::to_string).unwrap_or_default(), value);
                 }
                 for (name, value) in args.named {
-                    set_member(&mut members, &name, value);
+                    set_member(&mut members, &name.to_string(), value);
                 }
                 self.namespaces.push(members);
                 Ok(Value::Made(Made::Namespace(self.namespaces.len().saturating_sub(1))))
@@ -127,6 +130,7 @@ impl Machine<'_> {
     }
 
     /// A dictionary, where the last of several values of a key counts.
+    #[inline(never)]
     pub fn dict(&mut self, entries: Vec<(Value, Value)>) -> Result<Value, Error> {
         self.spend_list(entries.len())?;
         let mut out: Vec<(Value, Value)> = Vec::with_capacity(entries.len());
@@ -169,15 +173,18 @@ impl Machine<'_> {
 
     fn time(&mut self, format: Option<&Value>) -> Result<Value, Error> {
         let format = format.and_then(Value::as_text);
-        let format = format.ok_or_else(|| Error::failed("strftime_now takes the form of a date as a text"))?.to_string();
+        let format = format.ok_or_else(|| Error::failed("strftime_now takes the form of a date as a text"))?;
+        let is_foreign = format.chars().iter().any(|c| c.is_foreign());
+        self.spend_text(format.chars().len().saturating_mul(8))?;
+        let format = format.to_string();
         let wrong = |error: jiff::Error| Error::failed(error.to_string());
         let time = jiff::Timestamp::from_second(self.host.now.unwrap_or(0)).map_err(wrong)?;
         let text = jiff::fmt::strtime::format(&format, time).map_err(wrong)?;
-        let text = Value::own(&text);
-        Ok(text)
+        Ok(if is_foreign { Value::foreign(&text) } else { Value::own(&text) })
     }
 
     /// Calls what a value is.
+    #[inline(never)]
     pub fn call(&mut self, callee: &Value, args: Args) -> Result<Value, Error> {
         match callee {
             Value::Made(Made::Function(name)) => self.call_function(name, args),

@@ -121,6 +121,7 @@ impl<'t> Machine<'t> {
     }
 
     /// A text, counted.
+    #[inline(never)]
     pub fn text(&mut self, characters: Vec<Char>) -> Result<Value, Error> {
         self.spend_text(characters.len())?;
         Ok(Value::Text(characters.into()))
@@ -139,6 +140,7 @@ impl<'t> Machine<'t> {
     }
 
     /// A list, counted and checked.
+    #[inline(never)]
     pub fn list(&mut self, items: Vec<Value>) -> Result<Value, Error> {
         self.spend_list(items.len())?;
         self.checked(Value::list(items))
@@ -160,6 +162,7 @@ impl<'t> Machine<'t> {
     }
 
     /// `str(value)`.
+    #[inline(never)]
     pub fn str(&mut self, value: &Value) -> Result<Vec<Char>, Error> {
         let mut out = Vec::new();
         self.spend_value(value)?;
@@ -200,6 +203,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Counts the search for a name.
+    #[inline(never)]
     pub fn spend_search(&mut self) -> Result<(), Error> {
         let (mut at, mut names) = (Some(self.scope), 0usize);
         while let Some(scope) = at.and_then(|at| self.scopes.get(at)) {
@@ -209,6 +213,7 @@ impl<'t> Machine<'t> {
         self.spend(names.checked_div(8).unwrap_or(0))
     }
 
+    #[inline(never)]
     pub fn set(&mut self, name: &'t str, value: Value) {
         let Some(scope) = self.scopes.get_mut(self.scope) else { return };
         match scope.names.iter_mut().find(|(found, _)| *found == name) {
@@ -229,6 +234,7 @@ impl<'t> Machine<'t> {
         self.globals.iter().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
+    #[inline(never)]
     pub fn look_up(&self, name: &str) -> Value {
         match (self.find(name), crate::functions::named(name, self.host)) {
             (Some(value), _) => value.clone(),

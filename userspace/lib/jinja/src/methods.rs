@@ -225,7 +225,7 @@ impl Machine<'_> {
             "format" => self.format(chars, &args),
             "format_map" => {
                 let [Some(Value::Dict(dict))] = args.bind(name, ["mapping"])? else { return Err(wrong(name)) };
-                let named = dict.entries().iter().map(|(k, v)| (k.as_text().map(ToString::to_string).unwrap_or_default(), v.clone()));
+                let named = dict.entries().iter().map(|(k, v)| (k.as_text().cloned().unwrap_or_else(|| Text::own("")), v.clone()));
                 self.format(chars, &Args { positional: Vec::new(), named: named.collect() })
             }
             "encode" => Err(Error::failed("a template cannot make bytes of a text")),

@@ -6,7 +6,7 @@ use crate::lexer::Token;
 use crate::text::Text;
 
 /// How deep parentheses and blocks may lie in each other: rendering goes as deep on the stack.
-const DEPTH: usize = 100;
+const DEPTH: usize = 48;
 
 /// The precedence of comparisons; `not` stands before them.
 const COMPARISON: u8 = 4;
@@ -22,6 +22,7 @@ enum Link {
 }
 
 /// Two expressions and what is between them; `flat` where the left one is a chain of the same precedence.
+#[inline(never)]
 fn linked(left: Expression, link: Link, right: Expression, flat: bool) -> Expression {
     let Expression { line, kind } = left;
     let kind = match (kind, link) {
@@ -100,6 +101,7 @@ impl<'t> Parser<'t> {
         made
     }
 
+    #[inline(never)]
     pub fn unexpected<T>(&self, expected: &str) -> Result<T, Error> {
         let found = match self.peek() {
             None => "the end of the template".to_string(),
@@ -152,6 +154,7 @@ impl<'t> Parser<'t> {
     }
 
     /// An expression with `if` and `else`.
+    #[inline(never)]
     pub fn expression(&mut self) -> Result<Expression, Error> {
         self.deeper(|parser| {
             let line = parser.line();
@@ -171,6 +174,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Several with commas between them are a tuple. `conditions`: whether `if` belongs to it.
+    #[inline(never)]
     pub fn tuple(&mut self, conditions: bool) -> Result<Expression, Error> {
         let line = self.line();
         let (mut items, mut is_tuple) = (Vec::new(), false);
@@ -200,6 +204,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Operators of at least this precedence and what is between them. What is of one precedence stays flat.
+    #[inline(never)]
     fn binary(&mut self, least: u8) -> Result<Expression, Error> {
         let line = self.line();
         let mut left = if self.takes_name("not") {
@@ -222,6 +227,7 @@ impl<'t> Parser<'t> {
     }
 
     /// The operator that is next, and its precedence.
+    #[inline(never)]
     fn link(&self) -> Option<(Link, u8)> {
         let compare = |comparison| Some((Link::Compare(comparison), COMPARISON));
         match self.peek()? {
@@ -255,6 +261,7 @@ impl<'t> Parser<'t> {
         }
     }
 
+    #[inline(never)]
     fn unary(&mut self, filters: bool) -> Result<Expression, Error> {
         let line = self.line();
         let value = if self.takes_sign("-") {
@@ -270,6 +277,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Accesses and calls behind a value, and filters and tests after them.
+    #[inline(never)]
     fn steps(&mut self, value: Expression, filters: bool) -> Result<Expression, Error> {
         let mut steps = Vec::new();
         let mut accesses = true;
@@ -304,6 +312,7 @@ impl<'t> Parser<'t> {
         Ok(Expression { line: value.line, kind: Kind::Steps(Box::new(value), steps) })
     }
 
+    #[inline(never)]
     fn attribute(&mut self) -> Result<Step, Error> {
         match self.next() {
             Some(Token::Name(name)) => Ok(Step::Attribute(name.clone())),
@@ -318,6 +327,7 @@ impl<'t> Parser<'t> {
         }
     }
 
+    #[inline(never)]
     fn subscript(&mut self) -> Result<Step, Error> {
         let line = self.line();
         let mut items = Vec::new();
@@ -354,6 +364,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A filter's name and arguments.
+    #[inline(never)]
     pub fn filter(&mut self) -> Result<(String, Arguments), Error> {
         let name = self.dotted()?;
         let arguments = if self.is_sign("(") { self.deeper(Self::arguments)? } else { Arguments::default() };
@@ -369,6 +380,7 @@ impl<'t> Parser<'t> {
         Ok(name)
     }
 
+    #[inline(never)]
     fn test(&mut self) -> Result<Step, Error> {
         let negated = self.takes_name("not");
         let name = self.dotted()?;
@@ -396,6 +408,7 @@ impl<'t> Parser<'t> {
         self.steps(value, false)
     }
 
+    #[inline(never)]
     pub fn arguments(&mut self) -> Result<Arguments, Error> {
         self.sign("(")?;
         let mut arguments = Arguments::default();
@@ -425,6 +438,7 @@ impl<'t> Parser<'t> {
         Ok(arguments)
     }
 
+    #[inline(never)]
     fn primary(&mut self) -> Result<Expression, Error> {
         let line = self.line();
         let made = |kind| Ok(Expression { line, kind });
@@ -481,6 +495,7 @@ impl<'t> Parser<'t> {
         }
     }
 
+    #[inline(never)]
     fn items<T>(&mut self, end: &str, item: fn(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         while !self.takes_sign(end) {

@@ -133,7 +133,8 @@ impl Machine<'_> {
                         Value::Text(text) if text.chars().len() == 1 => text.chars().to_vec(),
                         other => {
                             let code = other.as_int().and_then(|code| char::from_u32(u32::try_from(code).ok()?));
-                            vec![Char::own(code.ok_or_else(|| wrong("int or char"))?)]
+                            // A number may be anybody's.
+                            vec![Char::foreign(code.ok_or_else(|| wrong("int or char"))?)]
                         }
                     },
                     _ => {

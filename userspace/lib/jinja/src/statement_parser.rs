@@ -24,6 +24,7 @@ impl Parser<'_> {
         self.deeper(|parser| parser.statements(ends))
     }
 
+    #[inline(never)]
     fn statements(&mut self, ends: &[&str]) -> Result<(Vec<Statement>, Option<String>), Error> {
         let mut body = Vec::new();
         loop {
@@ -76,6 +77,7 @@ impl Parser<'_> {
     }
 
     /// The body of a block, behind its head, and its end.
+    #[inline(never)]
     fn closed(&mut self, end: &str) -> Result<Vec<Statement>, Error> {
         self.block_end()?;
         let (body, _) = self.body(&[end])?;
@@ -163,6 +165,7 @@ impl Parser<'_> {
         Ok(action)
     }
 
+    #[inline(never)]
     fn for_loop(&mut self) -> Result<Action, Error> {
         let target = self.target(false, true)?;
         if !self.takes_name("in") {
@@ -182,6 +185,7 @@ impl Parser<'_> {
         Ok(Action::For(Box::new(For { target, over, condition, recursive, body, otherwise })))
     }
 
+    #[inline(never)]
     fn condition(&mut self) -> Result<Action, Error> {
         let (mut branches, mut otherwise) = (Vec::new(), Vec::new());
         loop {
@@ -203,6 +207,7 @@ impl Parser<'_> {
         Ok(Action::If(branches, otherwise))
     }
 
+    #[inline(never)]
     fn set(&mut self) -> Result<Action, Error> {
         let target = self.target(true, true)?;
         if self.takes_sign("=") {
@@ -214,6 +219,7 @@ impl Parser<'_> {
         Ok(Action::SetBlock(target, filters, self.closed("endset")?))
     }
 
+    #[inline(never)]
     fn filters(&mut self) -> Result<Filters, Error> {
         let mut filters = vec![self.filter()?];
         while self.takes_sign("|") {
@@ -222,6 +228,7 @@ impl Parser<'_> {
         Ok(filters)
     }
 
+    #[inline(never)]
     fn target(&mut self, members: bool, tuples: bool) -> Result<Target, Error> {
         let first = self.one_target(members)?;
         if !tuples || !self.is_sign(",") {
@@ -237,6 +244,7 @@ impl Parser<'_> {
         Ok(Target::Tuple(targets))
     }
 
+    #[inline(never)]
     fn one_target(&mut self, members: bool) -> Result<Target, Error> {
         if self.takes_sign("(") {
             let inner = self.deeper(|parser| parser.target(members, true))?;
@@ -253,6 +261,7 @@ impl Parser<'_> {
         Ok(Target::Name(name))
     }
 
+    #[inline(never)]
     fn parameters(&mut self) -> Result<Parameters, Error> {
         self.sign("(")?;
         let mut parameters = Parameters::default();
@@ -274,6 +283,7 @@ impl Parser<'_> {
         Ok(parameters)
     }
 
+    #[inline(never)]
     fn macro_body(&mut self, name: String, parameters: Parameters, end: &str) -> Result<Macro, Error> {
         let begin = self.place();
         let body = self.closed(end)?;

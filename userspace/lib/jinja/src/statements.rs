@@ -29,18 +29,13 @@ impl<'t> Machine<'t> {
         Ok(Flow::Next)
     }
 
+    #[inline(never)]
     fn statement(&mut self, action: &'t Action, out: &mut Vec<Char>) -> Result<Flow, Error> {
         match action {
             Action::Text(text) => self.push(out, text.chars())?,
             Action::Print(expression) => {
                 let value = self.evaluate(expression)?;
-                match value.as_text() {
-                    Some(text) => self.push(out, text.chars())?,
-                    None => {
-                        let text = self.str(&value)?;
-                        self.push(out, &text)?;
-                    }
-                }
+                self.print(&value, out)?;
             }
             Action::If(branches, otherwise) => {
                 for (condition, body) in branches {
@@ -69,17 +64,24 @@ impl<'t> Machine<'t> {
             }
             Action::Filter(filters, body) => {
                 let value = self.captured(filters, body)?;
-                let text = self.str(&value)?;
-                self.push(out, &text)?;
+                self.print(&value, out)?;
             }
             Action::Call(call, definition) => {
                 let caller = self.make_macro(definition);
                 let value = self.evaluate_call(call, caller)?;
-                let text = self.str(&value)?;
-                self.push(out, &text)?;
+                self.print(&value, out)?;
             }
         }
         Ok(Flow::Next)
+    }
+
+    #[inline(never)]
+    fn print(&mut self, value: &Value, out: &mut Vec<Char>) -> Result<(), Error> {
+        if let Some(text) = value.as_text() {
+            return self.push(out, text.chars());
+        }
+        let text = self.str(value)?;
+        self.push(out, &text)
     }
 
     #[inline(never)]
@@ -102,6 +104,7 @@ impl<'t> Machine<'t> {
         })
     }
 
+    #[inline(never)]
     fn make_macro(&mut self, definition: &'t Macro) -> Value {
         let made = Value::Made(Made::Macro(self.macros.len()));
         self.macros.push(Closure { definition, scope: self.scope });
@@ -120,6 +123,7 @@ impl<'t> Machine<'t> {
         Ok(value)
     }
 
+    #[inline(never)]
     pub fn assign(&mut self, target: &'t Target, value: Value) -> Result<(), Error> {
         match target {
             Target::Name(name) => {
@@ -170,38 +174,50 @@ impl<'t> Machine<'t> {
         }
         let mut out = Vec::new();
         self.in_scope(scope, |machine| {
-            let without = parameters.names.len().saturating_sub(parameters.defaults.len());
-            let mut positional = std::mem::take(&mut args.positional).into_iter();
-            for (at, parameter) in parameters.names.iter().enumerate() {
-                let named = args.take(parameter);
-                let value = match (positional.next(), named) {
-                    (Some(_), Some(_)) => {
-                        return Err(Error::failed(format!("macro '{name}' was given '{parameter}' twice")));
-                    }
-                    (Some(value), None) | (None, Some(value)) => value,
-                    (None, None) => match at.checked_sub(without).and_then(|at| parameters.defaults.get(at)) {
-                        Some(default) => machine.evaluate(default)?,
-                        None => Value::undefined(format!("parameter '{parameter}' was not provided")),
-                    },
-                };
-                machine.set(parameter, value);
-            }
-            if definition.takes.caller {
-                let nothing = || Value::undefined("No caller defined");
-                machine.set("caller", caller.unwrap_or_else(nothing));
-            }
-            if definition.takes.varargs {
-                machine.set("varargs", Value::tuple(extra));
-            }
-            let named = std::mem::take(&mut args.named);
-            if definition.takes.kwargs {
-                machine.set("kwargs", Value::dict(named.into_iter().map(|(k, v)| (Value::own(&k), v)).collect()));
-            } else if let Some((unknown, _)) = named.first() {
-                return Err(Error::failed(format!("macro '{name}' takes no argument '{unknown}'")));
-            }
+            machine.bind_parameters(definition, args, caller, extra)?;
             machine.carry_out(&definition.body, &mut out)
         })?;
         self.text(out)
+    }
+
+    /// Gives the parameters of a macro their values.
+    #[inline(never)]
+    fn bind_parameters(
+        &mut self,
+        definition: &'t Macro,
+        mut args: Args,
+        caller: Option<Value>,
+        extra: Vec<Value>,
+    ) -> Result<(), Error> {
+        let (name, parameters) = (&definition.name, &definition.parameters);
+        let without = parameters.names.len().saturating_sub(parameters.defaults.len());
+        let mut positional = std::mem::take(&mut args.positional).into_iter();
+        for (at, parameter) in parameters.names.iter().enumerate() {
+            let value = match (positional.next(), args.take(parameter)) {
+                (Some(_), Some(_)) => {
+                    return Err(Error::failed(format!("macro '{name}' was given '{parameter}' twice")));
+                }
+                (Some(value), None) | (None, Some(value)) => value,
+                (None, None) => match at.checked_sub(without).and_then(|at| parameters.defaults.get(at)) {
+                    Some(default) => self.evaluate(default)?,
+                    None => Value::undefined(format!("parameter '{parameter}' was not provided")),
+                },
+            };
+            self.set(parameter, value);
+        }
+        if definition.takes.caller {
+            self.set("caller", caller.unwrap_or_else(|| Value::undefined("No caller defined")));
+        }
+        if definition.takes.varargs {
+            self.set("varargs", Value::tuple(extra));
+        }
+        if definition.takes.kwargs {
+            let named = args.named.into_iter().map(|(name, value)| (Value::Text(name), value)).collect();
+            self.set("kwargs", Value::dict(named));
+        } else if let Some((unknown, _)) = args.named.first() {
+            return Err(Error::failed(format!("macro '{name}' takes no argument '{unknown}'")));
+        }
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ fn said(content: &str) -> [Message; 1] {
 #[test]
 fn templates_give_what_their_models_were_trained_with() {
     let (expected, conversations, tools) = (json("templates.json"), json("conversations.json"), tools());
-    let mut compared = 0;
+    let (mut compared, mut others) = (0, Vec::new());
     for (file, results) in expected.as_object().unwrap() {
         let template = template(file.strip_suffix(".jinja").unwrap());
         for (name, result) in results.as_object().unwrap() {
@@ -38,15 +38,18 @@ fn templates_give_what_their_models_were_trained_with() {
             if let Some(text) = result.get("text") {
                 assert_eq!(rendered.as_deref(), Ok(text.as_str().unwrap()), "{file}, {name}");
                 compared += 1;
-            } else if messages[0].role != Role::System {
-                let refused = rendered.unwrap_err().to_string();
-                let reason = result["refused"].as_str().unwrap();
-                assert!(refused.contains(reason), "{file}, {name}: {refused}");
-                assert!(refused.contains("of the template)"), "{refused}");
+            } else if let Err(error) = rendered {
+                let refused = error.to_string();
+                assert!(refused.contains(result["refused"].as_str().unwrap()), "{file}, {name}: {refused}");
+                assert!(refused.contains("of the template), at message "), "{refused}");
+            } else {
+                // What jinja2 raises goes away in another form of the conversation.
+                others.push(format!("{file}, {name}"));
             }
         }
     }
     assert_eq!(compared, 36);
+    assert_eq!(others, ["header.jinja, calls", "turns.jinja, instructed"]);
 }
 
 /// Where a template refuses instructions, the first person's message carries them.
@@ -92,7 +95,7 @@ fn what_is_written_out_is_not_changed() {
     let mut tools = tools();
     tools[0].parameters = serde_json::json!({ "a<b": "<|im_end|>" });
     let text = render(&template, &said("1 < 2 \u{2bd2}"), &tools).unwrap().text();
-    assert_eq!(text, "{\"a<b\": \"<|im_end|>\"} [\"1 < 2 \u{2bd2}\"]");
+    assert_eq!(text, "{'a<b': '<|im_end|>'} ['1 < 2 \u{2bd2}']");
 }
 
 /// Templates ask this of tools where there are none.
@@ -116,7 +119,7 @@ fn what_is_wrong_is_told() {
     assert!(told("a\n{{ nothing.at.all }}").contains("(line 2 of the template)"));
     // One that goes on for long is stopped.
     let long = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
-    assert!(told(long).contains("fuel"), "{}", told(long));
+    assert!(told(long).contains("steps"), "{}", told(long));
 }
 
 #[test]
@@ -126,6 +129,81 @@ fn the_date_is_told_where_it_is_known() {
     let at =
         |now| template.render(&Conversation { messages: &said("x"), tools: &[], answer: true, now }).unwrap().text();
     assert_eq!((at(NOW).as_str(), at(None).as_str()), ("01 Jan 2026", "?"));
+}
+
+/// A conversation with two calls in one answer, whose names are the agent's.
+fn with_two_calls() -> Vec<Message> {
+    Message::list(&serde_json::json!([
+        { "role": "user", "content": "Read both." },
+        { "role": "assistant", "content": "Yes.", "tool_calls": [
+            { "id": "call-1", "function": { "name": "read", "arguments": { "path": "a" } } },
+            { "id": "call-2", "function": { "name": "read", "arguments": { "path": "b" } } },
+        ] },
+        { "role": "tool", "tool_call_id": "call-2", "content": "two" },
+        { "role": "tool", "tool_call_id": "call-1", "content": "one" },
+    ]))
+    .unwrap()
+}
+
+/// What a template demands of names and numbers of calls the conversation is given, each by itself and both at once.
+#[test]
+fn calls_are_given_in_the_form_that_a_template_takes() {
+    let names = "{% for c in m.tool_calls %}{% if c.id|length != 9 or not c.id.isalnum() %}\
+                 {{ raise_exception('a call is named by nine letters or digits') }}{% endif %}{% endfor %}";
+    let one = "{% if m.tool_calls|length > 1 %}{{ raise_exception('one call at a time') }}{% endif %}";
+    let write = "{{ m.role[0] }}{% for c in m.tool_calls %}({{ c.id }} {{ c.function.arguments.path }}){% endfor %}\
+                 {% if m.role == 'tool' %}[{{ m.tool_call_id }} {{ m.content }}]{% endif %} ";
+    for (rules, expected) in [
+        ("", "u a(call-1 a)(call-2 b) t[call-2 two] t[call-1 one] "),
+        (names, "u a(call00001 a)(call00002 b) t[call00002 two] t[call00001 one] "),
+        (one, "u a(call-1 a) t[call-1 one] a(call-2 b) t[call-2 two] "),
+        (&[names, one].concat(), "u a(call00001 a) t[call00001 one] a(call00002 b) t[call00002 two] "),
+    ] {
+        let source = format!("{{% for m in messages %}}{rules}{write}{{% endfor %}}");
+        let rendered = render(&from_source(&source).unwrap(), &with_two_calls(), &tools()).unwrap().text();
+        assert_eq!(rendered, expected);
+    }
+}
+
+/// What is rejected is told: the template's words, its line, and the message.
+#[test]
+fn a_rejection_names_the_message_that_is_meant() {
+    let source = "{% for m in messages %}\n{% if m.role == 'tool' %}{{ raise_exception('Only user and assistant!') }}{% endif %}{% endfor %}";
+    let template = from_source(source).unwrap();
+    let error = render(&template, &with_two_calls(), &tools()).unwrap_err();
+    let told = "the model file's chat template does not take this conversation: Only user and assistant! (line 2 of the \
+                template), at message 3 of 4: the result of read";
+    assert_eq!(error.to_string(), told);
+    assert!(matches!(error, ChatError::Rendering { message: Some(3), .. }));
+    // As texts of two speakers it is taken, and what tools gave is still no mark.
+    let mut messages = with_two_calls();
+    messages[2].content = "<|im_end|>".into();
+    let conversation = Conversation { messages: &messages, tools: &tools(), answer: true, now: NOW };
+    let source = source.replace("{% endfor %}", "<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}");
+    let prompt = from_source(&source).unwrap().render_plain(&conversation).unwrap();
+    assert!(prompt.text().contains("user: Result of the tool read:\n<|im_end|>\n\nResult of the tool read:\none"));
+    assert!(prompt.text().contains("assistant: Yes.\n\nCall of the tool read: {\"path\":\"a\"}"));
+    let (tokenizer, ids) = (tokenizer(), prompt.encode(&tokenizer()));
+    assert!(!ids.contains(&tokenizer.vocabulary().find("<|im_end|>").unwrap()));
+    assert!(ids.contains(&tokenizer.vocabulary().find("<|im_start|>").unwrap()));
+}
+
+/// Conditions, slices and lengths see what the person wrote, marks in it as well; it is no mark nevertheless.
+#[test]
+fn conditions_see_what_was_written() {
+    let judged = "{% set c = messages[0].content %}{{ '<|im_end|>' in c }} {{ c == '<|im_end|> [x] <a>' }} \
+                  {{ c.startswith('<|im_') }} {{ c.endswith('<a>') }} {{ c[:3] }} {{ c|length }} {{ c.split('<a>')|length }} \
+                  {{ c.find('[x]') }} {{ c.count('<') }} {{ c.replace('<|im_end|>', '') }} {{ {c: 1}['<|im_end|> [x] <a>'] }}";
+    let template = from_source(judged).unwrap();
+    let prompt = render(&template, &said("<|im_end|> [x] <a>"), &[]).unwrap();
+    assert_eq!(prompt.text(), "True True True True <|i 18 2 11 2  [x] <a> 1");
+    // Thoughts of an answer are taken out as they are in jinja2, whatever else is in it.
+    let template = from_source("{{ messages[0].content.split('</think>')[-1] }}").unwrap();
+    let answer = [Message::new(Role::Assistant, "<think>1 < 2 <|im_end|></think>Yes <|im_end|>.")];
+    let prompt = render(&template, &answer, &[]).unwrap();
+    assert_eq!(prompt.text(), "Yes <|im_end|>.");
+    let tokenizer = tokenizer();
+    assert!(!prompt.encode(&tokenizer).contains(&tokenizer.vocabulary().find("<|im_end|>").unwrap()));
 }
 
 #[test]
@@ -201,6 +279,25 @@ proptest! {
         };
         let empty = vec!["x".to_string(); 4];
         prop_assert_eq!(marks(&texts), marks(&empty));
+    }
+
+    /// The same of whatever a template does with what they say.
+    #[test]
+    fn no_use_of_foreign_text_makes_a_mark(
+        text in "(<\\|im_(start|end)\\|>|<\\|endoftext\\|>|<|\\||>|im_end| |\\PC|\u{2bd2}|\u{10003c}){0,8}",
+        at in 0usize..16,
+    ) {
+        let uses = [
+            "{{ c }}", "<{{ c }}>", "<|im_{{ c }}|>", "<|{{ c|trim }}im_end|>", "{{ c|upper|lower }}", "{{ c|reverse|reverse }}",
+            "{{ c|list|join }}", "{{ c|tojson }}{{ {c: c} }}", "{{ '%s|>' % c }}", "{{ '<|im_end{}'.format(c) }}",
+            "{{ c.replace(' ', '') }}", "{% for k in dict(**{c: 1}) %}{{ k }}{% endfor %}", "{{ c.split('|')|join('|') }}",
+            "{{ (c ~ 'x')[:-1] }}{{ c[1:] }}", "{% set x %}{{ c }}{% endset %}{{ x|indent }}", "{{ c|e|replace('&lt;', c) }}",
+        ];
+        let template = from_source(&format!("{{% set c = messages[0].content %}}<|im_start|>{}<|im_end|>", uses[at])).unwrap();
+        let tokenizer = tokenizer();
+        let ids = render(&template, &said(&text), &[]).unwrap().encode(&tokenizer);
+        let is_mark = |id: &&u32| tokenizer.guarded_marks().any(|mark| tokenizer.vocabulary().text(**id) == Some(mark));
+        prop_assert_eq!(ids.iter().filter(is_mark).count(), 2, "{}: {:?}", uses[at], text);
     }
 
     /// No source makes it panic.

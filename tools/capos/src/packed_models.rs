@@ -93,7 +93,11 @@ fn servable(path: &Path) -> Result<Vec<String>> {
     let damaged = "it is damaged, or not all of it is there; fetch it again";
     let header = Header::parse(&file, file.len() as u64).context(damaged)?;
     Ok(match Backend::of(&header)? {
-        Backend::Engine => named(LanguageModel::open(&file, None)?.model().unused()),
+        Backend::Engine => {
+            let model = LanguageModel::open(&file, None)?;
+            try_out(path, &model)?;
+            named(model.model().unused())
+        }
         Backend::Embedder => named(EmbeddingModel::open(&file, None)?.model().unused()),
         Backend::Scripted | Backend::Retrieval(_) => Vec::new(),
     })
@@ -105,6 +109,15 @@ fn named(tensors: &[&str]) -> Vec<String> {
     let others = tensors.len().saturating_sub(names.len());
     names.extend((others > 0).then(|| format!("{others} more")));
     names
+}
+
+/// Renders sample conversations with a model's template. What it rejects beyond a question is told; the model can be used
+/// without.
+fn try_out(path: &Path, model: &LanguageModel<'_>) -> Result<()> {
+    for rejected in model.format().try_out()? {
+        eprintln!("warning: {}: {rejected}", path.display());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -214,7 +227,7 @@ mod tests {
         };
         let error = format!("{:#}", PackedModels::check(vec![at("none.gguf")]).unwrap_err());
         assert!(error.contains("none.gguf cannot be packed: it cannot be read: "), "{error}");
-        let cases: [(&str, Vec<u8>, &str); 7] = [
+        let cases: [(&str, Vec<u8>, &str); 8] = [
             ("good", good.clone(), "has to end in .gguf"),
             ("text.gguf", b"no model".to_vec(), "text.gguf cannot be packed: "),
             ("cut.gguf", good[..good.len() - 4096].to_vec(), "cut.gguf cannot be packed: "),
@@ -232,6 +245,11 @@ mod tests {
                 "template.gguf",
                 replaced(b"{% endfor %}", b"{% endfar %}"),
                 "the model file's chat template cannot be read: ",
+            ),
+            (
+                "rejects.gguf",
+                replaced(b"{% for message", b"{{ raise(mess"),
+                "the model file's chat template does not take this conversation: ",
             ),
             ("tokens.gguf", replaced(b"tokenizer.ggml.tokens", b"tokenizer.ggml.takens"), "tokenizer.ggml.tokens"),
         ];

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use capos_chat::{AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Tool};
@@ -51,9 +52,19 @@ pub struct Args {
     /// Take this text apart as the model's answer, and end there.
     #[arg(long)]
     answer: Option<PathBuf>,
-    /// Seconds since 1970 that count as now, for templates that tell the date.
+    /// Seconds since 1970 that count as now, for templates that tell the date. The machine's time where none are named.
     #[arg(long)]
     now: Option<i64>,
+    /// Give calls and results to the template as texts, which it may take where it rejects them.
+    #[arg(long)]
+    plain: bool,
+}
+
+impl Args {
+    fn now(&self) -> Option<i64> {
+        let passed = || SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs().try_into().ok();
+        self.now.or_else(passed)
+    }
 }
 
 /// An answer, put together from its pieces.
@@ -113,8 +124,8 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         return match &args.answer {
             Some(path) => take_apart(path, &tokenizer, format.form(), &tools, as_json),
             None => {
-                let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now };
-                show_prompt(&format, &conversation, &tokenizer, as_json)
+                let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now() };
+                show_prompt(&format, &conversation, args.plain, &tokenizer, as_json)
             }
         };
     }
@@ -134,7 +145,8 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         schema: args.schema.as_deref().map(read).transpose()?,
         grammar,
         end_repetition: false,
-        now: args.now,
+        now: args.now(),
+        plain: args.plain,
     };
     let computer = options.computer()?;
     let mut assistant = Assistant::new(&model, computer.machine(), options.generation());
@@ -211,10 +223,11 @@ fn read(path: &Path) -> Result<Value> {
 fn show_prompt(
     format: &ChatFormat,
     conversation: &Conversation<'_>,
+    plain: bool,
     tokenizer: &Tokenizer,
     as_json: bool,
 ) -> Result<()> {
-    let prompt = format.render(conversation)?;
+    let prompt = if plain { format.render_plain(conversation)? } else { format.render(conversation)? };
     if as_json {
         println!("{}", json!({ "text": prompt.text(), "ids": prompt.encode(tokenizer) }));
     } else {

@@ -19,6 +19,7 @@ mod message;
 mod nesting;
 mod object_reader;
 mod prompt;
+mod sample;
 mod stop;
 mod template;
 pub mod unmarked;

@@ -28,6 +28,8 @@ pub struct Request {
     pub end_repetition: bool,
     /// Seconds since 1970, where the model may be told the time.
     pub now: Option<i64>,
+    /// Whether calls and results are given to the template as texts: a form that those take which reject them.
+    pub plain: bool,
 }
 
 /// What an answer is held to.

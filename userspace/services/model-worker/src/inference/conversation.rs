@@ -1,5 +1,7 @@
 //! A request of the contract, as the engine's side has it.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use capos_chat::{Message, Role, Tool};
 use capos_engine::Sampling;
 use capos_inference::Request;
@@ -28,8 +30,15 @@ pub fn request(request: &InferenceRequest) -> Result<Request, CallError> {
         stop_sequences: request.stop_sequences.clone(),
         schema,
         end_repetition: request.end_repetition,
+        now: now(),
         ..Request::default()
     })
+}
+
+/// Seconds since 1970, which templates may tell the model: it knows the date as programs on the machine do.
+fn now() -> Option<i64> {
+    let passed = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(passed.as_secs()).ok()
 }
 
 fn message(message: &ChatMessage) -> Message {

@@ -35,8 +35,9 @@ pub enum Key {
     },
 }
 
-/// Decodes keyboard input a byte at a time. Sequences it does not know are dropped; a paste is known by its brackets,
-/// and Ctrl-C ends it.
+/// Decodes keyboard input a byte at a time. What is no key is dropped whole: sequences that it does not know, control
+/// strings (OSC, DCS, APC, PM, SOS; ended by BEL or ST, with ESC or as C1 controls), reports of a mouse. A paste is known
+/// by its brackets, and Ctrl-C ends it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyDecoder {
     utf8: Utf8,
@@ -51,67 +52,129 @@ enum State {
     #[default]
     Ground,
     Escape,
-    /// ESC O.
+    /// After ESC O, and the digits of a modifier.
     SingleShift,
-    /// ESC [, with its numbers so far and how many bytes it has.
+    /// After CSI, with its numbers so far and how many characters it has.
     Sequence {
         numbers: [u16; 2],
         at: usize,
         length: u8,
         private: bool,
     },
+    /// After CSI and a second bracket, as the Linux console writes F1 to F5: one more character.
+    Bracket,
+    /// In a control string, this many characters long.
+    Text(u32),
+    /// In a mouse's report, with this many bytes to come.
+    Mouse(u8),
 }
 
-/// The longest sequence that is read as one, in bytes.
+/// The longest sequence that is read as one, in characters.
 const SEQUENCE_LIMIT: u8 = 32;
+/// The longest control string that is dropped, in characters. A pause ends one before ([`KeyDecoder::pause`]).
+const STRING_LIMIT: u32 = 64 * 1024;
 
-const ESCAPE: u8 = 0x1b;
+const ESCAPE: char = '\u{1b}';
+const INTERRUPT: char = '\u{3}';
+const CSI: char = '\u{9b}';
 
 impl KeyDecoder {
     /// Takes the next byte; returns the keys that are complete with it: none, one, or two after broken UTF-8.
     pub fn push(&mut self, byte: u8) -> impl Iterator<Item = Key> + use<> {
         let mut keys = [None, None];
-        let mut broken = None;
         match self.state {
-            // Controls work in the middle of a sequence, so that Ctrl-C always does.
-            State::Escape | State::SingleShift | State::Sequence { .. } if byte < 0x20 && byte != ESCAPE => {
-                self.state = State::Ground;
-                keys = self.ground(byte);
+            // These bytes are numbers and no characters; none of them is a control.
+            State::Mouse(left) if byte >= 0x20 => {
+                self.state = left.checked_sub(1).filter(|left| *left > 0).map_or(State::Ground, State::Mouse);
             }
-            State::Ground => keys = self.ground(byte),
-            State::Escape => broken = self.escape(byte),
-            State::SingleShift => {
-                self.state = State::Ground;
-                broken = letter(byte, [0, 0]);
-            }
-            State::Sequence { numbers, at, length, private } => {
-                broken = self.sequence(byte, numbers, at, length, private);
+            _ => {
+                let characters = match byte {
+                    0x80..=0x9f if self.utf8.is_idle() => [Some(char::from(byte)), None],
+                    _ => {
+                        let mut characters = self.utf8.push(byte);
+                        [characters.next(), characters.next()]
+                    }
+                };
+                for (key, character) in keys.iter_mut().zip(characters) {
+                    *key = character.and_then(|character| self.take(character));
+                }
             }
         }
-        if self.pasting {
-            broken = None;
-        }
-        keys.into_iter().flatten().chain(broken)
+        keys.into_iter().flatten()
     }
 
-    fn ground(&mut self, byte: u8) -> [Option<Key>; 2] {
-        if byte == ESCAPE {
+    /// The line has been quiet for so long that what comes next belongs to no sequence or string that was begun.
+    pub fn pause(&mut self) {
+        self.state = State::Ground;
+        self.utf8 = Utf8::default();
+    }
+
+    /// Whether what comes is pasted.
+    #[must_use]
+    pub fn is_pasting(&self) -> bool {
+        self.pasting
+    }
+
+    fn take(&mut self, character: char) -> Option<Key> {
+        if character == INTERRUPT {
+            self.state = State::Ground;
+            self.after_return = false;
+            self.pasting = false;
+            return Some(Key::Control('c'));
+        }
+        if character == ESCAPE {
+            // Whatever has begun ends here, so that the end of a paste is always seen.
             self.state = State::Escape;
-            return [self.utf8.finish().and_then(|character| self.character(character)), None];
+            return None;
         }
-        let mut keys = [None, None];
-        for (key, character) in keys.iter_mut().zip(self.utf8.push(byte)) {
-            *key = self.character(character);
-        }
-        keys
+        let key = match self.state {
+            State::Ground => return self.ground(character),
+            State::Text(length) => {
+                self.text(character, length);
+                return None;
+            }
+            // Controls work in the middle of a sequence.
+            _ if character < ' ' => return self.ground(character),
+            State::Escape => return self.escape(character),
+            State::SingleShift if character.is_ascii_digit() => return None,
+            State::SingleShift => {
+                self.state = State::Ground;
+                letter(character, [0, 0])
+            }
+            State::Bracket | State::Mouse(_) => {
+                self.state = State::Ground;
+                None
+            }
+            State::Sequence { numbers, at, length, private } => {
+                self.sequence(character, numbers, at, length, private)
+            }
+        };
+        key.filter(|_| !self.pasting)
+    }
+
+    fn ground(&mut self, character: char) -> Option<Key> {
+        self.state = match character {
+            CSI => SEQUENCE,
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => State::Text(0),
+            '\u{8f}' => State::SingleShift,
+            _ => {
+                self.state = State::Ground;
+                return self.character(character);
+            }
+        };
+        None
+    }
+
+    fn text(&mut self, character: char, length: u32) {
+        self.state = match character {
+            '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
+            _ if length >= STRING_LIMIT => State::Ground,
+            _ => State::Text(length.saturating_add(1)),
+        };
     }
 
     fn character(&mut self, character: char) -> Option<Key> {
         let after_return = core::mem::replace(&mut self.after_return, character == '\r');
-        if character == '\u{3}' {
-            self.pasting = false;
-            return Some(Key::Control('c'));
-        }
         if self.pasting {
             return match character {
                 '\n' if after_return => None,
@@ -135,59 +198,69 @@ impl KeyDecoder {
         }
     }
 
-    fn escape(&mut self, byte: u8) -> Option<Key> {
+    fn escape(&mut self, character: char) -> Option<Key> {
         self.state = State::Ground;
-        match byte {
-            b'[' => {
-                self.state = State::Sequence { numbers: [0, 0], at: 0, length: 0, private: false };
-                None
+        let key = match character {
+            '[' => {
+                self.state = SEQUENCE;
+                return None;
             }
-            b'O' => {
+            'O' => {
                 self.state = State::SingleShift;
-                None
+                return None;
             }
-            ESCAPE => {
-                self.state = State::Escape;
-                None
+            ']' | 'P' | 'X' | '^' | '_' => {
+                self.state = State::Text(0);
+                return None;
             }
-            b'b' => Some(Key::WordLeft),
-            b'f' => Some(Key::WordRight),
-            b'd' => Some(Key::KillWordRight),
-            0x7f => Some(Key::KillWordLeft),
-            // Escape and then a key: there is no clock here, so the key counts as itself.
-            _ => self.ground(byte).into_iter().flatten().next(),
-        }
+            // The end of a control string.
+            '\\' => return None,
+            'b' => Key::WordLeft,
+            'f' => Key::WordRight,
+            'd' => Key::KillWordRight,
+            '\u{7f}' => Key::KillWordLeft,
+            // Escape and then a key: the key counts as itself.
+            _ => return self.ground(character),
+        };
+        Some(key).filter(|_| !self.pasting)
     }
 
-    fn sequence(&mut self, byte: u8, mut numbers: [u16; 2], mut at: usize, length: u8, private: bool) -> Option<Key> {
+    fn sequence(
+        &mut self,
+        character: char,
+        mut numbers: [u16; 2],
+        mut at: usize,
+        length: u8,
+        mut private: bool,
+    ) -> Option<Key> {
         self.state = State::Ground;
-        match byte {
-            _ if length >= SEQUENCE_LIMIT => return None,
-            ESCAPE => {
-                self.state = State::Escape;
+        match character {
+            '[' if length == 0 => {
+                self.state = State::Bracket;
                 return None;
             }
-            b'0'..=b'9' => {
-                if let Some(number) = numbers.get_mut(at) {
-                    let digit = u16::from(byte.saturating_sub(b'0'));
-                    *number = number.saturating_mul(10).saturating_add(digit);
-                }
-            }
-            b';' => at = at.saturating_add(1),
-            b' '..=b'/' | b':' | b'<'..=b'?' => {
-                self.state = State::Sequence { numbers, at, length: length.saturating_add(1), private: true };
+            'M' if length == 0 && !self.pasting => {
+                self.state = State::Mouse(3);
                 return None;
             }
-            b'@'..=b'~' if private => return None,
-            b'~' => return self.numbered(numbers),
-            b'R' => {
+            '@'..='~' if private || length >= SEQUENCE_LIMIT => return None,
+            '~' => return self.numbered(numbers),
+            'R' => {
                 let [row, column] = numbers;
                 return Some(Key::CursorAt { row, column });
             }
-            b'@'..=b'}' => return letter(byte, numbers),
-            _ => return None,
+            '@'..='}' => return letter(character, numbers),
+            '0'..='9' => {
+                if let Some(number) = numbers.get_mut(at) {
+                    let digit = character.to_digit(10).and_then(|digit| u16::try_from(digit).ok()).unwrap_or_default();
+                    *number = number.saturating_mul(10).saturating_add(digit);
+                }
+            }
+            ';' => at = at.saturating_add(1),
+            ' '..='?' => private = true,
+            _ => return self.ground(character),
         }
-        self.state = State::Sequence { numbers, at, length: length.saturating_add(1), private };
+        self.state = State::Sequence { numbers, at, length: length.saturating_add(1).min(SEQUENCE_LIMIT), private };
         None
     }
 
@@ -211,18 +284,21 @@ impl KeyDecoder {
     }
 }
 
+/// The beginning of a sequence.
+const SEQUENCE: State = State::Sequence { numbers: [0, 0], at: 0, length: 0, private: false };
+
 /// A key that is known by a final letter, with modifiers in the second number.
-fn letter(byte: u8, [_, modifier]: [u16; 2]) -> Option<Key> {
+fn letter(character: char, [_, modifier]: [u16; 2]) -> Option<Key> {
     let by_word = matches!(modifier, 3 | 5);
-    match byte {
-        b'A' => Some(Key::Up),
-        b'B' => Some(Key::Down),
-        b'C' if by_word => Some(Key::WordRight),
-        b'D' if by_word => Some(Key::WordLeft),
-        b'C' => Some(Key::Right),
-        b'D' => Some(Key::Left),
-        b'H' => Some(Key::Home),
-        b'F' => Some(Key::End),
+    match character {
+        'A' => Some(Key::Up),
+        'B' => Some(Key::Down),
+        'C' if by_word => Some(Key::WordRight),
+        'D' if by_word => Some(Key::WordLeft),
+        'C' => Some(Key::Right),
+        'D' => Some(Key::Left),
+        'H' => Some(Key::Home),
+        'F' => Some(Key::End),
         _ => None,
     }
 }
@@ -275,10 +351,84 @@ mod tests {
         }
     }
 
+    /// What terminals answer or report without being asked, each of which leaves nothing.
+    const REPORTS: [&[u8]; 32] = [
+        b"\x1b]11;rgb:0/0/0\x07",
+        b"\x1b]11;rgb:0000/0000/0000\x1b\\",
+        b"\x1b]52;c;cm0gLXJmIC8=\x07",
+        b"\x1b]l\rsecond line\nthird\x1b\\",
+        b"\x1bP>|XTerm(390)\x1b\\",
+        b"\x1bP1$r0m\x1b\\",
+        b"\x1bP1$r0m\x07",
+        b"\x1b_Gi=31;OK\x1b\\",
+        b"\x1b^private\x1b\\",
+        b"\x1bXstring\x1b\\",
+        b"\x9d11;rgb:0/0/0\x07",
+        b"\x9d11;rgb:0/0/0\x9c",
+        b"\xc2\x9d11;rgb:0/0/0\xc2\x9c",
+        "\u{9d}l\u{41c}\u{1b}\\".as_bytes(),
+        b"\x90>|XTerm(390)\x9c",
+        b"\x9fGi=31;OK\x1b\\",
+        b"\x9eprivate\x9c",
+        b"\x98string\x9c",
+        b"\x9b5~",
+        b"\xc2\x9b?1;2c",
+        b"\x1b[M #!",
+        b"\x1b[M \xf0\xff",
+        b"\x1b[<0;10;20M",
+        b"\x1b[<0;10;20m",
+        b"\x1b[32;10;20M",
+        b"\x1b[I\x1b[O",
+        b"\x1b[?1;2c",
+        b"\x1b[>41;390;0c",
+        b"\x1b[0n",
+        b"\x1b[8;24;80t",
+        b"\x1b[?2026;2$y",
+        b"\x1b[[A\x1b[[E\x1bO5P",
+    ];
+
+    #[test]
+    fn what_a_terminal_reports_is_no_key() {
+        for report in REPORTS {
+            let text = String::from_utf8_lossy(report);
+            assert_eq!(keys(&[report, b"x"].concat()), [Key::Char('x')], "{text:?}");
+            let twice = [report, report, b"\r"].concat();
+            assert_eq!(keys(&twice), [Key::Enter], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_string_without_an_end_is_dropped_up_to_a_bound_or_a_pause() {
+        for start in [&b"\x1b]"[..], b"\x1bP", b"\x1b_", b"\x1b^", b"\x1bX", b"\x9d"] {
+            let swallowed = usize::try_from(STRING_LIMIT).unwrap() + 1;
+            assert_eq!(keys(&[start, &vec![b'a'; swallowed], b"x"].concat()), [Key::Char('x')]);
+            let mut decoder = KeyDecoder::default();
+            assert_eq!(start.iter().chain(b"abc").flat_map(|&byte| decoder.push(byte)).count(), 0);
+            decoder.pause();
+            assert_eq!(decoder.push(b'x').collect::<Vec<_>>(), [Key::Char('x')]);
+        }
+    }
+
+    /// Whatever stands before it, the end of a paste ends it, and its beginning begins one.
+    #[test]
+    fn brackets_of_a_paste_are_always_seen() {
+        for cut in [&b"\x1b"[..], b"\x1b[", b"\x1b[1;", b"\x1b[[", b"\x1bO", b"\x1b[M", b"\x1b[M !", b"\x1b]52;", b"\x90", b"\xe6\x97"] {
+            let mut decoder = KeyDecoder::default();
+            let typed = [cut, b"\x1b[200~a\r", cut].concat();
+            let decoded: Vec<Key> = typed.iter().flat_map(|&byte| decoder.push(byte)).collect();
+            assert!(decoder.is_pasting(), "{cut:?} before the beginning");
+            assert!(!decoded.contains(&Key::Enter), "{cut:?} {decoded:?}");
+            let decoded: Vec<Key> = b"\x1b[201~\r".iter().flat_map(|&byte| decoder.push(byte)).collect();
+            assert!(!decoder.is_pasting(), "{cut:?} before the end");
+            assert_eq!(decoded.last(), Some(&Key::Enter));
+        }
+    }
+
     #[test]
     fn interrupt_works_in_the_middle_of_anything() {
         let long = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
-        for start in [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", b"\x1b[200~abc", &long] {
+        let starts = [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", b"\x1b[200~abc", &long];
+        for start in starts.into_iter().chain([&b"\x1b[M"[..], b"\x1b[M a", b"\x1b]52;", b"\x1bP", b"\x98", b"\x1b[["]) {
             let mut bytes = start.to_vec();
             bytes.extend(b"\x03\r");
             let decoded = keys(&bytes);

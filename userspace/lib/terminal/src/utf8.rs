@@ -21,6 +21,11 @@ impl Utf8 {
         broken.into_iter().chain(whole)
     }
 
+    /// Whether no character has begun.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.need == 0
+    }
+
     /// What an unfinished character at the end of the input becomes.
     pub(crate) fn finish(&mut self) -> Option<char> {
         let unfinished = self.need > 0;

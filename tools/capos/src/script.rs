@@ -61,7 +61,14 @@ fn parse_step(line: &str) -> Result<Step> {
         "expect-regex" => Step::Expect(regex(text()?)?),
         "absent" => Step::Absent(plain(text()?)?),
         "absent-regex" => Step::Absent(regex(text()?)?),
-        "send" => Step::Send(text()?),
+        "send" => {
+            let bytes = text()?;
+            let times: usize = match core::mem::take(&mut rest) {
+                "" => 1,
+                times => times.parse().context("after the text comes how often it is typed")?,
+            };
+            Step::Send(bytes.repeat(times))
+        }
         "line" => {
             let mut bytes = text()?;
             bytes.push(b'\r');
@@ -181,6 +188,7 @@ mod tests {
     fn texts_and_keys_become_bytes() {
         assert_eq!(sent(r#"send "a\"\\\x1b[A\n\te\e""#), b"a\"\\\x1b[A\n\te\x1b");
         assert_eq!(sent("line \"\u{e9}\""), "\u{e9}\r".as_bytes());
+        assert_eq!(sent("send \"\u{436}\" 3"), "\u{436}\u{436}\u{436}".as_bytes());
         assert_eq!(sent("key ctrl-d"), [4]);
         assert_eq!(sent("key ctrl-]"), [0x1d]);
         assert_eq!(sent("key up"), b"\x1b[A");
@@ -205,6 +213,7 @@ mod tests {
             ("expect-regex \"x*\"", "always there"),
             ("expect \"a\" b", "left over"),
             ("send \"\\xq0\"", "hexadecimal"),
+            ("send \"a\" often", "how often"),
             ("key ctrl-1", "no key"),
             ("wait 5", "no step"),
             ("corrupt \"/x\"", "offset"),

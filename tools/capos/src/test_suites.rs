@@ -75,9 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let system = System::find()?;
     let mut tally = Tally::default();
     let wanted = |name: &str| args.only.as_deref().is_none_or(|part| name.contains(part));
-    if wanted("host") {
-        host_tests(&system, &mut tally)?;
-    }
+    host_tests(&system, &wanted, &mut tally)?;
     match guest_tests(args, &system, &wanted, &mut tally) {
         Ok(()) => {}
         // What keeps all of them from running is one failure, and the count is still printed.
@@ -96,10 +94,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All tests of the workspace that run on the host.
-fn host_tests(system: &System, tally: &mut Tally) -> Result<()> {
+/// What `cargo metadata` says of the workspace.
+#[derive(serde::Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+}
+
+#[derive(serde::Deserialize)]
+struct Package {
+    name: String,
+}
+
+/// Which packages' host tests are wanted, as options of `cargo test`; nothing where none are. `host` means all of them, and
+/// `host/NAME` one.
+fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let of_all = wanted("host");
+    let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
+    let some: Vec<String> = some.flat_map(|package| ["--package".to_owned(), package.name.clone()]).collect();
+    if of_all { vec!["--workspace".to_owned()] } else { some }
+}
+
+/// The tests of the workspace that run on the host.
+fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
+    let json = toolchain::metadata(system.root(), &["--no-deps"])?;
+    let workspace: Workspace = serde_json::from_slice(&json).context("reading what cargo metadata says")?;
+    let options = host_options(&workspace.packages, wanted);
+    if options.is_empty() {
+        return Ok(());
+    }
     let mut command = toolchain::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).current_dir(system.root()).stdout(Stdio::piped());
+    command.args(["test", "--no-fail-fast"]).args(options).current_dir(system.root()).stdout(Stdio::piped());
     let mut child = command.spawn().context("starting cargo test")?;
     let output = child.stdout.take().context("cargo test has no output")?;
     let before = (tally.passed, tally.failed);
@@ -404,6 +428,18 @@ mod tests {
         assert_eq!(names, ["1/60", "1/60", "1/90"]);
         let failed = in_lanes(runs(&[(1, 60), (1, 60)]), &execute, |_| anyhow::bail!("full"));
         assert_eq!(failed.unwrap_err().to_string(), "full");
+    }
+
+    #[test]
+    fn a_part_names_packages_of_the_host_tests_too() {
+        let names = ["capos-terminal", "capos-svc-terminal", "capos-engine"];
+        let packages = names.map(|name| Package { name: name.to_owned() });
+        let options = |only: &str| host_options(&packages, &|name: &str| name.contains(only)).join(" ");
+        assert_eq!(options("terminal"), "--package capos-terminal --package capos-svc-terminal");
+        assert_eq!(options("host/capos-engine"), "--package capos-engine");
+        assert_eq!(options("host"), "--workspace");
+        assert_eq!(options(""), "--workspace");
+        assert_eq!(options("qemu/engine"), "");
     }
 
     #[test]

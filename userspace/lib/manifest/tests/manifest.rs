@@ -486,7 +486,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
         ("name = \"virtio-blk\"", "log.Logger", ""),
         ("name = \"seq\"", "virtio-blk.BlockDevice", ""),
         ("name = \"audit\"", "ramfs.Directory", ""),
-        ("name = \"terminal\"", "kernel.timer", ""),
+        ("name = \"terminal\"", "kernel.entropy", ""),
         ("name = \"hello\"", "terminal.Terminal", " }, { name = \"and\", from = \"broker.AuthorityBroker\""),
         ("name = \"shell\"", "audit.AuditLog", ""),
         ("name = \"shell\"", "init.ProcessSpawner", ""),

@@ -4,7 +4,10 @@ use alloc::string::String;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A text and a cursor that stands between two of its graphemes.
+/// The longest line, in bytes. With what is around it it fits into the 64 KiB of an answer to who reads it.
+pub(crate) const LINE_LIMIT: usize = 63 * 1024;
+
+/// A text of at most [`LINE_LIMIT`] bytes, whoever writes to it, and a cursor that stands between two of its graphemes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
     text: String,
@@ -12,6 +15,8 @@ pub(crate) struct Buffer {
     cursor: usize,
     /// What was deleted last by a line- or word-wise command.
     killed: String,
+    /// From which byte on the text has changed since somebody asked.
+    changed: Option<usize>,
 }
 
 impl Buffer {
@@ -31,26 +36,64 @@ impl Buffer {
         self.text.get(self.cursor..).unwrap_or_default()
     }
 
+    pub(crate) fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// How many bytes there is room for.
+    pub(crate) fn room(&self) -> usize {
+        LINE_LIMIT.saturating_sub(self.text.len())
+    }
+
+    /// From which byte on the text has changed since the last call; nothing where it has not.
+    pub(crate) fn take_change(&mut self) -> Option<usize> {
+        self.changed.take()
+    }
+
+    fn change(&mut self, from: usize) {
+        self.changed = Some(self.changed.map_or(from, |before| before.min(from)));
+    }
+
     pub(crate) fn set(&mut self, text: &str) {
+        self.change(0);
         self.text.clear();
         self.text.push_str(text);
         self.cursor = self.text.len();
     }
 
     pub(crate) fn take(&mut self) -> String {
+        self.change(0);
         self.cursor = 0;
         core::mem::take(&mut self.text)
     }
 
-    pub(crate) fn insert(&mut self, text: &str) {
-        self.text.insert_str(self.cursor, text);
-        self.cursor = self.cursor.saturating_add(text.len());
+    /// Inserts a text before the cursor, whole or not at all; says whether there was room for it.
+    #[must_use]
+    pub(crate) fn insert(&mut self, text: &str) -> bool {
+        let fits = text.len() <= self.room();
+        if fits && !text.is_empty() {
+            self.change(self.cursor);
+            self.text.insert_str(self.cursor, text);
+            self.cursor = self.cursor.saturating_add(text.len());
+        }
+        fits
     }
 
-    pub(crate) fn yank(&mut self) {
+    #[must_use]
+    pub(crate) fn yank(&mut self) -> bool {
         let killed = core::mem::take(&mut self.killed);
-        self.insert(&killed);
+        let fits = self.insert(&killed);
         self.killed = killed;
+        fits
+    }
+
+    /// Removes what is between this byte and the cursor.
+    pub(crate) fn remove(&mut self, start: usize) {
+        if start < self.cursor {
+            self.change(start);
+            self.text.drain(start..self.cursor);
+            self.cursor = start;
+        }
     }
 
     pub(crate) fn left(&mut self) {
@@ -78,14 +121,15 @@ impl Buffer {
     }
 
     pub(crate) fn backspace(&mut self) {
-        let start = self.cursor.saturating_sub(self.grapheme_before());
-        self.text.drain(start..self.cursor);
-        self.cursor = start;
+        self.remove(self.cursor.saturating_sub(self.grapheme_before()));
     }
 
     pub(crate) fn delete(&mut self) {
         let end = self.cursor.saturating_add(self.grapheme_after());
-        self.text.drain(self.cursor..end);
+        if self.cursor < end {
+            self.change(self.cursor);
+            self.text.drain(self.cursor..end);
+        }
     }
 
     pub(crate) fn kill_to_start(&mut self) {
@@ -112,9 +156,21 @@ impl Buffer {
 
     fn kill(&mut self, start: usize, end: usize) {
         if start < end {
+            self.change(start);
             self.killed = self.text.drain(start..end).collect();
             self.cursor = start;
         }
+    }
+
+    /// Overwrites what it holds, and what it held last.
+    pub(crate) fn wipe(&mut self) {
+        for text in [core::mem::take(&mut self.text), core::mem::take(&mut self.killed)] {
+            let mut bytes = text.into_bytes();
+            bytes.fill(0);
+            core::hint::black_box(&bytes);
+        }
+        self.cursor = 0;
+        self.change(0);
     }
 
     /// Length in bytes of the grapheme before the cursor.

@@ -4,11 +4,13 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::editor::LineEditor;
+use crate::editor::{LineEditor, Outcome, in_rows};
 use crate::history::History;
 use crate::keys::{Key, KeyDecoder};
+use crate::probe::{Answer, Probe};
 use crate::sanitise::{Clean, sanitise};
 use crate::style::{Painter, Style};
+use crate::view::{PROMPT_LIMIT, Size};
 
 /// What the screen is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,9 @@ pub struct Read {
     /// Whether what was typed before counts. Off where a person decides about something: they cannot have meant a
     /// question that they had not seen.
     pub typeahead: bool,
+    /// Whether what is pasted while it is read counts. Off where a person decides about something: a paste answers no
+    /// question.
+    pub pastes: bool,
     /// What lines may begin with, whole: Tab goes on to them.
     pub completions: Vec<String>,
 }
@@ -49,20 +54,22 @@ impl Read {
             echo: Echo::On,
             keep: true,
             typeahead: true,
+            pastes: true,
             completions: Vec::new(),
         }
     }
 
-    /// The answer to a question: what was typed before does not count, and it stays out of the history.
+    /// The answer to a question: what was typed before does not count, nor does a paste, and it stays out of the history.
     #[must_use]
     pub fn question(prompt: &str) -> Self {
-        Self { prompt: prompt_of(Style::Question, prompt), keep: false, typeahead: false, ..Self::line("") }
+        let prompt = prompt_of(Style::Question, prompt);
+        Self { prompt, keep: false, typeahead: false, pastes: false, ..Self::line("") }
     }
 
-    /// A secret: a question whose answer is not shown.
+    /// A secret: a question whose answer is not shown. It may be pasted, once the question is there.
     #[must_use]
     pub fn secret(prompt: &str) -> Self {
-        Self { echo: Echo::Off, ..Self::question(prompt) }
+        Self { echo: Echo::Off, pastes: true, ..Self::question(prompt) }
     }
 }
 
@@ -91,10 +98,13 @@ pub enum Event {
 }
 
 /// A terminal: one screen, one keyboard, at most one line being read.
+///
+/// Input changes the line, and [`Self::take_output`] draws what has changed since the last call: however much comes at once,
+/// it is drawn once. What does not fit anywhere is refused whole, with a message.
 #[derive(Debug)]
 pub struct Console {
     painter: Painter,
-    columns: usize,
+    size: Size,
     decoder: KeyDecoder,
     /// Keys that nobody has read yet.
     keys: VecDeque<Key>,
@@ -102,42 +112,101 @@ pub struct Console {
     history: History,
     events: VecDeque<Event>,
     out: Vec<u8>,
-    /// Answers that are due to the question for the size.
-    sizes_due: u8,
+    /// Bytes for the screen that were taken.
+    taken: u64,
+    probe: Probe,
+    /// The line is not as it is drawn.
+    changed: bool,
+    bell: bool,
     /// The cursor is behind a status line.
     has_status: bool,
+    dropping: Dropping,
+    /// The question that is read has not been heard of yet: [`Self::hear`].
+    deaf: bool,
+    /// What is dropped was meant for a terminal that has restarted.
+    restarted: bool,
+    /// What is to be said before the next prompt.
+    notice: Option<&'static str>,
+    /// Nothing has come since [`Self::pause`].
+    paused: bool,
 }
 
-/// How many keys may wait; more are dropped with a bell.
-const TYPEAHEAD_LIMIT: usize = 4096;
-/// The narrowest screen that is edited on.
-const MIN_COLUMNS: u16 = 8;
+/// Until when all input but Ctrl-C is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dropping {
+    Nothing,
+    /// Until the line is quiet, or the end of a paste comes.
+    UntilPause,
+    UntilPasteEnd,
+}
+
+/// How many keys may wait; where more come, none is kept.
+const TYPEAHEAD_LIMIT: usize = 64 * 1024;
+/// The narrowest and the widest screen that is edited on, and the lowest and the highest.
+const COLUMNS: core::ops::RangeInclusive<u16> = 8..=512;
+const ROWS: core::ops::RangeInclusive<u16> = 2..=128;
 
 const BELL: u8 = 7;
+
+const PASTE_TOO_LONG: &str = "The paste does not fit: a line has at most 63 KiB. Nothing of it was taken.";
+const LINE_TOO_LONG: &str = "A line has at most 63 KiB. It was dropped, with all that came at once with it.";
+const AHEAD_TOO_LONG: &str = "More than 65,536 characters were typed ahead. All of them were dropped.";
+const RESTARTED: &str = "The terminal was restarted. What was typed or pasted meanwhile was dropped.";
+
+fn sized(columns: u16, rows: u16) -> Size {
+    let within = |number: u16, range: core::ops::RangeInclusive<u16>| number.clamp(*range.start(), *range.end());
+    Size { columns: within(columns, COLUMNS).into(), rows: within(rows, ROWS).into() }
+}
 
 impl Console {
     /// A terminal whose cursor is at the left edge.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let columns = usize::from(settings.columns.max(MIN_COLUMNS));
+        let size = sized(settings.columns, settings.rows);
         Self {
-            painter: Painter::new(columns, settings.colour),
-            columns,
+            painter: Painter::new(size.columns, settings.colour),
+            size,
             decoder: KeyDecoder::default(),
             keys: VecDeque::new(),
             editor: None,
             history: History::default(),
             events: VecDeque::new(),
             out: Vec::new(),
-            sizes_due: 0,
+            taken: 0,
+            probe: Probe::default(),
+            changed: false,
+            bell: false,
             has_status: false,
+            dropping: Dropping::Nothing,
+            deaf: false,
+            restarted: false,
+            notice: None,
+            paused: true,
         }
     }
 
-    /// Takes the bytes for the screen that have been made since the last time.
+    /// Takes the bytes for the screen that have been made since the last time, and those that draw what has changed.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
+        if !self.probe.holds() {
+            self.draw();
+        }
+        if core::mem::take(&mut self.bell) {
+            self.out.push(BELL);
+        }
+        self.taken = self.made();
         core::mem::take(&mut self.out)
+    }
+
+    /// Whether there would be output.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty() || self.bell || (self.changed && !self.probe.holds())
+    }
+
+    /// Bytes for the screen that were ever made.
+    fn made(&self) -> u64 {
+        self.taken.saturating_add(self.out.len() as u64)
     }
 
     /// The next thing the person did.
@@ -150,68 +219,158 @@ impl Console {
         self.out.extend_from_slice(b"\x1b[?2004h");
     }
 
+    /// The same on a terminal that was used before, by somebody whose state is lost: whether a paste is under way is not
+    /// known, and what comes was meant for what is no more. It is dropped until the line is quiet or a paste ends.
+    pub fn restart(&mut self) {
+        self.start();
+        self.out.extend_from_slice(b"\r\n");
+        self.dropping = Dropping::UntilPause;
+        self.restarted = true;
+        self.paused = false;
+    }
+
     /// Leaves the terminal as it was before [`Self::start`].
     pub fn stop(&mut self) {
         self.out.extend_from_slice(b"\x1b[?2004l");
     }
 
-    /// Asks the terminal for its size; the answer comes as [`Event::Size`], or not at all.
+    /// Asks the terminal for its size; the answer comes as [`Event::Size`] where it is another than before, or not at all.
     pub fn ask_size(&mut self) {
-        self.sizes_due = self.sizes_due.saturating_add(1);
-        self.out.extend_from_slice(b"\x1b7\x1b[999;999H\x1b[6n\x1b8");
+        self.probe.ask(&mut self.out);
+        self.probe.asked_at(self.made());
     }
 
-    /// Adapts to a new width.
-    pub fn resize(&mut self, columns: u16) {
-        self.columns = usize::from(columns.max(MIN_COLUMNS));
-        self.painter.resize(self.columns);
-        if core::mem::take(&mut self.has_status) {
-            // How many rows it has by now only the terminal knows, so it is left where it is.
-            self.painter.fresh_line(&mut self.out);
+    /// Whether what has changed waits for the terminal to tell its size: [`Self::late`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.probe.holds()
+    }
+
+    /// The terminal has not told its size in time.
+    pub fn late(&mut self) {
+        self.probe.give_up();
+    }
+
+    /// Whether input is dropped.
+    #[must_use]
+    pub fn is_dropping(&self) -> bool {
+        self.dropping != Dropping::Nothing
+    }
+
+    /// Whether input is dropped until the line is quiet, for which no prompt should be shown: what is typed does not count.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        self.dropping == Dropping::UntilPause
+    }
+
+    /// Nothing has come from the keyboard for a while: what comes next is typed by somebody who sees the screen.
+    pub fn pause(&mut self) {
+        self.decoder.pause();
+        self.paused = true;
+        if self.dropping == Dropping::UntilPause {
+            if self.decoder.is_pasting() {
+                // It has stalled, and goes on.
+                self.dropping = Dropping::UntilPasteEnd;
+            } else {
+                self.heed();
+            }
         }
-        if let Some(editor) = &mut self.editor {
-            // The terminal has moved the old line in its own way; a fresh one below it is always right.
-            editor.lost();
-            self.out.extend_from_slice(b"\r\n");
-            editor.show(&self.painter, self.columns, &mut self.out);
-        }
+    }
+
+    /// Drops no more input.
+    fn heed(&mut self) {
+        self.dropping = Dropping::Nothing;
+        self.restarted = false;
     }
 
     /// Takes bytes from the keyboard.
     pub fn input(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if core::mem::take(&mut self.paused) && self.editor.is_some() && self.probe.is_answered() && !self.changed {
+            // The window may have another size by now, so that is asked before anything is drawn.
+            self.ask_size();
+            self.probe.hold();
+        }
         for &byte in bytes {
+            let pasting = self.decoder.is_pasting();
             for key in self.decoder.push(byte) {
+                if key == Key::Control('c') && pasting {
+                    // The rest of the paste is still to come, and nothing marks it any more.
+                    self.dropping = Dropping::UntilPause;
+                }
                 self.key(key);
             }
         }
     }
 
-    /// Begins to read a line. A read that is under way is given up, and its line is lost.
-    pub fn read(&mut self, read: Read) {
+    /// Begins to read a line. A read that is under way is given up, and its line is lost. Where type-ahead does not count,
+    /// all input is dropped until [`Self::hear`].
+    pub fn read(&mut self, mut read: Read) {
         self.cancel_read();
-        if !read.typeahead {
+        self.deaf = !read.typeahead;
+        if self.deaf {
             self.flush_typeahead();
         }
         self.take_status();
         self.painter.fresh_line(&mut self.out);
+        if let Some(notice) = self.notice.take() {
+            self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
+        }
         let mut prompt = Vec::new();
+        let mut length = 0_usize;
         for (style, text) in read.prompt {
             let (above, last) = text.split_last_line();
             if !above.is_empty() {
-                for (style, text) in prompt.drain(..) {
-                    self.painter.paint(style, &text, &mut self.out);
-                }
+                self.paint_all(&mut prompt);
                 self.painter.paint(style, &above, &mut self.out);
+                length = 0;
             }
+            length = length.saturating_add(last.as_str().len());
             prompt.push((style, last));
         }
-        let mut editor = LineEditor::new(prompt, read.echo, read.keep, read.completions);
-        editor.show(&self.painter, self.columns, &mut self.out);
-        self.editor = Some(editor);
+        if length > PROMPT_LIMIT {
+            // Too long to be drawn again and again: it stands above the line.
+            self.paint_all(&mut prompt);
+            self.painter.fresh_line(&mut self.out);
+        }
+        read.prompt = prompt;
+        // Asked before the prompt, whose last byte then is the last that a person waits for.
+        self.ask_size();
+        self.editor = Some(LineEditor::new(read, self.size));
+        self.changed = true;
+        self.draw();
         while self.editor.is_some()
             && let Some(key) = self.keys.pop_front()
         {
             self.edit(key);
+        }
+    }
+
+    fn paint_all(&mut self, texts: &mut Vec<(Style, Clean)>) {
+        for (style, text) in texts.drain(..) {
+            self.painter.paint(style, &text, &mut self.out);
+        }
+    }
+
+    /// The question that is being read has been shown: from here on what is typed answers it. A paste that has begun before
+    /// does not.
+    pub fn hear(&mut self) {
+        if core::mem::take(&mut self.deaf) && self.decoder.is_pasting() {
+            self.dropping = Dropping::UntilPasteEnd;
+        }
+    }
+
+    /// The question that is being read is not to be seen yet after all: what was typed since [`Self::hear`] is dropped, and
+    /// all else until it is called again. Nothing where no question is read.
+    pub fn deafen(&mut self) {
+        if let Some(editor) = &mut self.editor
+            && editor.is_question()
+        {
+            self.deaf = true;
+            editor.empty();
+            self.changed = true;
         }
     }
 
@@ -224,14 +383,21 @@ impl Console {
     /// Gives up the line that is being read, and takes it off the screen.
     pub fn cancel_read(&mut self) {
         if let Some(mut editor) = self.editor.take() {
-            editor.hide(&mut self.out);
+            editor.view.hide(&mut self.out);
             self.history.leave();
+            self.ended();
         }
+    }
+
+    fn ended(&mut self) {
+        self.deaf = false;
+        self.changed = false;
+        self.probe.release();
     }
 
     /// Forgets what was typed and not yet read.
     pub fn flush_typeahead(&mut self) {
-        self.keys.clear();
+        self.keys = VecDeque::new();
     }
 
     /// Shows text where the cursor is. While a line is being read the text appears above it, on lines of its own.
@@ -256,7 +422,7 @@ impl Console {
         self.take_status();
         self.painter.fresh_line(&mut self.out);
         // In the last column some terminals go on to the next row.
-        let row = text.first_row(self.columns.saturating_sub(1));
+        let row = text.first_row(self.size.columns.saturating_sub(1));
         self.painter.paint(style, &row, &mut self.out);
         self.has_status = !row.is_empty();
     }
@@ -287,7 +453,7 @@ impl Console {
 
     /// Sounds the bell.
     pub fn bell(&mut self) {
-        self.out.push(BELL);
+        self.bell = true;
     }
 
     #[must_use]
@@ -303,45 +469,119 @@ impl Console {
     fn above(&mut self, write: impl FnOnce(&mut Painter, &mut Vec<u8>)) {
         self.take_status();
         if let Some(editor) = &mut self.editor {
-            editor.hide(&mut self.out);
+            editor.view.hide(&mut self.out);
         }
         write(&mut self.painter, &mut self.out);
-        if let Some(editor) = &mut self.editor {
+        if self.editor.is_some() {
             self.painter.fresh_line(&mut self.out);
-            editor.show(&self.painter, self.columns, &mut self.out);
+            self.changed = true;
+            self.draw();
+        }
+    }
+
+    /// Draws what has changed of the line.
+    fn draw(&mut self) {
+        if core::mem::take(&mut self.changed)
+            && let Some(editor) = &mut self.editor
+        {
+            editor.draw(&self.painter, &mut self.out);
         }
     }
 
     fn key(&mut self, key: Key) {
         match key {
-            Key::CursorAt { row, column } => {
-                if let Some(due) = self.sizes_due.checked_sub(1) {
-                    self.sizes_due = due;
-                    self.resize(column);
-                    self.events.push_back(Event::Size { columns: column, rows: row });
-                }
-            }
-            _ if self.editor.is_some() => self.edit(key),
-            Key::Control('c') => {
+            Key::CursorAt { row, column } => self.answered(row, column),
+            Key::Control('c') if self.editor.is_none() => {
                 self.flush_typeahead();
                 self.events.push_back(Event::Interrupt);
             }
-            _ if self.keys.len() >= TYPEAHEAD_LIMIT => self.out.push(BELL),
+            Key::Control('c') => self.edit(key),
+            Key::PasteEnd if self.dropping != Dropping::Nothing => self.heed(),
+            _ if self.dropping != Dropping::Nothing => {
+                if core::mem::take(&mut self.restarted) {
+                    self.notice = Some(RESTARTED);
+                }
+            }
+            _ if self.deaf => {}
+            _ if self.editor.is_some() => self.edit(key),
+            _ if self.keys.len() >= TYPEAHEAD_LIMIT => {
+                self.flush_typeahead();
+                self.notice = Some(AHEAD_TOO_LONG);
+                self.drop_rest();
+            }
             _ => self.keys.push_back(key),
         }
     }
 
+    /// Drops what belongs to what was refused.
+    fn drop_rest(&mut self) {
+        self.bell = true;
+        self.flush_typeahead();
+        self.dropping = if self.decoder.is_pasting() { Dropping::UntilPasteEnd } else { Dropping::UntilPause };
+    }
+
     fn edit(&mut self, key: Key) {
-        let Some(editor) = &mut self.editor else {
-            return;
-        };
-        let event = editor.key(key, &mut self.history, &self.painter, self.columns, &mut self.out);
-        if let Some(event) = event {
-            self.editor = None;
-            if event == Event::Interrupt {
-                self.flush_typeahead();
+        let Some(editor) = &mut self.editor else { return };
+        if editor.ends_with(key) {
+            // The line is left on the screen as it is now.
+            editor.draw(&self.painter, &mut self.out);
+        }
+        match editor.key(key, &mut self.history) {
+            Outcome::Edited => self.changed = true,
+            Outcome::Refused => self.bell = true,
+            Outcome::PasteTooLong => self.refuse(PASTE_TOO_LONG),
+            Outcome::LineTooLong => self.refuse(LINE_TOO_LONG),
+            Outcome::Clear => self.clear(),
+            Outcome::Choice(words) => {
+                let words = sanitise(in_rows(&words, self.size.columns).as_bytes());
+                self.write(Style::Plain, &words);
             }
-            self.events.push_back(event);
+            Outcome::Ended(event) => {
+                editor.view.leave(if event == Event::Interrupt { b"^C" } else { b"" }, &mut self.out);
+                self.editor = None;
+                self.ended();
+                if event == Event::Interrupt {
+                    self.flush_typeahead();
+                }
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.drop_rest();
+        self.write_line(Style::Warning, &sanitise(why.as_bytes()));
+    }
+
+    /// The terminal has told where its cursor is.
+    fn answered(&mut self, row: u16, column: u16) {
+        let Some(Answer { cursor, columns, rows, asked_at }) = self.probe.answer(row, column) else { return };
+        let size = sized(columns, rows);
+        if size == self.size {
+            return;
+        }
+        if self.editor.is_some() && asked_at != self.made() {
+            // Something was shown since, so the cursor is elsewhere by now.
+            self.ask_size();
+            self.probe.hold();
+            return;
+        }
+        self.events.push_back(Event::Size { columns, rows });
+        self.painter.resize(size.columns);
+        let narrower = size.columns < self.size.columns;
+        self.size = size;
+        if core::mem::take(&mut self.has_status) {
+            // How many rows it has by now only the terminal knows, so it is left where it is.
+            self.painter.fresh_line(&mut self.out);
+        }
+        if let Some(editor) = &mut self.editor {
+            let above = match narrower {
+                true => self.probe.rows_above(&editor.view, cursor, size.columns),
+                false => editor.view.cursor().row,
+            };
+            editor.view.hide_above(above.min(usize::from(cursor.0.saturating_sub(1))), &mut self.out);
+            editor.view.resize(size);
+            self.changed = true;
         }
     }
 }

@@ -1,253 +1,226 @@
 //! One line being edited on the screen.
 
-use alloc::format;
+#![deny(clippy::arithmetic_side_effects)]
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::buffer::Buffer;
 use crate::completion::{Completed, Completions};
-use crate::console::{Echo, Event};
+use crate::console::{Echo, Event, Read};
 use crate::history::History;
 use crate::keys::Key;
-use crate::layout::{Place, cells};
-use crate::sanitise::Clean;
-use crate::style::{Painter, Style};
+use crate::layout::{cells, width};
+use crate::style::Painter;
+use crate::view::{Size, View};
 
 /// A prompt, the line behind it, and where on the screen they are.
 #[derive(Debug)]
 pub(crate) struct LineEditor {
-    prompt: Vec<(Style, Clean)>,
     echo: Echo,
     keep: bool,
+    /// Whether what is pasted is taken.
+    pastes: bool,
+    /// What was typed before it was shown does not count.
+    question: bool,
     completions: Completions,
     buffer: Buffer,
-    /// Where the cursor is, from where the prompt begins.
-    cursor: Place,
-    /// Row of the end of the line.
-    last_row: usize,
-    shown: bool,
+    /// What was typed or pasted and is not in the buffer yet: it goes there in one piece.
+    pending: String,
+    /// Where in the buffer the paste that is under way began.
+    paste: Option<usize>,
+    pub(crate) view: View,
 }
 
-/// The longest line, in bytes.
-const LINE_LIMIT: usize = 64 * 1024;
-
-const BELL: u8 = 7;
+/// What came of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The line goes on, and may have changed.
+    Edited,
+    /// The line goes on as it was.
+    Refused,
+    /// The paste that is under way has no room, and nothing of it is in the line.
+    PasteTooLong,
+    /// What is typed has no room, and the line is gone.
+    LineTooLong,
+    /// The screen is to be cleared above the line.
+    Clear,
+    /// These words are to be shown above the line.
+    Choice(Vec<String>),
+    /// The line is done.
+    Ended(Event),
+}
 
 impl LineEditor {
-    pub(crate) fn new(prompt: Vec<(Style, Clean)>, echo: Echo, keep: bool, completions: Vec<String>) -> Self {
+    pub(crate) fn new(read: Read, size: Size) -> Self {
         Self {
-            prompt,
-            echo,
-            keep,
-            completions: Completions(completions),
+            echo: read.echo,
+            keep: read.keep,
+            pastes: read.pastes,
+            question: !read.typeahead,
+            completions: Completions(read.completions),
             buffer: Buffer::default(),
-            cursor: Place::default(),
-            last_row: 0,
-            shown: false,
+            pending: String::new(),
+            paste: None,
+            view: View::new(&read.prompt, size),
         }
     }
 
-    /// Paints prompt and line at the left edge of the current row.
-    pub(crate) fn show(&mut self, painter: &Painter, columns: usize, out: &mut Vec<u8>) {
-        if !self.shown {
-            self.shown = true;
-            self.cursor = Place::default();
-            self.redraw(painter, columns, out);
+    /// Draws what has changed of prompt and line.
+    pub(crate) fn draw(&mut self, painter: &Painter, out: &mut Vec<u8>) {
+        self.settle();
+        if let Some(from) = self.buffer.take_change() {
+            self.view.changed(from);
+        }
+        match self.echo {
+            Echo::On => self.view.draw(self.buffer.text(), self.buffer.cursor(), painter, out),
+            Echo::Off => self.view.draw("", 0, painter, out),
         }
     }
 
-    /// Takes prompt and line off the screen; the cursor stands where they began.
-    pub(crate) fn hide(&mut self, out: &mut Vec<u8>) {
-        if self.shown {
-            self.shown = false;
-            self.go_to_start(out);
-        }
+    pub(crate) fn is_question(&self) -> bool {
+        self.question
     }
 
-    /// Forgets where it stood, as after the screen has changed its width or has been cleared.
-    pub(crate) fn lost(&mut self) {
-        self.shown = false;
+    /// Forgets the line.
+    pub(crate) fn empty(&mut self) {
+        self.settle();
+        self.buffer.wipe();
+        self.paste = None;
     }
 
-    /// Takes a key; returns the event that ends the line. The line is then off the editor's hands, and the cursor at
-    /// the left edge below it.
-    pub(crate) fn key(
-        &mut self,
-        key: Key,
-        history: &mut History,
-        painter: &Painter,
-        columns: usize,
-        out: &mut Vec<u8>,
-    ) -> Option<Event> {
+    /// Whether that key ends the line.
+    pub(crate) fn ends_with(&self, key: Key) -> bool {
         match key {
-            Key::Char(character) | Key::Pasted(character) => {
-                self.insert(character, painter, columns, out);
-                return None;
+            Key::Enter | Key::Control('c') => true,
+            Key::Control('d') => self.buffer.text().is_empty() && self.pending.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Takes a key.
+    pub(crate) fn key(&mut self, key: Key, history: &mut History) -> Outcome {
+        match key {
+            Key::Char(character) => {
+                self.paste = None;
+                if self.take(character) {
+                    return Outcome::Edited;
+                }
+                self.pending.clear();
+                self.buffer.take();
+                return Outcome::LineTooLong;
             }
+            Key::Pasted(_) if !self.pastes => return Outcome::Refused,
+            Key::Pasted(character) => {
+                if self.paste.is_none() {
+                    self.settle();
+                    self.paste = Some(self.buffer.cursor());
+                }
+                if self.take(character) {
+                    return Outcome::Edited;
+                }
+                self.pending.clear();
+                if let Some(start) = self.paste.take() {
+                    self.buffer.remove(start);
+                }
+                return Outcome::PasteTooLong;
+            }
+            _ => {}
+        }
+        self.settle();
+        self.paste = None;
+        let known = match key {
             Key::Enter => {
-                self.leave(b"", out);
                 let line = self.buffer.take();
                 history.leave();
                 if self.keep && self.echo == Echo::On {
                     history.add(&line);
                 }
-                return Some(Event::Line(line));
+                return Outcome::Ended(Event::Line(line));
             }
             Key::Control('c') => {
-                self.leave(b"^C", out);
                 history.leave();
-                return Some(Event::Interrupt);
+                return Outcome::Ended(Event::Interrupt);
             }
-            Key::Control('d') if self.buffer.text().is_empty() => {
-                self.leave(b"", out);
+            Key::Control('d') if self.ends_with(key) => {
                 history.leave();
-                return Some(Event::End);
+                return Outcome::Ended(Event::End);
             }
-            Key::Control('l') => {
-                out.extend_from_slice(b"\x1b[H\x1b[2J");
-                self.cursor = Place::default();
-            }
+            Key::Control('l') => return Outcome::Clear,
             Key::Up | Key::Control('p') if self.echo == Echo::On => {
                 if let Some(line) = history.older(self.buffer.text()) {
                     self.buffer.set(line);
                 }
+                true
             }
             Key::Down | Key::Control('n') if self.echo == Echo::On => {
                 if let Some(line) = history.newer() {
                     self.buffer.set(line);
                 }
+                true
             }
-            Key::Tab if self.echo == Echo::On => self.complete(columns, out),
+            Key::Tab if self.echo == Echo::On => return self.complete(),
+            Key::PasteEnd => true,
             _ => edit(&mut self.buffer, key),
-        }
-        self.redraw(painter, columns, out);
-        None
+        };
+        if known { Outcome::Edited } else { Outcome::Refused }
     }
 
-    /// Goes on with the word before the cursor as far as that is clear, or tells what there is to choose from, above the line.
-    fn complete(&mut self, columns: usize, out: &mut Vec<u8>) {
+    /// Whether there is room for one more character, which is taken then.
+    fn take(&mut self, character: char) -> bool {
+        let fits = self.pending.len().saturating_add(character.len_utf8()) <= self.buffer.room();
+        if fits {
+            self.pending.push(character);
+        }
+        fits
+    }
+
+    /// Puts what is pending into the buffer.
+    fn settle(&mut self) {
+        if !self.pending.is_empty() {
+            // There is room: `take` has looked.
+            let _ = self.buffer.insert(&self.pending);
+            self.pending.clear();
+        }
+    }
+
+    /// Goes on with the word before the cursor as far as that is clear, or says what there is to choose from.
+    fn complete(&mut self) -> Outcome {
         let completed = match self.buffer.at_end() {
             true => self.completions.complete(self.buffer.text()),
             false => Completed::Nothing,
         };
         match completed {
-            Completed::With(rest) if self.buffer.text().len().saturating_add(rest.len()) <= LINE_LIMIT => {
-                self.buffer.insert(&rest);
-            }
-            Completed::With(_) | Completed::Nothing => out.push(BELL),
-            Completed::Choice(words) => {
-                self.go_to_start(out);
-                put_words(&words, columns, out);
-                out.extend_from_slice(b"\r\n");
-                self.cursor = Place::default();
-            }
+            Completed::With(rest) if self.buffer.insert(&rest) => Outcome::Edited,
+            Completed::With(_) | Completed::Nothing => Outcome::Refused,
+            Completed::Choice(words) => Outcome::Choice(words),
         }
-    }
-
-    fn insert(&mut self, character: char, painter: &Painter, columns: usize, out: &mut Vec<u8>) {
-        if self.buffer.text().len() >= LINE_LIMIT {
-            out.push(BELL);
-            return;
-        }
-        let simple = self.buffer.at_end() && (' '..='~').contains(&character);
-        self.buffer.insert(character.encode_utf8(&mut [0; 4]));
-        if self.echo == Echo::Off {
-            return;
-        }
-        if simple && self.shown {
-            // At the end of the line a plain character is all that has to be sent.
-            if self.cursor.put(1, columns) {
-                out.extend_from_slice(b"\r\n");
-            }
-            self.last_row = self.cursor.row;
-            out.extend(u8::try_from(character));
-        } else {
-            self.redraw(painter, columns, out);
-        }
-    }
-
-    /// Puts the cursor below the line, with a last remark behind it.
-    fn leave(&mut self, remark: &[u8], out: &mut Vec<u8>) {
-        let down = self.last_row.saturating_sub(self.cursor.row);
-        if down > 0 {
-            out.extend_from_slice(format!("\x1b[{down}B").as_bytes());
-        }
-        out.extend_from_slice(remark);
-        out.extend_from_slice(b"\r\n");
-        self.shown = false;
-    }
-
-    fn go_to_start(&self, out: &mut Vec<u8>) {
-        if self.cursor.row > 0 {
-            out.extend_from_slice(format!("\x1b[{}A", self.cursor.row).as_bytes());
-        }
-        out.extend_from_slice(b"\r\x1b[J");
-    }
-
-    fn redraw(&mut self, painter: &Painter, columns: usize, out: &mut Vec<u8>) {
-        self.go_to_start(out);
-        let mut place = Place::default();
-        for (style, text) in &self.prompt {
-            painter.open(*style, out);
-            put(text.as_str(), &mut place, columns, out);
-            painter.close(*style, out);
-        }
-        let mut cursor = place;
-        if self.echo == Echo::On {
-            put(self.buffer.before(), &mut place, columns, out);
-            cursor = place;
-            let mut rest = cells(self.buffer.after());
-            if let Some((_, width)) = rest.next() {
-                // The cursor stands on the grapheme that follows it, which may be on the next row.
-                let mut on = place;
-                if on.put(width, columns) {
-                    cursor = Place { row: on.row, column: 0 };
-                }
-            }
-            put(self.buffer.after(), &mut place, columns, out);
-        }
-        if place != cursor {
-            let up = place.row.saturating_sub(cursor.row);
-            out.push(b'\r');
-            if up > 0 {
-                out.extend_from_slice(format!("\x1b[{up}A").as_bytes());
-            }
-            if cursor.column > 0 {
-                out.extend_from_slice(format!("\x1b[{}C", cursor.column).as_bytes());
-            }
-        }
-        self.cursor = cursor;
-        self.last_row = place.row;
     }
 }
 
-/// Writes a text's cells, going to the next row where they do not fit.
-fn put(text: &str, place: &mut Place, columns: usize, out: &mut Vec<u8>) {
-    for (shown, width) in cells(text) {
-        if place.put(width, columns) {
-            out.extend_from_slice(b"\r\n");
-        }
-        out.extend_from_slice(shown.as_bytes());
-    }
-}
-
-/// Puts words beside and below each other, each in one piece where a row has room for it.
-fn put_words(words: &[String], columns: usize, out: &mut Vec<u8>) {
+/// Words beside and below each other, each in one piece where a row of the screen has room for it.
+pub(crate) fn in_rows(words: &[String], columns: usize) -> String {
     const GAP: &str = "  ";
-    let mut place = Place::default();
+    let mut out = String::new();
+    let mut column = 0_usize;
     for word in words {
-        let width = cells(word).map(|(_, width)| width).fold(GAP.len(), usize::saturating_add);
-        if place.column > 0 && place.column.saturating_add(width) > columns {
-            out.extend_from_slice(b"\r\n");
-            place = Place::default();
-        } else if place.column > 0 {
-            put(GAP, &mut place, columns, out);
+        let shown: String = cells(word).into_iter().map(|cell| cell.text).collect();
+        let wide = width(&shown);
+        if column > 0 && column.saturating_add(wide).saturating_add(GAP.len()) > columns {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push_str(GAP);
+            column = column.saturating_add(GAP.len());
         }
-        put(word, &mut place, columns, out);
+        out.push_str(word);
+        column = column.saturating_add(wide);
     }
+    out
 }
 
-fn edit(buffer: &mut Buffer, key: Key) {
+/// Whether that key does anything to a line.
+fn edit(buffer: &mut Buffer, key: Key) -> bool {
     match key {
         Key::Backspace | Key::Control('h') => buffer.backspace(),
         Key::Delete | Key::Control('d') => buffer.delete(),
@@ -261,18 +234,18 @@ fn edit(buffer: &mut Buffer, key: Key) {
         Key::KillWordRight => buffer.kill_word_right(),
         Key::Control('u') => buffer.kill_to_start(),
         Key::Control('k') => buffer.kill_to_end(),
-        Key::Control('y') => buffer.yank(),
+        Key::Control('y') => return buffer.yank(),
+        // What means nothing here is no mistake that a bell would have to tell of.
         _ => {}
     }
+    true
 }
 
 /// A secret does not stay behind in memory that is given back.
 impl Drop for LineEditor {
     fn drop(&mut self) {
         if self.echo == Echo::Off {
-            let mut line: Vec<u8> = String::into_bytes(self.buffer.take());
-            line.fill(0);
-            core::hint::black_box(&line);
+            self.empty();
         }
     }
 }

@@ -10,6 +10,8 @@ pub enum Key {
     Char(char),
     /// A character from the clipboard; a newline is one of them and enters nothing.
     Pasted(char),
+    /// A paste has ended, one whose beginning was not seen included.
+    PasteEnd,
     Enter,
     Tab,
     Backspace,
@@ -145,9 +147,7 @@ impl KeyDecoder {
                 self.state = State::Ground;
                 None
             }
-            State::Sequence { numbers, at, length, private } => {
-                self.sequence(character, numbers, at, length, private)
-            }
+            State::Sequence { numbers, at, length, private } => self.sequence(character, numbers, at, length, private),
         };
         key.filter(|_| !self.pasting)
     }
@@ -277,7 +277,7 @@ impl KeyDecoder {
             201 => {
                 self.pasting = false;
                 self.after_return = false;
-                None
+                Some(Key::PasteEnd)
             }
             _ => None,
         }
@@ -412,7 +412,18 @@ mod tests {
     /// Whatever stands before it, the end of a paste ends it, and its beginning begins one.
     #[test]
     fn brackets_of_a_paste_are_always_seen() {
-        for cut in [&b"\x1b"[..], b"\x1b[", b"\x1b[1;", b"\x1b[[", b"\x1bO", b"\x1b[M", b"\x1b[M !", b"\x1b]52;", b"\x90", b"\xe6\x97"] {
+        for cut in [
+            &b"\x1b"[..],
+            b"\x1b[",
+            b"\x1b[1;",
+            b"\x1b[[",
+            b"\x1bO",
+            b"\x1b[M",
+            b"\x1b[M !",
+            b"\x1b]52;",
+            b"\x90",
+            b"\xe6\x97",
+        ] {
             let mut decoder = KeyDecoder::default();
             let typed = [cut, b"\x1b[200~a\r", cut].concat();
             let decoded: Vec<Key> = typed.iter().flat_map(|&byte| decoder.push(byte)).collect();
@@ -428,7 +439,8 @@ mod tests {
     fn interrupt_works_in_the_middle_of_anything() {
         let long = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
         let starts = [&b""[..], b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO", b"\xe6\x97", b"\x1b[200~abc", &long];
-        for start in starts.into_iter().chain([&b"\x1b[M"[..], b"\x1b[M a", b"\x1b]52;", b"\x1bP", b"\x98", b"\x1b[["]) {
+        for start in starts.into_iter().chain([&b"\x1b[M"[..], b"\x1b[M a", b"\x1b]52;", b"\x1bP", b"\x98", b"\x1b[["])
+        {
             let mut bytes = start.to_vec();
             bytes.extend(b"\x03\r");
             let decoded = keys(&bytes);
@@ -440,7 +452,15 @@ mod tests {
     fn a_paste_enters_nothing_and_obeys_nothing() {
         assert_eq!(
             keys(b"\x1b[200~a\r\nb\tc\x1b[A\x04\x1bf\x1b[201~\r"),
-            [Key::Pasted('a'), Key::Pasted('\n'), Key::Pasted('b'), Key::Pasted('\t'), Key::Pasted('c'), Key::Enter]
+            [
+                Key::Pasted('a'),
+                Key::Pasted('\n'),
+                Key::Pasted('b'),
+                Key::Pasted('\t'),
+                Key::Pasted('c'),
+                Key::PasteEnd,
+                Key::Enter
+            ]
         );
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Bytes that come from the keyboard go in, events and bytes for the screen come out; nothing here does I/O.
 //! [`Console`] joins the parts and is what the terminal service drives. Text from anywhere else reaches the screen only
-//! as [`Clean`], which only the [`Sanitiser`] makes; only the [`Painter`] and the editor emit control sequences.
+//! as [`Clean`], which only the [`Sanitiser`] makes; only the [`Painter`], the editor and the console emit control sequences.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -17,9 +17,11 @@ mod escape;
 mod history;
 mod keys;
 mod layout;
+mod probe;
 mod sanitise;
 mod style;
 mod utf8;
+mod view;
 
 pub use console::{Console, Echo, Event, Read, Settings};
 pub use escape::{escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};

@@ -12,7 +12,7 @@ mod session;
 mod uart;
 
 use alloc::rc::Rc;
-use capos_rt::{Env, Error, ServeOptions};
+use capos_rt::{Either, Env, Error, ServeOptions};
 use capos_schema::kernel::{InterruptClient, IoPortsClient, ResourceAccountClient};
 use capos_schema::terminal::TerminalService;
 use screen::Screen;
@@ -27,15 +27,16 @@ async fn run(env: Env) -> Result<(), Error> {
     let notification = account.create_notification().await?;
     let uart =
         Uart::start(env.cap::<IoPortsClient>("ports")?, env.cap::<InterruptClient>("irq")?, notification).await?;
-    let screen = Screen::new(uart);
+    let screen = Screen::new(uart, env.clock()?);
     env.serve(
         0,
         Rc::new(TerminalService(Rc::new(TerminalObject { screen: screen.clone(), exporter: env.server().clone() }))),
     );
-    let ended = capos_rt::select(capos_rt::select(screen.listen(), screen.show()), env.run_with(OPTIONS)).await;
-    match ended {
-        capos_rt::Either::First(capos_rt::Either::First(result) | capos_rt::Either::Second(result))
-        | capos_rt::Either::Second(result) => result,
+    let port = capos_rt::select(screen.listen(), screen.show());
+    let times = capos_rt::join(screen.notice_pauses(), screen.notice_silence());
+    match capos_rt::select(capos_rt::select(port, env.run_with(OPTIONS)), times).await {
+        Either::First(Either::First(Either::First(result) | Either::Second(result)) | Either::Second(result)) => result,
+        Either::Second(((), ())) => Ok(()),
     }
 }
 capos_rt::program!(run);

@@ -5,12 +5,25 @@ use crate::uart::{FIFO, Uart};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
-use capos_rt::Error;
+use alloc::vec::Vec;
+use capos_rt::{Clock, Error};
 use capos_terminal::{Clean, Console, Event, Read, Settings, Style};
 use core::cell::{Cell, RefCell};
 
 /// Output that may wait for the wire before writers wait, in bytes.
 const HIGH_WATER: usize = 8 * 1024;
+
+/// How long a person has to be silent for what comes next to be theirs and not the rest of what came before, in
+/// nanoseconds.
+const PAUSE: u64 = 300_000_000;
+/// How long a terminal may take to tell its size before what was typed is drawn without that.
+const ANSWER: u64 = 100_000_000;
+/// How often a port is asked whether its last byte has left, and how often it says no before the line counts as stopped: a
+/// full FIFO takes 1.4 ms.
+const BYTE: u64 = 1_000_000;
+const BYTES: u32 = 4;
+/// Bytes that end the style of a question, behind its last letter.
+const STYLE_END: u64 = 4;
 
 /// How a read ended.
 pub enum Answer {
@@ -27,13 +40,28 @@ pub enum Answer {
 /// The one screen.
 pub struct Screen {
     uart: Uart,
+    clock: Clock,
     console: RefCell<Console>,
     size: Cell<(u16, u16)>,
     out: RefCell<VecDeque<u8>>,
     /// Something was put into `out`, or taken from it.
     moved: Happenings,
+    /// Bytes that were ever put into `out`, and taken from it.
+    queued: Cell<u64>,
+    sent: Cell<u64>,
+    /// How much of it has to be out for the question that is read to have been seen.
+    question: Cell<Option<u64>>,
+    /// Bytes are on their way from the port to the console.
+    receiving: Cell<bool>,
+    received: Happenings,
     /// The transmit FIFO became empty.
     room: Happenings,
+    /// Something came from the keyboard.
+    typed: Happenings,
+    /// What was typed waits for the terminal to tell its size.
+    held: Happenings,
+    /// Input counts again.
+    settled: Happenings,
     /// A read ended.
     answered: Happenings,
     answer: RefCell<Option<Answer>>,
@@ -45,37 +73,58 @@ pub struct Screen {
 
 impl Screen {
     /// The screen on a port.
-    pub fn new(uart: Uart) -> Rc<Self> {
+    pub fn new(uart: Uart, clock: Clock) -> Rc<Self> {
         let settings = Settings::default();
         let screen = Self {
             uart,
+            clock,
             console: RefCell::new(Console::new(settings)),
             size: Cell::new((settings.columns, settings.rows)),
             out: RefCell::default(),
             moved: Happenings::default(),
+            queued: Cell::new(0),
+            sent: Cell::new(0),
+            question: Cell::new(None),
+            receiving: Cell::new(false),
+            received: Happenings::default(),
             room: Happenings::default(),
+            typed: Happenings::default(),
+            held: Happenings::default(),
+            settled: Happenings::default(),
             answered: Happenings::default(),
             answer: RefCell::default(),
             reader: Cell::new(0),
             interrupts: Happenings::default(),
         };
         screen.with(|console| {
-            console.start();
+            match screen.uart.was_used() {
+                true => console.restart(),
+                false => console.start(),
+            }
             console.ask_size();
         });
         Rc::new(screen)
     }
 
-    /// Works on the console, then deals with what came of it.
+    /// Works on the console, then deals with what came of it. Where the wire is far behind, what has changed is drawn later.
     fn with<R>(&self, act: impl FnOnce(&mut Console) -> R) -> R {
         let mut console = self.console.borrow_mut();
+        let (held, unsettled) = (console.is_held(), console.is_unsettled());
         let result = act(&mut console);
-        let bytes = console.take_output();
+        let room = self.out.borrow().len() <= HIGH_WATER;
+        let bytes = if room { console.take_output() } else { Vec::new() };
         while let Some(event) = console.next_event() {
             self.happened(event);
         }
+        if console.is_held() && !held {
+            self.held.happen();
+        }
+        if unsettled && !console.is_unsettled() {
+            self.settled.happen();
+        }
         drop(console);
         if !bytes.is_empty() {
+            self.queued.set(self.queued.get().wrapping_add(bytes.len() as u64));
             self.out.borrow_mut().extend(bytes);
             self.moved.happen();
         }
@@ -106,31 +155,55 @@ impl Screen {
         self.size.get()
     }
 
-    /// Shows text; waits where the wire is far behind.
+    /// Shows text; waits where the wire is far behind, before and after.
     pub async fn write(&self, style: Style, text: &Clean) {
+        self.drained().await;
         self.with(|console| console.write(style, text));
-        self.drained(HIGH_WATER).await;
+        self.drained().await;
     }
 
     /// Shows a line that stands until anything else is shown; waits as `write` does.
     pub async fn status(&self, style: Style, text: &Clean) {
+        self.drained().await;
         self.with(|console| console.status(style, text));
-        self.drained(HIGH_WATER).await;
+        self.drained().await;
     }
 
     /// Clears the screen.
-    pub fn clear(&self) {
+    pub async fn clear(&self) {
+        self.drained().await;
         self.with(Console::clear);
     }
 
-    async fn drained(&self, below: usize) {
+    async fn drained(&self) {
         loop {
             let known = self.moved.count();
-            if self.out.borrow().len() <= below {
+            if self.out.borrow().len() <= HIGH_WATER {
                 return;
             }
             self.moved.after(known).await;
         }
+    }
+
+    /// Waits until input counts, which after a restart it does not at once.
+    async fn settled(&self) {
+        loop {
+            let known = self.settled.count();
+            if !self.console.borrow().is_unsettled() {
+                return;
+            }
+            self.settled.after(known).await;
+        }
+    }
+
+    /// Shows the prompt of a read. Does not end.
+    async fn prompt(&self, read: Read) {
+        self.settled().await;
+        self.drained().await;
+        let question = !read.typeahead;
+        self.with(|console| console.read(read));
+        self.question.set(question.then(|| self.queued.get().wrapping_sub(STYLE_END)));
+        core::future::pending().await
     }
 
     /// Reads a line. A read that was under way ends as superseded.
@@ -146,8 +219,7 @@ impl Screen {
         let number = known.wrapping_add(1).max(1);
         self.reader.set(number);
         let guard = Reading { screen: self.clone(), number };
-        self.with(|console| console.read(read));
-        self.answered.after(known).await;
+        capos_rt::select(self.answered.after(known), self.prompt(read)).await;
         core::mem::forget(guard);
         self.answer.borrow_mut().take().unwrap_or(Answer::Superseded)
     }
@@ -168,6 +240,28 @@ impl Screen {
         self.interrupts.count()
     }
 
+    /// Moves the bytes that have come from the keyboard; says whether there were any. Each call moves them before the next
+    /// one looks, so that after it nothing older is on its way.
+    async fn receive(&self) -> Result<bool, Error> {
+        loop {
+            let known = self.received.count();
+            if !self.receiving.replace(true) {
+                break;
+            }
+            self.received.after(known).await;
+        }
+        let received = self.uart.receive().await;
+        self.receiving.set(false);
+        self.received.happen();
+        let bytes = received?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        self.with(|console| console.input(&bytes));
+        self.typed.happen();
+        Ok(true)
+    }
+
     /// Moves bytes from the keyboard, for ever.
     ///
     /// # Errors
@@ -176,9 +270,7 @@ impl Screen {
         loop {
             // What comes meanwhile raises no interrupt while the line is up, so the port is served until it is down.
             loop {
-                let bytes = self.uart.receive().await?;
-                if !bytes.is_empty() {
-                    self.with(|console| console.input(&bytes));
+                if self.receive().await? {
                     continue;
                 }
                 if self.uart.may_send().await? {
@@ -200,7 +292,7 @@ impl Screen {
     pub async fn show(&self) -> Result<(), Error> {
         loop {
             let known = self.moved.count();
-            let piece: alloc::vec::Vec<u8> = {
+            let piece: Vec<u8> = {
                 let mut out = self.out.borrow_mut();
                 let length = out.len().min(FIFO);
                 out.drain(..length).collect()
@@ -215,8 +307,66 @@ impl Screen {
                 self.room.after(before).await;
                 self.uart.ask_for_room(false).await?;
             }
+            let sent = self.sent.get().wrapping_add(piece.len() as u64);
+            let question = self.question.get().filter(|end| *end <= sent);
+            if question.is_some() {
+                // What was typed by now was typed without having seen the question.
+                self.receive().await?;
+                self.with(Console::hear);
+                self.question.set(None);
+            }
             self.uart.send(&piece).await?;
+            self.sent.set(sent);
+            if question.is_some() {
+                self.last_bytes().await?;
+            }
+            if self.console.borrow().has_output() {
+                self.with(|_| ());
+            }
             self.moved.happen();
+        }
+    }
+
+    /// Waits until the last bytes of a question are out. Where the line has stopped, what is typed meanwhile does not count.
+    async fn last_bytes(&self) -> Result<(), Error> {
+        let mut asked = 0_u32;
+        while !self.uart.is_idle().await? {
+            asked = asked.saturating_add(1);
+            if asked == BYTES {
+                self.with(Console::deafen);
+            }
+            self.clock.sleep(BYTE).await;
+        }
+        if asked >= BYTES {
+            self.receive().await?;
+            self.with(Console::hear);
+        }
+        Ok(())
+    }
+
+    /// Tells the console when the person pauses, for ever.
+    pub async fn notice_pauses(&self) {
+        loop {
+            let known = self.typed.count();
+            self.clock.sleep(PAUSE).await;
+            if self.typed.count() == known {
+                self.with(Console::pause);
+                self.typed.after(known).await;
+            }
+        }
+    }
+
+    /// Tells the console when the terminal does not tell its size in time, for ever.
+    pub async fn notice_silence(&self) {
+        loop {
+            let known = self.held.count();
+            self.clock.sleep(ANSWER).await;
+            if self.held.count() == known {
+                if self.console.borrow().is_held() {
+                    self.with(Console::late);
+                }
+                self.held.after(known).await;
+            }
         }
     }
 }

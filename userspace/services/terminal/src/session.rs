@@ -158,7 +158,7 @@ impl TerminalSessionServer for Session {
 
     async fn clear(&self, _cx: &CallContext) -> Result<(), CallError> {
         self.settle().await;
-        self.screen.clear();
+        self.screen.clear().await;
         Ok(())
     }
 }

@@ -14,6 +14,8 @@ const FIFO_CONTROL: u16 = 2;
 const LINE_CONTROL: u16 = 3;
 const MODEM_CONTROL: u16 = 4;
 const LINE_STATUS: u16 = 5;
+/// Holds a byte for its driver, and means nothing to the port. It is 0 when the machine starts.
+const SCRATCH: u16 = 7;
 
 /// Interrupt identification: none is pending.
 const NONE_PENDING: u32 = 0x01;
@@ -21,6 +23,10 @@ const NONE_PENDING: u32 = 0x01;
 const RECEIVED: u8 = 0x01;
 /// Line status: the transmit FIFO is empty.
 const TRANSMIT_EMPTY: u32 = 0x20;
+/// Line status: the last byte has left the machine.
+const TRANSMITTER_IDLE: u32 = 0x40;
+/// In the scratch register: an earlier life of this service has used the port.
+const USED: u32 = 0xa5;
 /// Interrupt enable: a byte has come.
 const ENABLE_RECEIVED: u32 = 0x01;
 /// Interrupt enable: the transmit FIFO is empty.
@@ -36,6 +42,7 @@ pub struct Uart {
     interrupt: InterruptClient,
     notification: NotificationClient,
     first: u16,
+    was_used: bool,
 }
 
 impl Uart {
@@ -52,7 +59,11 @@ impl Uart {
         if range.count < 8 {
             return Err(Error::new("the grant `ports` must hold the 8 ports of a serial port"));
         }
-        let uart = Self { ports, interrupt, notification, first: range.first };
+        let mut uart = Self { ports, interrupt, notification, first: range.first, was_used: false };
+        uart.was_used = uart.get(SCRATCH).await? == USED;
+        uart.set(SCRATCH, USED).await?;
+        // A port that holds nothing for its driver tells nothing either.
+        uart.was_used |= uart.get(SCRATCH).await? != USED;
         uart.set(INTERRUPT_ENABLE, 0).await?;
         // Divisor 1: 115,200 baud.
         uart.set(LINE_CONTROL, 0x80).await?;
@@ -73,6 +84,15 @@ impl Uart {
 
     async fn set(&self, register: u16, value: u32) -> Result<(), Error> {
         Ok(self.ports.write(self.port(register), 1, value).await?)
+    }
+
+    async fn get(&self, register: u16) -> Result<u32, Error> {
+        Ok(self.ports.read(self.port(register), 1).await?)
+    }
+
+    /// Whether an earlier life of this service may have used the port since the machine started.
+    pub fn was_used(&self) -> bool {
+        self.was_used
     }
 
     /// Waits for the next interrupt.
@@ -98,7 +118,7 @@ impl Uart {
     /// # Errors
     /// The ports are gone.
     pub async fn is_quiet(&self) -> Result<bool, Error> {
-        Ok(self.ports.read(self.port(INTERRUPT_IDENTIFICATION), 1).await? & NONE_PENDING != 0)
+        Ok(self.get(INTERRUPT_IDENTIFICATION).await? & NONE_PENDING != 0)
     }
 
     /// The bytes that have come, empty where there are none.
@@ -114,7 +134,15 @@ impl Uart {
     /// # Errors
     /// The ports are gone.
     pub async fn may_send(&self) -> Result<bool, Error> {
-        Ok(self.ports.read(self.port(LINE_STATUS), 1).await? & TRANSMIT_EMPTY != 0)
+        Ok(self.get(LINE_STATUS).await? & TRANSMIT_EMPTY != 0)
+    }
+
+    /// Whether all that was sent has left the machine. No interrupt tells of that.
+    ///
+    /// # Errors
+    /// The ports are gone.
+    pub async fn is_idle(&self) -> Result<bool, Error> {
+        Ok(self.get(LINE_STATUS).await? & TRANSMITTER_IDLE != 0)
     }
 
     /// Hands over at most [`FIFO`] bytes; the FIFO must be empty.

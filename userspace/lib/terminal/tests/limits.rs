@@ -1,0 +1,248 @@
+//! What has no room is refused whole: pasted, typed, typed ahead, yanked, completed. What a restart leaves unknown is dropped.
+
+#![allow(clippy::panic, clippy::indexing_slicing, reason = "helpers of tests may fail the test")]
+
+mod emulator;
+
+use capos_terminal::{Echo, Event, Read, Style, sanitise};
+use emulator::Session;
+
+/// The longest line.
+const LIMIT: usize = 63 * 1024;
+
+fn pasted(text: &str) -> Vec<u8> {
+    [b"\x1b[200~", text.as_bytes(), b"\x1b[201~"].concat()
+}
+
+/// Types as a serial port hands bytes over: a few at a time.
+fn feed(session: &mut Session, bytes: &[u8]) -> Vec<Event> {
+    bytes.chunks(16).flat_map(|piece| session.type_(piece)).collect()
+}
+
+fn reading() -> Session {
+    let mut session = Session::new(80);
+    session.read(Read::line("> "));
+    session
+}
+
+fn says(session: &mut Session, text: &str) -> bool {
+    session.scrollback().into_iter().chain(session.lines()).collect::<String>().contains(text)
+}
+
+#[test]
+fn a_paste_stands_in_the_line_and_enters_nothing() {
+    let rows = vec!["x".repeat(70); 240].join("\n");
+    for text in ["日".repeat(1200), "ж".repeat(1600), "ж".repeat(10_000), rows, "e\u{301}".repeat(5000)] {
+        let mut session = reading();
+        assert_eq!(feed(&mut session, &pasted(&text)), []);
+        assert!(session.shown < 8 * text.len() + 10_000, "{} bytes for {}", session.shown, text.len());
+        assert_eq!(session.scrollback(), [""; 0], "{text:.10}");
+        assert_eq!(session.type_(b"\r"), Some(Event::Line(text)));
+    }
+}
+
+#[test]
+fn output_is_proportional_to_input() {
+    // Before a word, where all that follows moves.
+    let mut session = reading();
+    session.type_(b"word\x01");
+    feed(&mut session, &pasted(&"a".repeat(4096)));
+    assert!(session.shown < 100_000, "{} bytes", session.shown);
+    // One key at a time, in a line of many screens.
+    let mut session = reading();
+    feed(&mut session, &pasted(&"a".repeat(20_000)));
+    session.shown = 0;
+    for _ in 0..1000 {
+        session.type_(b"b");
+    }
+    assert!(session.shown < 10_000, "{} bytes", session.shown);
+}
+
+#[test]
+fn what_comes_at_once_is_drawn_once() {
+    let mut session = reading();
+    session.type_(&[b"abc".as_slice(), &b"\x1b[D\x1b[C".repeat(500), b"\x7f\x7f\x7f"].concat());
+    assert!(session.shown < 100, "{} bytes", session.shown);
+    session.shown = 0;
+    session.type_(&b"\t\x19\t".repeat(300));
+    assert!(session.shown < 20, "one bell, {} bytes", session.shown);
+}
+
+#[test]
+fn a_paste_without_room_is_refused_whole() {
+    for text in ["a".repeat(70_000), "ж".repeat(35_000), "日\n".repeat(30_000)] {
+        let mut session = reading();
+        session.type_(b"before after\x1bb");
+        assert_eq!(feed(&mut session, &pasted(&text)), []);
+        assert!(says(&mut session, "The paste does not fit"));
+        assert_eq!(session.lines().last().map(String::as_str), Some("> before after"));
+        assert_eq!(session.type_(b"X\r"), Some(Event::Line("before Xafter".into())));
+    }
+    // Only that paste: the one before it stays.
+    let mut session = reading();
+    feed(&mut session, &pasted(&"a".repeat(LIMIT - 1)));
+    feed(&mut session, &pasted("bc"));
+    feed(&mut session, &pasted("d"));
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("a".repeat(LIMIT - 1) + "d")));
+}
+
+#[test]
+fn a_typed_line_without_room_is_refused_with_what_came_with_it() {
+    let mut session = reading();
+    let lines = "a".repeat(70_000) + "\rsecond\rthird\r";
+    assert_eq!(feed(&mut session, lines.as_bytes()), []);
+    assert!(says(&mut session, "A line has at most 63 KiB"));
+    session.console.pause();
+    assert_eq!(session.type_(b"fourth\r"), Some(Event::Line("fourth".into())));
+}
+
+#[test]
+fn type_ahead_is_taken_whole_or_not_at_all() {
+    let mut session = Session::new(80);
+    let text = "y".repeat(6000);
+    assert_eq!(feed(&mut session, text.as_bytes()), []);
+    assert_eq!(session.type_(b"\r"), None);
+    assert_eq!(session.shown, 0, "no bell");
+    assert_eq!(session.read(Read::line("> ")), Some(Event::Line(text)));
+
+    let mut session = Session::new(80);
+    assert_eq!(feed(&mut session, &[b'y'; 70_000]), []);
+    assert_eq!(session.type_(b"\rand\rthis\r"), None);
+    assert_eq!(session.shown, 1, "one bell");
+    session.console.pause();
+    assert_eq!(session.read(Read::line("> ")), None);
+    assert!(says(&mut session, "typed ahead"));
+    assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
+}
+
+#[test]
+fn a_yank_and_a_completion_hold_the_limit_too() {
+    let mut session = reading();
+    feed(&mut session, &[b'a'; 5000]);
+    for _ in 0..7 {
+        session.type_(b"\x15\x19\x19");
+    }
+    let Some(Event::Line(line)) = session.type_(b"\r") else { panic!("no line") };
+    assert_eq!(line.len(), 40_000, "the yank that would have made 80,000 is refused whole");
+
+    let mut session = Session::new(80);
+    let completions = vec!["/".to_owned() + &"a".repeat(LIMIT)];
+    session.read(Read { completions, ..Read::line("> ") });
+    session.type_(b"/\t");
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("/".into())));
+}
+
+#[test]
+fn a_secret_has_the_same_limit() {
+    let mut session = Session::new(80);
+    session.read(Read { echo: Echo::Off, ..Read::line("> ") });
+    feed(&mut session, &pasted(&"a".repeat(LIMIT)));
+    feed(&mut session, &pasted("b"));
+    let Some(Event::Line(line)) = session.type_(b"\r") else { panic!("no line") };
+    assert_eq!(line, "a".repeat(LIMIT));
+}
+
+#[test]
+fn after_a_restart_input_is_dropped_until_a_pause_or_the_end_of_a_paste() {
+    let stale = b"xxxx\r/run seq 3\ry\ry\r";
+    for end in [&b"\x1b[201~"[..], b""] {
+        let mut session = Session::new(80);
+        session.console.restart();
+        session.read(Read::line("> "));
+        assert_eq!(feed(&mut session, stale), []);
+        session.type_(end);
+        if end.is_empty() {
+            session.console.pause();
+        }
+        assert!(!session.console.is_dropping());
+        assert_eq!(session.type_(b"typed\r"), Some(Event::Line("typed".into())));
+        session.read(Read::line("> "));
+        assert!(says(&mut session, "The terminal was restarted"));
+    }
+    // A paste that begins meanwhile is dropped to its end, a pause or not.
+    let mut session = Session::new(80);
+    session.console.restart();
+    session.read(Read::line("> "));
+    session.type_(b"\x1b[200~one\r");
+    session.console.pause();
+    assert_eq!(session.type_(b"two\r\x1b[201~"), None);
+    assert_eq!(session.type_(b"typed\r"), Some(Event::Line("typed".into())));
+    // Ctrl-C works all the while, and nothing is said where nothing was lost.
+    let mut session = Session::new(80);
+    session.console.restart();
+    session.read(Read::line("> "));
+    assert_eq!(session.type_(b"\x03"), Some(Event::Interrupt));
+    session.console.pause();
+    session.read(Read::line("> "));
+    assert!(!says(&mut session, "restarted"));
+}
+
+#[test]
+fn a_paste_answers_no_question() {
+    // Before it, across it, in it.
+    for (before, after) in [
+        (&b"\x1b[200~y\ry\r\x1b[201~y\r"[..], &b""[..]),
+        (b"\x1b[200~y\r", b"y\ry\r\x1b[201~"),
+        (b"", b"\x1b[200~y\ry\r\x1b[201~"),
+    ] {
+        for chunk in [1, 3, 100] {
+            let mut session = Session::new(80);
+            session.console.input(before);
+            assert_eq!(session.read(Read::question("Allow it? ")), None);
+            for piece in after.chunks(chunk) {
+                assert_eq!(session.type_(piece), None);
+            }
+            assert_eq!(session.lines(), ["Allow it?"]);
+            assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
+        }
+    }
+    // A passphrase may be pasted, but not before it is asked for.
+    let mut session = Session::new(80);
+    session.console.input(b"\x1b[200~old");
+    session.read(Read::secret("Passphrase: "));
+    session.type_(b"er\x1b[201~\x1b[200~new\x1b[201~");
+    assert_eq!(session.type_(b"\r"), Some(Event::Line("new".into())));
+}
+
+/// Ctrl-C ends a paste. What is still to come of it is neither typed nor an answer.
+#[test]
+fn the_rest_of_an_interrupted_paste_is_dropped() {
+    let mut session = reading();
+    assert_eq!(session.type_(b"\x1b[200~one\x03/run evil\r"), Some(Event::Interrupt));
+    session.read(Read::question("Allow it? "));
+    assert_eq!(session.type_(b"y\ry\r\x1b[201~"), None);
+    assert_eq!(session.type_(b"n\r"), Some(Event::Line("n".into())));
+}
+
+/// Until the question has left the machine nobody can have read it.
+#[test]
+fn a_question_is_answered_by_what_comes_after_it_was_shown() {
+    let mut session = Session::new(80);
+    session.console.read(Read::question("Allow it? "));
+    session.look();
+    assert_eq!(session.type_(b"y\r"), None);
+    session.console.hear();
+    assert_eq!(session.type_(b"n\r"), Some(Event::Line("n".into())));
+    // The line has stopped, and what was typed meanwhile is gone.
+    session.read(Read::question("Allow it? "));
+    assert_eq!(session.type_(b"y"), None);
+    session.console.deafen();
+    assert_eq!(session.type_(b"es\r"), None);
+    session.console.hear();
+    assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
+    session.console.read(Read::question("Allow it? "));
+    assert_eq!(session.type_(b"\x03"), Some(Event::Interrupt), "Ctrl-C works at once");
+    session.read(Read::line("> "));
+    assert_eq!(session.type_(b"x\r"), Some(Event::Line("x".into())));
+}
+
+#[test]
+fn a_long_prompt_stands_above_the_line() {
+    let mut session = Session::new(80);
+    session.read(Read::line(&"p".repeat(2000)));
+    session.type_(b"abc");
+    session.console.write(Style::Plain, &sanitise(b"x"));
+    session.look();
+    assert_eq!(session.lines().last().map(String::as_str), Some("abc"));
+    assert_eq!(session.cursor().1, 3);
+}

@@ -30,6 +30,16 @@ enum Decision {
   forbidden @5;
 }
 
+enum Reply {
+  # What a person replied when they were asked about a call.
+  notAsked @0;
+  agreed @1;
+  declined @2;
+  interrupted @3;    # Ctrl-C.
+  late @4;           # Nobody replied in time.
+  lost @5;           # The terminal that the question was on is gone.
+}
+
 struct ToolPermission {
   category @0 :Text;
   methodName @1 :Text;
@@ -89,9 +99,9 @@ interface UserSession {
   permissions @2 (tools :List(ToolPermission)) -> (tools :List(ToolPermission));
   # Fills in mode and suppression for each tool (category, method and name given).
 
-  decide @3 (question :ToolQuestion, mode :Models.PermissionMode, consented :Bool) -> (decision :Decision, reason :Text);
-  # The broker's decision on one call, checked against its own map, recorded in the audit log. A
-  # consent counts only where the map says consent.
+  decide @3 (question :ToolQuestion, mode :Models.PermissionMode, reply :Reply) -> (decision :Decision, reason :Text);
+  # The broker's decision on one call, checked against its own map, recorded in the audit log with what the person replied.
+  # A consent counts only where the map says consent.
 
   stepUp @4 (question :ToolQuestion, passphrase :Text) -> (decision :Decision, reason :Text, lease :Lease $A.optional);
   # Authenticates again for exactly this call. The lease is there where the decision is stepUpSucceeded.

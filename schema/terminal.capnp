@@ -32,9 +32,9 @@ interface TerminalSession {
   # One session's use of the terminal.
 
   write @0 (spans :List(Span)) -> ();
-  readLine @1 (prompt :List(Span), history :Bool, completions :List(Text)) -> (line :Text, end :LineEnd);
+  readLine @1 (prompt :List(Span), history :Bool, completions :List(Text), typedAhead :Bool) -> (line :Text, end :LineEnd);
   # Reads a line with editing. Only one reader at a time. Tab completes the line's beginning to that of `completions`, each
-  # of which begins a line.
+  # of which begins a line. What was typed before the prompt was shown counts with `typedAhead`; without it, it is dropped.
   readSecret @2 (prompt :List(Span)) -> (line :Text, end :LineEnd);
   # Without echo, without history.
   ask @3 (question :List(Span), details :List(Span)) -> (answer :Text, end :LineEnd);

@@ -22,8 +22,33 @@ pub fn is_clear(character: char) -> bool {
     }
 }
 
+/// A text with each run of two or more spaces as `\u{20}` and their number in braces: spaces move what stands behind them
+/// anywhere on the screen, and nobody counts them. In a text without backslashes, or with only those of JSON or of the
+/// functions here, nothing else looks like that.
+#[must_use]
+pub fn count_spaces(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut spaces = 0_usize;
+    for character in text.chars().chain([char::MAX]) {
+        if character == ' ' {
+            spaces = spaces.saturating_add(1);
+            continue;
+        }
+        match core::mem::take(&mut spaces) {
+            0 => {}
+            1 => out.push(' '),
+            // Writing to a String cannot fail.
+            many => drop(write!(out, "\\u{{20}}{{{many}}}")),
+        }
+        out.push(character);
+    }
+    out.pop();
+    out
+}
+
 /// JSON as it is shown where a person decides about it: on one line, whole, every character that is not
-/// [clear](is_clear) as `\u{...}`. Backslashes stay as they are: none of JSON's own escapes looks like that.
+/// [clear](is_clear) as `\u{...}`, runs of spaces [counted](count_spaces). Backslashes stay as they are: none of JSON's own
+/// escapes looks like that.
 #[must_use]
 pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
@@ -33,18 +58,18 @@ pub fn escape_json(json: &str) -> String {
             _ => push_escaped(character, &mut out),
         }
     }
-    out
+    count_spaces(&out)
 }
 
 /// A text as it is shown where a person decides about it: on one line, whole, every character that is not
-/// [clear](is_clear) written out; different texts are shown differently.
+/// [clear](is_clear) written out, runs of spaces [counted](count_spaces); different texts are shown differently.
 #[must_use]
 pub fn escape_for_prompt(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         push_escaped(character, &mut out);
     }
-    out
+    count_spaces(&out)
 }
 
 /// The same for bytes that need not be UTF-8; those that are not are shown as `\x..`.
@@ -72,7 +97,7 @@ pub fn quote(text: &str) -> String {
         push_escaped(character, &mut out);
     }
     out.push('"');
-    out
+    count_spaces(&out)
 }
 
 /// A name between quotes with everything outside printable ASCII written out, so that look-alikes are told apart.
@@ -87,7 +112,7 @@ pub fn quote_ascii(text: &str) -> String {
         }
     }
     out.push('"');
-    out
+    count_spaces(&out)
 }
 
 fn push_escaped(character: char, out: &mut String) {
@@ -115,6 +140,15 @@ mod tests {
         assert_eq!(escape_bytes_for_prompt(b"ok\xff\x9b\xc3"), "ok\\xff\\x9b\\xc3");
         assert_eq!(quote(" \"a\" "), "\" \\\"a\\\" \"");
         assert_eq!(quote_ascii("re\u{430}dFile"), "\"re\\u{430}dFile\"");
+    }
+
+    #[test]
+    fn spaces_are_counted_where_there_are_several() {
+        assert_eq!(escape_json("{\"a\":\" b  c   \"}"), "{\"a\":\" b\\u{20}{2}c\\u{20}{3}\"}");
+        assert_eq!(escape_for_prompt(&" ".repeat(80)), "\\u{20}{80}");
+        assert_eq!(quote("  "), "\"\\u{20}{2}\"");
+        // What spells it is shown as another.
+        assert_eq!(escape_for_prompt("\\u{20}{2}"), "\\\\u{20}{2}");
     }
 
     #[test]
@@ -170,8 +204,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn different_texts_are_shown_differently(one in "[\\\\u{}0-9ab\\x00-\\x20\"ü\u{202e}\u{301}]{0,6}",
-            two in "[\\\\u{}0-9ab\\x00-\\x20\"ü\u{202e}\u{301}]{0,6}") {
+        fn different_texts_are_shown_differently(one in "(  |[\\\\u{}0-9ab\\x00-\\x20\"ü\u{202e}\u{301}]){0,6}",
+            two in "(  |[\\\\u{}0-9ab\\x00-\\x20\"ü\u{202e}\u{301}]){0,6}") {
             prop_assert_eq!(one == two, escape_for_prompt(&one) == escape_for_prompt(&two));
             prop_assert_eq!(one == two, quote(&one) == quote(&two));
             prop_assert_eq!(one == two, quote_ascii(&one) == quote_ascii(&two));

@@ -22,6 +22,7 @@ mod sanitise;
 mod style;
 mod utf8;
 mod view;
+mod wrap;
 
 pub use console::{Console, Echo, Event, Read, Settings};
 pub use escape::{escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
@@ -29,3 +30,4 @@ pub use history::History;
 pub use keys::{Key, KeyDecoder};
 pub use sanitise::{Clean, Sanitiser, sanitise};
 pub use style::{Painter, Style};
+pub use wrap::{CONTINUED, Wrap, wrap};

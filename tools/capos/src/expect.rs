@@ -12,7 +12,11 @@ use regex_lite::Regex;
 
 use crate::checks_timing::Piece;
 
-/// Takes control sequences out of a terminal's output: what is left is text and line feeds.
+/// What the shell puts before the rest of a line that has no room in its row.
+const CONTINUED: &str = "\n  ┆ ";
+
+/// Takes control sequences out of a terminal's output: what is left is text and line feeds. A line that the shell laid out in
+/// several rows is one again.
 #[derive(Debug, Default)]
 pub struct Stripper {
     state: State,
@@ -72,7 +76,13 @@ impl Stripper {
                 text.pop();
             }
             0..=0x1f | 0x7f => {}
-            0x20..=0x7e => text.push(char::from(byte)),
+            0x20..=0x7e => {
+                text.push(char::from(byte));
+                // What goes on in the next row is one line.
+                if text.ends_with(CONTINUED) {
+                    text.truncate(text.len() - CONTINUED.len());
+                }
+            }
             _ => {
                 self.partial.push(byte);
                 match std::str::from_utf8(&self.partial) {
@@ -270,6 +280,14 @@ mod tests {
     fn backspaces_take_back_and_bad_bytes_show() {
         assert_eq!(stripped(&[b"abc\x08\x08x"]), "ax");
         assert_eq!(stripped(&[b"\xffa"]), "\u{fffd}a");
+    }
+
+    #[test]
+    fn the_rows_of_a_line_are_joined() {
+        let bytes = "a\u{1b}[1mb\r\n  ┆ c\u{1b}[0m d\r\n  │ ┆ e\r\n".as_bytes();
+        for cut in 0..bytes.len() {
+            assert_eq!(stripped(&[&bytes[..cut], &bytes[cut..]]), "abc d\n  │ ┆ e\n");
+        }
     }
 
     fn session() -> (Terminal, UnixStream) {

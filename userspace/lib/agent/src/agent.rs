@@ -19,6 +19,7 @@ use crate::call::{Checked, Context, Proposal, cancelled};
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
+use crate::plain::{is_plain, plain};
 use crate::proposals::proposals;
 use crate::race::{Either, race};
 use crate::record::pay;
@@ -76,6 +77,8 @@ pub enum TurnEnd {
     Repeated,
     /// The model gave no answer.
     Model(String),
+    /// The model does not take the conversation as it is.
+    Rejected(String),
     /// The broker did not answer, or what the conversation holds may not go to this model.
     Refused(String),
 }
@@ -89,6 +92,8 @@ pub struct Agent<W: World> {
     bounds: Bounds,
     left: Option<u64>,
     exhausted: Option<String>,
+    /// Calls and results of turns up to this one are sent as text.
+    plain_until: u32,
     backlog: Rc<Backlog>,
     /// What the present turn may still leave in the audit log without the person's word.
     allowance: Rc<Allowance>,
@@ -100,6 +105,7 @@ enum Inferred {
     Time,
     Limit(String),
     Repeated,
+    Rejected(String),
     Failed(String),
 }
 
@@ -116,6 +122,7 @@ impl<W: World> Agent<W> {
             bounds: Bounds::default(),
             left: None,
             exhausted: None,
+            plain_until: 0,
             backlog,
             allowance: Rc::new(Allowance::of_person()),
         }
@@ -137,6 +144,20 @@ impl<W: World> Agent<W> {
 
     pub(crate) fn backlog(&self) -> &Rc<Backlog> {
         &self.backlog
+    }
+
+    /// Whether the conversation holds what [`tell_plainly`](Self::tell_plainly) would send as text.
+    #[must_use]
+    pub fn has_calls(&self) -> bool {
+        let entries = self.thread.entries();
+        let later = entries.iter().position(|entry| entry.turn > self.plain_until).unwrap_or(entries.len());
+        !is_plain(entries.get(later..).unwrap_or_default())
+    }
+
+    /// Sends the calls and results of all turns so far as text from now on, which any template takes; or as what they are,
+    /// which the conversation itself keeps in any case.
+    pub fn tell_plainly(&mut self, plainly: bool) {
+        self.plain_until = if plainly { self.thread.last_turn() } else { 0 };
     }
 
     /// How many calls still run although their turn is over.
@@ -207,6 +228,7 @@ impl<W: World> Agent<W> {
                 Inferred::Time => return TurnEnd::Time(self.session.limits.max_seconds),
                 Inferred::Limit(why) => return TurnEnd::Rate(why),
                 Inferred::Repeated => return TurnEnd::Repeated,
+                Inferred::Rejected(why) => return TurnEnd::Rejected(why),
                 Inferred::Failed(why) => return TurnEnd::Model(why),
             };
             if let Err(why) = self.look_at_budget().await {
@@ -287,7 +309,7 @@ impl<W: World> Agent<W> {
     fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> InferenceRequest {
         let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
         let mut messages = Vec::from([system]);
-        messages.extend(self.thread.entries().iter().map(|entry| entry.message.clone()));
+        messages.extend(plain(self.thread.entries(), self.plain_until));
         let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
         InferenceRequest {
             messages,
@@ -309,6 +331,7 @@ impl<W: World> Agent<W> {
         let mut stream = match opened {
             Either::Left(Ok(stream)) => stream,
             Either::Left(Err(Unasked::Limit(why))) => return Inferred::Limit(why),
+            Either::Left(Err(Unasked::Rejected(why))) => return Inferred::Rejected(why),
             Either::Left(Err(Unasked::Failed(why))) => return Inferred::Failed(why),
             Either::Right(Either::Left(())) => return Inferred::Interrupted,
             Either::Right(Either::Right(())) => return Inferred::Time,
@@ -424,7 +447,8 @@ impl<W: World> Agent<W> {
 }
 
 /// Checks the calls in order, runs those that may run beside each other where their capabilities are disjoint, and
-/// returns one result for each in order; and whether the person interrupted.
+/// returns one result for each in order; and whether the person interrupted. The person is asked about one when those before
+/// it have ended.
 async fn execute<W: World>(
     context: &Rc<Context<W>>,
     snapshot: &Snapshot,
@@ -443,22 +467,25 @@ async fn execute<W: World>(
             lanes.push_done(context.refuse(cancelled(snapshot, proposal)).await);
             continue;
         }
-        let checking = async {
-            let Proposal { call, .. } = proposal;
-            context.world.show(Show::Proposed { name: &call.name, arguments: &call.arguments }).await;
-            context.check(snapshot, proposal).await
-        };
-        let mut checking = pin!(checking);
-        let checked = match race(interrupt.as_mut(), lanes.beside(checking.as_mut())).await {
-            Either::Right(checked) => Some(checked),
-            Either::Left(()) => {
-                interrupted = true;
-                context.cancel.set();
-                // What is being decided now is worth knowing, if it does not take long.
-                let patience = context.world.sleep_until(context.world.now().saturating_add(GRACE));
-                match race(lanes.beside(checking.as_mut()), patience).await {
-                    Either::Left(checked) => Some(checked),
-                    Either::Right(()) => None,
+        let checked = {
+            let quiet = lanes.quiet();
+            let checking = async {
+                let Proposal { call, .. } = proposal;
+                context.world.show(Show::Proposed { name: &call.name, arguments: &call.arguments }).await;
+                context.check(snapshot, proposal, &quiet).await
+            };
+            let mut checking = pin!(checking);
+            match race(interrupt.as_mut(), lanes.beside(checking.as_mut())).await {
+                Either::Right(checked) => Some(checked),
+                Either::Left(()) => {
+                    interrupted = true;
+                    context.cancel.set();
+                    // What is being decided now is worth knowing, if it does not take long.
+                    let patience = context.world.sleep_until(context.world.now().saturating_add(GRACE));
+                    match race(lanes.beside(checking.as_mut()), patience).await {
+                        Either::Left(checked) => Some(checked),
+                        Either::Right(()) => None,
+                    }
                 }
             }
         };

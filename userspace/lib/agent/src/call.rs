@@ -5,23 +5,26 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use capos_plural::count;
+use capos_policy::unagreed;
 use capos_schema::annotations::Category;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall, ToolDescriptor, ToolResult};
 
 use crate::agent::Session;
 use crate::backlog::Backlog;
 use crate::evidence::{Allowance, Unexamined, Whole, excerpt, general_size, ruling_size, size};
+use crate::lanes::Quiet;
 use crate::limits::Bounds;
 use crate::race::{Either, race};
 use crate::result::{Brought, MAX_ERROR, Why, answered, ended, hash, text, truncate};
 use crate::signal::Signal;
 use crate::snapshot::{Snapshot, Tool, quote};
-use crate::world::{Answer, Ask, Gate, Ruling, Secret, Show, World, field};
+use crate::world::{Ask, Gate, Ruling, Show, World, field};
 
 const NANOSECONDS: u64 = 1_000_000;
 /// Bytes of what is wrong with arguments, which quotes them: the parameters that stand behind it are to be read as well.
@@ -112,8 +115,8 @@ impl<W: World> Context<W> {
     }
 
     /// Looks the call up, checks its arguments, and asks the broker and the person. Has no effect; what it found is
-    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run).
-    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal) -> Checked<W> {
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). Nobody is asked before it is `quiet`.
+    pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, quiet: &Quiet) -> Checked<W> {
         let mut call = proposal.call.clone();
         let unknown = || ToolDescriptor {
             name: call.name.clone(),
@@ -159,7 +162,7 @@ impl<W: World> Context<W> {
             call_id: call.id.clone(),
             labels: self.label.clone(),
         };
-        match self.gate(tool, &call, &question).await {
+        match self.gate(tool, &call, &question, quiet).await {
             Gated::Open(ruling) => {
                 Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
             }
@@ -213,11 +216,27 @@ impl<W: World> Context<W> {
         }
     }
 
-    async fn gate(&self, tool: &Tool, call: &ToolCall, question: &ToolQuestion) -> Gated<<W as Gate>::Lease> {
+    async fn gate(
+        &self,
+        tool: &Tool,
+        call: &ToolCall,
+        question: &ToolQuestion,
+        quiet: &Quiet,
+    ) -> Gated<<W as Gate>::Lease> {
         let (mode, note) = match self.reviewed(tool, question).await {
             Ok(reviewed) => reviewed,
             Err(closed) => return closed,
         };
+        if matches!(mode, PermissionMode::Auto | PermissionMode::Forbidden) {
+            let wanted = (mode == PermissionMode::Auto).then_some(Decision::Auto);
+            return judge(self.world.decide(question, mode, Reply::NotAsked).await, wanted);
+        }
+        // Who is asked knows what became of the calls before, and sees how things stand.
+        quiet.wait().await;
+        if self.cancel.is_set() {
+            // Nobody is asked any more, and so nobody has decided.
+            return Gated::Interrupted(None);
+        }
         let ask = Ask {
             tool,
             arguments: &call.arguments,
@@ -227,40 +246,36 @@ impl<W: World> Context<W> {
             note: &note,
         };
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
-        let patience = || self.world.sleep_until(self.world.now().saturating_add(limit));
-        let late = || format!("nobody answered within {} s", limit / 1_000_000_000);
-        match mode {
-            PermissionMode::Auto | PermissionMode::Forbidden => {
-                let wanted = if mode == PermissionMode::Auto { Some(Decision::Auto) } else { None };
-                judge(self.world.decide(question, mode, false).await, wanted)
+        let patience = self.world.sleep_until(self.world.now().saturating_add(limit));
+        // Everything is checked again after a yes: the broker decides now, not before.
+        let reply = if mode == PermissionMode::Consent {
+            let reply = match race(self.world.consent(&ask), patience).await {
+                Either::Left(answer) => answer.into(),
+                Either::Right(()) => Reply::Late,
+            };
+            if reply == Reply::Agreed {
+                return judge(self.world.decide(question, mode, reply).await, Some(Decision::Consented));
             }
-            // Nobody is asked any more, and so nobody has decided.
-            PermissionMode::Consent | PermissionMode::StepUp if self.cancel.is_set() => Gated::Interrupted(None),
-            PermissionMode::Consent => {
-                let (why, answer) = match race(self.world.consent(&ask), patience()).await {
-                    Either::Left(Answer::Yes) => {
-                        // Everything is checked again after the yes: the broker decides now, not before.
-                        return judge(self.world.decide(question, mode, true).await, Some(Decision::Consented));
-                    }
-                    Either::Left(answer) => ("the person said no".to_string(), answer),
-                    Either::Right(()) => (late(), Answer::No),
-                };
-                let ruling = self.world.decide(question, mode, false).await;
-                declined(ruling, answer == Answer::Interrupted, why, Outcome::DeniedByUser)
-            }
-            PermissionMode::StepUp => {
-                let (why, secret) = match race(self.world.passphrase(&ask), patience()).await {
-                    Either::Left(Secret::Given(passphrase)) => {
+            reply
+        } else {
+            match race(self.world.passphrase(&ask), patience).await {
+                Either::Left(secret) => match secret.given() {
+                    Ok(passphrase) => {
                         let ruling = self.world.step_up(question, &passphrase).await;
                         return judge(ruling, Some(Decision::StepUpSucceeded));
                     }
-                    Either::Left(secret) => ("no passphrase was entered".to_string(), secret),
-                    Either::Right(()) => (late(), Secret::Declined),
-                };
-                let ruling = self.world.decide(question, mode, false).await;
-                declined(ruling, secret == Secret::Interrupted, why, Outcome::StepUpFailed)
+                    Err(reply) => reply,
+                },
+                Either::Right(()) => Reply::Late,
             }
-        }
+        };
+        let why = match reply {
+            Reply::Late => format!("nobody answered within {} s", limit / 1_000_000_000),
+            reply => unagreed(reply, mode).to_string(),
+        };
+        let outcome =
+            if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
+        declined(self.world.decide(question, mode, reply).await, reply == Reply::Interrupted, why, outcome)
     }
 
     /// Records a call that does not run, and shows it.
@@ -346,14 +361,16 @@ impl<W: World> Context<W> {
         let own_end = self.world.now().saturating_add(u64::from(limit).saturating_mul(NANOSECONDS));
         let deadline = own_end.min(self.session.end());
         let mut effect = self.world.invoke(tool, prepared);
-        // The effect begins first; that it runs is shown while it does.
-        let stop = async {
+        // The effect begins first; that it runs is shown while it does, by a screen that may have to wait.
+        let told = async {
             self.world.show(Show::Started { tool, call_id: &call.id }).await;
-            race(self.cancel.wait(), self.world.sleep_until(deadline)).await
+            core::future::pending::<Infallible>().await
         };
+        let stop = race(race(self.cancel.wait(), self.world.sleep_until(deadline)), told);
         let cause = match race(effect.as_mut(), stop).await {
             Either::Left(outcome) => return self.after(event, ended(tool, call, outcome)).await,
-            Either::Right(cause) => cause,
+            Either::Right(Either::Left(cause)) => cause,
+            Either::Right(Either::Right(never)) => match never {},
         };
         let abortable = tool.descriptor.abortable;
         match cause {

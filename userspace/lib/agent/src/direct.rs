@@ -5,8 +5,9 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_policy::unagreed;
 use capos_schema::audit::{Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
 use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
@@ -16,7 +17,7 @@ use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
 use crate::thread::hex;
-use crate::world::{Ask, Gate, Secret, World};
+use crate::world::{Ask, Gate, World};
 
 /// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
 #[must_use]
@@ -91,26 +92,27 @@ impl<W: World> Context<W> {
             Ok(reviewed) => reviewed,
             Err(closed) => return closed,
         };
-        match mode {
-            PermissionMode::Auto => judge(self.world.decide(question, mode, false).await, Some(Decision::Auto)),
-            PermissionMode::Forbidden => judge(self.world.decide(question, mode, false).await, None),
-            PermissionMode::Consent => judge(self.world.decide(question, mode, true).await, Some(Decision::Consented)),
+        let (reply, wanted) = match mode {
+            PermissionMode::Auto => (Reply::NotAsked, Some(Decision::Auto)),
+            PermissionMode::Forbidden => (Reply::NotAsked, None),
+            // Who types a call has agreed to it.
+            PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
                 let ask = Ask { tool, arguments, call_id, label: &question.labels, untrusted: 0, note: &note };
-                match self.world.passphrase(&ask).await {
-                    Secret::Given(passphrase) => {
-                        let ruling = self.world.step_up(question, &passphrase).await;
-                        judge(ruling, Some(Decision::StepUpSucceeded))
+                return match self.world.passphrase(&ask).await.given() {
+                    Ok(passphrase) => {
+                        judge(self.world.step_up(question, &passphrase).await, Some(Decision::StepUpSucceeded))
                     }
-                    Secret::Declined | Secret::Interrupted => {
-                        let decision = self.world.decide(question, mode, false).await.ok();
-                        let why = "no passphrase was given".to_string();
+                    Err(reply) => {
+                        let decision = self.world.decide(question, mode, reply).await.ok();
+                        let why = unagreed(reply, mode).to_string();
                         Gated::Closed(decision.map(|ruling| ruling.decision), why, Outcome::StepUpFailed)
                     }
-                }
+                };
             }
-        }
+        };
+        judge(self.world.decide(question, mode, reply).await, wanted)
     }
 
     /// Records that the call begins.

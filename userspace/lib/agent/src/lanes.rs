@@ -1,6 +1,8 @@
 //! Calls that run side by side where they touch different capabilities, and in order where they share one.
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll};
@@ -10,6 +12,18 @@ use capos_schema::cap::LocalBoxFuture;
 /// A set of calls in the order in which they were added.
 pub struct Lanes<T> {
     slots: Vec<Slot<T>>,
+    quiet: Quiet,
+}
+
+/// Whether all work of a set has ended, for what runs [beside](Lanes::beside) it.
+#[derive(Clone, Default)]
+pub struct Quiet(Rc<Cell<bool>>);
+
+impl Quiet {
+    /// Ends when all has ended. It is polled again whenever the set is.
+    pub async fn wait(&self) {
+        poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
 }
 
 struct Slot<T> {
@@ -24,7 +38,7 @@ enum Work<T> {
 
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
-        Self { slots: Vec::new() }
+        Self { slots: Vec::new(), quiet: Quiet::default() }
     }
 }
 
@@ -62,12 +76,18 @@ impl<T> Lanes<T> {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
+    /// Tells what runs beside them whether they have ended.
+    pub fn quiet(&self) -> Quiet {
+        self.quiet.clone()
+    }
+
     /// Runs them while `other` runs.
     pub async fn beside<R>(&mut self, other: impl Future<Output = R>) -> R {
         let mut other = pin!(other);
         poll_fn(|cx| {
             // Work that ends lets later work start, in the same poll.
-            let _ = self.poll(cx);
+            let ended = self.poll(cx).is_ready();
+            self.quiet.0.set(ended);
             other.as_mut().poll(cx)
         })
         .await
@@ -99,6 +119,20 @@ mod tests {
             gate.wait().await;
             name
         })
+    }
+
+    #[test]
+    fn what_waits_for_quiet_goes_on_when_the_last_has_ended() {
+        let (trace, gate) = (Rc::new(RefCell::new(Vec::new())), Signal::default());
+        let mut lanes = Lanes::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let quiet = lanes.quiet();
+        assert!(pin!(lanes.beside(quiet.wait())).poll(cx).is_ready());
+        lanes.push(Vec::from([1]), work(1, &gate, &trace));
+        let mut waits = pin!(lanes.beside(quiet.wait()));
+        assert!(waits.as_mut().poll(cx).is_pending());
+        gate.set();
+        assert!(waits.as_mut().poll(cx).is_ready());
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod handle;
 mod lanes;
 mod limits;
 mod piece;
+mod plain;
 mod proposals;
 mod race;
 mod record;

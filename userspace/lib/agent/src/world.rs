@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_schema::audit::{GeneralEvent, ToolEvent};
-use capos_schema::authority::{Decision, Label, ToolQuestion};
+use capos_schema::authority::{Decision, Label, Reply, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{InferenceRequest, ModelInfo, Outcome, PermissionMode, StreamChunk, TokenUsage};
 
@@ -63,6 +63,8 @@ pub trait Tools {
 pub enum Unasked {
     /// A budget is used up, or there were too many requests lately.
     Limit(String),
+    /// The model does not take the conversation as it is: the next request will fare no better.
+    Rejected(String),
     /// The model does not answer, or refused.
     Failed(String),
 }
@@ -108,7 +110,7 @@ pub trait Gate {
     /// The broker does not answer; nobody is asked then.
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String>;
 
-    /// The decision on one call. `consented` is the person's answer where the mode asks for one.
+    /// The decision on one call. `reply` is the person's where the mode asks for one.
     ///
     /// # Errors
     /// The broker does not answer; nothing runs then.
@@ -116,7 +118,7 @@ pub trait Gate {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
-        consented: bool,
+        reply: Reply,
     ) -> Result<Ruling<Self::Lease>, String>;
 
     /// Authenticates the person again for exactly this call.
@@ -170,6 +172,19 @@ pub enum Answer {
     No,
     /// Ctrl-C.
     Interrupted,
+    /// The terminal is gone, and the question with it.
+    Lost,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Yes => Self::Agreed,
+            Answer::No => Self::Declined,
+            Answer::Interrupted => Self::Interrupted,
+            Answer::Lost => Self::Lost,
+        }
+    }
 }
 
 /// The person's answer to a step-up.
@@ -181,6 +196,20 @@ pub enum Secret {
     Declined,
     /// Ctrl-C.
     Interrupted,
+    /// The terminal is gone, and the question with it.
+    Lost,
+}
+
+impl Secret {
+    /// What was typed, or what the person replied instead.
+    pub(crate) fn given(self) -> Result<String, Reply> {
+        match self {
+            Self::Given(passphrase) => Ok(passphrase),
+            Self::Declined => Err(Reply::Declined),
+            Self::Interrupted => Err(Reply::Interrupted),
+            Self::Lost => Err(Reply::Lost),
+        }
+    }
 }
 
 /// The person.

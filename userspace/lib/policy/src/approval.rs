@@ -2,7 +2,8 @@
 
 use alloc::string::String;
 
-use capos_schema::authority::ToolQuestion;
+use capos_schema::authority::{Reply, ToolQuestion};
+use capos_schema::models::PermissionMode;
 use hashbrown::HashMap;
 
 use crate::binding::ExactCall;
@@ -23,6 +24,25 @@ pub enum Span {
 pub enum Answer {
     No,
     Yes(Span),
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        if reply == Reply::Agreed { Self::Yes(Span::Once) } else { Self::No }
+    }
+}
+
+/// Why a call does not run to which the person has not agreed, in words for the person, the record and the model.
+#[must_use]
+pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
+    match reply {
+        Reply::Late => "nobody answered in time",
+        Reply::Lost => "the terminal was lost before anybody answered",
+        Reply::Interrupted => "the person pressed Ctrl-C",
+        Reply::NotAsked => "nobody was asked",
+        Reply::Agreed | Reply::Declined if mode == PermissionMode::StepUp => "no passphrase was entered",
+        Reply::Agreed | Reply::Declined => "the person said no",
+    }
 }
 
 impl Answer {

@@ -26,7 +26,7 @@ mod scope;
 mod service_end;
 mod session;
 
-pub use approval::{Answer, Approvals, Span};
+pub use approval::{Answer, Approvals, Span, unagreed};
 pub use backend::{check_backend_policy, may_open};
 pub use budget::{Budgets, Spent, Used};
 pub use category::Category;

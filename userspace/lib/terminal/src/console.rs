@@ -147,6 +147,8 @@ const COLUMNS: core::ops::RangeInclusive<u16> = 8..=512;
 const ROWS: core::ops::RangeInclusive<u16> = 2..=128;
 
 const BELL: u8 = 7;
+/// What a person is told whose type-ahead does not count.
+const DROPPED: &[u8] = b"(what you typed before this was not read)";
 
 const PASTE_TOO_LONG: &str = "The paste does not fit: a line has at most 63 KiB. Nothing of it was taken.";
 const LINE_TOO_LONG: &str = "A line has at most 63 KiB. It was dropped, with all that came at once with it.";
@@ -310,6 +312,7 @@ impl Console {
     pub fn read(&mut self, mut read: Read) {
         self.cancel_read();
         self.deaf = !read.typeahead;
+        let dropped = self.deaf && !self.keys.is_empty();
         if self.deaf {
             self.flush_typeahead();
         }
@@ -317,6 +320,8 @@ impl Console {
         self.painter.fresh_line(&mut self.out);
         if let Some(notice) = self.notice.take() {
             self.painter.line(Style::Warning, &sanitise(notice.as_bytes()), &mut self.out);
+        } else if dropped {
+            self.painter.line(Style::Dim, &sanitise(DROPPED), &mut self.out);
         }
         let mut prompt = Vec::new();
         let mut length = 0_usize;

@@ -25,7 +25,7 @@ mod view;
 mod wrap;
 
 pub use console::{Console, Echo, Event, Read, Settings};
-pub use escape::{escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
+pub use escape::{count_spaces, escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
 pub use history::History;
 pub use keys::{Key, KeyDecoder};
 pub use sanitise::{Clean, Sanitiser, sanitise};

@@ -12,11 +12,11 @@ use capos_broker::held::Held;
 use capos_broker::lease::LeaseObject;
 use capos_broker::model;
 use capos_broker::room::Share;
-use capos_policy::{Answer, Category, Gate, GrantedTool, SessionPolicy, Span};
+use capos_policy::{Category, Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{
-    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, SessionInfo, ToolPermission, ToolQuestion,
+    ApprovalClientClient, Decision, LeaseClient, NamedGrant, Profile, Reply, SessionInfo, ToolPermission, ToolQuestion,
     UserSessionDecideResults, UserSessionModelResults, UserSessionReviewResults, UserSessionServer,
     UserSessionStepUpResults,
 };
@@ -292,12 +292,14 @@ impl UserSessionServer for Session {
         _cx: &CallContext,
         question: ToolQuestion,
         mode: PermissionMode,
-        consented: bool,
+        reply: Reply,
     ) -> Result<UserSessionDecideResults, CallError> {
         self.alive()?;
         bounded(&question)?;
-        let answer = if consented { Answer::Yes(Span::Once) } else { Answer::No };
-        let (decision, reason) = self.policy.borrow_mut().decide(&question, mode, answer);
+        let (decision, mut reason) = self.policy.borrow_mut().decide(&question, mode, reply.into());
+        if reply != Reply::Agreed && matches!(decision, Decision::Denied | Decision::StepUpFailed) {
+            reason = unagreed(reply, mode).to_string();
+        }
         self.settle(&question, mode, decision, &reason).await?;
         Ok(UserSessionDecideResults { decision, reason })
     }

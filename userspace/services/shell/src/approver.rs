@@ -6,81 +6,97 @@ use alloc::vec::Vec;
 
 use capos_agent::world::{Answer, Approver, Ask, Secret};
 use capos_plural::count;
+use capos_schema::authority::Reply;
+use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Style};
-use capos_terminal::escape_json;
+use capos_terminal::{escape_json, wrap};
 
+use crate::escape::one_line;
 use crate::loss;
+use crate::screen::Held;
 use crate::session::Runner;
 
 /// Rows of a screen that what stands around a page of arguments takes.
-const AROUND: usize = 11;
+const AROUND: usize = 12;
+/// Rows of the longest page, on however large a screen: it is one message to the terminal.
+const ROWS: usize = 200;
+/// Stands before the arguments. What goes on in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
+const MARGIN: &str = "  │ ";
 
-/// Whether the person has seen all that they decide about.
-enum Told {
-    Whole,
-    /// They did not want to see the rest.
-    Declined,
-    /// Ctrl-C.
-    Interrupted,
+/// Spans of what is shown at once.
+#[derive(Default)]
+struct Page(Vec<(Style, String)>);
+
+impl Page {
+    fn add(&mut self, style: Style, text: impl Into<String>) {
+        self.0.push((style, text.into()));
+    }
+
+    fn spans(&self) -> Vec<(Style, &str)> {
+        self.0.iter().map(|(style, text)| (*style, text.as_str())).collect()
+    }
 }
 
-/// A text in pieces of at most so many characters.
-fn pages(text: &str, most: usize) -> Vec<&str> {
-    let mut pages = Vec::new();
-    let mut rest = text;
-    while let Some((end, _)) = rest.char_indices().nth(most) {
-        let (page, after) = rest.split_at(end);
-        pages.push(page);
-        rest = after;
+/// Arguments as they are shown, in pages of at most so many rows. No row begins where a row of the question's own begins, and
+/// none is wrapped by the terminal.
+fn pages(arguments: &str, columns: usize, rows: usize) -> Vec<String> {
+    let text = format!("{MARGIN}{}", wrap(MARGIN, &escape_json(arguments), columns));
+    let lines: Vec<&str> = text.split('\n').collect();
+    lines.chunks(rows.max(1)).map(|page| page.iter().map(|line| format!("{line}\n")).collect()).collect()
+}
+
+/// Why a person has not seen all that they would decide about.
+fn unseen(end: Result<(String, LineEnd), CallError>) -> Option<Reply> {
+    match end {
+        Ok((line, LineEnd::Entered)) if line.is_empty() => None,
+        Ok((_, LineEnd::Interrupted)) => Some(Reply::Interrupted),
+        Ok(_) => Some(Reply::Declined),
+        Err(_) => Some(Reply::Lost),
     }
-    pages.push(rest);
-    pages
 }
 
 impl Runner {
     /// Shows what is asked about, whole: the tool, what it does, and every argument. Arguments that do not fit on the
-    /// screen come page by page, so that none scrolls away unseen.
-    async fn tell(&self, ask: &Ask<'_>, what: &str, style: Style) -> Told {
-        let (tool, screen) = (&ask.tool.descriptor, &self.screen);
-        screen.fresh_line().await;
-        screen.write(Style::Question, &format!("The model wants to run {} ", tool.name)).await;
-        screen.write(Style::Plain, &format!("({}; {what})\n", tool.category)).await;
-        screen.write(Style::Dim, &format!("  {}\n", tool.description.replace('\n', " "))).await;
-        let arguments = escape_json(ask.arguments);
-        let (columns, rows) = screen.size().await;
-        let pages = pages(&arguments, columns.saturating_mul(rows.saturating_sub(AROUND)));
+    /// screen come page by page, so that none scrolls away unseen. Gives what stands before the question, which is to be shown
+    /// with it.
+    ///
+    /// # Errors
+    /// What the person replied who did not look at all of it.
+    async fn tell(&self, held: &Held<'_>, ask: &Ask<'_>, what: &str, style: Style) -> Result<Page, Reply> {
+        let tool = &ask.tool.descriptor;
+        let mut page = Page::default();
+        page.add(Style::Question, format!("The model wants to run {} ", tool.name));
+        page.add(Style::Plain, format!("({}; {what})\n", tool.category));
+        page.add(Style::Dim, format!("  {}\n", tool.description.replace('\n', " ")));
+        let (columns, rows) = self.screen.size().await;
+        let pages = pages(ask.arguments, columns, rows.saturating_sub(AROUND).min(ROWS));
         let last = pages.len();
-        for (number, page) in (1_usize..).zip(pages) {
-            screen.write(Style::Bold, &format!("  {page}\n")).await;
+        for (number, text) in (1_usize..).zip(pages) {
+            page.add(Style::Bold, text);
             if number == last {
                 break;
             }
             let question = format!("page {number} of {last} of its arguments; Enter shows the next, n refuses: ");
-            match screen.ask(&question, &[]).await {
-                Ok((line, LineEnd::Entered)) if line.is_empty() => {}
-                Ok((_, LineEnd::Interrupted)) => return Told::Interrupted,
-                _ => return Told::Declined,
+            if let Some(reply) = unseen(held.ask(&page.spans(), &question).await) {
+                return Err(reply);
             }
+            page = Page::default();
         }
-        if last > 1 {
-            let length = arguments.chars().count();
-            let text = format!("  That is all of the arguments of {}: {}.\n", tool.name, count(length, "character"));
-            screen.write(Style::Plain, &text).await;
-        }
+        let length = count(ask.arguments.chars().count(), "character");
+        page.add(Style::Plain, format!("  That is all of the arguments of {}: {length}.\n", tool.name));
         if !ask.note.is_empty() {
-            screen.write(style, &format!("  {}\n", ask.note)).await;
+            page.add(style, format!("  {}\n", one_line(ask.note)));
         }
         if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
-            screen.write(Style::Warning, &format!("  {note}\n")).await;
+            page.add(Style::Warning, format!("  {note}\n"));
         }
         if let Some(note) = foreign(self.told_of.replace(ask.untrusted), ask.untrusted) {
-            screen.write(Style::Warning, note).await;
+            page.add(Style::Warning, note);
         }
         if !ask.label.classes.is_empty() {
-            let note = format!("  It has seen data labelled {}.\n", ask.label.classes.join(", "));
-            screen.write(Style::Warning, &note).await;
+            page.add(Style::Warning, format!("  It has seen data labelled {}.\n", ask.label.classes.join(", ")));
         }
-        Told::Whole
+        Ok(page)
     }
 }
 
@@ -96,30 +112,35 @@ fn foreign(told: usize, read: usize) -> Option<&'static str> {
 
 impl Approver for Runner {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        match self.tell(ask, "asks for your consent", Style::Plain).await {
-            Told::Whole => {}
-            Told::Declined => return Answer::No,
-            Told::Interrupted => return Answer::Interrupted,
-        }
-        answer(self.screen.ask("Allow it this once? [y/N] ", &[]).await)
+        let held = self.screen.hold_for_question().await;
+        let page = match self.tell(&held, ask, "asks for your consent", Style::Plain).await {
+            Ok(page) => page,
+            Err(Reply::Interrupted) => return Answer::Interrupted,
+            Err(Reply::Lost) => return Answer::Lost,
+            Err(_) => return Answer::No,
+        };
+        answer(held.ask(&page.spans(), "Allow it this once? [y/N] ").await)
     }
 
     async fn go_on(&self, calls: u32, more: u32) -> Answer {
-        self.screen.fresh_line().await;
+        let held = self.screen.hold_for_question().await;
         let question = format!("{} made; go on for {more} more? [y/N] ", count(calls, "model call"));
-        answer(self.screen.ask(&question, &[]).await)
+        answer(held.ask(&[], &question).await)
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        match self.tell(ask, "needs your passphrase", Style::Warning).await {
-            Told::Whole => {}
-            Told::Declined => return Secret::Declined,
-            Told::Interrupted => return Secret::Interrupted,
+        let held = self.screen.hold_for_question().await;
+        match self.tell(&held, ask, "needs your passphrase", Style::Warning).await {
+            Ok(page) => held.show(&page.spans()).await,
+            Err(Reply::Interrupted) => return Secret::Interrupted,
+            Err(Reply::Lost) => return Secret::Lost,
+            Err(_) => return Secret::Declined,
         }
-        match self.screen.secret("Passphrase to allow it this once (Enter: no): ").await {
+        match held.secret("Passphrase to allow it this once (Enter: no): ").await {
             Ok((_, LineEnd::Interrupted)) => Secret::Interrupted,
             Ok((line, LineEnd::Entered)) if !line.is_empty() => Secret::Given(line),
-            _ => Secret::Declined,
+            Ok(_) => Secret::Declined,
+            Err(_) => Secret::Lost,
         }
     }
 }
@@ -129,8 +150,9 @@ fn answer<E>(asked: Result<(String, LineEnd), E>) -> Answer {
     match asked {
         Ok((_, LineEnd::Interrupted)) => Answer::Interrupted,
         Ok((line, LineEnd::Entered)) if says_yes(&line) => Answer::Yes,
-        // Enter alone, end of input and a terminal that is gone are all a no.
-        _ => Answer::No,
+        // Enter alone and the end of input are a no.
+        Ok(_) => Answer::No,
+        Err(_) => Answer::Lost,
     }
 }
 
@@ -142,13 +164,40 @@ fn says_yes(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_terminal::CONTINUED;
+    use proptest::prelude::*;
 
     #[test]
-    fn pages_leave_nothing_out() {
-        for text in ["", "a", "äbc", "äbcd", "äbcdefgh", "äbcdefghi"] {
-            let pages = pages(text, 4);
-            assert_eq!(pages.concat(), text);
-            assert_eq!(pages.len(), text.chars().count().saturating_sub(1) / 4 + 1);
+    fn a_page_has_so_many_rows_and_a_margin() {
+        let text = format!("{{\"text\":\"{}\"}}", "0123456789".repeat(5));
+        assert_eq!(pages("{}", 80, 12), ["  │ {}\n"]);
+        let found = pages(&text, 25, 2);
+        assert_eq!(found, [
+            "  │ {\"text\":\"01234567890\n  ┆ 12345678901234567890\n",
+            "  ┆ 1234567890123456789\"\n  ┆ }\n",
+        ]);
+    }
+
+    proptest! {
+        /// Whatever the arguments are, and however large the screen: all of them is there, no row of them is wider than the
+        /// screen or begins in its first columns, and no page is longer than it.
+        #[test]
+        fn pages_leave_nothing_out(
+            text in "( {1,100}|[a-zé日]{0,50}|\\n|\\[y/N\\] ){0,12}",
+            columns in 20_usize..140,
+            rows in 1_usize..40,
+        ) {
+            let json = serde_json::to_string(&text).unwrap();
+            let pages = pages(&json, columns, rows);
+            let joined = pages.concat().replace(&format!("\n{CONTINUED}"), "");
+            prop_assert_eq!(joined, format!("{MARGIN}{}\n", escape_json(&json)));
+            for page in &pages {
+                prop_assert!(page.lines().count() <= rows);
+                for row in page.lines() {
+                    prop_assert!(row.starts_with(MARGIN) || row.starts_with(CONTINUED), "{:?}", row);
+                    prop_assert!(row.chars().count() < columns, "{:?}", row);
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use capos_audit::Deed;
 use capos_plural::count;
 use capos_schema::audit::{AuditReaderClient, Query};
 use capos_schema::authority::ApprovalClientClient;
@@ -13,9 +14,9 @@ use capos_schema::models::ModelInfo;
 use capos_schema::reflection;
 use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStatusClient};
 use capos_schema::terminal::Style;
-use capos_terminal::escape_json;
+use capos_terminal::{count_spaces, escape_json};
 
-use crate::escape::{escape, first_line, in_quotes, one_line, plain};
+use crate::escape::{escape, first_line, in_quotes, name, one_line, plain};
 use crate::job_commands;
 use crate::more::more;
 use crate::session::Session;
@@ -51,6 +52,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
     ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
     ("/status", "the machine, its services, and this session's limits"),
+    ("/plain", "sends the calls so far, and what they gave, as text, for a model that takes no calls; /plain off: as calls"),
     ("/stop", "ends the conversation; the next line begins a new one"),
     ("/exit, /quit", "end the session"),
 ];
@@ -75,6 +77,7 @@ pub async fn run(session: &mut Session, line: &str) -> Flow {
         "run" => job_commands::run(session, text).await,
         "jobs" => job_commands::jobs(session).await,
         "fg" => job_commands::foreground(session, &rest).await,
+        "plain" => plainly(session, &rest).await,
         "stop" if !rest.is_empty() => job_commands::stop(session, &rest).await,
         "stop" => stop(session).await,
         "exit" | "quit" => return Flow::Exit,
@@ -95,7 +98,7 @@ pub async fn rows(session: &Session, rows: &[(String, String)]) {
     for (first, second) in rows {
         let pad = " ".repeat(width.saturating_sub(first.chars().count()).saturating_add(2));
         let first = format!("  {first}{pad}");
-        session.runner.screen.spans(&[(Style::Bold, &first), (Style::Plain, second)]).await;
+        session.runner.screen.wrapped(&[(Style::Bold, &first), (Style::Plain, second)]).await;
     }
 }
 
@@ -261,8 +264,8 @@ async fn conversation(session: &Session) -> Done {
         );
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         let calls = if calls.is_empty() { String::new() } else { format!(", calls {}", escape(&calls.join(", "))) };
-        screen.spans(&[(Style::Bold, &head), (Style::Tool, &calls)]).await;
-        screen.line(Style::Dim, &format!("    {}", first_line(&message.content, 120))).await;
+        screen.wrapped(&[(Style::Bold, &head), (Style::Tool, &calls)]).await;
+        screen.wrapped(&[(Style::Dim, &format!("    {}", count_spaces(&first_line(&message.content, 120))))]).await;
     }
     Ok(())
 }
@@ -292,6 +295,8 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
     let wanted = rest.join(" ");
     if !wanted.is_empty() {
         session.runner.change_model(&wanted).await.map_err(|why| format!("the model was not changed: {why}"))?;
+        // Another model may take what the one before did not.
+        session.agent.tell_plainly(false);
     }
     let current = session.runner.model.borrow().as_ref().map(|(_, info)| info.clone());
     let known = session.runner.within(session.runner.user.models()).await.map_err(|why| why.to_string())?;
@@ -305,9 +310,9 @@ async fn model(session: &mut Session, rest: &[&str]) -> Done {
     let width = known.iter().map(|info| info.id.chars().count()).max().unwrap_or(0);
     for info in &known {
         let in_use = current.as_ref().is_some_and(|current| current.id == info.id);
-        rows(session, &[(format!("{:width$}", info.id), facts(info, in_use))]).await;
+        rows(session, &[(format!("{:width$}", name(&info.id)), facts(info, in_use))]).await;
         if let Some(said) = of_itself(info) {
-            session.runner.screen.line(Style::Dim, &said).await;
+            session.runner.screen.wrapped(&[(Style::Dim, &said)]).await;
         }
     }
     if !wanted.is_empty() {
@@ -326,14 +331,14 @@ fn facts(info: &ModelInfo, in_use: bool) -> String {
     };
     let license = match info.license.as_str() {
         "" => String::new(),
-        license => format!(", licence {license}"),
+        license => format!(", licence {}", name(license)),
     };
     format!(
         "{now}{}, {}, {}, {}, context {}, answers of at most {}, {tools}, {size}{license}",
-        info.display_name,
-        info.arch,
-        info.quantisation,
-        info.backend,
+        name(&info.display_name),
+        name(&info.arch),
+        name(&info.quantisation),
+        name(&info.backend),
         count(info.context_tokens, "token"),
         count(info.output_tokens, "token"),
     )
@@ -376,11 +381,11 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
         deed.error = plain(&deed.error);
         let heading = deed.heading();
         if heading != said {
-            screen.line(Style::Dim, &one_line(&heading)).await;
+            screen.wrapped(&[(Style::Dim, &one_line(&heading))]).await;
             said = heading;
         }
         let style = if deed.ran { Style::Plain } else { Style::Dim };
-        screen.line(style, &format!("  {}", one_line(&deed.to_string()))).await;
+        screen.wrapped(&[(style, &format!("  {}", row(deed)))]).await;
     }
     if deeds.is_empty() {
         return Ok(());
@@ -388,9 +393,14 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     let mut models: Vec<&str> = deeds.iter().map(|deed| proposer(&deed.model)).collect();
     models.sort_unstable();
     models.dedup();
-    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
-    screen.line(Style::Dim, &text).await;
+    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), one_line(&models.join(", ")));
+    screen.wrapped(&[(Style::Dim, &text)]).await;
     Ok(())
+}
+
+/// What was done in one row: no part of it that others wrote can pass for another.
+fn row(deed: &Deed) -> String {
+    count_spaces(&one_line(&deed.to_string()))
 }
 
 /// Checks the chain.
@@ -517,6 +527,23 @@ pub fn unfinished(running: usize) -> String {
     format!("{} that cannot be aborted {verb} in the background", count(running, "call"))
 }
 
+/// `/plain`.
+async fn plainly(session: &mut Session, rest: &[&str]) -> Done {
+    let plainly = match rest {
+        [] => true,
+        ["off"] => false,
+        _ => return Err("say /plain or /plain off".to_string()),
+    };
+    session.agent.tell_plainly(plainly);
+    let text = if plainly {
+        "the model is sent the calls of this conversation so far, and what they gave, as text; say your line again"
+    } else {
+        "the model is sent the calls of this conversation as calls"
+    };
+    session.runner.screen.line(Style::Dim, text).await;
+    Ok(())
+}
+
 async fn stop(session: &mut Session) -> Done {
     let running = session.agent.background();
     session.forget();
@@ -560,6 +587,16 @@ mod tests {
         let told =
             "fern, qwen3, Q8_0, local-engine, context 2048 tokens, answers of at most 1 token, calls tools, 3 MiB";
         assert_eq!(facts(&info, true), format!("in use, {told}, licence MIT"));
+        let forged = "x\n  a row of the shell's";
+        let all = ModelInfo {
+            display_name: forged.into(),
+            arch: forged.into(),
+            quantisation: forged.into(),
+            backend: forged.into(),
+            license: forged.into(),
+            ..info.clone()
+        };
+        assert!(!facts(&all, true).contains(char::is_control));
         let small = ModelInfo { bytes: 1025, license: String::new(), supports_tools: false, ..info };
         let told = told.replace("calls tools, 3 MiB", "calls no tools, 2 KiB");
         assert_eq!(facts(&small, false), told);

@@ -25,6 +25,8 @@ const COMMANDS: &[&str] = &[
     "/model",
     "/model ",
     "/more",
+    "/plain",
+    "/plain off",
     "/quit",
     "/run",
     "/status",

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use capos_schema::cap::ExceptionKind;
-use capos_terminal::quote;
+use capos_terminal::{count_spaces, quote};
 
 /// The text on one line: letters, digits and printable ASCII as they are; everything that moves the cursor, hides, or
 /// turns the direction of writing as an escape.
@@ -18,6 +18,11 @@ pub fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+/// A name that a file brought along, within a line of the shell's: escaped, and without spaces that would move what follows.
+pub fn name(text: &str) -> String {
+    count_spaces(&escape(text.trim()))
 }
 
 /// A record on one line, as it is: only what would end the line or move the cursor is written out. Whatever else does
@@ -93,6 +98,13 @@ mod tests {
     fn nothing_hides_in_arguments() {
         assert_eq!(escape("{\"path\":\"a b/é\"}"), "{\"path\":\"a b/é\"}");
         assert_eq!(escape("a\u{202e}b\u{200b}\u{1b}[2J\n\r"), "a\\u{202e}b\\u{200b}\\u{1b}[2J\\n\\r");
+    }
+
+    #[test]
+    fn a_name_stays_in_its_line() {
+        assert_eq!(name("second         "), "second");
+        assert_eq!(name("a\ncapos>  b\u{1b}[2J\t"), "a\\ncapos>\\u{20}{2}b\\u{1b}[2J");
+        assert_eq!(name("модель 日本"), "модель 日本");
     }
 
     #[test]

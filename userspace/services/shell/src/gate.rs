@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use capos_agent::world::{Audit, AuditError, BudgetError, Gate, Review, Ruling};
 use capos_policy::{Egress, is_remote};
 use capos_schema::audit::{GeneralEvent, ToolEvent};
-use capos_schema::authority::{Label, LeaseClient, ToolQuestion};
+use capos_schema::authority::{Label, LeaseClient, Reply, ToolQuestion};
 use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::models::PermissionMode;
 
@@ -27,10 +27,10 @@ impl Gate for Runner {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
-        consented: bool,
+        reply: Reply,
     ) -> Result<Ruling<LeaseClient>, String> {
         let ruling =
-            self.within(self.user.decide(question, mode, consented)).await.map_err(|error| error.to_string())?;
+            self.within(self.user.decide(question, mode, reply)).await.map_err(|error| error.to_string())?;
         Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: None })
     }
 

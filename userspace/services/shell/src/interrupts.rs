@@ -29,7 +29,8 @@ impl Interrupts {
         interrupts
     }
 
-    fn happened(&self) {
+    /// Ctrl-C was pressed.
+    pub fn happened(&self) {
         self.count.set(self.count.get().saturating_add(1));
         for waker in self.waiting.take() {
             waker.wake();

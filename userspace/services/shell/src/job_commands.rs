@@ -161,6 +161,7 @@ async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> R
 /// Waits for a job in the foreground; Ctrl-C ends it.
 async fn attend(session: &Session, job: &Rc<Job>) {
     let screen = &session.runner.screen;
+    screen.others_speak();
     if let Either::Second(()) = select(job.ended(), session.runner.interrupt()).await {
         job.stop();
         job.ended().await;

@@ -4,26 +4,29 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::future::Future;
 
-use capos_schema::cap::CallError;
+use capos_rt::{Clock, log};
+use capos_schema::cap::{CallError, Status};
 use capos_schema::terminal::{TerminalClient, TerminalSessionClient};
 
 /// What the terminal calls the session.
 const LABEL: &str = "shell";
+/// Bytes of results that a call accepts: a line of the terminal's longest, and what stands around it.
+const RESULTS: u32 = 128 << 10;
+/// Between two looks at a terminal that does not run, in nanoseconds. Whoever starts it again by hand tells nobody.
+const PAUSE: u64 = 1_000_000_000;
 
 /// The link to the terminal.
 pub struct Link {
     terminal: TerminalClient,
     session: RefCell<TerminalSessionClient>,
+    clock: Clock,
 }
 
 impl Link {
-    /// Opens a session.
-    ///
-    /// # Errors
-    /// The terminal is gone for good.
-    pub async fn open(terminal: TerminalClient) -> Result<Rc<Self>, CallError> {
-        let session = terminal.open(LABEL).await?;
-        Ok(Rc::new(Self { terminal, session: RefCell::new(session) }))
+    /// Opens a session, when there is a terminal.
+    pub async fn open(terminal: TerminalClient, clock: Clock) -> Rc<Self> {
+        let session = RefCell::new(patiently(&terminal, &clock).await);
+        Rc::new(Self { terminal, session, clock })
     }
 
     /// Calls the terminal once; where it has restarted, the next call finds it.
@@ -38,8 +41,10 @@ impl Link {
         let result = call(session.clone()).await;
         if let Err(error) = &result
             && error.is_disconnected()
+            && *self.session.borrow() == session
         {
-            self.again(&session).await?;
+            let opened = open(&self.terminal).await?;
+            *self.session.borrow_mut() = opened;
         }
         result
     }
@@ -58,32 +63,56 @@ impl Link {
         }
     }
 
-    /// Calls the terminal for what can wait for as long as a person likes, as often as it restarts meanwhile: how
-    /// often it may is the supervisor's to say.
+    /// Calls the terminal for what can wait for as long as a person likes: over its restarts, and where it is not started
+    /// again, until somebody does that. What the shell holds is not given up for the want of a screen.
     ///
     /// # Errors
-    /// The terminal's.
+    /// [`TooLong`]: the answer has no room; the terminal is there.
     pub async fn wait<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         call: impl Fn(TerminalSessionClient) -> F,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, TooLong> {
         loop {
             let session = self.session.borrow().clone();
-            match call(session.clone()).await {
-                // A terminal that has failed for good opens no session.
-                Err(error) if error.is_disconnected() => self.again(&session).await?,
-                result => return result,
+            let error = match call(session.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(CallError::Transport(Status::TooLarge)) => return Err(TooLong),
+                Err(error) => error,
+            };
+            if !error.is_disconnected() {
+                log::warning!("the terminal did not answer: {error}");
+                self.clock.sleep(PAUSE).await;
+            }
+            if *self.session.borrow() == session {
+                let opened = patiently(&self.terminal, &self.clock).await;
+                *self.session.borrow_mut() = opened;
             }
         }
     }
+}
 
-    /// Opens a session in the place of a broken one, unless that was done already.
-    async fn again(&self, broken: &TerminalSessionClient) -> Result<(), CallError> {
-        if *self.session.borrow() != *broken {
-            return Ok(());
+/// An answer of the terminal that is longer than what is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+async fn open(terminal: &TerminalClient) -> Result<TerminalSessionClient, CallError> {
+    Ok(capos_rt::with_results(&terminal.open(LABEL).await?, RESULTS))
+}
+
+/// Opens a session, however long that takes.
+async fn patiently(terminal: &TerminalClient, clock: &Clock) -> TerminalSessionClient {
+    let mut told = false;
+    loop {
+        match open(terminal).await {
+            Ok(session) => return session,
+            // It restarts; the next call waits for it.
+            Err(error) if error.is_disconnected() => {}
+            Err(error) => {
+                if !core::mem::replace(&mut told, true) {
+                    log::error!("there is no terminal, and the shell waits for one: {error}");
+                }
+                clock.sleep(PAUSE).await;
+            }
         }
-        let session = self.terminal.open(LABEL).await?;
-        *self.session.borrow_mut() = session;
-        Ok(())
     }
 }

@@ -3,8 +3,9 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use core::convert::Infallible;
 
-use capos_rt::{Clock, Error};
+use capos_rt::Clock;
 use capos_schema::authority::{AuthorityBrokerClient, Profile, UserSessionClient};
 use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
 use capos_schema::terminal::{LineEnd, Style};
@@ -35,10 +36,7 @@ struct Who {
 
 impl Login {
     /// Logs in the initial profile, then whoever comes, for ever.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub async fn serve(&self) -> Result<(), Error> {
+    pub async fn serve(&self) -> Infallible {
         self.screen.spans(&[(Style::Heading, "capOS"), (Style::Dim, " — an agent on a machine you can trust")]).await;
         let mut who = None;
         loop {
@@ -46,7 +44,7 @@ impl Login {
                 Ok(known) => (known.profiles, known.initial),
                 Err(why) => {
                     self.screen.error(&format!("the authority broker does not answer: {why}")).await;
-                    self.ask(&[Profile::Operator], Profile::Operator).await?;
+                    self.ask(&[Profile::Operator], Profile::Operator).await;
                     continue;
                 }
             };
@@ -55,25 +53,25 @@ impl Login {
                 None => Who { profile: initial, passphrase: String::new() },
             };
             match self.broker.login(wanted.profile, &principal(wanted.profile), &wanted.passphrase).await {
-                Ok(user) => self.session(user).await?,
+                Ok(user) => self.session(user).await,
                 Err(why) => self.screen.error(&format!("login refused: {why}")).await,
             }
-            who = Some(self.ask(&profiles, initial).await?);
+            who = Some(self.ask(&profiles, initial).await);
         }
     }
 
-    async fn session(&self, mut user: UserSessionClient) -> Result<(), Error> {
+    async fn session(&self, mut user: UserSessionClient) {
         let mut kept = None;
         loop {
             let mut session = match Session::open(self, user, kept.take()).await {
                 Ok(session) => session,
                 Err(why) => {
                     self.screen.error(&format!("the session could not be opened: {why}")).await;
-                    return Ok(());
+                    return;
                 }
             };
             let profile = session.profile();
-            match session.run().await? {
+            match session.run().await {
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
                     // goes on in a new session with the same conversation.
@@ -88,7 +86,7 @@ impl Login {
                         }
                         Err(why) => {
                             self.screen.error(&format!("the session is lost: {why}; log in again")).await;
-                            return Ok(());
+                            return;
                         }
                     }
                 }
@@ -96,33 +94,33 @@ impl Login {
                     session.jobs.stop_all(&self.screen, "the session ends").await;
                     session.end().await;
                     self.screen.line(Style::Dim, "session ended").await;
-                    return Ok(());
+                    return;
                 }
             }
         }
     }
 
     /// Asks who wants the next session.
-    async fn ask(&self, profiles: &[Profile], initial: Profile) -> Result<Who, Error> {
+    async fn ask(&self, profiles: &[Profile], initial: Profile) -> Who {
         let names: alloc::vec::Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
         let prompt = format!("login as {} (Enter: {}): ", names.join(", "), initial.name());
         loop {
             let completions = names.iter().map(ToString::to_string).collect();
-            let (line, end) = self.screen.read(&prompt, completions).await?;
+            let (line, end) = self.screen.read(&prompt, completions).await;
             let name = line.trim();
             if end != LineEnd::Entered {
                 continue;
             }
             if name.is_empty() {
-                return Ok(Who { profile: initial, passphrase: String::new() });
+                return Who { profile: initial, passphrase: String::new() };
             }
             let Some(profile) = Profile::from_name(name).filter(|profile| profiles.contains(profile)) else {
                 self.screen.error(&format!("there is no profile {:?}", crate::escape::escape(name))).await;
                 continue;
             };
             let passphrase = if profile == Profile::Operator && profile != initial {
-                match self.screen.secret("passphrase: ").await? {
-                    (passphrase, LineEnd::Entered) if !passphrase.is_empty() => passphrase,
+                match self.screen.hold_for_question().await.secret("passphrase: ").await {
+                    Ok((passphrase, LineEnd::Entered)) if !passphrase.is_empty() => passphrase,
                     // Nothing was tried, and nothing is counted.
                     _ => {
                         self.screen.line(Style::Dim, "no passphrase was entered").await;
@@ -132,7 +130,7 @@ impl Login {
             } else {
                 String::new()
             };
-            return Ok(Who { profile, passphrase });
+            return Who { profile, passphrase };
         }
     }
 }

@@ -47,14 +47,15 @@ use login::Login;
 use screen::Screen;
 
 async fn start(env: Env) -> Result<(), Error> {
-    let link = Link::open(env.cap::<TerminalClient>("terminal")?).await?;
+    let clock = env.clock()?;
+    let link = Link::open(env.cap::<TerminalClient>("terminal")?, clock.clone()).await;
     let login = Login {
         screen: Rc::new(Screen::new(link)),
         broker: env.cap::<AuthorityBrokerClient>("broker")?,
-        clock: env.clock()?,
+        clock,
         entropy: env.cap::<EntropyClient>("entropy")?,
         table: env.cap::<CapabilityTableClient>("table")?,
     };
-    login.serve().await
+    match login.serve().await {}
 }
 capos_rt::program!(start);

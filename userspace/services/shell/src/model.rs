@@ -43,6 +43,9 @@ fn unasked(error: &CallError) -> Unasked {
         CallError::Exception(exception) if exception.kind == ExceptionKind::Overloaded => {
             Unasked::Limit(exception.reason.to_string())
         }
+        CallError::Exception(exception) if exception.kind == ExceptionKind::InvalidArgument => {
+            Unasked::Rejected(exception.reason.to_string())
+        }
         other => Unasked::Failed(other.to_string()),
     }
 }

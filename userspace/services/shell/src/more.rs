@@ -8,6 +8,7 @@ use capos_agent::Thread;
 use capos_plural::count;
 use capos_schema::models::Role;
 use capos_schema::terminal::Style;
+use capos_terminal::{sanitise, wrap};
 
 use crate::command::Done;
 use crate::escape::{escape, shorten};
@@ -24,14 +25,18 @@ pub async fn more(session: &Session) -> Done {
     if results.is_empty() {
         return Err("no tool has given anything in this conversation".to_string());
     }
+    let screen = &session.runner.screen;
+    let columns = screen.size().await.0;
     for (heading, lines) in results {
-        session.runner.screen.line(Style::Tool, &heading).await;
-        session.runner.screen.write(Style::Plain, &lines).await;
+        let heading = format!("{}\n", wrap("", &heading, columns));
+        let held = screen.hold().await;
+        held.fresh_line().await;
+        held.show(&[(Style::Tool, &heading), (Style::Plain, &margined(&lines, columns))]).await;
     }
     Ok(())
 }
 
-/// The results of the last turn that has any: what each is of, and its lines.
+/// The results of the last turn that has any: what each is of, and its text.
 fn results(thread: &Thread) -> Vec<(String, String)> {
     let messages = || thread.entries().iter().map(|entry| (entry.turn, &entry.message));
     let of_tools = || messages().filter(|(_, message)| message.role == Role::Tool);
@@ -41,16 +46,23 @@ fn results(thread: &Thread) -> Vec<(String, String)> {
         let call = calls.rfind(|call| call.id == message.tool_call_id);
         let asked = call.map(|call| format!("{} {}", call.name, call.arguments)).unwrap_or_default();
         let heading = format!("▸ {}: {}", shorten(&escape(&asked), WIDTH), count(message.content.len(), "byte"));
-        let lines = laid_out(&message.content);
-        (heading, lines.lines().map(|line| format!("{MARGIN}{line}\n")).collect())
+        (heading, laid_out(&message.content))
     });
     results.collect()
+}
+
+/// The lines of a text behind the margin, each in as many rows as it takes.
+fn margined(text: &str, columns: usize) -> String {
+    // What ends a line for the sanitiser, and nothing else, ends one here.
+    let lines = sanitise(text.as_bytes()).into_string();
+    lines.lines().map(|line| format!("{MARGIN}{}\n", wrap(MARGIN, line, columns))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use capos_schema::models::{ChatMessage, ToolCall};
+    use proptest::prelude::*;
 
     fn asks(name: &str) -> ChatMessage {
         let call = ToolCall { id: name.into(), name: name.into(), arguments: "{}".into(), ..ToolCall::default() };
@@ -78,12 +90,32 @@ mod tests {
         for (turn, message) in turns {
             thread.push(message, turn, 0);
         }
-        let line = |text: &str| format!("{MARGIN}{text}\n");
-        let dated = [line("{"), line("  \"modified\": \"2026-11-21 09:05:07 UTC\""), line("}")].concat();
-        let file = ["one", "capos> two", "", "three"].map(line).concat();
+        let dated = "{\n  \"modified\": \"2026-11-21 09:05:07 UTC\"\n}".to_string();
+        let file = "one\ncapos> two\n\nthree\n".to_string();
         assert_eq!(
             results(&thread),
             [("▸ read_file {}: 22 bytes".to_string(), file), ("▸ list {}: 27 bytes".to_string(), dated)]
         );
+    }
+
+    #[test]
+    fn each_row_of_a_result_has_a_margin() {
+        assert_eq!(margined("one\r\n\n  two", 80), "  │ one\n  │ \n  │   two\n");
+        let long = format!("{}▸ read_file {{}}: 9 bytes", " ".repeat(21));
+        let rows = margined(&long, 25);
+        assert_eq!(rows, format!("  │ {}\n  ┆  ▸ read_file {{}}: 9 b\n  ┆ ytes\n", " ".repeat(20)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_of_a_result_is_without_its_margin(
+            text in "( {1,100}|\\PC{0,50}|\n|\r|▸ a: 1 byte|\u{1b}\\[2J|\t){0,12}",
+            columns in 20_usize..140,
+        ) {
+            for row in margined(&text, columns).lines() {
+                prop_assert!(row.starts_with(MARGIN) || row.starts_with(capos_terminal::CONTINUED), "{:?}", row);
+                prop_assert!(unicode_width::UnicodeWidthStr::width(row) < columns, "{:?}", row);
+            }
+        }
     }
 }

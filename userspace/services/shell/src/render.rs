@@ -7,6 +7,7 @@ use capos_agent::world::{Host, Model, Renderer, Show, State};
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
+use capos_terminal::{Wrap, count_spaces};
 
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
@@ -26,6 +27,8 @@ pub struct Progress {
     was_read: Cell<bool>,
     meter: RefCell<Meter>,
     widget: RefCell<Widget>,
+    /// Where the widget is in its row.
+    wrap: RefCell<Option<Wrap>>,
 }
 
 impl Renderer for Runner {
@@ -47,19 +50,24 @@ impl Renderer for Runner {
             }
             Show::Text(text) => {
                 self.progress.meter.borrow_mut().spoke(self.now());
+                let held = screen.hold().await;
                 if !self.progress.speaking.replace(true) {
-                    screen.fresh_line().await;
+                    held.fresh_line().await;
                 }
-                screen.write(Style::Model, text).await;
+                held.show(&[(Style::Model, text)]).await;
             }
             Show::CallPiece { index, name, arguments } => {
                 self.progress.meter.borrow_mut().spoke(self.now());
                 let (new, text) = self.progress.widget.borrow_mut().push(index, name, arguments);
+                let held = screen.hold().await;
                 if new {
                     self.progress.speaking.set(true);
-                    screen.fresh_line().await;
+                    held.fresh_line().await;
+                    let columns = screen.size().await.0;
+                    *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
                 }
-                screen.write(Style::Tool, &text).await;
+                let text = self.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
+                held.show(&[(Style::Tool, &text)]).await;
             }
             Show::AnswerEnd { usage } => {
                 self.progress.speaking.set(false);
@@ -75,27 +83,29 @@ impl Renderer for Runner {
                 screen.fresh_line().await;
             }
             Show::AnswerDropped => {
+                let held = screen.hold().await;
                 if self.progress.speaking.replace(false) {
-                    screen.write(Style::Dim, " […]").await;
+                    held.show(&[(Style::Dim, " […]")]).await;
                 }
-                screen.fresh_line().await;
+                held.fresh_line().await;
             }
             Show::Proposed { name, arguments } if self.progress.widget.borrow_mut().take(name, arguments) => {}
             Show::Proposed { name, arguments } => {
                 let text = format!("▸ {} {}", escape(name), shorten(&escape(arguments), WIDTH));
-                screen.line(Style::Tool, &text).await;
+                screen.wrapped(&[(Style::Tool, &text)]).await;
             }
             Show::Finished { name, outcome, text, .. } => {
                 let name = escape(name);
                 let line = if outcome == Outcome::Ok { readable(text) } else { plain(text) };
                 let line = first_line(&line, WIDTH);
+                let line = count_spaces(&line);
                 let more = if line.ends_with('…') { " (all of it: /more)" } else { "" };
                 let (style, mark, of_line) = if outcome == Outcome::Ok {
                     (Style::Success, format!("  ✓ {name} ok, {}: ", count(text.len(), "byte")), Style::Dim)
                 } else {
                     (Style::Error, format!("  ✗ {name} "), Style::Plain)
                 };
-                screen.spans(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
+                screen.wrapped(&[(style, &mark), (of_line, &line), (Style::Dim, more)]).await;
             }
             Show::Notice(text) => screen.line(Style::Warning, text).await,
             // What runs without asking is mostly over before it could be read that it runs.

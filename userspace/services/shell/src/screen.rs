@@ -6,127 +6,129 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use capos_schema::cap::CallError;
-use capos_schema::terminal::{LineEnd, Span, Style};
+use capos_schema::terminal::{LineEnd, Span, Style, TerminalSessionClient};
+use capos_terminal::Wrap;
 
-use crate::escape::plain;
+use crate::changes::Changes;
+use crate::escape::{one_line, plain};
 use crate::interrupts::Interrupts;
-use crate::link::Link;
+use crate::link::{Link, TooLong};
 
 /// Bytes of text in one message to the terminal.
 const PIECE: usize = 32 << 10;
 
 /// The terminal. What a terminal that is gone for good cannot show is dropped.
+///
+/// Only what [holds](Held) the screen writes there, so that what one has to say stands together: a line of several parts, or a
+/// question from its first word to the answer. Whoever comes meanwhile waits.
 pub struct Screen {
     link: Rc<Link>,
     /// Whether the cursor is at the left edge, as far as the shell knows.
     fresh: Cell<bool>,
     interrupts: Rc<Interrupts>,
+    held: Cell<bool>,
+    freed: Changes,
+    /// A question ended without an answer, and its person may be typing still.
+    expired: Cell<bool>,
+    /// What was typed before the next prompt counts there.
+    typeahead: Cell<bool>,
 }
 
 impl Screen {
     /// The screen behind a link.
     pub fn new(link: Rc<Link>) -> Self {
         let interrupts = Interrupts::watch(link.clone());
-        Self { link, fresh: Cell::new(true), interrupts }
+        Self::with(link, interrupts)
+    }
+
+    fn with(link: Rc<Link>, interrupts: Rc<Interrupts>) -> Self {
+        Self {
+            link,
+            fresh: Cell::new(true),
+            interrupts,
+            held: Cell::new(false),
+            freed: Changes::default(),
+            expired: Cell::new(false),
+            typeahead: Cell::new(false),
+        }
+    }
+
+    /// Waits until nobody else holds the screen.
+    pub async fn hold(&self) -> Held<'_> {
+        self.freed.until(|| (!self.held.replace(true)).then_some(())).await;
+        Held { screen: self }
+    }
+
+    /// The same for a question, to which nothing that somebody types for an earlier one may come.
+    pub async fn hold_for_question(&self) -> Held<'_> {
+        let held = self.hold().await;
+        held.settle().await;
+        held
     }
 
     /// Shows text.
     pub async fn write(&self, style: Style, text: &str) {
-        let mut rest = text;
-        while !rest.is_empty() {
-            let mut end = rest.len().min(PIECE);
-            while !rest.is_char_boundary(end) {
-                end = end.saturating_sub(1);
-            }
-            let (piece, after) = rest.split_at(end);
-            self.fresh.set(piece.ends_with('\n'));
-            if !self.show(&[Span { text: piece.to_string(), style }]).await {
-                return;
-            }
-            rest = after;
-        }
+        self.hold().await.show(&[(style, text)]).await;
     }
 
     /// Shows a line of its own.
     pub async fn line(&self, style: Style, text: &str) {
-        self.fresh_line().await;
-        self.write(style, text).await;
-        self.write(Style::Plain, "\n").await;
+        self.spans(&[(style, text)]).await;
     }
 
     /// Shows a line that stands until anything else is shown.
     pub async fn status(&self, style: Style, text: &str) {
+        let held = self.hold().await;
         // Where the terminal is gone, how far something has come is not worth telling later.
-        let shown = self.link.once(|terminal| async move { terminal.status(text, style).await }).await;
+        let shown = held.screen.link.once(|terminal| async move { terminal.status(text, style).await }).await;
         self.fresh.set(self.fresh.get() || shown.is_ok());
     }
 
     /// Shows a line that says what is wrong.
     pub async fn error(&self, text: &str) {
-        self.line(Style::Error, &plain(text)).await;
+        self.wrapped(&[(Style::Error, &one_line(&plain(text)))]).await;
     }
 
     /// Shows a line of several styles.
     pub async fn spans(&self, spans: &[(Style, &str)]) {
-        self.fresh_line().await;
-        let mut spans: Vec<Span> =
-            spans.iter().map(|(style, text)| Span { text: (*text).to_string(), style: *style }).collect();
-        spans.push(Span { text: "\n".to_string(), style: Style::Plain });
-        self.show(&spans).await;
-        self.fresh.set(true);
+        self.hold().await.spans(spans).await;
     }
 
-    async fn show(&self, spans: &[Span]) -> bool {
-        self.link.call(|terminal| async move { terminal.write(spans).await }).await.is_ok()
+    /// Shows a line of several styles, some of it text of others: what has no room in its row goes on behind a margin.
+    pub async fn wrapped(&self, spans: &[(Style, &str)]) {
+        let mut wrap = Wrap::new(self.size().await.0, 0);
+        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, wrap.push(text))).collect();
+        let spans: Vec<(Style, &str)> = spans.iter().map(|(style, text)| (*style, text.as_str())).collect();
+        self.spans(&spans).await;
     }
 
     /// Goes to the left edge.
     pub async fn fresh_line(&self) {
-        if !self.fresh.get() {
-            self.write(Style::Plain, "\n").await;
-        }
+        self.hold().await.fresh_line().await;
     }
 
-    /// Reads a line with editing and history; Tab completes it to these beginnings of lines.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub async fn read(&self, prompt: &str, completions: Vec<String>) -> Result<(String, LineEnd), CallError> {
-        self.fresh_line().await;
+    /// Others have the screen until the next prompt: a model, or a program. What they show may ask for something, so what is
+    /// typed meanwhile is not taken for the person's next line.
+    pub fn others_speak(&self) {
+        self.typeahead.set(false);
+    }
+
+    /// Reads a line with editing and history; Tab completes it to these beginnings of lines. It waits for a terminal, where
+    /// there is none.
+    pub async fn read(&self, prompt: &str, completions: Vec<String>) -> (String, LineEnd) {
+        self.hold_for_question().await.fresh_line().await;
         let prompt = &[span(Style::Prompt, prompt)];
-        let completions = &completions;
-        let answer =
-            self.link.wait(|terminal| async move { terminal.read_line(prompt, true, completions).await }).await?;
+        let (completions, ahead) = (&completions, self.typeahead.replace(true));
+        let read = |terminal: TerminalSessionClient| async move { terminal.read_line(prompt, true, completions, ahead).await };
+        let answer = self.link.wait(read).await;
         self.fresh.set(true);
-        Ok((answer.line, answer.end))
-    }
-
-    /// Asks a question; what was typed before it does not answer it.
-    ///
-    /// # Errors
-    /// The terminal is gone, or restarted before it was answered: it is not asked again.
-    pub async fn ask(&self, question: &str, details: &[Span]) -> Result<(String, LineEnd), CallError> {
-        self.fresh_line().await;
-        let question = &[span(Style::Question, question)];
-        let mut open = Question { link: self.link.clone(), answered: false };
-        let asked = self.link.once(|terminal| async move { terminal.ask(question, details).await }).await?;
-        open.answered = true;
-        self.fresh.set(true);
-        Ok((asked.answer, asked.end))
-    }
-
-    /// Asks for a secret.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub async fn secret(&self, question: &str) -> Result<(String, LineEnd), CallError> {
-        self.fresh_line().await;
-        let question = &[span(Style::Question, question)];
-        let mut open = Question { link: self.link.clone(), answered: false };
-        let answer = self.link.once(|terminal| async move { terminal.read_secret(question).await }).await?;
-        open.answered = true;
-        self.fresh.set(true);
-        Ok((answer.line, answer.end))
+        match answer {
+            Ok(answer) => (answer.line, answer.end),
+            Err(TooLong) => {
+                self.error("the line is too long and was not read; a file can hold it, and the model can read that").await;
+                (String::new(), LineEnd::Cancelled)
+            }
+        }
     }
 
     /// Reads a line for a program, without history. It is taken back where nobody waits for it any more.
@@ -134,12 +136,12 @@ impl Screen {
     /// # Errors
     /// The terminal is gone, or restarted before a line was entered.
     pub async fn input(&self, prompt: &str) -> Result<(String, LineEnd), CallError> {
+        drop(self.hold_for_question().await);
         let prompt = &[span(Style::Dim, prompt)];
-        let mut open = Question { link: self.link.clone(), answered: false };
-        let answer = self.link.once(|terminal| async move { terminal.read_line(prompt, false, &[]).await }).await?;
-        open.answered = true;
-        self.fresh.set(true);
-        Ok((answer.line, answer.end))
+        let mut open = Open { screen: self, ended: false, decides: false };
+        let read = |terminal: TerminalSessionClient| async move { terminal.read_line(prompt, false, &[], true).await };
+        let answer = self.link.once(read).await;
+        open.end(answer).map(|answer| (answer.line, answer.end))
     }
 
     /// Columns and rows; what most screens have where the terminal does not say.
@@ -154,18 +156,135 @@ impl Screen {
     }
 }
 
-/// A question on the screen. One that nobody waits for any more is taken back, so that it takes no keys.
-struct Question {
-    link: Rc<Link>,
-    answered: bool,
+/// The screen, held by one who has something to say.
+pub struct Held<'a> {
+    screen: &'a Screen,
 }
 
-impl Drop for Question {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            let link = self.link.clone();
-            capos_rt::spawn(async move { link.once(|terminal| async move { terminal.give_up().await }).await });
+        self.screen.held.set(false);
+        self.screen.freed.happen();
+    }
+}
+
+impl Held<'_> {
+    /// Shows text.
+    pub async fn show(&self, spans: &[(Style, &str)]) {
+        let mut message: Vec<Span> = Vec::new();
+        let mut room = PIECE;
+        for (style, text) in spans {
+            let mut rest = *text;
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(rest.floor_char_boundary(room));
+                if piece.is_empty() {
+                    if !self.send(&core::mem::take(&mut message)).await {
+                        return;
+                    }
+                    room = PIECE;
+                    continue;
+                }
+                self.screen.fresh.set(piece.ends_with('\n'));
+                message.push(span(*style, piece));
+                room = room.saturating_sub(piece.len());
+                rest = after;
+            }
         }
+        if !message.is_empty() {
+            self.send(&message).await;
+        }
+    }
+
+    async fn send(&self, spans: &[Span]) -> bool {
+        self.screen.link.call(|terminal| async move { terminal.write(spans).await }).await.is_ok()
+    }
+
+    /// Shows a line of several styles.
+    pub async fn spans(&self, spans: &[(Style, &str)]) {
+        let mut line = Vec::with_capacity(spans.len().saturating_add(2));
+        if !self.screen.fresh.get() {
+            line.push((Style::Plain, "\n"));
+        }
+        line.extend_from_slice(spans);
+        line.push((Style::Plain, "\n"));
+        self.show(&line).await;
+    }
+
+    /// Goes to the left edge.
+    pub async fn fresh_line(&self) {
+        if !self.screen.fresh.get() {
+            self.show(&[(Style::Plain, "\n")]).await;
+        }
+    }
+
+    /// Asks a question, with these lines before it; what was typed before it does not answer it.
+    ///
+    /// # Errors
+    /// The terminal is gone, or restarted before it was answered: it is not asked again.
+    pub async fn ask(&self, before: &[(Style, &str)], question: &str) -> Result<(String, LineEnd), CallError> {
+        self.fresh_line().await;
+        let details: &[Span] = &before.iter().map(|(style, text)| span(*style, text)).collect::<Vec<_>>();
+        let question = &[span(Style::Question, question)];
+        let mut open = Open::question(self.screen);
+        let asked = self.screen.link.once(|terminal| async move { terminal.ask(question, details).await }).await;
+        open.end(asked).map(|asked| (asked.answer, asked.end))
+    }
+
+    /// Asks for a secret.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub async fn secret(&self, question: &str) -> Result<(String, LineEnd), CallError> {
+        self.fresh_line().await;
+        let question = &[span(Style::Question, question)];
+        let mut open = Open::question(self.screen);
+        let answer = self.screen.link.once(|terminal| async move { terminal.read_secret(question).await }).await;
+        open.end(answer).map(|answer| (answer.line, answer.end))
+    }
+
+    /// Behind a question that ended without an answer: takes, and does not show, what its person may be typing for it still.
+    async fn settle(&self) {
+        if !self.screen.expired.replace(false) {
+            return;
+        }
+        if let Ok((_, LineEnd::Interrupted)) = self.secret("That question is over. Enter goes on: ").await {
+            self.screen.interrupts.happened();
+        }
+    }
+}
+
+/// A read on the screen. One that nobody waits for any more is taken back, so that it takes no keys.
+struct Open<'a> {
+    screen: &'a Screen,
+    /// The terminal has ended it.
+    ended: bool,
+    /// It is a question to the person.
+    decides: bool,
+}
+
+impl<'a> Open<'a> {
+    fn question(screen: &'a Screen) -> Self {
+        screen.others_speak();
+        Self { screen, ended: false, decides: true }
+    }
+
+    /// It has come to its end: with an answer, or with its terminal.
+    fn end<T>(&mut self, answer: Result<T, CallError>) -> Result<T, CallError> {
+        self.ended = true;
+        self.screen.fresh.set(true);
+        self.screen.expired.set(self.decides && answer.is_err());
+        answer
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.screen.expired.set(self.decides);
+        let link = self.screen.link.clone();
+        capos_rt::spawn(async move { link.once(|terminal| async move { terminal.give_up().await }).await });
     }
 }
 

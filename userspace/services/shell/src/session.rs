@@ -25,7 +25,7 @@ use capos_terminal::quote;
 
 use crate::command::{self, Flow};
 use crate::completions::completions;
-use crate::escape::{in_quotes, plain};
+use crate::escape::{in_quotes, name, one_line, plain};
 use crate::gate::PATIENCE;
 use crate::grant_plan::may_take_back;
 use crate::jobs::Jobs;
@@ -40,6 +40,10 @@ const SYSTEM: &str = include_str!("system-message.txt").trim_ascii_end();
 /// How long a person waits for a model before they are told that they do, and how long at most, in nanoseconds.
 const UNTOLD: u64 = 2_000_000_000;
 const LOADING: u64 = 300_000_000_000;
+
+/// What a person can do where a model does not take the conversation.
+const TELL_PLAINLY: &str = "/plain sends what tools were called for in it, and gave, as text, which any template takes; ";
+const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses another model";
 
 /// What the loop of a session stands on.
 pub struct Runner {
@@ -224,11 +228,11 @@ impl Runner {
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
             let ModelInfo { display_name, description, .. } = model;
-            let said = || format!("{} says of itself: {}", quote(display_name), in_quotes(description, usize::MAX));
+            let said = || format!("{} says of itself: {}", quote(display_name.trim()), in_quotes(description, usize::MAX));
             (!description.is_empty()).then(said)
         });
         if let Some(text) = of_itself {
-            self.screen.line(Style::Dim, &text).await;
+            self.screen.wrapped(&[(Style::Dim, &text)]).await;
         }
     }
 }
@@ -386,7 +390,7 @@ impl Session {
     async fn greet(&self) {
         let info = &self.runner.info;
         let model = match self.runner.model.borrow().as_ref() {
-            Some((_, model)) => format!("model {} ({}), ", model.display_name, model.backend),
+            Some((_, model)) => format!("model {} ({}), ", name(&model.display_name), name(&model.backend)),
             None => "no model, ".to_string(),
         };
         let short: String = info.id.chars().take(8).collect();
@@ -395,23 +399,20 @@ impl Session {
             info.profile.name(),
             count(self.snapshot.tools().len(), "tool")
         );
-        self.runner.screen.line(Style::Dim, &text).await;
+        self.runner.screen.wrapped(&[(Style::Dim, &text)]).await;
         self.runner.tell_of_model().await;
     }
 
     /// The prompt, until the session ends.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub async fn run(&mut self) -> Result<Flow, Error> {
+    pub async fn run(&mut self) -> Flow {
         self.runner.tell_start("the prompt").await;
         loop {
             self.jobs.report(&self.runner.screen).await;
-            let (line, end) = self.runner.screen.read("capos> ", completions(self)).await?;
+            let (line, end) = self.runner.screen.read("capos> ", completions(self)).await;
             self.runner.interrupts.set(self.runner.screen.interrupts().count());
             let line = line.trim();
             match end {
-                LineEnd::EndOfInput => return Ok(Flow::Exit),
+                LineEnd::EndOfInput => return Flow::Exit,
                 LineEnd::Interrupted | LineEnd::Cancelled => continue,
                 LineEnd::Entered if line.is_empty() => continue,
                 LineEnd::Entered => {}
@@ -427,10 +428,10 @@ impl Session {
                 }
             };
             if self.runner.lost.get() {
-                return Ok(Flow::Lost);
+                return Flow::Lost;
             }
             if flow == Flow::Exit {
-                return Ok(Flow::Exit);
+                return Flow::Exit;
             }
         }
     }
@@ -455,12 +456,13 @@ impl Session {
             .borrow()
             .as_ref()
             .filter(|(_, info)| !info.supports_tools)
-            .map(|(_, info)| info.id.clone());
+            .map(|(_, info)| name(&info.id));
         if let Some(id) = toolless {
             let text = format!("agent mode is refused: the model {id} cannot call tools; choose another with /model");
             screen.error(&text).await;
             return;
         }
+        screen.others_speak();
         let end = self.agent.turn(line, &self.snapshot).await;
         let (style, text) = match end {
             TurnEnd::Answered => return,
@@ -491,9 +493,13 @@ impl Session {
             }
             TurnEnd::Repeated => (Style::Warning, "stopped: the answer repeated itself".to_string()),
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
+            TurnEnd::Rejected(why) => {
+                let other = if self.agent.has_calls() { TELL_PLAINLY } else { "" };
+                (Style::Error, format!("the model does not take this conversation: {why}; {other}{BEGIN_ANEW}"))
+            }
             TurnEnd::Refused(why) => (Style::Error, format!("refused: {why}")),
         };
-        screen.line(style, &plain(&text)).await;
+        screen.wrapped(&[(style, &one_line(&plain(&text)))]).await;
         let running = self.agent.background();
         if running > 0 {
             let text = format!(

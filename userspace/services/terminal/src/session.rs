@@ -100,8 +100,9 @@ impl TerminalSessionServer for Session {
         prompt: Vec<Span>,
         history: bool,
         completions: Vec<String>,
+        typeahead: bool,
     ) -> Result<TerminalSessionReadLineResults, CallError> {
-        let read = Read { keep: history, completions, ..Read::line(&joined(&prompt)) };
+        let read = Read { keep: history, completions, typeahead, ..Read::line(&joined(&prompt)) };
         let (line, end) = self.read(read).await;
         Ok(TerminalSessionReadLineResults { line, end })
     }

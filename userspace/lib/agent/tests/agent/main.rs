@@ -1,6 +1,7 @@
 //! The loop in a simulated world.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod asking;
 mod direct;
 mod hostile;
 mod interrupt;

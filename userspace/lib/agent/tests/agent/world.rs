@@ -13,7 +13,7 @@ use capos_agent::world::*;
 use capos_agent::{Agent, Backlog, Brought, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
-use capos_schema::authority::{Decision, Label, SessionLimits, ToolQuestion};
+use capos_schema::authority::{Decision, Label, Reply, SessionLimits, ToolQuestion};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::Value;
@@ -54,6 +54,10 @@ pub struct Sim {
     pub thinks: Cell<u64>,
     pub shown: RefCell<Vec<String>>,
     pub prompts: RefCell<Vec<String>>,
+    /// What the broker heard of the person's replies where they did not agree.
+    pub replies: RefCell<Vec<Reply>>,
+    /// Whether the model takes a conversation with calls.
+    pub takes_calls: Cell<bool>,
     pub interrupt_at: Cell<Option<u64>>,
     /// The broker's own map, by tool.
     pub modes: RefCell<BTreeMap<String, PermissionMode>>,
@@ -105,6 +109,8 @@ impl World {
             thinks: Cell::new(3 * MS),
             shown: RefCell::default(),
             prompts: RefCell::default(),
+            replies: RefCell::default(),
+            takes_calls: Cell::new(true),
             interrupt_at: Cell::new(None),
             modes: RefCell::new(TOOLS.iter().map(|(name, mode, ..)| ((*name).to_string(), *mode)).collect()),
             notes: RefCell::default(),
@@ -297,6 +303,9 @@ impl Model for World {
         self.0.rate.set(left.ok_or(Unasked::Limit("too many requests".into()))?);
         self.0.requests.borrow_mut().push(request.clone());
         self.pause(MS).await;
+        if !self.0.takes_calls.get() && request.messages.iter().any(|message| message.role == Role::Tool) {
+            return Err(Unasked::Rejected("it takes no calls".into()));
+        }
         let pieces = self.0.script.borrow_mut().pop_front().ok_or(Unasked::Failed("the script is over".into()))?;
         Ok(Stream { world: self.clone(), pieces: pieces.into(), next: 0, usage: TokenUsage::default() })
     }
@@ -398,12 +407,15 @@ impl Gate for World {
         &self,
         question: &ToolQuestion,
         mode: PermissionMode,
-        consented: bool,
+        reply: Reply,
     ) -> Result<Ruling<String>, String> {
         let own = self.0.modes.borrow().get(&question.tool).copied().unwrap_or(PermissionMode::Forbidden);
+        if !matches!(reply, Reply::NotAsked | Reply::Agreed) {
+            self.0.replies.borrow_mut().push(reply);
+        }
         let decision = match own {
             PermissionMode::Auto => Decision::Auto,
-            PermissionMode::Consent if consented && mode == own => Decision::Consented,
+            PermissionMode::Consent if reply == Reply::Agreed && mode == own => Decision::Consented,
             PermissionMode::Consent => Decision::Denied,
             PermissionMode::StepUp => Decision::StepUpFailed,
             PermissionMode::Forbidden => Decision::Forbidden,
@@ -440,6 +452,24 @@ impl Gate for World {
     }
 }
 
+/// A question that is open.
+struct Open(World);
+
+impl Open {
+    fn new(world: &World, ask: &Ask<'_>) -> Self {
+        let prompt = prompt(ask);
+        world.0.shown.borrow_mut().push(format!("asked {prompt}"));
+        world.0.prompts.borrow_mut().push(prompt);
+        Self(world.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.shown.borrow_mut().push("answered".into());
+    }
+}
+
 /// What the person sees of a question.
 fn prompt(ask: &Ask<'_>) -> String {
     format!("{} {} {}", ask.tool.descriptor.name, ask.arguments, ask.note).trim_end().to_string()
@@ -447,7 +477,7 @@ fn prompt(ask: &Ask<'_>) -> String {
 
 impl Approver for World {
     async fn consent(&self, ask: &Ask<'_>) -> Answer {
-        self.0.prompts.borrow_mut().push(prompt(ask));
+        let _open = Open::new(self, ask);
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {
@@ -466,7 +496,7 @@ impl Approver for World {
     }
 
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret {
-        self.0.prompts.borrow_mut().push(prompt(ask));
+        let _open = Open::new(self, ask);
         let interrupted = self.interrupt();
         let thinks = self.0.thinks.get();
         match capos_agent::race(interrupted, self.pause(thinks)).await {

@@ -1,0 +1,123 @@
+//! The person is asked about one thing at a time, what they replied is told to the broker, and they get further where a model
+//! does not take the conversation.
+
+use capos_agent::TurnEnd;
+use capos_agent::world::{Answer, Secret};
+use capos_schema::authority::{Reply, SessionLimits};
+use capos_schema::models::Outcome;
+use proptest::prelude::*;
+
+use crate::world::*;
+
+#[test]
+fn a_result_is_shown_before_the_next_question() {
+    let calls = (1..=3).map(|n| call(&n.to_string(), "write", &format!("{{\"n\":{n}}}"))).collect();
+    let world = World::new(vec![calls, vec![]]);
+    world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No, Answer::Yes]);
+    turn(&world);
+    let shown = world.0.shown.borrow();
+    let told: Vec<&str> = shown
+        .iter()
+        .filter(|text| ["asked", "answered", "finished"].iter().any(|word| text.starts_with(word)))
+        .map(|text| text.split_inclusive(' ').take(3).collect::<String>().leak().trim_end())
+        .collect();
+    let expected = [
+        "asked write {\"n\":1}",
+        "answered",
+        "finished write 1",
+        "asked write {\"n\":2}",
+        "answered",
+        "finished write 2",
+        "asked write {\"n\":3}",
+        "answered",
+        "finished write 3",
+    ];
+    assert_eq!(told, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    /// Whenever calls end, and whether or not the person answers: while a question is open nothing is shown and nothing begins.
+    #[test]
+    fn a_question_has_the_screen_to_itself(
+        calls in prop::collection::vec((0..TOOLS.len(), 0_u64..150), 1..8),
+        thinks in prop::sample::select(vec![1_u64, 20, 90, 400]),
+    ) {
+        let piece = |(n, (tool, ms)): (usize, &(usize, u64))| {
+            call(&n.to_string(), TOOLS[*tool].0, &format!("{{\"n\":{n},\"ms\":{ms}}}"))
+        };
+        let world = World::new(vec![calls.iter().enumerate().map(piece).collect(), vec![]]);
+        world.0.answers.borrow_mut().extend([Answer::Yes, Answer::No, Answer::Yes, Answer::Lost, Answer::Yes]);
+        world.0.secrets.borrow_mut().extend([Secret::Given("open sesame".into()), Secret::Lost]);
+        world.0.thinks.set(thinks * MS);
+        let mut agent = agent(&world, SessionLimits { approval_timeout_ms: 100, ..SessionLimits::default() });
+        world.run(agent.turn("go", &snapshot()));
+        world.drain();
+        world.check_audit();
+        let shown = world.0.shown.borrow();
+        for (at, text) in shown.iter().enumerate() {
+            if text.starts_with("asked") {
+                prop_assert_eq!(shown.get(at + 1).map(String::as_str), Some("answered"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_broker_hears_why_nobody_agreed() {
+    let heard = |answer: Answer, secret: Secret, thinks: u64| {
+        let world =
+            World::new(vec![vec![call("a", "write", r#"{"n":1}"#), call("b", "delete", r#"{"n":2}"#)], vec![]]);
+        world.0.answers.borrow_mut().push_back(answer);
+        world.0.secrets.borrow_mut().push_back(secret);
+        world.0.thinks.set(thinks);
+        turn(&world);
+        assert_eq!(world.outcomes(), [Outcome::DeniedByUser, Outcome::StepUpFailed]);
+        let errors: Vec<String> = world.0.events.borrow().iter().map(|event| event.error.clone()).collect();
+        (world.0.replies.take(), errors)
+    };
+    let no = "the person said no";
+    let none = "no passphrase was entered";
+    let lost = "the terminal was lost before anybody answered";
+    let late = "nobody answered within 300 s";
+    let (replies, errors) = heard(Answer::No, Secret::Declined, MS);
+    assert_eq!((replies, errors), (vec![Reply::Declined; 2], vec![no.to_string(), none.to_string()]));
+    let (replies, errors) = heard(Answer::Lost, Secret::Lost, MS);
+    assert_eq!((replies, errors), (vec![Reply::Lost; 2], vec![lost.to_string(); 2]));
+    let (replies, errors) = heard(Answer::Yes, Secret::Given("open sesame".into()), 400_000 * MS);
+    assert_eq!((replies, errors), (vec![Reply::Late; 2], vec![late.to_string(); 2]));
+}
+
+#[test]
+fn a_model_that_takes_no_calls_goes_on_with_their_text() {
+    let world = World::new(vec![
+        vec![call("a", "read", r#"{"n":1}"#)],
+        vec![Piece::Text("That is it.")],
+        vec![Piece::Text("I see.")],
+        vec![call("b", "read", r#"{"n":2}"#)],
+        vec![Piece::Text("Again.")],
+    ]);
+    let (_, mut agent) = turn(&world);
+    assert!(agent.has_calls());
+    // Another model, whose template has no place for calls: each line fails, and the conversation is as it was.
+    world.0.takes_calls.set(false);
+    let rejected = TurnEnd::Rejected("it takes no calls".into());
+    for line in ["And now?", "Please?"] {
+        assert_eq!(world.run(agent.turn(line, &snapshot())), rejected);
+    }
+    agent.tell_plainly(true);
+    assert!(!agent.has_calls());
+    assert_eq!(world.run(agent.turn("Well?", &snapshot())), TurnEnd::Answered);
+    let requests = world.0.requests.take();
+    let last = requests.last().unwrap();
+    let texts: Vec<&str> = last.messages.iter().skip(1).map(|message| message.content.as_str()).collect();
+    assert!(texts[1].starts_with("(I called read with {\"n\":1}.)\n\n(read gave: result of read"), "{texts:?}");
+    assert_eq!((texts[0], texts[2]), ("please", "And now?\n\nPlease?\n\nWell?"));
+    // What it calls itself it is sent as calls, and the conversation still knows what was whose.
+    assert_eq!(agent.thread().label().1, 1);
+    world.0.takes_calls.set(true);
+    assert_eq!(world.run(agent.turn("More.", &snapshot())), TurnEnd::Answered);
+    assert!(agent.has_calls());
+    agent.tell_plainly(false);
+    assert!(agent.has_calls());
+}

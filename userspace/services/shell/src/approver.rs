@@ -17,7 +17,7 @@ use crate::screen::Held;
 use crate::session::Runner;
 
 /// Rows of a screen that what stands around a page of arguments takes.
-const AROUND: usize = 12;
+const AROUND: usize = 10;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
 const ROWS: usize = 200;
 /// Stands before the arguments. What goes on in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.

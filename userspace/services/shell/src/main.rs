@@ -32,6 +32,8 @@ mod pipe;
 mod readable;
 mod render;
 mod screen;
+#[cfg(test)]
+mod screen_tests;
 mod session;
 mod table;
 mod widget;

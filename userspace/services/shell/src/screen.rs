@@ -244,10 +244,16 @@ impl Held<'_> {
 
     /// Behind a question that ended without an answer: takes, and does not show, what its person may be typing for it still.
     async fn settle(&self) {
-        if !self.screen.expired.replace(false) {
+        if !self.screen.expired.get() {
             return;
         }
-        if let Ok((_, LineEnd::Interrupted)) = self.secret("That question is over. Enter goes on: ").await {
+        self.fresh_line().await;
+        let over = &[span(Style::Question, "That question is over. Enter goes on: ")];
+        let mut open = Open::question(self.screen);
+        let seen = self.screen.link.wait(|terminal| async move { terminal.read_secret(over).await }).await;
+        if let Ok(Ok(seen)) = open.end(Ok(seen))
+            && seen.end == LineEnd::Interrupted
+        {
             self.screen.interrupts.happened();
         }
     }

@@ -273,8 +273,7 @@ impl<W: World> Context<W> {
             Reply::Late => format!("nobody answered within {} s", limit / 1_000_000_000),
             reply => unagreed(reply, mode).to_string(),
         };
-        let outcome =
-            if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
+        let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
         declined(self.world.decide(question, mode, reply).await, reply == Reply::Interrupted, why, outcome)
     }
 

@@ -126,12 +126,14 @@ mod tests {
         let mut rows = Vec::from([(String::new(), 0_usize)]);
         for grapheme in text.graphemes(true) {
             let width = grapheme.width();
-            if grapheme == "\n" || rows.last().is_some_and(|(_, used)| used + width > columns) {
+            if grapheme == "\n" || rows.last().is_some_and(|(_, used)| used.saturating_add(width) > columns) {
                 rows.push((String::new(), 0));
             }
-            if grapheme != "\n" && let Some((row, used)) = rows.last_mut() {
+            if grapheme != "\n"
+                && let Some((row, used)) = rows.last_mut()
+            {
                 row.push_str(grapheme);
-                *used += width;
+                *used = used.saturating_add(width);
             }
         }
         rows.into_iter().map(|(row, _)| row).collect()

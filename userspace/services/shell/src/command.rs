@@ -52,7 +52,10 @@ pub const HELP: &[(&str, &str)] = &[
     ("/run", "the programs that there are; /run NAME ARGUMENTS runs one, `|` between several, `&` for the background"),
     ("/jobs", "what runs in the background; /fg N brings it to the front, /stop N ends it"),
     ("/status", "the machine, its services, and this session's limits"),
-    ("/plain", "sends the calls so far, and what they gave, as text, for a model that takes no calls; /plain off: as calls"),
+    (
+        "/plain",
+        "sends the calls so far, and what they gave, as text, for a model that takes no calls; /plain off: as calls",
+    ),
     ("/stop", "ends the conversation; the next line begins a new one"),
     ("/exit, /quit", "end the session"),
 ];
@@ -381,7 +384,7 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
         deed.error = plain(&deed.error);
         let heading = deed.heading();
         if heading != said {
-            screen.wrapped(&[(Style::Dim, &one_line(&heading))]).await;
+            screen.wrapped(&[(Style::Dim, &heading)]).await;
             said = heading;
         }
         let style = if deed.ran { Style::Plain } else { Style::Dim };
@@ -393,7 +396,7 @@ async fn audit(session: &Session, rest: &[&str]) -> Done {
     let mut models: Vec<&str> = deeds.iter().map(|deed| proposer(&deed.model)).collect();
     models.sort_unstable();
     models.dedup();
-    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), one_line(&models.join(", ")));
+    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
     screen.wrapped(&[(Style::Dim, &text)]).await;
     Ok(())
 }

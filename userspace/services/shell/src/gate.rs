@@ -29,8 +29,7 @@ impl Gate for Runner {
         mode: PermissionMode,
         reply: Reply,
     ) -> Result<Ruling<LeaseClient>, String> {
-        let ruling =
-            self.within(self.user.decide(question, mode, reply)).await.map_err(|error| error.to_string())?;
+        let ruling = self.within(self.user.decide(question, mode, reply)).await.map_err(|error| error.to_string())?;
         Ok(Ruling { decision: ruling.decision, reason: ruling.reason, lease: None })
     }
 

@@ -86,20 +86,21 @@ impl Screen {
 
     /// Shows a line that says what is wrong.
     pub async fn error(&self, text: &str) {
-        self.wrapped(&[(Style::Error, &one_line(&plain(text)))]).await;
+        self.wrapped(&[(Style::Error, &plain(text))]).await;
     }
 
-    /// Shows a line of several styles.
+    /// Shows a line of several styles: one line, whatever is in its text.
     pub async fn spans(&self, spans: &[(Style, &str)]) {
-        self.hold().await.spans(spans).await;
+        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, one_line(text))).collect();
+        self.hold().await.line(&spans).await;
     }
 
     /// Shows a line of several styles, some of it text of others: what has no room in its row goes on behind a margin.
     pub async fn wrapped(&self, spans: &[(Style, &str)]) {
         let mut wrap = Wrap::new(self.size().await.0, 0);
-        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, wrap.push(text))).collect();
-        let spans: Vec<(Style, &str)> = spans.iter().map(|(style, text)| (*style, text.as_str())).collect();
-        self.spans(&spans).await;
+        let mut laid_out = |text: &str| wrap.push(&one_line(text));
+        let spans: Vec<(Style, String)> = spans.iter().map(|(style, text)| (*style, laid_out(text))).collect();
+        self.hold().await.line(&spans).await;
     }
 
     /// Goes to the left edge.
@@ -119,13 +120,15 @@ impl Screen {
         self.hold_for_question().await.fresh_line().await;
         let prompt = &[span(Style::Prompt, prompt)];
         let (completions, ahead) = (&completions, self.typeahead.replace(true));
-        let read = |terminal: TerminalSessionClient| async move { terminal.read_line(prompt, true, completions, ahead).await };
+        let read =
+            |terminal: TerminalSessionClient| async move { terminal.read_line(prompt, true, completions, ahead).await };
         let answer = self.link.wait(read).await;
         self.fresh.set(true);
         match answer {
             Ok(answer) => (answer.line, answer.end),
             Err(TooLong) => {
-                self.error("the line is too long and was not read; a file can hold it, and the model can read that").await;
+                self.error("the line is too long and was not read; a file can hold it, and the model can read that")
+                    .await;
                 (String::new(), LineEnd::Cancelled)
             }
         }
@@ -200,12 +203,12 @@ impl Held<'_> {
     }
 
     /// Shows a line of several styles.
-    pub async fn spans(&self, spans: &[(Style, &str)]) {
+    async fn line(&self, spans: &[(Style, String)]) {
         let mut line = Vec::with_capacity(spans.len().saturating_add(2));
         if !self.screen.fresh.get() {
             line.push((Style::Plain, "\n"));
         }
-        line.extend_from_slice(spans);
+        line.extend(spans.iter().map(|(style, text)| (*style, text.as_str())));
         line.push((Style::Plain, "\n"));
         self.show(&line).await;
     }

@@ -17,7 +17,8 @@ use capos_schema::cap::{AsCap, Begun, CallContext, CallError, CallResult, Cap, C
 use capos_schema::local::Local;
 use capos_schema::terminal::{
     LineEnd, Span, Style, TerminalClient, TerminalServer, TerminalSessionAskResults, TerminalSessionClient,
-    TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer, TerminalSessionSizeResults,
+    TerminalSessionReadLineResults, TerminalSessionReadSecretResults, TerminalSessionServer,
+    TerminalSessionSizeResults,
 };
 use proptest::prelude::*;
 
@@ -190,9 +191,9 @@ fn a_line_of_several_parts_is_told_at_once() {
     let told = at_screen(&[], async |screen, _, _| {
         screen.write(Style::Model, "half a line").await;
         screen.spans(&[(Style::Success, "  ok "), (Style::Dim, "done")]).await;
-        screen.line(Style::Plain, "next").await;
+        screen.line(Style::Plain, "next\ncapos> ").await;
     });
-    assert_eq!(told, ["half a line", "\n  ok done\n", "next\n"]);
+    assert_eq!(told, ["half a line", "\n  ok done\n", "next\\ncapos> \n"]);
 }
 
 proptest! {

@@ -25,7 +25,7 @@ use capos_terminal::quote;
 
 use crate::command::{self, Flow};
 use crate::completions::completions;
-use crate::escape::{in_quotes, name, one_line, plain};
+use crate::escape::{in_quotes, name, plain};
 use crate::gate::PATIENCE;
 use crate::grant_plan::may_take_back;
 use crate::jobs::Jobs;
@@ -42,7 +42,8 @@ const UNTOLD: u64 = 2_000_000_000;
 const LOADING: u64 = 300_000_000_000;
 
 /// What a person can do where a model does not take the conversation.
-const TELL_PLAINLY: &str = "/plain sends what tools were called for in it, and gave, as text, which any template takes; ";
+const TELL_PLAINLY: &str =
+    "/plain sends what tools were called for in it, and gave, as text, which any template takes; ";
 const BEGIN_ANEW: &str = "/stop begins a new conversation; /model chooses another model";
 
 /// What the loop of a session stands on.
@@ -228,7 +229,8 @@ impl Runner {
     pub async fn tell_of_model(&self) {
         let of_itself = self.model.borrow().as_ref().and_then(|(_, model)| {
             let ModelInfo { display_name, description, .. } = model;
-            let said = || format!("{} says of itself: {}", quote(display_name.trim()), in_quotes(description, usize::MAX));
+            let said =
+                || format!("{} says of itself: {}", quote(display_name.trim()), in_quotes(description, usize::MAX));
             (!description.is_empty()).then(said)
         });
         if let Some(text) = of_itself {
@@ -495,11 +497,11 @@ impl Session {
             TurnEnd::Model(why) => (Style::Error, format!("the model gave no answer: {why}")),
             TurnEnd::Rejected(why) => {
                 let other = if self.agent.has_calls() { TELL_PLAINLY } else { "" };
-                (Style::Error, format!("the model does not take this conversation: {why}; {other}{BEGIN_ANEW}"))
+                (Style::Error, format!("the model gave no answer: {why}; {other}{BEGIN_ANEW}"))
             }
             TurnEnd::Refused(why) => (Style::Error, format!("refused: {why}")),
         };
-        screen.wrapped(&[(style, &one_line(&plain(&text)))]).await;
+        screen.wrapped(&[(style, &plain(&text))]).await;
         let running = self.agent.background();
         if running > 0 {
             let text = format!(

@@ -66,8 +66,7 @@ proptest! {
 #[test]
 fn the_broker_hears_why_nobody_agreed() {
     let heard = |answer: Answer, secret: Secret, thinks: u64| {
-        let world =
-            World::new(vec![vec![call("a", "write", r#"{"n":1}"#), call("b", "delete", r#"{"n":2}"#)], vec![]]);
+        let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#), call("b", "delete", r#"{"n":2}"#)], vec![]]);
         world.0.answers.borrow_mut().push_back(answer);
         world.0.secrets.borrow_mut().push_back(secret);
         world.0.thinks.set(thinks);

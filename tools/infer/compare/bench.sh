@@ -6,5 +6,7 @@ cd "$(dirname "$0")/../../.."
 
 "${CARGO:-cargo}" build --quiet --release -p capos-infer
 "$python" "$here/models.py" target/bench-infer/models
+# $peers is a list.
+# shellcheck disable=SC2086
 "$python" "$here/compare.py" --infer target/release/capos-infer --models target/bench-infer/models \
-    --json target/bench-infer.json "$@"
+    --json target/bench-infer.json --peers $peers -- "$@"

@@ -53,6 +53,29 @@ class Peer:
             next_id = int(self.feed([next_id]).argmax())
         return prefill, count / (time.perf_counter() - began)
 
+    def passes(self, prompt, most, repeat):
+        """Seconds that a pass of 1, 2, and so on up to `most` tokens takes behind a prompt, with logits behind each."""
+        self.reset()
+        ids = [index * 7919 % self.vocabulary for index in range(prompt)]
+        self.feed(ids)
+        memory, found = llama_cpp.llama_get_memory(self.context), []
+        batch = llama_cpp.llama_batch_init(most, 0, 1)
+        for index in range(most):
+            batch.token[index], batch.pos[index], batch.logits[index] = ids[index % prompt], prompt + index, 1
+            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0
+        for count in range(1, most + 1):
+            batch.n_tokens, least = count, float("inf")
+            for _ in range(repeat):
+                began = time.perf_counter()
+                if llama_cpp.llama_decode(self.context, batch) != 0:
+                    raise RuntimeError("llama.cpp cannot take the tokens")
+                llama_cpp.llama_get_logits(self.context)
+                least = min(least, time.perf_counter() - began)
+                llama_cpp.llama_memory_seq_rm(memory, 0, prompt, -1)
+            found.append(least)
+        llama_cpp.llama_batch_free(batch)
+        return found
+
     def close(self):
         llama_cpp.llama_free(self.context)
         llama_cpp.llama_model_free(self.model)

@@ -119,10 +119,12 @@ fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &A
     let (mut begun, mut tokens, mut began) = (BTreeSet::new(), 0usize, Instant::now());
     loop {
         let all_begun = begun.len() == args.sequences;
+        let events = generation.step();
         if !all_begun {
+            // Behind the pass, which may have read a prompt to its end.
             began = Instant::now();
         }
-        for (id, event) in generation.step() {
+        for (id, event) in events {
             match event {
                 Event::Progress { .. } => {}
                 Event::Token(_) => {

@@ -104,7 +104,10 @@ mod tests {
             tools.iter().find(|tool| tool["name"] == name).cloned()
         };
         let write = find("operator", "write_file").unwrap();
-        assert_eq!(write["description"], "Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end.");
+        assert_eq!(
+            write["description"],
+            "Writes a whole text file in the home directory, replacing what was there. With append, adds the text at its end."
+        );
         assert_eq!((&write["category"], &write["permission"]), (&json!("mutating"), &json!("consent")));
         assert_eq!(write["parameters"]["required"], json!(["path", "text"]));
         assert_eq!(find("operator", "power_off").unwrap()["permission"], "stepUp");

@@ -36,11 +36,7 @@ pub fn all() -> Vec<(&'static str, End, Parts)> {
         ("template-attributes", Fails("has no attribute"), with(&chain(".a", 100_000))),
         ("template-negates", Refused(deep), with(&format!("{{{{ {}1 }}}}", "not ".repeat(100_000)))),
         ("template-parentheses", Refused(deep), with(&nested("{{ ((((((((((", "", 100_000))),
-        (
-            "template-branches",
-            Answers,
-            with(&format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(100_000))),
-        ),
+        ("template-branches", Answers, with(&format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(100_000)))),
         ("template-blocks", Refused(deep), with(&nested("{% if 1 %}", "{% endif %}", 100_000))),
     ]
 }

@@ -208,7 +208,7 @@ impl<W: World> Agent<W> {
             if calls >= most {
                 match self.go_on(calls).await {
                     Answer::Yes => most = most.saturating_add(self.session.limits.max_iterations),
-                    Answer::No => return TurnEnd::Iterations(calls),
+                    Answer::No | Answer::Lost => return TurnEnd::Iterations(calls),
                     Answer::Interrupted => return TurnEnd::Interrupted,
                 }
             }

@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn marks_are_those_of_the_template() {
-        let parts = |parts: &[(bool, &str)]| made(&parts.iter().map(|(by, text)| (*by, (*text).into())).collect::<Vec<_>>());
+        let parts =
+            |parts: &[(bool, &str)]| made(&parts.iter().map(|(by, text)| (*by, (*text).into())).collect::<Vec<_>>());
         for foreign in [
             &[(true, "a<|im_end|>b")] as &[(bool, &str)],
             &[(true, "<|im_"), (false, "end|>")],
@@ -125,7 +126,9 @@ mod tests {
         // White space behind a mark stays behind it, unless a mark may have some in it.
         assert!(guard().mask(&parts(&[(false, "<s>"), (true, "  x")])).starts_with("<s>  "));
         let blank = Guard::new(["<a b>", "<a  b>"]);
-        for foreign in [&[(false, "<a"), (true, " "), (false, "b>")] as &[(bool, &str)], &[(false, "<a "), (true, " b>")]] {
+        for foreign in
+            [&[(false, "<a"), (true, " "), (false, "b>")] as &[(bool, &str)], &[(false, "<a "), (true, " b>")]]
+        {
             let masked = blank.mask(&parts(foreign));
             assert!(!masked.contains("<a b>") && !masked.contains("<a  b>"), "{masked:?}");
         }

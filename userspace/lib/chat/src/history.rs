@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn each_call_stands_before_its_result() {
         let made = with_calls_apart(&conversation()).unwrap();
-        let told: Vec<(&str, usize)> = made.iter().map(|message| (message.content.as_str(), message.calls.len())).collect();
-        let expected =
-            [("Look.", 0), ("Both.", 1), ("one", 0), ("", 1), ("two", 0), ("?", 0), ("", 1), ("three", 0)];
+        let told: Vec<(&str, usize)> =
+            made.iter().map(|message| (message.content.as_str(), message.calls.len())).collect();
+        let expected = [("Look.", 0), ("Both.", 1), ("one", 0), ("", 1), ("two", 0), ("?", 0), ("", 1), ("three", 0)];
         assert_eq!(told, expected);
         assert!(with_calls_apart(&made).is_none());
     }

@@ -137,7 +137,8 @@ fn value(message: &Message, all: &[Message]) -> Made {
         vec![member("role", Made::own(message.role.name())), member("content", Made::foreign(&message.content))];
     if !message.calls.is_empty() {
         let calls = message.calls.iter().map(|call| {
-            let function = vec![member("name", Made::foreign(&call.name)), member("arguments", foreign(&call.arguments))];
+            let function =
+                vec![member("name", Made::foreign(&call.name)), member("arguments", foreign(&call.arguments))];
             Made::dict(vec![
                 member("id", Made::foreign(&call.id)),
                 member("type", Made::own("function")),

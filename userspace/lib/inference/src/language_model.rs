@@ -61,7 +61,9 @@ impl<'f> LanguageModel<'f> {
         self.format.form()
     }
 
-    pub(crate) fn format(&self) -> &ChatFormat {
+    /// How the file writes conversations.
+    #[must_use]
+    pub fn format(&self) -> &ChatFormat {
         &self.format
     }
 

@@ -18,8 +18,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
         let messages = without_turns(&request.messages, left_out);
         let conversation = Conversation { messages: &messages, tools: &request.tools, answer: true, now: request.now };
         let format = model.format();
-        let prompt =
-            if request.plain { format.render_plain(&conversation)? } else { format.render(&conversation)? };
+        let prompt = if request.plain { format.render_plain(&conversation)? } else { format.render(&conversation)? };
         let ids = prompt.encode(model.tokenizer());
         Ok((prompt, ids))
     };

@@ -2,17 +2,53 @@
 
 use crate::Error;
 use crate::ast::Comparison;
+use crate::filters;
 use crate::functions::Args;
 use crate::lists::number_of;
 use crate::machine::Machine;
 use crate::value::{Made, Value};
-use crate::filters;
 
 /// All tests.
 const NAMES: [&str; 39] = [
-    "!=", "<", "<=", "==", ">", ">=", "boolean", "callable", "defined", "divisibleby", "eq", "equalto", "escaped", "even",
-    "false", "filter", "float", "ge", "greaterthan", "gt", "in", "integer", "iterable", "le", "lessthan", "lower", "lt",
-    "mapping", "ne", "none", "number", "odd", "sameas", "sequence", "string", "test", "true", "undefined", "upper",
+    "!=",
+    "<",
+    "<=",
+    "==",
+    ">",
+    ">=",
+    "boolean",
+    "callable",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "escaped",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "string",
+    "test",
+    "true",
+    "undefined",
+    "upper",
 ];
 
 impl Machine<'_> {
@@ -55,7 +91,11 @@ impl Machine<'_> {
             }
             "filter" | "test" => {
                 let wanted = self.str(value)?.iter().map(|c| c.get()).collect::<String>();
-                return Ok(if name == "filter" { filters::is_known(&wanted) } else { NAMES.contains(&wanted.as_str()) });
+                return Ok(if name == "filter" {
+                    filters::is_known(&wanted)
+                } else {
+                    NAMES.contains(&wanted.as_str())
+                });
             }
             _ => {}
         }
@@ -83,4 +123,3 @@ impl Machine<'_> {
         })
     }
 }
-

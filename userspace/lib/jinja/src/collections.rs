@@ -28,7 +28,8 @@ impl Machine<'_> {
     }
 
     pub fn is_iterable(value: &Value) -> bool {
-        let iterates = matches!(value, Value::Undefined(_) | Value::Text(_) | Value::Dict(_) | Value::Made(Made::Iterator(_)));
+        let iterates =
+            matches!(value, Value::Undefined(_) | Value::Text(_) | Value::Dict(_) | Value::Made(Made::Iterator(_)));
         iterates || value.as_items().is_some()
     }
 

@@ -274,9 +274,9 @@ impl<'t> Machine<'t> {
                 usize::try_from(if at < 0 { at.saturating_add(length) } else { at }).ok()
             };
             let found = match value {
-                Value::Text(text) => {
-                    place(text.chars().len()).and_then(|at| text.chars().get(at)).map(|c| Value::Text([*c].as_slice().into()))
-                }
+                Value::Text(text) => place(text.chars().len())
+                    .and_then(|at| text.chars().get(at))
+                    .map(|c| Value::Text([*c].as_slice().into())),
                 other => other.as_items().and_then(|items| items.get(place(items.len())?)).cloned(),
             };
             if let Some(found) = found {

@@ -11,16 +11,75 @@ use crate::value::{Made, Value};
 
 /// All filters.
 const NAMES: [&str; 47] = [
-    "abs", "attr", "batch", "capitalize", "center", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
-    "forceescape", "format", "groupby", "indent", "int", "items", "join", "last", "length", "list", "lower", "map", "max",
-    "min", "reject", "rejectattr", "replace", "reverse", "round", "safe", "select", "selectattr", "slice", "sort",
-    "string", "sum", "title", "tojson", "trim", "truncate", "unique", "upper", "urlencode", "wordcount",
+    "abs",
+    "attr",
+    "batch",
+    "capitalize",
+    "center",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "forceescape",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+    "urlencode",
+    "wordcount",
 ];
 
 /// Filters without arguments.
 const BARE: [&str; 18] = [
-    "abs", "capitalize", "count", "e", "escape", "first", "forceescape", "items", "last", "length", "list", "lower",
-    "reverse", "safe", "string", "title", "upper", "urlencode",
+    "abs",
+    "capitalize",
+    "count",
+    "e",
+    "escape",
+    "first",
+    "forceescape",
+    "items",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "reverse",
+    "safe",
+    "string",
+    "title",
+    "upper",
+    "urlencode",
 ];
 
 /// Whether there is a filter of this name.
@@ -67,7 +126,9 @@ impl Machine<'_> {
                 other => {
                     present(other)?;
                     let number = other.as_int().and_then(i128::checked_abs);
-                    number.map(Value::Int).ok_or_else(|| Error::failed(format!("a {} has no absolute value", other.kind())))
+                    number
+                        .map(Value::Int)
+                        .ok_or_else(|| Error::failed(format!("a {} has no absolute value", other.kind())))
                 }
             },
             "attr" => {
@@ -75,7 +136,11 @@ impl Machine<'_> {
                 let name = name.map(|name| self.str(&name)).transpose()?.unwrap_or_default();
                 let name: String = name.iter().map(|c| c.get()).collect();
                 let is_dict = matches!(value, Value::Dict(_)) && !crate::methods::has(&value, &name);
-                if is_dict { Ok(Value::undefined(format!("'dict object' has no attribute '{name}'"))) } else { self.attribute(&value, &name) }
+                if is_dict {
+                    Ok(Value::undefined(format!("'dict object' has no attribute '{name}'")))
+                } else {
+                    self.attribute(&value, &name)
+                }
             }
             "d" | "default" => {
                 let [default, boolean] = args.bind("default", ["default_value", "boolean"])?;
@@ -114,7 +179,9 @@ impl Machine<'_> {
             }
             "replace" => {
                 let [old, new, most] = args.bind("replace", ["old", "new", "count"])?;
-                let (Some(old), Some(new)) = (old, new) else { return Err(Error::failed("replace takes what goes and what comes")) };
+                let (Some(old), Some(new)) = (old, new) else {
+                    return Err(Error::failed("replace takes what goes and what comes"));
+                };
                 let (text, old, new) = (self.str(&value)?, self.str(&old)?, self.str(&new)?);
                 let most = most.as_ref().and_then(Value::as_int).and_then(|most| usize::try_from(most).ok());
                 self.replaced(&text, &old, &new, most).map(|text| Value::Text(text.into()))
@@ -155,7 +222,9 @@ impl Machine<'_> {
                 let text = self.str(&value)?;
                 let values = match args.named.is_empty() {
                     true => Value::tuple(args.positional),
-                    false => Value::dict(args.named.into_iter().map(|(name, value)| (Value::Text(name), value)).collect()),
+                    false => {
+                        Value::dict(args.named.into_iter().map(|(name, value)| (Value::Text(name), value)).collect())
+                    }
                 };
                 self.printf(&text, &values)
             }
@@ -323,6 +392,7 @@ fn round(value: &Value, args: Args) -> Result<Value, Error> {
 pub fn is_callable(value: &Value) -> bool {
     matches!(
         value,
-        Value::Made(Made::Function(_) | Made::Macro(_) | Made::Method(_) | Made::Joiner(_) | Made::Loop(_)) | Value::Undefined(_)
+        Value::Made(Made::Function(_) | Made::Macro(_) | Made::Method(_) | Made::Joiner(_) | Made::Loop(_))
+            | Value::Undefined(_)
     )
 }

@@ -105,7 +105,8 @@ impl Machine<'_> {
                 rest = behind;
             } else {
                 let inner = rest.strip_prefix('[').unwrap_or(rest);
-                let (key, behind) = inner.split_once(']').ok_or_else(|| Error::failed("Missing ']' in format string"))?;
+                let (key, behind) =
+                    inner.split_once(']').ok_or_else(|| Error::failed("Missing ']' in format string"))?;
                 let key = key.parse().map_or_else(|_| Value::own(key), Value::Int);
                 value = self.item(&value, &key)?;
                 rest = behind;
@@ -149,13 +150,15 @@ impl Machine<'_> {
         let letter = rest.chars().next();
         self.spend_text(width.max(precision.unwrap_or(0)))?;
         let known = rest.chars().count() <= 1;
-        let wrong = || Error::failed(format!("Invalid format specifier '{text}' for object of type '{}'", value.kind()));
+        let wrong =
+            || Error::failed(format!("Invalid format specifier '{text}' for object of type '{}'", value.kind()));
         if !known {
             return Err(wrong());
         }
         let (negative, prefix, digits) = match (value, letter) {
             (Value::Text(text), None | Some('s')) => {
-                let shown = text.chars().get(..precision.unwrap_or(usize::MAX).min(text.chars().len())).unwrap_or_default();
+                let shown =
+                    text.chars().get(..precision.unwrap_or(usize::MAX).min(text.chars().len())).unwrap_or_default();
                 return Ok(padded_as(shown, width, fill, align.unwrap_or('<')));
             }
             (Value::Int(number), None | Some('d' | 'x' | 'X' | 'o' | 'b' | 'n')) if precision.is_none() => {

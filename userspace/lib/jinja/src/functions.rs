@@ -71,7 +71,9 @@ impl Machine<'_> {
             "range" => self.range(args),
             "dict" => {
                 let mut entries = self.pairs(&mut args)?;
-                entries.extend(std::mem::take(&mut args.named).into_iter().map(|(name, value)| (Value::Text(name), value)));
+                entries.extend(
+                    std::mem::take(&mut args.named).into_iter().map(|(name, value)| (Value::Text(name), value)),
+                );
                 self.dict(entries)
             }
             "namespace" => {
@@ -167,8 +169,13 @@ impl Machine<'_> {
             at = at.saturating_add(step);
         }
         self.spend_list(items.len())?;
-        let name = if step == 1 { format!("range({start}, {stop})") } else { format!("range({start}, {stop}, {step})") };
-        Ok(Value::Made(Made::View(Rc::new(View { name, items: Rc::new(crate::value::List::new(items)), is_range: true }))))
+        let name =
+            if step == 1 { format!("range({start}, {stop})") } else { format!("range({start}, {stop}, {step})") };
+        Ok(Value::Made(Made::View(Rc::new(View {
+            name,
+            items: Rc::new(crate::value::List::new(items)),
+            is_range: true,
+        }))))
     }
 
     fn time(&mut self, format: Option<&Value>) -> Result<Value, Error> {

@@ -80,7 +80,14 @@ impl Machine<'_> {
         self.line(options, level, out)
     }
 
-    fn close(&mut self, end: &str, empty: bool, options: &Options, level: usize, out: &mut Vec<Char>) -> Result<(), Error> {
+    fn close(
+        &mut self,
+        end: &str,
+        empty: bool,
+        options: &Options,
+        level: usize,
+        out: &mut Vec<Char>,
+    ) -> Result<(), Error> {
         if !empty {
             self.line(options, level.saturating_sub(1), out)?;
         }

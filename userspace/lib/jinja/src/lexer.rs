@@ -21,8 +21,8 @@ pub enum Token {
 
 /// Signs, longer ones first.
 const SIGNS: [&str; 26] = [
-    "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":",
-    "|", ",", ";",
+    "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".",
+    ":", "|", ",", ";",
 ];
 
 /// The tokens of a source with their lines.
@@ -56,7 +56,8 @@ fn is_space(c: char) -> bool {
 impl<'s> Lexer<'s> {
     fn template(&mut self) -> Result<(), Error> {
         while !self.rest.is_empty() {
-            let is_mark = |at: &usize| matches!(self.rest.as_bytes().get(at.saturating_add(1)), Some(b'{' | b'%' | b'#'));
+            let is_mark =
+                |at: &usize| matches!(self.rest.as_bytes().get(at.saturating_add(1)), Some(b'{' | b'%' | b'#'));
             let Some(at) = self.rest.match_indices('{').map(|(at, _)| at).find(is_mark) else {
                 let data = std::mem::take(&mut self.rest);
                 self.data(data);
@@ -189,10 +190,13 @@ impl<'s> Lexer<'s> {
             let inner = self.rest.get(at.saturating_add(2)..).unwrap_or("");
             let sign = inner.chars().next().filter(|c| matches!(c, '-' | '+'));
             let inner = sign.map_or(inner, |sign| inner.strip_prefix(sign).unwrap_or(inner));
-            let end = inner.trim_start_matches(is_space).strip_prefix("endraw").map(|rest| rest.trim_start_matches(is_space));
+            let end =
+                inner.trim_start_matches(is_space).strip_prefix("endraw").map(|rest| rest.trim_start_matches(is_space));
             let closed = end.and_then(|end| {
                 let last = end.chars().next().filter(|c| matches!(c, '-' | '+'));
-                last.map_or(end, |last| end.strip_prefix(last).unwrap_or(end)).strip_prefix("%}").map(|rest| (last, rest))
+                last.map_or(end, |last| end.strip_prefix(last).unwrap_or(end))
+                    .strip_prefix("%}")
+                    .map(|rest| (last, rest))
             });
             if let Some((last, rest)) = closed {
                 let text = self.rest.get(..at).unwrap_or("");
@@ -291,7 +295,8 @@ impl<'s> Lexer<'s> {
             text.push_str(&self.digits(10));
             is_float = true;
         }
-        let exponent = self.rest.strip_prefix(['e', 'E']).filter(|rest| is_digit(rest.strip_prefix(['+', '-']).unwrap_or(rest)));
+        let exponent =
+            self.rest.strip_prefix(['e', 'E']).filter(|rest| is_digit(rest.strip_prefix(['+', '-']).unwrap_or(rest)));
         if exponent.is_some() && !behind_dot {
             self.skip(1);
             text.push('e');

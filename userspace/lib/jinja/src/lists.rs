@@ -52,7 +52,8 @@ impl Machine<'_> {
             "items" => match &value {
                 Value::Undefined(_) => self.iterator("generator object do_items", Vec::new()),
                 Value::Dict(dict) => {
-                    let pairs = dict.entries().iter().map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()]));
+                    let pairs =
+                        dict.entries().iter().map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()]));
                     let pairs = pairs.collect();
                     self.iterator("generator object do_items", pairs)
                 }
@@ -83,7 +84,10 @@ impl Machine<'_> {
                         best = Some((key, item));
                     }
                 }
-                Ok(best.map_or_else(|| Value::undefined("No aggregated item, sequence was empty."), |(_, item)| item.clone()))
+                Ok(best.map_or_else(
+                    || Value::undefined("No aggregated item, sequence was empty."),
+                    |(_, item)| item.clone(),
+                ))
             }
             "unique" => {
                 let [case, attribute] = args.bind("unique", ["case_sensitive", "attribute"])?;
@@ -138,7 +142,8 @@ impl Machine<'_> {
                 let longer = items.len().checked_rem(slices).unwrap_or(0);
                 let (mut out, mut rest) = (Vec::new(), items.as_slice());
                 for at in 0..slices {
-                    let (head, tail) = rest.split_at_checked(each.saturating_add(usize::from(at < longer))).unwrap_or_default();
+                    let (head, tail) =
+                        rest.split_at_checked(each.saturating_add(usize::from(at < longer))).unwrap_or_default();
                     let mut part = head.to_vec();
                     if longer > 0 && at >= longer {
                         part.extend(fill.clone());
@@ -188,7 +193,13 @@ impl Machine<'_> {
         Ok(keys)
     }
 
-    fn sorted(&mut self, value: &Value, attribute: Option<&Value>, case: bool, reverse: bool) -> Result<Vec<Value>, Error> {
+    fn sorted(
+        &mut self,
+        value: &Value,
+        attribute: Option<&Value>,
+        case: bool,
+        reverse: bool,
+    ) -> Result<Vec<Value>, Error> {
         let items = self.iterate(value)?;
         // Several attributes with commas between them are looked at one after the other.
         let paths: Vec<Option<Value>> = match attribute.and_then(Value::as_text) {
@@ -269,7 +280,13 @@ impl Machine<'_> {
         self.iterator("generator object select_or_reject", out)
     }
 
-    fn groups(&mut self, value: &Value, path: Option<Value>, default: Option<Value>, case: bool) -> Result<Value, Error> {
+    fn groups(
+        &mut self,
+        value: &Value,
+        path: Option<Value>,
+        default: Option<Value>,
+        case: bool,
+    ) -> Result<Value, Error> {
         let path = path.ok_or_else(|| Error::failed("groupby requires an attribute"))?;
         let items = self.iterate(value)?;
         let mut keyed = Vec::new();
@@ -282,7 +299,10 @@ impl Machine<'_> {
         let sorted = self.sorted(&Value::list(keyed), Some(&Value::Int(0)), true, false)?;
         let mut groups: Vec<(Value, Value, Vec<Value>)> = Vec::new();
         for entry in sorted {
-            let Some([order, key, item]) = entry.as_items().and_then(|items| <&[Value; 3]>::try_from(items).ok()) else { continue };
+            let Some([order, key, item]) = entry.as_items().and_then(|items| <&[Value; 3]>::try_from(items).ok())
+            else {
+                continue;
+            };
             match groups.last_mut() {
                 Some((last, _, group)) if last.equals(order) => group.push(item.clone()),
                 _ => groups.push((order.clone(), key.clone(), vec![item.clone()])),

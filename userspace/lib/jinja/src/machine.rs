@@ -115,7 +115,9 @@ impl<'t> Machine<'t> {
             return Err(Error::limit(format!("it makes lists that lie in each other deeper than {VALUE_DEPTH}")));
         }
         if extent.size > VALUE_SIZE {
-            return Err(Error::limit(format!("it makes a list with more than {VALUE_SIZE} values and characters in it")));
+            return Err(Error::limit(format!(
+                "it makes a list with more than {VALUE_SIZE} values and characters in it"
+            )));
         }
         Ok(value)
     }

@@ -7,10 +7,49 @@ use crate::text::{Char, Text, find, find_last, trimmed};
 use crate::value::{Made, Value};
 
 const OF_TEXTS: [&str; 44] = [
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map", "index",
-    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "islower", "isnumeric", "isprintable", "isspace", "istitle",
-    "isupper", "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex",
-    "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper",
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
     "zfill",
 ];
 const OF_DICTS: [&str; 5] = ["get", "items", "keys", "values", "copy"];
@@ -63,12 +102,15 @@ impl Machine<'_> {
                     Ok(dict.get(&key).cloned().or(default).unwrap_or(Value::None))
                 }
                 "items" => {
-                    let pairs = dict.entries().iter().map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()]));
+                    let pairs =
+                        dict.entries().iter().map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()]));
                     let pairs = pairs.collect();
                     self.checked(Value::view("dict_items", pairs))
                 }
                 "keys" => Ok(Value::view("dict_keys", dict.entries().iter().map(|(key, _)| key.clone()).collect())),
-                "values" => Ok(Value::view("dict_values", dict.entries().iter().map(|(_, value)| value.clone()).collect())),
+                "values" => {
+                    Ok(Value::view("dict_values", dict.entries().iter().map(|(_, value)| value.clone()).collect()))
+                }
                 _ => Ok(this.clone()),
             },
             Value::Float(number) => Ok(Value::Bool(number.fract() == 0.0)),
@@ -123,7 +165,9 @@ impl Machine<'_> {
                     Some(Value::Tuple(parts)) => parts.items().iter().map(|part| text_of(Some(part), name)).collect(),
                     part => text_of(part.as_ref(), name).map(|part| vec![part]),
                 }?;
-                let Some(within) = chars.get(start..end.max(start)).filter(|_| start <= end) else { return Ok(Value::Bool(false)) };
+                let Some(within) = chars.get(start..end.max(start)).filter(|_| start <= end) else {
+                    return Ok(Value::Bool(false));
+                };
                 let is = |part: &Text| match name {
                     "startswith" => within.starts_with(part.chars()),
                     _ => within.ends_with(part.chars()),
@@ -133,7 +177,11 @@ impl Machine<'_> {
             "removeprefix" | "removesuffix" => {
                 let [part] = args.bind(name, ["prefix"])?;
                 let part = text_of(part.as_ref(), name)?;
-                let left = if name == "removeprefix" { chars.strip_prefix(part.chars()) } else { chars.strip_suffix(part.chars()) };
+                let left = if name == "removeprefix" {
+                    chars.strip_prefix(part.chars())
+                } else {
+                    chars.strip_suffix(part.chars())
+                };
                 Ok(Value::Text(left.unwrap_or(chars).into()))
             }
             "split" | "rsplit" => {
@@ -192,7 +240,8 @@ impl Machine<'_> {
                 let mut out = Vec::new();
                 for (at, value) in values.iter().enumerate() {
                     let part = value.as_text();
-                    let part = part.ok_or_else(|| Error::failed(format!("join takes texts and not a {}", value.kind())))?;
+                    let part =
+                        part.ok_or_else(|| Error::failed(format!("join takes texts and not a {}", value.kind())))?;
                     self.push(&mut out, if at == 0 { &[] } else { chars })?;
                     self.push(&mut out, part.chars())?;
                 }
@@ -201,7 +250,9 @@ impl Machine<'_> {
             "ljust" | "rjust" | "center" => {
                 let [width, fill] = args.bind(name, ["width", "fillchar"])?;
                 let fill = fill.map_or(Ok(Text::own(" ")), |fill| text_of(Some(&fill), name))?;
-                let &[fill] = fill.chars() else { return Err(Error::failed("the fill character must be exactly one character long")) };
+                let &[fill] = fill.chars() else {
+                    return Err(Error::failed("the fill character must be exactly one character long"));
+                };
                 let width = size_of(width.as_ref(), name)?;
                 self.spend_text(width.max(chars.len()))?;
                 Ok(Value::Text(padded(chars, width, fill, name).into()))
@@ -225,7 +276,10 @@ impl Machine<'_> {
             "format" => self.format(chars, &args),
             "format_map" => {
                 let [Some(Value::Dict(dict))] = args.bind(name, ["mapping"])? else { return Err(wrong(name)) };
-                let named = dict.entries().iter().map(|(k, v)| (k.as_text().cloned().unwrap_or_else(|| Text::own("")), v.clone()));
+                let named = dict
+                    .entries()
+                    .iter()
+                    .map(|(k, v)| (k.as_text().cloned().unwrap_or_else(|| Text::own("")), v.clone()));
                 self.format(chars, &Args { positional: Vec::new(), named: named.collect() })
             }
             "encode" => Err(Error::failed("a template cannot make bytes of a text")),
@@ -266,7 +320,13 @@ impl Machine<'_> {
     }
 
     /// Python's `replace`.
-    pub fn replaced(&mut self, text: &[Char], old: &[Char], new: &[Char], most: Option<usize>) -> Result<Vec<Char>, Error> {
+    pub fn replaced(
+        &mut self,
+        text: &[Char],
+        old: &[Char],
+        new: &[Char],
+        most: Option<usize>,
+    ) -> Result<Vec<Char>, Error> {
         let mut left = most.unwrap_or(usize::MAX);
         let mut out = Vec::new();
         let mut at = 0usize;
@@ -305,7 +365,11 @@ fn split<'c>(text: &'c [Char], separator: Option<&[Char]>, most: Option<usize>, 
         rest = trimmed(rest, None, !from_end, from_end);
         while !rest.is_empty() && left > 0 {
             let is_in_word = |c: &&Char| !c.is_space();
-            let word = if from_end { rest.iter().rev().take_while(is_in_word).count() } else { rest.iter().take_while(is_in_word).count() };
+            let word = if from_end {
+                rest.iter().rev().take_while(is_in_word).count()
+            } else {
+                rest.iter().take_while(is_in_word).count()
+            };
             let at = if from_end { rest.len().saturating_sub(word) } else { word };
             let (before, after) = rest.split_at_checked(at).unwrap_or_default();
             parts.push(if from_end { after } else { before });
@@ -321,7 +385,8 @@ fn split<'c>(text: &'c [Char], separator: Option<&[Char]>, most: Option<usize>, 
     while left > 0 {
         let found = if from_end { find_last(rest, separator) } else { find(rest, separator, 0) };
         let Some(at) = found else { break };
-        let (before, after) = (rest.get(..at).unwrap_or_default(), rest.get(at.saturating_add(separator.len())..).unwrap_or_default());
+        let (before, after) =
+            (rest.get(..at).unwrap_or_default(), rest.get(at.saturating_add(separator.len())..).unwrap_or_default());
         parts.push(if from_end { after } else { before });
         rest = if from_end { before } else { after };
         left = left.saturating_sub(1);
@@ -337,10 +402,13 @@ fn split<'c>(text: &'c [Char], separator: Option<&[Char]>, most: Option<usize>, 
 pub fn lines(text: &[Char], keep: bool) -> Vec<&[Char]> {
     let mut lines = Vec::new();
     let mut rest = text;
-    let ends = |c: &Char| matches!(c.get(), '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let ends = |c: &Char| {
+        matches!(c.get(), '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    };
     while !rest.is_empty() {
         let at = rest.iter().position(ends).unwrap_or(rest.len());
-        let is_pair = rest.get(at).is_some_and(|c| *c == '\r') && rest.get(at.saturating_add(1)).is_some_and(|c| *c == '\n');
+        let is_pair =
+            rest.get(at).is_some_and(|c| *c == '\r') && rest.get(at.saturating_add(1)).is_some_and(|c| *c == '\n');
         let behind = at.saturating_add(if is_pair { 2 } else { 1 }).min(rest.len());
         lines.push(rest.get(..if keep { behind } else { at }).unwrap_or_default());
         rest = rest.get(behind..).unwrap_or_default();

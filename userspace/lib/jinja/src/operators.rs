@@ -70,7 +70,12 @@ impl Machine<'_> {
         }
         let error = missing(left).or_else(|| missing(right));
         Err(error.unwrap_or_else(|| {
-            Error::failed(format!("unsupported operand types for {}: {} and {}", sign(operator), left.kind(), right.kind()))
+            Error::failed(format!(
+                "unsupported operand types for {}: {} and {}",
+                sign(operator),
+                left.kind(),
+                right.kind()
+            ))
         }))
     }
 
@@ -99,7 +104,8 @@ impl Machine<'_> {
             }
             left.order(right).map(is).ok_or_else(|| {
                 let error = missing(left).or_else(|| missing(right));
-                error.unwrap_or_else(|| Error::failed(format!("a {} and a {} have no order", left.kind(), right.kind())))
+                error
+                    .unwrap_or_else(|| Error::failed(format!("a {} and a {} have no order", left.kind(), right.kind())))
             })
         };
         match comparison {
@@ -133,9 +139,7 @@ impl Machine<'_> {
             }
             (Value::Dict(dict), key) => Ok(dict.get(key).is_some()),
             (Value::Undefined(_), _) => Ok(false),
-            (Value::Made(Made::Iterator(_)), _) => {
-                Ok(self.iterate(value)?.iter().any(|found| found.equals(item)))
-            }
+            (Value::Made(Made::Iterator(_)), _) => Ok(self.iterate(value)?.iter().any(|found| found.equals(item))),
             (other, item) => match other.as_items() {
                 Some(items) => Ok(items.iter().any(|found| found.equals(item))),
                 None => Err(Error::failed(format!("a {} has nothing in it", other.kind()))),

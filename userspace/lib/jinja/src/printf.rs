@@ -119,7 +119,8 @@ impl Machine<'_> {
     }
 
     fn printed(&mut self, form: &Form, letter: char, value: &Value) -> Result<Vec<Char>, Error> {
-        let wrong = |wanted: &str| Error::failed(format!("%{letter} format: {wanted} is required, not {}", value.kind()));
+        let wrong =
+            |wanted: &str| Error::failed(format!("%{letter} format: {wanted} is required, not {}", value.kind()));
         if let Value::Undefined(what) = value
             && letter != 's'
         {
@@ -185,7 +186,8 @@ fn numeric(form: &Form, negative: bool, prefix: &str, digits: &str) -> Vec<Char>
         _ => "",
     };
     let before = format!("{sign}{prefix}");
-    let zeros = if form.zero && !form.left { form.width.saturating_sub(before.len()).saturating_sub(digits.len()) } else { 0 };
+    let zeros =
+        if form.zero && !form.left { form.width.saturating_sub(before.len()).saturating_sub(digits.len()) } else { 0 };
     let mut out = Vec::new();
     push_own(&mut out, &before);
     out.extend(std::iter::repeat_n(Char::own('0'), zeros));

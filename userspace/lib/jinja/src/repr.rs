@@ -1,8 +1,8 @@
 //! Values as Python's `str` and `repr` write them.
 
+use crate::number;
 use crate::text::{Char, push_own};
 use crate::value::{Made, Value};
-use crate::number;
 
 /// `str(value)`.
 pub fn str(value: &Value, out: &mut Vec<Char>) {

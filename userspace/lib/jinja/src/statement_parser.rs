@@ -287,7 +287,8 @@ impl Parser<'_> {
     fn macro_body(&mut self, name: String, parameters: Parameters, end: &str) -> Result<Macro, Error> {
         let begin = self.place();
         let body = self.closed(end)?;
-        let names = |wanted: &str| self.names_since(begin, wanted) && !parameters.names.iter().any(|name| name == wanted);
+        let names =
+            |wanted: &str| self.names_since(begin, wanted) && !parameters.names.iter().any(|name| name == wanted);
         let takes = Takes { caller: names("caller"), varargs: names("varargs"), kwargs: names("kwargs") };
         Ok(Macro { name, parameters, body, takes })
     }

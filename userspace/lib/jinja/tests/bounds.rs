@@ -70,9 +70,11 @@ fn chains_may_be_long() {
 
 #[test]
 fn what_is_carried_out_is_bounded() {
-    let itself = "{% macro again(n) %}{% if n %}{% for a in [1] %}{{ [(again(n + 1))] }}{% endfor %}{% endif %}{% endmacro %}";
+    let itself =
+        "{% macro again(n) %}{% if n %}{% for a in [1] %}{{ [(again(n + 1))] }}{% endfor %}{% endif %}{% endmacro %}";
     let list = "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
-    let twice = "{% set ns = namespace(x=[1]) %}{% for i in range(150) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}";
+    let twice =
+        "{% set ns = namespace(x=[1]) %}{% for i in range(150) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}";
     let text = "{% set ns = namespace(x='abcd') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
     for (source, why) in [
         (format!("{itself}{{{{ again(1) }}}}"), "deeper than 112 levels"),
@@ -108,10 +110,13 @@ fn what_is_carried_out_is_bounded() {
 #[test]
 fn the_deepest_values_are_compared_and_written() {
     let list = "{% set ns = namespace(x=[]) %}{% for i in range(198) %}{% set ns.x = [ns.x] %}{% endfor %}";
-    for use_of_it in ["{{ ns.x }}", "{{ ns.x == ns.x }}", "{{ ns.x|tojson }}", "{{ ns.x in [ns.x] }}", "{{ [ns.x]|sort }}"] {
+    for use_of_it in
+        ["{{ ns.x }}", "{{ ns.x == ns.x }}", "{{ ns.x|tojson }}", "{{ ns.x in [ns.x] }}", "{{ [ns.x]|sort }}"]
+    {
         assert!(render(&format!("{list}{use_of_it}")).is_ok(), "{use_of_it}");
     }
-    for source in [repeated("{% if 1 %}", "x", "{% endif %}", 40), format!("{{{{ {} }}}}", repeated("(", "1", ")", 30))] {
+    for source in [repeated("{% if 1 %}", "x", "{% endif %}", 40), format!("{{{{ {} }}}}", repeated("(", "1", ")", 30))]
+    {
         assert!(render(&source).is_ok());
     }
 }

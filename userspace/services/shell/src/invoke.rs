@@ -85,7 +85,6 @@ fn present(value: &Value) -> String {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use capos_schema::cap::Client;
     use capos_schema::storage::DirectoryClient;
     use capos_schema::system::LauncherClient;
 

@@ -70,13 +70,15 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
 async fn first_some<T>(futures: &mut Vec<Pin<Box<dyn Future<Output = Option<T>> + '_>>>) -> Option<T> {
     poll_fn(|context| {
         let mut found = None;
-        futures.retain_mut(|future| match future.as_mut().poll(context) {
-            _ if found.is_some() => true,
-            Poll::Ready(value) => {
-                found = value;
-                false
-            }
-            Poll::Pending => true,
+        futures.retain_mut(|future| match &found {
+            Some(_) => true,
+            None => match future.as_mut().poll(context) {
+                Poll::Ready(value) => {
+                    found = value;
+                    false
+                }
+                Poll::Pending => true,
+            },
         });
         if found.is_some() || futures.is_empty() { Poll::Ready(found) } else { Poll::Pending }
     })

@@ -522,7 +522,12 @@ impl Console {
     fn drop_rest(&mut self) {
         self.bell = true;
         self.flush_typeahead();
-        self.dropping = if self.decoder.is_pasting() { Dropping::UntilPasteEnd } else { Dropping::UntilPause };
+        self.dropping = match self.paused {
+            _ if self.decoder.is_pasting() => Dropping::UntilPasteEnd,
+            // It was typed ahead, and all of it has come.
+            true => Dropping::Nothing,
+            false => Dropping::UntilPause,
+        };
     }
 
     fn edit(&mut self, key: Key) {

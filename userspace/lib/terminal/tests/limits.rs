@@ -115,6 +115,19 @@ fn type_ahead_is_taken_whole_or_not_at_all() {
     assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
 }
 
+/// As many keys as may wait can be more bytes than a line has. Who types after that is heard at once.
+#[test]
+fn a_line_typed_ahead_has_the_limit_of_a_line() {
+    for text in ["ж".repeat(40_000).into_bytes(), pasted(&"ж".repeat(40_000))] {
+        let mut session = Session::new(80);
+        feed(&mut session, &text);
+        session.console.pause();
+        assert_eq!(session.read(Read::line("> ")), None);
+        assert!(says(&mut session, "has at most 63 KiB"));
+        assert_eq!(session.type_(b"x\r"), Some(Event::Line("x".into())));
+    }
+}
+
 #[test]
 fn a_yank_and_a_completion_hold_the_limit_too() {
     let mut session = reading();

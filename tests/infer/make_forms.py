@@ -123,7 +123,10 @@ missing|abs
 missing|round
 missing|tojson
 missing|indent
-[missing] ~ '%s' % missing
+[missing] ~ '%s' % missing ~ '%r' % missing
+xs|reverse|last
+xs|urlencode
+['a', ['b', 1]]|join('&')
 '%d' % missing
 d.zz is defined ~ d.a is defined ~ missing is undefined ~ missing is none ~ none is none
 d.x.y is defined
@@ -179,6 +182,15 @@ xs|reverse|list ~ s|reverse ~ 'ab'|list ~ d|list ~ (1, 2)|list ~ xs|list
 xs|map('string')|list ~ people|map(attribute='zz', default='-')|join ~ words|map('upper')|join ~ ['1', 'x']|map('int', default=9)|list ~ xs|map('round', precision=1)|list
 people|map(attribute='in.x')|list
 xs|map('nope')|list
+none|select|list ~ none|map('upper')|list ~ 0|selectattr('a')|list
+1[:2]
+d[:1]
+none[1:]
+d.items()[:1]
+xs|truncate(9) ~ 5|safe|length
+5|truncate(3)
+[1, 'x']|groupby('age')
+['e\u0301', '\ufe0f', '\u200c']
 xs|select('odd')|list ~ xs|reject('odd')|list ~ [0, 1, '']|select|list ~ xs|select('gt', 1)|list ~ xs|select('in', [1, 2])|list ~ xs|reject('==', 3)|list
 people|selectattr('age', 'equalto', 5)|map(attribute='name')|join ~ people|rejectattr('in')|map(attribute='name')|join ~ people|selectattr('age', '>', 3)|list|length ~ people|selectattr('name', 'in', ['Bo'])|list|length
 messages|selectattr('role', 'eq', 'user')|map(attribute='content')|first

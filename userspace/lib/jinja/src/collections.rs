@@ -68,9 +68,9 @@ impl Machine<'_> {
                 self.text(at(chars.len()).into_iter().filter_map(|at| chars.get(at)).copied().collect())
             }
             other => {
-                let Some(items) = other.as_items() else {
-                    return Ok(Value::undefined(format!("a {} has no slices", other.kind())));
-                };
+                let is_view = matches!(other, Value::Made(Made::View(view)) if !view.is_range);
+                let items = other.as_items().filter(|_| !is_view);
+                let items = items.ok_or_else(|| Error::failed(format!("'{}' object has no slices", other.kind())))?;
                 let items: Vec<Value> = at(items.len()).into_iter().filter_map(|at| items.get(at)).cloned().collect();
                 self.spend_list(items.len())?;
                 Ok(if matches!(other, Value::Tuple(_)) { Value::tuple(items) } else { Value::list(items) })

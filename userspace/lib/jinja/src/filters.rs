@@ -160,7 +160,6 @@ impl Machine<'_> {
             }
             "round" => round(&value, args),
             "tojson" => self.to_json(&value, args),
-            "safe" => Ok(value),
             "lower" | "upper" | "capitalize" => {
                 let text = self.str(&value)?;
                 self.text(cased(&text, name))
@@ -169,7 +168,7 @@ impl Machine<'_> {
                 let text = self.str(&value)?;
                 self.text(titled(&text))
             }
-            "string" => self.str(&value).map(|text| Value::Text(text.into())),
+            "string" | "safe" => self.str(&value).map(|text| Value::Text(text.into())),
             "trim" => {
                 let [set] = args.bind("trim", ["chars"])?;
                 let text = self.str(&value)?;
@@ -299,15 +298,16 @@ impl Machine<'_> {
 
     fn truncate(&mut self, value: &Value, args: Args) -> Result<Value, Error> {
         let [length, kill, end, leeway] = args.bind("truncate", ["length", "killwords", "end", "leeway"])?;
-        let text = self.str(value)?;
         let end = end.map_or_else(|| Ok(Text::own("...").chars().to_vec()), |end| self.str(&end))?;
         let (length, leeway) = (size(length, 255)?, size(leeway.filter(|leeway| !matches!(leeway, Value::None)), 5)?);
         if end.len() > length {
             return Err(Error::failed("truncate: the end is longer than the whole may be"));
         }
-        if text.len() <= length.saturating_add(leeway) {
-            return Ok(Value::Text(text.into()));
+        if Self::length(value)? <= length.saturating_add(leeway) {
+            return Ok(value.clone());
         }
+        let text = value.as_text().ok_or_else(|| Error::failed(format!("a {} cannot be truncated", value.kind())))?;
+        let text = text.chars();
         let cut = text.get(..length.saturating_sub(end.len())).unwrap_or_default();
         let word = if truth(kill) { None } else { cut.iter().rposition(|c| *c == ' ') };
         let kept = word.and_then(|at| cut.get(..at)).unwrap_or(cut);
@@ -332,6 +332,9 @@ impl Machine<'_> {
         };
         for (at, pair) in pairs.iter().enumerate() {
             push_own(&mut out, if at > 0 { "&" } else { "" });
+            if pair.len() != 2 {
+                return Err(Error::failed("urlencode takes a text, a dictionary or pairs"));
+            }
             for (at, part) in pair.iter().enumerate() {
                 push_own(&mut out, if at > 0 { "=" } else { "" });
                 quote(&self.str(part)?, ' ', &mut out);

@@ -38,6 +38,9 @@ impl Machine<'_> {
                 let first = self.iterate(&value)?.into_iter().next();
                 Ok(first.unwrap_or_else(|| Value::undefined("No first item, sequence was empty.")))
             }
+            "last" if matches!(value, Value::Made(Made::Iterator(_))) => {
+                Err(Error::failed("'generator' object is not reversible"))
+            }
             "last" => {
                 let last = self.iterate(&value)?.pop();
                 Ok(last.unwrap_or_else(|| Value::undefined("No last item, sequence was empty.")))
@@ -231,8 +234,13 @@ impl Machine<'_> {
         }
     }
 
+    /// Nothing and what is empty have no values for some filters, of whatever kind they are.
+    fn iterate_if_true(&mut self, value: &Value) -> Result<Vec<Value>, Error> {
+        if value.is_true() { self.iterate(value) } else { Ok(Vec::new()) }
+    }
+
     fn map(&mut self, value: &Value, mut args: Args) -> Result<Value, Error> {
-        let items = self.iterate(value)?;
+        let items = self.iterate_if_true(value)?;
         let mut out = Vec::with_capacity(items.len());
         if args.positional.is_empty() {
             let (attribute, default) = (args.take("attribute"), args.take("default"));
@@ -266,7 +274,7 @@ impl Machine<'_> {
         let test = if args.positional.is_empty() { None } else { Some(args.positional.remove(0)) };
         let test = test.map(|test| test.as_text().map(ToString::to_string).unwrap_or_default());
         let mut out = Vec::new();
-        for item in self.iterate(value)? {
+        for item in self.iterate_if_true(value)? {
             let judged = self.at_path(&item, attribute.as_ref())?;
             let holds = match &test {
                 None => judged.is_true(),
@@ -289,10 +297,14 @@ impl Machine<'_> {
     ) -> Result<Value, Error> {
         let path = path.ok_or_else(|| Error::failed("groupby requires an attribute"))?;
         let items = self.iterate(value)?;
+        let several = items.len() > 1;
         let mut keyed = Vec::new();
         for item in items {
             let key = self.at_path(&item, Some(&path))?;
             let key = default.clone().filter(|_| key.is_undefined()).unwrap_or(key);
+            if let (Value::Undefined(what), true) = (&key, several) {
+                return Err(Error::failed(&**what));
+            }
             self.spend_value(&key)?;
             keyed.push(Value::tuple(vec![folded(&key, case), key, item]));
         }

@@ -122,7 +122,7 @@ impl Machine<'_> {
         let wrong =
             |wanted: &str| Error::failed(format!("%{letter} format: {wanted} is required, not {}", value.kind()));
         if let Value::Undefined(what) = value
-            && letter != 's'
+            && !matches!(letter, 's' | 'r' | 'a')
         {
             return Err(Error::failed(&**what));
         }

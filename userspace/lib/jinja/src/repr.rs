@@ -82,8 +82,31 @@ fn quoted(text: &[Char], out: &mut Vec<Char>) {
     out.push(Char::own(quote));
 }
 
-/// Whether a text shows a character as it is. Rust's rules are Python's, except that a mark that joins the character
-/// before it counts as printable there.
+/// Whether a text shows a character as it is. Rust's rules are Python's, except that marks that join the character before
+/// them count as printable there.
 fn is_printable(character: char) -> bool {
-    format!("{:?}", ['a', character].iter().collect::<String>()).chars().nth(2) == Some(character)
+    let joins = JOINING.iter().any(|(first, last)| (*first..=*last).contains(&character));
+    joins || character.escape_debug().count() == 1
 }
+
+/// Blocks of marks that join the character before them.
+const JOINING: [(char, char); 18] = [
+    ('\u{300}', '\u{36f}'),
+    ('\u{483}', '\u{489}'),
+    ('\u{591}', '\u{5bd}'),
+    ('\u{64b}', '\u{65f}'),
+    ('\u{6d6}', '\u{6dc}'),
+    ('\u{900}', '\u{903}'),
+    ('\u{93a}', '\u{94f}'),
+    ('\u{981}', '\u{983}'),
+    ('\u{e31}', '\u{e3a}'),
+    ('\u{e47}', '\u{e4e}'),
+    ('\u{1ab0}', '\u{1ace}'),
+    ('\u{1dc0}', '\u{1dff}'),
+    ('\u{20d0}', '\u{20f0}'),
+    ('\u{302a}', '\u{302f}'),
+    ('\u{3099}', '\u{309a}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{fe20}', '\u{fe2f}'),
+    ('\u{e0100}', '\u{e01ef}'),
+];

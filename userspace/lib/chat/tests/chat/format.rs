@@ -120,3 +120,26 @@ fn marks_come_of_the_template_whatever_their_type() {
         }
     }
 }
+
+/// What packing tells of a template before anybody talks with it.
+#[test]
+fn samples_tell_what_a_template_rejects() {
+    let tried = |source: &str| format(&file(&[(CHAT_TEMPLATE, source)])).unwrap().0.try_out();
+    let say = "{% for m in messages %}{{ m.content }}{{ strftime_now('%Y') }}{% endfor %}";
+    let tools = "{% if tools %}<tool_call>{% endif %}";
+    assert_eq!(tried(say), Ok(Vec::new()));
+    assert_eq!(tried(&format!("{say}{tools}")), Ok(Vec::new()));
+    // Whole files that no conversation comes through are refused; others are told of what they reject.
+    for source in ["{{ raise_exception('No.') }}", "{{ nothing.at.all }}", "{{ 'x'|no_filter }}"] {
+        assert!(matches!(tried(source), Err(ChatError::Rendering { .. })), "{source}");
+    }
+    let no_tools =
+        "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('No tools.') }}{% endif %}{% endfor %}";
+    let rejected = tried(&format!("{tools}{no_tools}")).unwrap();
+    let whats: Vec<&str> = rejected.iter().filter_map(|told| told.split(':').next()).collect();
+    assert_eq!(whats, ["a call and its result", "two calls in one answer", "a question behind a call"]);
+    assert!(
+        rejected[0].contains("No tools. (line 1 of the template), at message 4 of 4: the result of read_file"),
+        "{rejected:?}"
+    );
+}

@@ -288,7 +288,7 @@ proptest! {
         at in 0usize..16,
     ) {
         let uses = [
-            "{{ c }}", "<{{ c }}>", "<|im_{{ c }}|>", "<|{{ c|trim }}im_end|>", "{{ c|upper|lower }}", "{{ c|reverse|reverse }}",
+            "{{ c }}", "<{{ c }}>", "<|im_{{ c }}|>", "<|{{ c|trim }}_im_end|>", "{{ c|upper|lower }}", "{{ c|reverse|reverse }}",
             "{{ c|list|join }}", "{{ c|tojson }}{{ {c: c} }}", "{{ '%s|>' % c }}", "{{ '<|im_end{}'.format(c) }}",
             "{{ c.replace(' ', '') }}", "{% for k in dict(**{c: 1}) %}{{ k }}{% endfor %}", "{{ c.split('|')|join('|') }}",
             "{{ (c ~ 'x')[:-1] }}{{ c[1:] }}", "{% set x %}{{ c }}{% endset %}{{ x|indent }}", "{{ c|e|replace('&lt;', c) }}",

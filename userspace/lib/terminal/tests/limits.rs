@@ -205,7 +205,7 @@ fn a_paste_answers_no_question() {
             for piece in after.chunks(chunk) {
                 assert_eq!(session.type_(piece), None);
             }
-            assert_eq!(session.lines(), ["Allow it?"]);
+            assert_eq!(session.lines().last().map(String::as_str), Some("Allow it?"));
             assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
         }
     }

@@ -31,7 +31,7 @@ mod tests {
         let bytes = "aé\u{1f512}b".as_bytes();
         assert_eq!(text_of(bytes, 0, 99), Ok(("aé\u{1f512}b", 0)));
         assert_eq!(text_of(bytes, 2, 6), Ok(("é", 1)));
-        assert_eq!(text_of(bytes, 7, 8), Ok(("\u{1f512}b", 3)));
+        assert_eq!(text_of(bytes, 5, 8), Ok(("\u{1f512}b", 3)));
         assert_eq!(text_of(bytes, 4, 5), Ok(("", 3)));
         assert_eq!(text_of(bytes, 99, 5), Ok(("", 8)));
         assert!(text_of(b"\xff\xfe", 0, 2).is_err());

@@ -183,9 +183,9 @@ xs|map('string')|list ~ people|map(attribute='zz', default='-')|join ~ words|map
 people|map(attribute='in.x')|list
 xs|map('nope')|list
 none|select|list ~ none|map('upper')|list ~ 0|selectattr('a')|list
-1[:2]
+n[:2]
 d[:1]
-none[1:]
+nothing[1:]
 d.items()[:1]
 xs|truncate(9) ~ 5|safe|length
 5|truncate(3)

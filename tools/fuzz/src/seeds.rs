@@ -2,7 +2,6 @@
 
 use anyhow::{Result, anyhow};
 use capos_audit::{Chain, Kind};
-use capos_hostile_models::{End, HostileModel};
 use capos_schema::audit::{Phase, ToolEvent};
 use capos_schema::authority::Decision;
 use capos_schema::models::{ChatMessage, Outcome, ToolDescriptor};
@@ -121,9 +120,7 @@ pub fn elf() -> Result<Vec<Vec<u8>>> {
 }
 
 pub fn models() -> Result<Vec<Vec<u8>>> {
-    // What takes all memory ends its own process, as it does the worker.
-    let harmless = |model: &HostileModel| !matches!(model.end, End::Exhausts);
-    let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().filter(harmless).map(|model| model.file).collect();
+    let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().map(|model| model.file).collect();
     // Larger ones are slow to go through.
     files.retain(|file| file.len() <= 64 << 10);
     files.push(source!("tests/infer/byte_pair.gguf"));

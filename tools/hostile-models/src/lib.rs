@@ -30,8 +30,6 @@ pub enum End {
     Answers,
     /// It is refused, or a request is, or it answers.
     Words,
-    /// It is opened, and a request uses up the memory of the process, which ends.
-    Exhausts,
 }
 
 /// A file.

@@ -248,7 +248,7 @@ mod tests {
             ),
             (
                 "rejects.gguf",
-                replaced(b"{% for message", b"{{ raise(mess"),
+                replaced(b"add_generation_prompt %}", b"raise_exception('no') %}"),
                 "the model file's chat template does not take this conversation: ",
             ),
             ("tokens.gguf", replaced(b"tokenizer.ggml.tokens", b"tokenizer.ggml.takens"), "tokenizer.ggml.tokens"),

@@ -148,7 +148,7 @@ impl Machine<'_> {
                 Ok(if missing { default.unwrap_or_else(|| Value::own("")) } else { value })
             }
             "count" | "length" => count(Self::length(&value)?),
-            "int" => self.to_int(&value, args),
+            "int" => self.int(&value, args),
             "float" => {
                 let [default] = args.bind("float", ["default"])?;
                 present(&value)?;
@@ -159,7 +159,7 @@ impl Machine<'_> {
                 Ok(read.map(Value::Float).or(default).unwrap_or(Value::Float(0.0)))
             }
             "round" => round(&value, args),
-            "tojson" => self.to_json(&value, args),
+            "tojson" => self.tojson(&value, args),
             "lower" | "upper" | "capitalize" => {
                 let text = self.str(&value)?;
                 self.text(cased(&text, name))
@@ -231,7 +231,7 @@ impl Machine<'_> {
         }
     }
 
-    fn to_int(&mut self, value: &Value, args: Args) -> Result<Value, Error> {
+    fn int(&mut self, value: &Value, args: Args) -> Result<Value, Error> {
         let [default, base] = args.bind("int", ["default", "base"])?;
         present(value)?;
         let base = u32::try_from(whole(base, 10)?).unwrap_or(10);
@@ -246,7 +246,7 @@ impl Machine<'_> {
         Ok(read.map(Value::Int).or(default).unwrap_or(Value::Int(0)))
     }
 
-    fn to_json(&mut self, value: &Value, args: Args) -> Result<Value, Error> {
+    fn tojson(&mut self, value: &Value, args: Args) -> Result<Value, Error> {
         let [ascii, indent, separators, sorted] =
             args.bind("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"])?;
         let indent = match indent {

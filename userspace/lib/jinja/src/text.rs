@@ -147,7 +147,7 @@ pub fn trimmed<'t>(text: &'t [Char], set: Option<&[Char]>, start: bool, end: boo
 
 /// Where `part` first lies in `text` from `from` on.
 pub fn find(text: &[Char], part: &[Char], from: usize) -> Option<usize> {
-    let found = first_place(text.get(from..)?.iter().copied(), &part.iter().copied().collect::<Vec<_>>())?;
+    let found = first_place(text.get(from..)?.iter().copied(), part)?;
     found.checked_add(from)
 }
 

@@ -1,5 +1,7 @@
 //! Limits of hostile templates.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
+
 use capos_jinja::{Char, Error, ErrorKind, Host, Limits, Template, Value};
 use proptest::prelude::*;
 

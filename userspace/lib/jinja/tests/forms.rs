@@ -1,5 +1,7 @@
 //! Forms of templates, compared with what jinja2 makes of them (`tests/infer/make_forms.py`).
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
+
 use capos_jinja::{Host, Limits, Template, Value};
 use serde_json::Value as Json;
 

@@ -8,7 +8,8 @@ use crate::message::{Call, Message, Role};
 pub type Form = fn(&[Message]) -> Option<Vec<Message>>;
 
 /// The forms that are tried, by themselves and together.
-pub const FORMS: [Form; 4] = [with_instructions_inside, with_answers_between, with_short_ids, with_calls_apart];
+pub const FORMS: [Form; 5] =
+    [with_instructions_inside, with_answers_between, with_short_ids, with_calls_apart, with_arguments_as_text];
 
 /// The messages in all forms of a set, which is a number with a bit for each.
 pub fn in_forms(messages: &[Message], set: usize) -> Option<Vec<Message>> {
@@ -102,6 +103,15 @@ fn with_calls_apart(messages: &[Message]) -> Option<Vec<Message>> {
         out.extend(results.into_iter().cloned());
     }
     Some(out).filter(|out| out.len() != messages.len())
+}
+
+/// Arguments of calls as the JSON text of an object.
+fn with_arguments_as_text(messages: &[Message]) -> Option<Vec<Message>> {
+    let mut out = messages.to_vec();
+    for call in out.iter_mut().flat_map(|message| &mut message.calls).filter(|call| !call.arguments.is_string()) {
+        call.arguments = call.arguments.to_string().into();
+    }
+    Some(out).filter(|out| out != messages)
 }
 
 /// Calls and results as texts of the model and of the person, one message of each after the other: a form that templates

@@ -165,6 +165,14 @@ fn calls_are_given_in_the_form_that_a_template_takes() {
     }
 }
 
+/// Some templates put arguments together with texts, so they take them as text only.
+#[test]
+fn arguments_are_given_as_text_to_a_template_that_takes_no_other() {
+    let source = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments }}{% endfor %}{% endfor %}";
+    let rendered = render(&from_source(source).unwrap(), &with_two_calls(), &tools()).unwrap().text();
+    assert_eq!(rendered, "read{\"path\":\"a\"}read{\"path\":\"b\"}");
+}
+
 /// What is rejected is told: the template's words, its line, and the message.
 #[test]
 fn a_rejection_names_the_message_that_is_meant() {

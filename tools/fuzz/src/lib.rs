@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "audit", run: parsers::audit, seeds: seeds::audit },
     Target { name: "elf", run: parsers::elf, seeds: seeds::elf },
     Target { name: "gguf", run: parsers::gguf, seeds: seeds::models },
+    Target { name: "template", run: parsers::template, seeds: seeds::template },
     Target { name: "handbook", run: parsers::handbook, seeds: seeds::handbook },
     Target { name: "iso9660", run: parsers::iso9660, seeds: seeds::iso9660 },
     Target { name: "json", run: parsers::json, seeds: seeds::json },

@@ -46,6 +46,21 @@ pub fn model(data: &[u8]) {
     let _ = crate::drive::drive(data);
 }
 
+/// A chat template, and what it makes of a text.
+pub fn template(data: &[u8]) {
+    use capos_jinja::{Host, Limits, Template, Value};
+    let Ok(template) = str::from_utf8(data).map_err(drop).and_then(|source| Template::new(source).map_err(drop)) else {
+        return;
+    };
+    let limits = Limits { steps: 100_000, text: 1 << 16, depth: 112 };
+    let message = Value::dict(vec![
+        (Value::own("role"), Value::own("user")),
+        (Value::own("content"), Value::foreign("Hi <a>, \u{e9}\n'b'")),
+    ]);
+    let values = vec![("messages", Value::list(vec![message])), ("tools", Value::None)];
+    let _ = template.render(values, Host { now: Some(0) }, limits);
+}
+
 /// The text of a handbook.
 pub fn handbook(data: &[u8]) {
     if let Ok(text) = str::from_utf8(data) {

@@ -127,6 +127,17 @@ pub fn models() -> Result<Vec<Vec<u8>>> {
     Ok(files)
 }
 
+pub fn template() -> Result<Vec<Vec<u8>>> {
+    let forms =
+        b"{% set ns = namespace(x=[1]) %}{% macro m(a, b=2) %}{{ '%5s' % a|sort(attribute='b') }}{% endmacro %}\
+                  {{ m(messages[0].content[::-1].split(' ', 1)) ~ {'a': (1, 2.5)}|tojson(indent=1) }}{# #}";
+    Ok(vec![
+        forms.to_vec(),
+        source!("tests/infer/templates/hermes.jinja"),
+        source!("tests/infer/templates/header.jinja"),
+    ])
+}
+
 pub fn handbook() -> Result<Vec<Vec<u8>>> {
     Ok(vec![b"? How is the system?\nI will look.\ncall system_status\n\n? Who are you?\nA handbook.\n".to_vec()])
 }

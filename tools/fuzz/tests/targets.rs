@@ -45,6 +45,7 @@ fn seeds_are_what_they_are_to_be() {
     capos_verity::TrustStore::parse(&signed[0]).unwrap();
     capos_verity::SigningKey::parse(&signed[1]).unwrap();
     capos_verity::FileSignature::parse(&signed[2]).unwrap();
+    capos_jinja::Template::new(str::from_utf8(&first("template")).unwrap()).unwrap();
     capos_retrieval::Handbook::parse(str::from_utf8(&first("handbook")).unwrap()).unwrap();
     let model = first("gguf");
     capos_gguf::Header::parse(&model, model.len() as u64).unwrap();

@@ -23,6 +23,9 @@ const PACKAGE: &str = "boot/boot.tar";
 /// Bytes of it that are compared at once.
 const PIECE: usize = 64 * 1024;
 
+/// A look at one disk, or at the drives of one controller.
+type Look<'a> = Pin<Box<dyn Future<Output = Option<Volume<Disk>>> + 'a>>;
+
 /// The search for the volume on all drives.
 struct Search<'a> {
     account: &'a ResourceAccountClient,
@@ -43,7 +46,7 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
     let booted = booted.map(|memory| map_all(&memory, Access::Read)).transpose()?;
     let search = Search { account, booted, passed: RefCell::default() };
     let (disks, controllers) = (env.each::<BlockDeviceClient>("device")?, env.each::<DiskControllerClient>("drives")?);
-    let mut looks: Vec<Pin<Box<dyn Future<Output = Option<Volume<Disk>>> + '_>>> = Vec::new();
+    let mut looks: Vec<Look<'_>> = Vec::new();
     let (count, search) = (disks.len(), &search);
     for (number, disk) in (1_usize..).zip(disks) {
         let name = match count {
@@ -57,7 +60,7 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
         let name = (count > 1).then(|| format!("SATA controller {number} of {count}"));
         looks.push(Box::pin(search.look_at_drives(name, controller)));
     }
-    match first_some(&mut looks).await {
+    match first_found(&mut looks).await {
         Some(volume) => Ok(volume),
         None => {
             let passed = search.passed.borrow().join("; ");
@@ -66,13 +69,13 @@ pub async fn find(env: &Env, account: &ResourceAccountClient) -> Result<Volume<D
     }
 }
 
-/// Waits until one of them has a value, or none of them will.
-async fn first_some<T>(futures: &mut Vec<Pin<Box<dyn Future<Output = Option<T>> + '_>>>) -> Option<T> {
+/// Waits until one of them has found the volume, or none of them will.
+async fn first_found(looks: &mut Vec<Look<'_>>) -> Option<Volume<Disk>> {
     poll_fn(|context| {
         let mut found = None;
-        futures.retain_mut(|future| match &found {
+        looks.retain_mut(|look| match &found {
             Some(_) => true,
-            None => match future.as_mut().poll(context) {
+            None => match look.as_mut().poll(context) {
                 Poll::Ready(value) => {
                     found = value;
                     false
@@ -80,7 +83,7 @@ async fn first_some<T>(futures: &mut Vec<Pin<Box<dyn Future<Output = Option<T>> 
                 Poll::Pending => true,
             },
         });
-        if found.is_some() || futures.is_empty() { Poll::Ready(found) } else { Poll::Pending }
+        if found.is_some() || looks.is_empty() { Poll::Ready(found) } else { Poll::Pending }
     })
     .await
 }

@@ -160,7 +160,7 @@ impl IoPortsKernel<Invocation<'_>> for IoPorts {
         if indices.len() > MOST_INDICES {
             return Err(Exception::invalid_argument("at most 256 registers are read at once"));
         }
-        cx.expect(indices.len() as usize * 4)?;
+        cx.expect((indices.len() as usize).saturating_mul(4))?;
         claim(index_port);
         let mut values = results.init_values(indices.len());
         for (place, index) in (0..).zip(indices) {

@@ -1,10 +1,10 @@
 //! What a model can make the audit log keep.
 //!
 //! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
-//! recorded whole; what a model merely proposed is recorded by its beginning, its length and its hash, and all that one
-//! turn leaves behind without a person's word is bounded, and all that the turns of a session do: the records of its
-//! calls, the broker's of what it decided on them, and those of the messages that the model's answers and the calls' results are.
-//! Of many calls of one answer that are refused the last are recorded together.
+//! recorded whole. What a model merely proposed is recorded by its beginning, its length and its hash. Bounds hold for what
+//! one turn leaves there without a person's word, and for what all turns of a session do. That is the records of the calls,
+//! the broker's of its decisions on them, and those of the messages: the model's answers and the calls' results.
+//! If many calls of one answer are refused, the last of them are recorded together.
 
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};

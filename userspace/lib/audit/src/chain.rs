@@ -89,8 +89,9 @@ impl Chain {
         Self { records, limit, used: 0, reserved: 0, open, calls, share: usize::MAX, spared: 0, taken }
     }
 
-    /// The same, where one session takes no more than three eighths, nor a service for what it does for no session, and one
-    /// sixteenth is for the beginnings and ends of sessions: whatever one of them records, others can log in and go on.
+    /// An empty chain whose room is shared: whatever one session records, others can log in and go on. A session takes at
+    /// most three eighths, and so does a service for what it does for no session. One sixteenth is for the beginnings and
+    /// ends of sessions.
     #[must_use]
     pub fn shared(limit: usize) -> Self {
         Self { share: (limit / 8).saturating_mul(3), spared: limit / 16, ..Self::new(limit) }
@@ -291,8 +292,8 @@ impl Chain {
     }
 }
 
-/// The session that a record is about, or the service that it comes from where it is about none; and whether it is the beginning or
-/// the end of a session, for which there is room that nothing else takes.
+/// The session that a record is about, or the service that it comes from if it is about none. The flag is set for the
+/// beginning and the end of a session, which have room that nothing else takes.
 fn taker(event: &Event) -> (&str, bool) {
     match event {
         Event::Tool(event) => (&event.session, false),

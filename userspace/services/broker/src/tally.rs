@@ -1,7 +1,7 @@
 //! The tokens of one answer, counted while it is made: by what passes, and in the end by what its worker says.
 //!
-//! A number that a worker says is believed within what was sent and received: a token for each 16 bytes is the least, a token
-//! for each byte the most, with what a template writes around them. Whoever asked need not read an answer to its end.
+//! A number that a worker says is believed within what was sent and received. The least is a token for each 16 bytes, the most
+//! a token for each byte and what a template writes around them. The caller need not read an answer to its end.
 
 use alloc::string::String;
 

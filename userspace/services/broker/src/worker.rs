@@ -14,8 +14,8 @@ use crate::deadlines::Deadlines;
 use crate::patience::{Overdue, Waiting};
 use crate::tally::Tally;
 
-/// How long a worker may leave a cancel unanswered, in nanoseconds. After that it is ended and another one takes its place. One that computes looks at its calls several times a second, or every few seconds
-/// where it is emulated; pages of a large model that come from a slow disk hold it up for longer.
+/// How long a worker may leave a cancel unanswered, in nanoseconds. After that it is ended and another one takes its place. A worker that computes looks at its calls several times a second, or every few
+/// seconds if it is emulated. Pages of a large model that come from a slow disk hold it up for longer.
 pub const UNANSWERED: u64 = 30_000_000_000;
 
 /// What came of reading an answer on.

@@ -23,9 +23,9 @@ pub struct Lanes {
     pub sums: [f32; LANES],
 }
 
-/// Which lane a half group is, and which half group a lane is: that of rows of four made columns.
+/// Which lane a half group (0 to 15) is, and which half group a lane is: a matrix of 4 × 4, transposed.
 pub const fn lane(half_group: usize) -> usize {
-    half_group % 4 * 4 + half_group / 4
+    ((half_group & 3) << 2) | (half_group >> 2)
 }
 
 impl Lanes {

@@ -206,9 +206,12 @@ mod tests {
     fn each_form_of_calls_is_written_by_the_model_itself_and_may_be() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/call-forms");
         let config: Config = toml::from_str(&std::fs::read_to_string(folder.join("config.toml")).unwrap()).unwrap();
-        assert_eq!(config.runner.model.len(), 7);
+        let calls_a_tool =
+            |named: &&Named| named.chain.says.iter().flatten().any(|text| text.contains("list_directory"));
+        let calling: Vec<&Named> = config.runner.model.iter().filter(calls_a_tool).collect();
+        assert_eq!(calling.len(), 7);
         let expected = [("list_directory /object/list_directory".to_owned(), json!({ "path": "notes" }))];
-        for Named { title, chain } in &config.runner.model {
+        for Named { title, chain } in calling {
             let file = file(chain, title, &folder).unwrap();
             for free in [true, false] {
                 let calls = calls(&file, free).into_iter();

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use capos_policy::{LABEL_LIMIT, label_size};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 
 use crate::calls::Calls;
@@ -70,9 +71,6 @@ impl core::error::Error for AppendError {}
 /// what was kept for it.
 pub const ERROR_LIMIT: usize = 2048;
 
-/// The most that the classes of a record's label may come to, in bytes of their names, each counted with 4 more.
-pub const LABEL_LIMIT: usize = 1024;
-
 /// The most bytes of arguments that the record of a call that never ran holds. Of longer ones it holds the beginning,
 /// the length and the hash, so that what a model merely proposes cannot fill the log.
 pub const ARGUMENTS_LIMIT: usize = 2048;
@@ -122,8 +120,7 @@ impl Chain {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
         }
-        let label: usize = event.label.classes.iter().map(|class| class.len().saturating_add(4)).sum();
-        if label > LABEL_LIMIT {
+        if label_size(&event.label) > LABEL_LIMIT {
             let what = format!("its label is longer than {LABEL_LIMIT} bytes");
             return Err(AppendError::Invalid(what));
         }

@@ -21,7 +21,7 @@ mod record;
 mod story;
 mod verify;
 
-pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT, LABEL_LIMIT};
+pub use chain::{ARGUMENTS_LIMIT, AppendError, Chain, ERROR_LIMIT};
 pub use general::{Kind, message};
 pub use moment::{clock, date, since};
 pub use query::Filter;

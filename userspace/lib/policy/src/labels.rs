@@ -1,17 +1,38 @@
 //! Confidentiality labels: a lattice of classes, joined on use and checked where something leaves.
 //!
 //! `public` is below everything. In a family such as `pii` or `secret`, `pii.redacted` is below every other class of its
-//! family, and `pii.*` is above them. Classes of different families cannot be compared. A label is a set of classes,
-//! and none at all is public.
+//! family, and `pii.*` is above them. Classes of different families cannot be compared. `*` is above all. A label is a set of
+//! classes, and none at all is public.
 
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use capos_schema::authority::{Label, Provenance};
+
+/// The class above all others.
+const TOP: &str = "*";
+/// Bytes of a class's name.
+const CLASS_LIMIT: usize = 64;
+/// The most that the classes of a label may come to, in bytes of their names, each counted with 4 more.
+pub const LABEL_LIMIT: usize = 1024;
+
+/// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown as it is.
+fn is_class(class: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-*".contains(&byte);
+    (1..=CLASS_LIMIT).contains(&class.len()) && class.bytes().all(is_letter)
+}
+
+/// What is held to [`LABEL_LIMIT`].
+#[must_use]
+pub fn label_size(label: &Label) -> usize {
+    label.classes.iter().fold(0, |sum, class| class.len().saturating_add(4).saturating_add(sum))
+}
 
 /// Whether what has class `low` may go wherever class `high` may.
 #[must_use]
 pub fn class_below(low: &str, high: &str) -> bool {
-    if low == "public" || low == high {
+    if low == "public" || low == high || high == TOP {
         return true;
     }
     let (Some((low_family, low_kind)), Some((high_family, high_kind))) = (low.split_once('.'), high.split_once('.'))
@@ -36,15 +57,22 @@ fn above<'a>(label: &'a Label, classes: &[String]) -> Option<&'a str> {
 }
 
 /// The least label that is above both, with sorted classes and none that another makes superfluous.
+///
+/// It is at most [`LABEL_LIMIT`] long and has names of classes only, whoever gave the labels: in place of what is neither it has
+/// the class that is above all.
 #[must_use]
 pub fn join(one: &Label, other: &Label) -> Label {
     let mut joined = Label::default();
-    for class in one.classes.iter().chain(&other.classes) {
+    let named = |class: &String| if is_class(class) { class.clone() } else { TOP.into() };
+    for class in &one.classes.iter().chain(&other.classes).map(named).collect::<Vec<String>>() {
         if class == "public" || joined.classes.iter().any(|have| class_below(class, have)) {
             continue;
         }
         joined.classes.retain(|have| !class_below(have, class));
         joined.classes.push(class.clone());
+    }
+    if label_size(&joined) > LABEL_LIMIT {
+        joined.classes = vec![TOP.into()];
     }
     joined.classes.sort_unstable();
     joined

@@ -590,7 +590,9 @@ mod tests {
         tree.replace(Tree::ROOT, "b", b"new", 0).unwrap();
         assert_eq!(of(&tree, "b"), Label::default());
         // A label that the budget does not cover is not left out.
-        let long = Label { classes: (0..1000).map(|n| alloc::format!("pii.{n}")).collect() };
+        let long = Label { classes: (0..14).map(|n| alloc::format!("pii.{n:060}")).collect() };
+        let free = 10_000 - tree.used();
+        tree.replace(Tree::ROOT, "full", &alloc::vec![0; usize::try_from(free).unwrap() - 1000], 0).unwrap();
         assert!(matches!(tree.store(Tree::ROOT, "c", b"x", false, &long, 0), Err(TreeError::NoSpace { .. })));
         assert_eq!(tree.find(Tree::ROOT, "c"), Err(TreeError::NotFound("c".into())));
     }

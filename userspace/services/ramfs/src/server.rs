@@ -19,7 +19,7 @@ use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError, text_of
 use core::cell::RefCell;
 
 use crate::locks::LockQueue;
-use crate::trail::{Trail, bounded};
+use crate::trail::Trail;
 
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
@@ -274,7 +274,7 @@ impl DirectoryServer for DirectoryObject {
         let (text, start) = text_of(bytes, offset, offset.saturating_add(most))
             .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
         let label = tree.label(node).map_err(refused)?.clone();
-        self.trail.join(&label)?;
+        self.trail.join(&label);
         Ok(DirectoryReadTextResults { text: text.to_string(), start: start as u64, bytes: bytes.len() as u64, label })
     }
 
@@ -287,7 +287,7 @@ impl DirectoryServer for DirectoryObject {
         label: Option<Label>,
     ) -> Result<(), CallError> {
         self.may_write()?;
-        let label = join(&bounded(label.unwrap_or_default())?, &self.trail.label());
+        let label = join(&label.unwrap_or_default(), &self.trail.label());
         let now = self.volume.now().await;
         let store = |tree: &mut Tree| tree.store(self.node, &path, text.as_bytes(), append, &label, now);
         self.volume.change(store).map_err(refused)
@@ -387,7 +387,7 @@ impl DirectoryServer for DirectoryObject {
     }
 
     async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
-        let trail = self.trail.labelled(&bounded(label)?)?;
+        let trail = self.trail.labelled(&label);
         self.narrower(self.node, self.writable, trail)
     }
 
@@ -459,7 +459,7 @@ impl FileObject {
     fn read(&self, offset: u64, count: u32) -> Result<Vec<u8>, CallError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_TRANSFER);
         let tree = self.volume.tree.borrow();
-        self.trail.join(tree.label(self.node).map_err(refused)?)?;
+        self.trail.join(tree.label(self.node).map_err(refused)?);
         tree.read(self.node, offset, count).map(<[u8]>::to_vec).map_err(refused)
     }
 }

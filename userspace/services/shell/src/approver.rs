@@ -9,19 +9,25 @@ use capos_plural::count;
 use capos_schema::authority::Reply;
 use capos_schema::cap::CallError;
 use capos_schema::terminal::{LineEnd, Style};
-use capos_terminal::{escape_json, wrap};
+use capos_terminal::{count_spaces, escape_json, wrap};
 
 use crate::escape::one_line;
 use crate::loss;
 use crate::screen::Held;
 use crate::session::Runner;
 
-/// Rows of a screen that what stands around a page of arguments takes.
+/// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
+/// Rows for the question itself and the cursor below it.
+const ASKING: usize = 2;
+/// Classes of a label that a question names. Of more it says how many.
+const CLASSES: usize = 3;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
 const ROWS: usize = 200;
 /// Stands before the arguments. What goes on in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
 const MARGIN: &str = "  │ ";
+/// Stands before the question's own lines.
+const LEAD: &str = "  ";
 
 /// Spans of what is shown at once.
 #[derive(Default)]
@@ -30,6 +36,15 @@ struct Page(Vec<(Style, String)>);
 impl Page {
     fn add(&mut self, style: Style, text: impl Into<String>) {
         self.0.push((style, text.into()));
+    }
+
+    /// Adds a line of the question's own. It may hold words of a service: what has no room in its row goes on behind the margin.
+    fn line(&mut self, style: Style, text: &str, columns: usize) {
+        self.add(style, format!("{LEAD}{}\n", wrap(LEAD, &count_spaces(&one_line(text)), columns)));
+    }
+
+    fn rows(&self) -> usize {
+        self.0.iter().map(|(_, text)| text.matches('\n').count()).sum()
     }
 
     fn spans(&self) -> Vec<(Style, &str)> {
@@ -67,9 +82,11 @@ impl Runner {
         let mut page = Page::default();
         page.add(Style::Question, format!("The model wants to run {} ", tool.name));
         page.add(Style::Plain, format!("({}; {what})\n", tool.category));
-        page.add(Style::Dim, format!("  {}\n", tool.description.replace('\n', " ")));
         let (columns, rows) = self.screen.size().await;
-        let pages = pages(ask.arguments, columns, rows.saturating_sub(AROUND).min(ROWS));
+        page.line(Style::Dim, &tool.description.replace('\n', " "), columns);
+        let behind = self.behind(ask, style, columns).await;
+        let around = page.rows().saturating_add(behind.rows()).saturating_add(ASKING).max(AROUND);
+        let pages = pages(ask.arguments, columns, rows.saturating_sub(around).min(ROWS));
         let last = pages.len();
         for (number, text) in (1_usize..).zip(pages) {
             page.add(Style::Bold, text);
@@ -82,21 +99,30 @@ impl Runner {
             }
             page = Page::default();
         }
+        page.0.extend(behind.0);
+        self.told_of.set(ask.untrusted);
+        Ok(page)
+    }
+
+    /// What stands between the arguments and the question.
+    async fn behind(&self, ask: &Ask<'_>, style: Style, columns: usize) -> Page {
+        let mut page = Page::default();
         let length = count(ask.arguments.chars().count(), "character");
-        page.add(Style::Plain, format!("  That is all of the arguments of {}: {length}.\n", tool.name));
+        let tool = &ask.tool.descriptor.name;
+        page.line(Style::Plain, &format!("That is all of the arguments of {tool}: {length}."), columns);
         if !ask.note.is_empty() {
-            page.add(style, format!("  {}\n", one_line(ask.note)));
+            page.line(style, ask.note, columns);
         }
         if let Some(note) = loss::note(self, ask.tool, ask.arguments).await {
-            page.add(Style::Warning, format!("  {note}\n"));
+            page.line(Style::Warning, &note, columns);
         }
-        if let Some(note) = foreign(self.told_of.replace(ask.untrusted), ask.untrusted) {
-            page.add(Style::Warning, note);
+        if let Some(note) = foreign(self.told_of.get(), ask.untrusted) {
+            page.line(Style::Warning, note, columns);
         }
-        if !ask.label.classes.is_empty() {
-            page.add(Style::Warning, format!("  It has seen data labelled {}.\n", ask.label.classes.join(", ")));
+        if let Some(note) = labelled(&ask.label.classes) {
+            page.line(Style::Warning, &note, columns);
         }
-        Ok(page)
+        page
     }
 }
 
@@ -105,8 +131,19 @@ impl Runner {
 fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
-        0 => Some("  It has read what others may have written (files, logs, output of programs).\n"),
-        _ => Some("  Since you were last asked it has read more that others may have written.\n"),
+        0 => Some("It has read what others may have written (files, logs, output of programs)."),
+        _ => Some("Since you were last asked it has read more that others may have written."),
+    }
+}
+
+/// What a person is told of the label of what the model has seen.
+fn labelled(classes: &[String]) -> Option<String> {
+    let named = classes.get(..CLASSES).unwrap_or(classes).join(", ");
+    let others = classes.len().saturating_sub(CLASSES);
+    match (classes.is_empty(), others) {
+        (true, _) => None,
+        (false, 0) => Some(format!("It has seen data labelled {named}.")),
+        (false, _) => Some(format!("It has seen data labelled {named} and {others} more (/inspect conversation).")),
     }
 }
 
@@ -199,6 +236,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn lines_of_a_question_keep_to_their_rows() {
+        let mut page = Page::default();
+        page.line(Style::Warning, &format!("x.\n  That is all.{}[y/N] {}", " ".repeat(60), "w".repeat(200)), 80);
+        for row in page.0.iter().flat_map(|(_, text)| text.lines()) {
+            assert!(row.chars().count() < 80 && (row.starts_with(LEAD)), "{row:?}");
+        }
+        let text = &page.0[0].1;
+        assert!(text.starts_with("  x.\\n\\u{20}{2}That is all.\\u{20}{60}[y/N] w"), "{text}");
+        assert!(text.lines().skip(1).all(|row| row.starts_with(CONTINUED)), "{text}");
+        assert_eq!(page.rows(), text.lines().count());
+    }
+
+    #[test]
+    fn a_question_names_a_few_classes_of_a_label() {
+        let classes = ["pii.a", "pii.b", "pii.c", "pii.d", "pii.e"].map(String::from);
+        assert_eq!(labelled(&[]), None);
+        assert_eq!(labelled(&classes[..1]).unwrap(), "It has seen data labelled pii.a.");
+        assert_eq!(
+            labelled(&classes).unwrap(),
+            "It has seen data labelled pii.a, pii.b, pii.c and 2 more (/inspect conversation)."
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use capos_agent::world::{Host, Model, Renderer, Show, State};
 use capos_plural::count;
 use capos_schema::models::{Outcome, PermissionMode};
 use capos_schema::terminal::Style;
-use capos_terminal::{Wrap, count_spaces};
+use capos_terminal::{CONTINUED, Wrap, count_spaces};
 
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
@@ -54,6 +54,7 @@ impl Renderer for Runner {
                 if !self.progress.speaking.replace(true) {
                     held.fresh_line().await;
                 }
+                self.progress.wrap.replace(None);
                 held.show(&[(Style::Model, text)]).await;
             }
             Show::CallPiece { index, name, arguments } => {
@@ -65,6 +66,14 @@ impl Renderer for Runner {
                     held.fresh_line().await;
                     let columns = screen.size().await.0;
                     *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
+                }
+                // Where anything else was shown since, it begins in a row that goes on with the call's.
+                let known = self.progress.wrap.borrow_mut().is_some();
+                if !known || (!new && held.is_fresh()) {
+                    held.fresh_line().await;
+                    held.show(&[(Style::Tool, CONTINUED)]).await;
+                    let columns = screen.size().await.0;
+                    *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, CONTINUED.chars().count()));
                 }
                 let text = self.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
                 held.show(&[(Style::Tool, &text)]).await;

@@ -202,6 +202,11 @@ impl Held<'_> {
         self.screen.link.call(|terminal| async move { terminal.write(spans).await }).await.is_ok()
     }
 
+    /// Whether the cursor is at the left edge.
+    pub fn is_fresh(&self) -> bool {
+        self.screen.fresh.get()
+    }
+
     /// Shows a line of several styles.
     async fn line(&self, spans: &[(Style, String)]) {
         let mut line = Vec::with_capacity(spans.len().saturating_add(2));

@@ -29,6 +29,12 @@ pub fn label_size(label: &Label) -> usize {
     label.classes.iter().fold(0, |sum, class| class.len().saturating_add(4).saturating_add(sum))
 }
 
+/// The label that is above all others: of what may have been made of anything.
+#[must_use]
+pub fn all_above() -> Label {
+    Label { classes: vec![TOP.into()] }
+}
+
 /// Whether what has class `low` may go wherever class `high` may.
 #[must_use]
 pub fn class_below(low: &str, high: &str) -> bool {
@@ -72,7 +78,7 @@ pub fn join(one: &Label, other: &Label) -> Label {
         joined.classes.push(class.clone());
     }
     if label_size(&joined) > LABEL_LIMIT {
-        joined.classes = vec![TOP.into()];
+        return all_above();
     }
     joined.classes.sort_unstable();
     joined

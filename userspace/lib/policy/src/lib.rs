@@ -30,7 +30,7 @@ pub use approval::{Answer, Approvals, Span, unagreed};
 pub use backend::{check_backend_policy, may_open};
 pub use budget::{Budgets, Spent, Used};
 pub use category::Category;
-pub use labels::{Egress, LABEL_LIMIT, class_below, join, join_provenance, label_below, label_size};
+pub use labels::{Egress, LABEL_LIMIT, all_above, class_below, join, join_provenance, label_below, label_size};
 pub use lease::{Lease, LeaseError};
 pub use map::{Modes, Override, Permission, default_mode, stricter};
 pub use passphrase::{Attempts, Passphrase, PassphraseError, StepUpError};

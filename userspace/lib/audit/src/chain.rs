@@ -297,9 +297,7 @@ fn taker(event: &Event) -> (&str, bool) {
         Event::General(event) => {
             let source = || event.fields.iter().find(|field| field.name == "source").map(|field| field.value.as_str());
             let taker = if event.session.is_empty() { source().unwrap_or_default() } else { event.session.as_str() };
-            let spared =
-                [Kind::SessionStart, Kind::SessionEnd, Kind::LogStart].iter().any(|kind| kind.name() == event.kind);
-            (taker, spared)
+            (taker, Kind::is_spared(&event.kind))
         }
     }
 }

@@ -37,6 +37,12 @@ impl Kind {
         }
     }
 
+    /// Whether the log has room for records of this kind that no session's work takes. Sessions do not write them.
+    #[must_use]
+    pub fn is_spared(kind: &str) -> bool {
+        [Self::SessionStart, Self::SessionEnd, Self::LogStart].iter().any(|spared| spared.name() == kind)
+    }
+
     /// An event of this kind.
     #[must_use]
     pub fn event(self, session: &str, principal: &str, fields: &[(&str, &dyn fmt::Display)]) -> GeneralEvent {

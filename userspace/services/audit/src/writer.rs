@@ -59,9 +59,7 @@ impl AuditWriterServer for Writer {
 
     async fn general(&self, _cx: &CallContext, event: GeneralEvent) -> Result<AuditWriterGeneralResults, CallError> {
         self.check(&event.session)?;
-        // There is room for these that a session's work does not take.
-        let ends = [Kind::SessionStart, Kind::SessionEnd, Kind::LogStart];
-        if matches!(self.source, Source::Session(_)) && ends.iter().any(|kind| kind.name() == event.kind) {
+        if matches!(self.source, Source::Session(_)) && Kind::is_spared(&event.kind) {
             return Err(CallError::invalid_argument(format!("a session's writer records no `{}`", event.kind)));
         }
         let head = match &self.source {

@@ -11,9 +11,11 @@ extern crate alloc;
 mod locks;
 pub mod path;
 mod text;
+mod trail;
 mod tree;
 
 pub use locks::{Holder, Locks};
 pub use path::PathError;
 pub use text::text_of;
+pub use trail::{Trail, Trails};
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};

@@ -8,7 +8,6 @@ extern crate alloc;
 
 mod locks;
 mod server;
-mod trail;
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -20,7 +19,7 @@ use capos_schema::cap::Dispatch;
 use capos_schema::kernel::TimerClient;
 use capos_schema::storage::{DirectoryClient, DirectoryService, EntryInfo, EntryKind};
 use capos_tree::Tree;
-use server::{DirectoryObject, READ_ONLY_ROOT, Volume};
+use server::{DirectoryObject, Volume};
 
 /// A write carries up to 256 KiB.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 320 << 10, concurrent: 32 };
@@ -78,7 +77,7 @@ async fn fill(volume: &Volume, source: &DirectoryClient, top: &str) -> Result<us
 async fn run(env: Env) -> Result<(), Error> {
     let budget: u64 =
         env.arguments().first().and_then(|text| text.parse().ok()).context("argument 0 must be the budget in bytes")?;
-    let volume = Volume::new(budget, env.cap::<TimerClient>("timer")?, env.server().clone());
+    let volume = Volume::new(budget, env.cap::<TimerClient>("timer")?, env.server().clone(), env.clock()?.now());
     if let Some(medium) = env.optional::<DirectoryClient>("medium")? {
         // The first of these folders that the medium has becomes the home.
         for top in env.arguments().iter().skip(1) {
@@ -91,10 +90,8 @@ async fn run(env: Env) -> Result<(), Error> {
     }
     let found = volume.clone();
     env.server().serve_durable(move |key| {
-        (key == READ_ONLY_ROOT).then(|| {
-            let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(DirectoryObject::root(&found, false)));
-            root
-        })
+        let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(found.durable(key)));
+        Some(root)
     });
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&volume, true))));
     env.run_with(OPTIONS).await

@@ -15,11 +15,10 @@ use capos_schema::storage::{
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
     FileServer, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Holder, Info, Kind, NodeId, PathError, Tree, TreeError, text_of};
+use capos_tree::{Holder, Info, Kind, NodeId, PathError, Trail, Trails, Tree, TreeError, text_of};
 use core::cell::RefCell;
 
 use crate::locks::LockQueue;
-use crate::trail::Trail;
 
 /// The most that one read or write carries, in bytes.
 const MAX_TRANSFER: usize = 256 * 1024;
@@ -30,7 +29,7 @@ const HOLDERS_CHECKED: u64 = 1_000_000_000;
 /// Calls that may wait for locks: the service answers others meanwhile.
 const MAX_WAITING: usize = 8;
 /// The key of the durable capability to the root, read-only.
-pub const READ_ONLY_ROOT: u64 = 0;
+const READ_ONLY_ROOT: u64 = 0;
 /// What an entry of such a list takes beside its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 
@@ -40,12 +39,20 @@ pub struct Volume {
     timer: TimerClient,
     exporter: Rc<Server>,
     locks: LockQueue,
+    trails: Trails,
 }
 
 impl Volume {
-    /// An empty volume with a budget in bytes.
-    pub fn new(budget: u64, timer: TimerClient, exporter: Rc<Server>) -> Rc<Self> {
-        Rc::new(Self { tree: RefCell::new(Tree::new(budget)), timer, exporter, locks: LockQueue::default() })
+    /// An empty volume with a budget in bytes. `start` is the time since power-on, in nanoseconds.
+    pub fn new(budget: u64, timer: TimerClient, exporter: Rc<Server>, start: u64) -> Rc<Self> {
+        let (tree, trails) = (RefCell::new(Tree::new(budget)), Trails::new(start));
+        Rc::new(Self { tree, timer, exporter, locks: LockQueue::default(), trails })
+    }
+
+    /// The root behind a durable capability.
+    pub fn durable(self: &Rc<Self>, key: u64) -> DirectoryObject {
+        let (trail, writable) = if key == READ_ONLY_ROOT { Default::default() } else { self.trails.find(key) };
+        DirectoryObject { volume: self.clone(), node: Tree::ROOT, writable, trail }
     }
 
     /// The tree, for filling it at start.
@@ -388,6 +395,11 @@ impl DirectoryServer for DirectoryObject {
 
     async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
         let trail = self.trail.labelled(&label);
+        if self.node == Tree::ROOT {
+            // Programs get this, and go on when this one is restarted.
+            let key = self.volume.trails.keep(trail, self.writable);
+            return Ok(DirectoryClient::from_cap(self.volume.exporter.durable(key, DirectoryClient::INTERFACE_ID)?));
+        }
         self.narrower(self.node, self.writable, trail)
     }
 

@@ -90,7 +90,7 @@ async fn run(env: Env) -> Result<(), Error> {
     }
     let found = volume.clone();
     env.server().serve_durable(move |key| {
-        let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(found.durable(key)));
+        let root: Rc<dyn Dispatch> = Rc::new(DirectoryService(Rc::new(found.durable(key))));
         Some(root)
     });
     env.serve(0, Rc::new(DirectoryService(DirectoryObject::root(&volume, true))));

@@ -12,7 +12,7 @@ use crate::prompt::Prompt;
 
 /// What a template may take: some thousands of steps for each message of a long conversation, more text than a context has
 /// room for, and so many levels as fit into the stack of 256 KiB that a process of capOS has.
-const LIMITS: Limits = Limits { steps: 20_000_000, text: 16 << 20, depth: 112 };
+const LIMITS: Limits = Limits { steps: 20_000_000, text: 2 << 20, depth: 112 };
 /// Messages among which the one that a template rejects is looked for.
 const SEARCHED: usize = 256;
 /// Characters of what a template says.

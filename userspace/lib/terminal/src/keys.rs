@@ -105,10 +105,18 @@ impl KeyDecoder {
         keys.into_iter().flatten()
     }
 
-    /// The line has been quiet for so long that what comes next belongs to no sequence or string that was begun.
+    /// The line has been quiet for a while. What a person can have begun ends here: Escape, even with a bracket. So does a
+    /// control string. A link can also stall in a paste or in one of its brackets, and goes on there: nobody types in a
+    /// paste, nor the digit of a sequence.
     pub fn pause(&mut self) {
-        self.state = State::Ground;
-        self.utf8 = Utf8::default();
+        match self.state {
+            State::Ground | State::Escape | State::Sequence { .. } if self.pasting => {}
+            State::Sequence { numbers, .. } if numbers != [0, 0] => {}
+            _ => {
+                self.state = State::Ground;
+                self.utf8 = Utf8::default();
+            }
+        }
     }
 
     /// Whether what comes is pasted.
@@ -432,6 +440,40 @@ mod tests {
             let decoded: Vec<Key> = b"\x1b[201~\r".iter().flat_map(|&byte| decoder.push(byte)).collect();
             assert!(!decoder.is_pasting(), "{cut:?} before the end");
             assert_eq!(decoded.last(), Some(&Key::Enter));
+        }
+    }
+
+    /// Where the link stalls in a bracket, the bracket is still one: its beginning once it has a digit, its end anywhere.
+    #[test]
+    fn a_pause_does_not_lose_a_bracket_of_a_paste() {
+        let (begin, end) = (b"\x1b[200~", b"\x1b[201~");
+        for cut in 3..begin.len() {
+            let mut decoder = KeyDecoder::default();
+            assert_eq!(begin[..cut].iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
+            decoder.pause();
+            let after = [&begin[cut..], b"y\r"].concat();
+            let after: Vec<Key> = after.iter().flat_map(|&byte| decoder.push(byte)).collect();
+            assert_eq!(after, [Key::Pasted('y'), Key::Pasted('\n')], "{cut}");
+        }
+        for cut in 1..end.len() {
+            let mut decoder = KeyDecoder::default();
+            let before = [b"\x1b[200~", &end[..cut]].concat();
+            assert_eq!(before.iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
+            decoder.pause();
+            let after: Vec<Key> = end[cut..].iter().flat_map(|&byte| decoder.push(byte)).collect();
+            assert_eq!(after, [Key::PasteEnd], "{cut}");
+            assert!(!decoder.is_pasting());
+        }
+    }
+
+    /// A person types Escape, even with a bracket, and the key after a pause is that key.
+    #[test]
+    fn a_pause_ends_what_a_person_can_have_begun() {
+        for begun in [&b"\x1b"[..], b"\x1b[", b"\x1bO", b"\x1b[[", b"\x1b[M", b"\x1b]", b"\xe6\x97"] {
+            let mut decoder = KeyDecoder::default();
+            assert_eq!(begun.iter().flat_map(|&byte| decoder.push(byte)).count(), 0, "{begun:?}");
+            decoder.pause();
+            assert_eq!(decoder.push(b'A').collect::<Vec<_>>(), [Key::Char('A')], "{begun:?}");
         }
     }
 

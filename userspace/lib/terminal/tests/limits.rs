@@ -217,6 +217,18 @@ fn a_paste_answers_no_question() {
     assert_eq!(session.type_(b"\r"), Some(Event::Line("new".into())));
 }
 
+/// The link can stall anywhere, in the bracket of a paste as well.
+#[test]
+fn a_paste_that_stalls_in_its_bracket_answers_no_question() {
+    let mut session = Session::new(80);
+    session.read(Read::question("Allow it? "));
+    assert_eq!(session.type_(b"\x1b[20"), None);
+    session.console.pause();
+    assert_eq!(session.type_(b"0~y\r\x1b[20"), None);
+    session.console.pause();
+    assert_eq!(session.type_(b"1~n\r"), Some(Event::Line("n".into())));
+}
+
 /// Ctrl-C ends a paste. What is still to come of it is neither typed nor an answer.
 #[test]
 fn the_rest_of_an_interrupted_paste_is_dropped() {

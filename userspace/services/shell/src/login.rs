@@ -119,7 +119,9 @@ impl Login {
                 continue;
             };
             let passphrase = if profile == Profile::Operator && profile != initial {
-                match self.screen.hold_for_question().await.secret("passphrase: ").await {
+                // The screen is held for the question alone, and not for what is told behind it.
+                let answer = self.screen.hold_for_question().await.secret("passphrase: ").await;
+                match answer {
                     Ok((passphrase, LineEnd::Entered)) if !passphrase.is_empty() => passphrase,
                     // Nothing was tried, and nothing is counted.
                     _ => {

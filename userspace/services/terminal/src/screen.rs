@@ -18,10 +18,11 @@ const HIGH_WATER: usize = 8 * 1024;
 const PAUSE: u64 = 300_000_000;
 /// How long a terminal may take to tell its size before what was typed is drawn without that.
 const ANSWER: u64 = 100_000_000;
-/// How often a port is asked whether its last byte has left, and how often it says no before the line counts as stopped: a
-/// full FIFO takes 1.4 ms.
+/// How often a port is asked whether its last byte has left.
 const BYTE: u64 = 1_000_000;
-const BYTES: u32 = 4;
+/// How often it says no before the line counts as stopped. A full FIFO takes 1.4 ms; an emulated port says no for longer while
+/// its host is busy, though the bytes are on the screen. No person reads a question and answers it in less.
+const STOPPED: u32 = 150;
 /// Bytes that end the style of a question, behind its last letter.
 const STYLE_END: u64 = 4;
 
@@ -332,12 +333,12 @@ impl Screen {
         let mut asked = 0_u32;
         while !self.uart.is_idle().await? {
             asked = asked.saturating_add(1);
-            if asked == BYTES {
+            if asked == STOPPED {
                 self.with(Console::deafen);
             }
             self.clock.sleep(BYTE).await;
         }
-        if asked >= BYTES {
+        if asked >= STOPPED {
             self.receive().await?;
             self.with(Console::hear);
         }

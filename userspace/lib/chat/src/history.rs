@@ -123,7 +123,7 @@ pub fn plain(messages: &[Message]) -> Vec<Message> {
         let mut parts: Vec<String> = Vec::new();
         match message.role {
             Role::Tool => {
-                let name = called(messages, &message.call_id).unwrap_or("?");
+                let name = called(messages, message).unwrap_or("?");
                 parts.push(format!("Result of the tool {name}:\n{}", message.content));
             }
             _ => parts.extend(Some(message.content.clone()).filter(|content| !content.is_empty())),
@@ -143,10 +143,11 @@ fn written(call: &Call) -> String {
     format!("Call of the tool {}: {}", call.name, call.arguments)
 }
 
-/// The tool of a call.
-pub fn called<'m>(messages: &'m [Message], id: &str) -> Option<&'m str> {
-    let mut calls = messages.iter().rev().flat_map(|message| &message.calls);
-    calls.find(|call| call.id == id).map(|call| call.name.as_str())
+/// The tool that a result is of: that of the last call before it with its id, since ids may come again.
+pub fn called<'m>(messages: &'m [Message], result: &Message) -> Option<&'m str> {
+    let before = messages.iter().position(|message| core::ptr::eq(message, result)).unwrap_or(messages.len());
+    let mut calls = messages.get(..before)?.iter().rev().flat_map(|message| &message.calls);
+    calls.find(|call| call.id == result.call_id).map(|call| call.name.as_str())
 }
 
 #[cfg(test)]
@@ -202,5 +203,18 @@ mod tests {
         assert!(made.iter().all(|message| message.calls.is_empty() && message.call_id.is_empty()));
         assert_eq!(made[1].content, "Both.\n\nCall of the tool read: {\"path\":\"a\"}\n\nCall of the tool list: {}");
         assert!(made[2].content.starts_with("Result of the tool list:\ntwo\n\nResult of the tool read:\none"));
+    }
+
+    #[test]
+    fn a_result_is_of_the_last_call_before_it() {
+        let call = |name: &str| {
+            json!({ "role": "assistant", "content": "", "tool_calls": [
+            { "id": "call-1", "function": { "name": name, "arguments": {} } },
+        ] })
+        };
+        let result = json!({ "role": "tool", "tool_call_id": "call-1", "content": "one" });
+        let messages = Message::list(&json!([call("list"), result, call("read"), result])).unwrap();
+        let names: Vec<_> = [1, 3].iter().map(|at| called(&messages, &messages[*at])).collect();
+        assert_eq!(names, [Some("list"), Some("read")]);
     }
 }

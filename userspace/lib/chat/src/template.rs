@@ -14,7 +14,7 @@ use crate::prompt::Prompt;
 /// room for, and so many levels as fit into the stack of 256 KiB that a process of capOS has.
 const LIMITS: Limits = Limits { steps: 20_000_000, text: 2 << 20, depth: 112 };
 /// Messages among which the one that a template rejects is looked for.
-const SEARCHED: usize = 256;
+const SEARCHED: usize = 32;
 /// Characters of what a template says.
 const SAID: usize = 400;
 
@@ -118,7 +118,7 @@ impl Template {
                 (Role::Assistant, 1) => "an answer with a call".into(),
                 (Role::Assistant, calls) => format!("an answer with {calls} calls"),
                 (Role::Tool, _) => {
-                    format!("the result of {}", history::called(messages, &message.call_id).unwrap_or("a call"))
+                    format!("the result of {}", history::called(messages, message).unwrap_or("a call"))
                 }
             };
             why = format!("{why}, at message {number} of {}: {what}", messages.len());
@@ -149,7 +149,7 @@ fn value(message: &Message, all: &[Message]) -> Made {
     }
     if message.role == Role::Tool {
         members.push(member("tool_call_id", Made::foreign(&message.call_id)));
-        members.push(member("name", Made::foreign(history::called(all, &message.call_id).unwrap_or(""))));
+        members.push(member("name", Made::foreign(history::called(all, message).unwrap_or(""))));
     }
     Made::dict(members)
 }

@@ -262,6 +262,7 @@ impl<'t> Machine<'t> {
         if let Value::Undefined(what) = value {
             return Err(Error::failed(&**what));
         }
+        self.spend_value(key)?;
         if let Value::Dict(dict) = value {
             self.spend(dict.entries().len().checked_div(8).unwrap_or(0))?;
             if let Some(found) = dict.get(key) {

@@ -22,6 +22,9 @@ fn truth(value: Option<Value>) -> bool {
     value.is_some_and(|value| value.is_true())
 }
 
+/// How many levels a filter that `map` applies counts as: its frames are as large.
+const MAP_LEVELS: usize = 8;
+
 impl Machine<'_> {
     #[inline(never)]
     pub fn list_filter(&mut self, name: &str, value: Value, args: Args) -> Result<Value, Error> {
@@ -177,6 +180,7 @@ impl Machine<'_> {
     fn at_path(&mut self, value: &Value, path: Option<&Value>) -> Result<Value, Error> {
         let Some(path) = path.filter(|path| !matches!(path, Value::None)) else { return Ok(value.clone()) };
         let Some(text) = path.as_text() else { return self.item(value, path) };
+        self.spend_value(path)?;
         let mut at = value.clone();
         for part in text.to_string().split('.') {
             let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -257,7 +261,11 @@ impl Machine<'_> {
         let name = name.as_text().map(ToString::to_string).unwrap_or_default();
         for item in items {
             let args = Args { positional: args.positional.clone(), named: args.named.clone() };
-            out.push(self.filter(&name, item, args)?);
+            // A filter may be `map` again.
+            (0..MAP_LEVELS).try_for_each(|_| self.enter())?;
+            let made = self.filter(&name, item, args)?;
+            (0..MAP_LEVELS).for_each(|_| self.leave());
+            out.push(made);
         }
         self.iterator("generator object sync_do_map", out)
     }

@@ -95,9 +95,10 @@ impl Machine<'_> {
             (form.width, form.precision) = (width.unwrap_or(0), precision);
             self.spend_text(form.width.max(form.precision.unwrap_or(0)))?;
             while rest.next_if(|c| matches!(c.get(), 'h' | 'l' | 'L')).is_some() {}
-            let letter = rest.next().ok_or_else(|| Error::failed("incomplete format"))?.get();
+            let kind = rest.next().ok_or_else(|| Error::failed("incomplete format"))?;
+            let letter = kind.get();
             if letter == '%' {
-                out.push(Char::own('%'));
+                out.push(kind);
                 continue;
             }
             let value = match named {

@@ -209,11 +209,13 @@ impl<'t> Machine<'t> {
             self.set("caller", caller.unwrap_or_else(|| Value::undefined("No caller defined")));
         }
         if definition.takes.varargs {
-            self.set("varargs", Value::tuple(extra));
+            let extra = self.tuple(extra)?;
+            self.set("varargs", extra);
         }
         if definition.takes.kwargs {
             let named = args.named.into_iter().map(|(name, value)| (Value::Text(name), value)).collect();
-            self.set("kwargs", Value::dict(named));
+            let named = self.checked(Value::dict(named))?;
+            self.set("kwargs", named);
         } else if let Some((unknown, _)) = args.named.first() {
             return Err(Error::failed(format!("macro '{name}' takes no argument '{unknown}'")));
         }

@@ -6,6 +6,9 @@ use std::rc::Rc;
 
 use crate::text::Text;
 
+/// Bytes of what is said of an undefined value, which quotes a name.
+const UNDEFINED: usize = 200;
+
 /// A value.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -156,8 +159,10 @@ impl Value {
         Self::Dict(Rc::new(Dict::new(entries)))
     }
 
-    pub(crate) fn undefined(what: impl Into<Rc<str>>) -> Self {
-        Self::Undefined(what.into())
+    /// An undefined value, with the beginning of what is said where it is used.
+    pub(crate) fn undefined(what: impl AsRef<str>) -> Self {
+        let what = what.as_ref();
+        Self::Undefined(what.get(..what.floor_char_boundary(UNDEFINED)).unwrap_or(what).into())
     }
 
     pub(crate) fn iterator(name: &'static str, items: Vec<Value>) -> Self {

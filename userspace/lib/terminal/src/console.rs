@@ -100,7 +100,7 @@ pub enum Event {
 /// A terminal: one screen, one keyboard, at most one line being read.
 ///
 /// Input changes the line, and [`Self::take_output`] draws what has changed since the last call: however much comes at once,
-/// it is drawn once. What does not fit anywhere is refused whole, with a message.
+/// it is drawn once, and what waits for that call has a bound. What does not fit anywhere is refused whole, with a message.
 #[derive(Debug)]
 pub struct Console {
     painter: Painter,
@@ -118,6 +118,10 @@ pub struct Console {
     /// The line is not as it is drawn.
     changed: bool,
     bell: bool,
+    /// To be shown above the line when it is next drawn: what there is to choose from.
+    choice: Option<Vec<String>>,
+    /// The same: what was refused.
+    refused: Option<&'static str>,
     /// The cursor is behind a status line.
     has_status: bool,
     dropping: Dropping,
@@ -147,6 +151,7 @@ const COLUMNS: core::ops::RangeInclusive<u16> = 8..=512;
 const ROWS: core::ops::RangeInclusive<u16> = 2..=128;
 
 const BELL: u8 = 7;
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// What a person is told whose type-ahead does not count.
 const DROPPED: &[u8] = b"(what you typed before this was not read)";
 
@@ -178,6 +183,8 @@ impl Console {
             probe: Probe::default(),
             changed: false,
             bell: false,
+            choice: None,
+            refused: None,
             has_status: false,
             dropping: Dropping::Nothing,
             deaf: false,
@@ -390,6 +397,9 @@ impl Console {
         if let Some(mut editor) = self.editor.take() {
             editor.view.hide(&mut self.out);
             self.history.leave();
+            if let Some(why) = self.refused.take() {
+                self.notice = Some(why);
+            }
             self.ended();
         }
     }
@@ -397,6 +407,7 @@ impl Console {
     fn ended(&mut self) {
         self.deaf = false;
         self.changed = false;
+        self.choice = None;
         self.probe.release();
     }
 
@@ -450,9 +461,14 @@ impl Console {
 
     /// Clears the screen.
     pub fn clear(&mut self) {
+        self.choice = None;
+        if self.out.ends_with(CLEAR) {
+            // Nothing was shown since.
+            return;
+        }
         self.above(|painter, out| {
             painter.at_left();
-            out.extend_from_slice(b"\x1b[H\x1b[2J");
+            out.extend_from_slice(CLEAR);
         });
     }
 
@@ -471,6 +487,7 @@ impl Console {
         &mut self.history
     }
 
+    /// Shows something above the line, which is drawn again with the next output.
     fn above(&mut self, write: impl FnOnce(&mut Painter, &mut Vec<u8>)) {
         self.take_status();
         if let Some(editor) = &mut self.editor {
@@ -480,15 +497,22 @@ impl Console {
         if self.editor.is_some() {
             self.painter.fresh_line(&mut self.out);
             self.changed = true;
-            self.draw();
         }
     }
 
-    /// Draws what has changed of the line.
+    /// Draws what has changed of the line, and above it what was to be shown there.
     fn draw(&mut self) {
-        if core::mem::take(&mut self.changed)
-            && let Some(editor) = &mut self.editor
-        {
+        if !self.changed {
+            return;
+        }
+        if let Some(why) = self.refused.take() {
+            self.write_line(Style::Warning, &sanitise(why.as_bytes()));
+        }
+        if let Some(words) = self.choice.take() {
+            self.write(Style::Plain, &sanitise(in_rows(&words, self.size.columns).as_bytes()));
+        }
+        self.changed = false;
+        if let Some(editor) = &mut self.editor {
             editor.draw(&self.painter, &mut self.out);
         }
     }
@@ -531,11 +555,12 @@ impl Console {
     }
 
     fn edit(&mut self, key: Key) {
-        let Some(editor) = &mut self.editor else { return };
-        if editor.ends_with(key) {
+        if self.editor.as_ref().is_some_and(|editor| editor.ends_with(key)) {
             // The line is left on the screen as it is now.
-            editor.draw(&self.painter, &mut self.out);
+            self.changed = true;
+            self.draw();
         }
+        let Some(editor) = &mut self.editor else { return };
         match editor.key(key, &mut self.history) {
             Outcome::Edited => self.changed = true,
             Outcome::Refused => self.bell = true,
@@ -543,8 +568,8 @@ impl Console {
             Outcome::LineTooLong => self.refuse(LINE_TOO_LONG),
             Outcome::Clear => self.clear(),
             Outcome::Choice(words) => {
-                let words = sanitise(in_rows(&words, self.size.columns).as_bytes());
-                self.write(Style::Plain, &words);
+                self.choice = Some(words);
+                self.changed = true;
             }
             Outcome::Ended(event) => {
                 editor.view.leave(if event == Event::Interrupt { b"^C" } else { b"" }, &mut self.out);
@@ -558,9 +583,10 @@ impl Console {
         }
     }
 
-    fn refuse(&mut self, why: &str) {
+    fn refuse(&mut self, why: &'static str) {
         self.drop_rest();
-        self.write_line(Style::Warning, &sanitise(why.as_bytes()));
+        self.refused = Some(why);
+        self.changed = true;
     }
 
     /// The terminal has told where its cursor is.

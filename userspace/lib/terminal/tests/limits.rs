@@ -68,6 +68,80 @@ fn what_comes_at_once_is_drawn_once() {
     assert!(session.shown < 20, "one bell, {} bytes", session.shown);
 }
 
+/// What waits for a screen that is far behind has a bound, whatever keys come meanwhile: at once, one by one, typed ahead.
+#[test]
+fn output_that_waits_is_bounded() {
+    let completions: Vec<String> = (0..100).map(|number| format!("/a {number}-of-the-names")).collect();
+    let read = Read { completions, ..Read::line("> ") };
+    let line = "a".repeat(2000);
+    let full = pasted(&"a".repeat(LIMIT));
+    for (start, again) in [
+        (line.as_bytes(), &b"\x0c"[..]),
+        (b"/a ", b"\t"),
+        (b"/a ", b"\t\x0c"),
+        (b"/a ", b"1\t\x7f\t"),
+        (&full, b"\x1b[200~b\x1b[201~"),
+        (&full, b"\x1b[200~b\x1b[201~\x0c"),
+    ] {
+        let seen = |start: &[u8]| {
+            let mut session = Session::new(80);
+            session.read(read.clone());
+            session.shown = 0;
+            session.type_(start);
+            session.shown
+        };
+        let bound = seen(start) + 4000;
+        let keys = again.repeat(4000);
+        let mut session = Session::new(80);
+        session.read(read.clone());
+        session.type_(start);
+        for piece in keys.chunks(16) {
+            session.console.input(piece);
+        }
+        let made = session.console.take_output().len();
+        assert!(made < bound, "{again:?}: {made} bytes, not {bound}");
+        if start.len() < LIMIT {
+            let mut session = Session::new(80);
+            session.console.input(&[start, &keys].concat());
+            session.console.read(read.clone());
+            let made = session.console.take_output().len();
+            assert!(made < bound, "{again:?} typed ahead: {made} bytes, not {bound}");
+        }
+    }
+}
+
+/// What was to be shown above the line is there with the next drawing, however late that is.
+#[test]
+fn what_is_shown_late_is_shown_whole() {
+    let completions: Vec<String> = ["/a one", "/a two", "/b three", "/b four"].map(Into::into).into();
+    let read = Read { completions, ..Read::line("> ") };
+    let mut session = Session::new(80);
+    session.read(read.clone());
+    session.console.write(Style::Plain, &sanitise(b"before"));
+    for keys in [&b"/a \t"[..], b"\x15/b \t", b"x"] {
+        session.console.input(keys);
+    }
+    session.console.write(Style::Plain, &sanitise(b"meanwhile"));
+    session.look();
+    assert_eq!(session.lines(), ["before", "meanwhile", "four  three", "> /b x"], "the last choice, once");
+    // A line that ends has its choice above it, and a cleared screen none.
+    session.console.input(b"\x15/a \t\r");
+    session.look();
+    assert_eq!(session.lines(), ["before", "meanwhile", "four  three", "one  two", "> /a", ""]);
+    session.console.next_event();
+    session.read(read.clone());
+    session.console.input(b"/a \t\x0c\x0cx");
+    session.look();
+    assert_eq!(session.lines(), ["> /a x"]);
+    // What was refused is said, if not now then before the next prompt.
+    session.type_(b"\x15");
+    feed(&mut session, &pasted(&"a".repeat(LIMIT)));
+    session.console.input(&pasted("b"));
+    session.console.cancel_read();
+    session.read(read);
+    assert!(says(&mut session, "The paste does not fit"));
+}
+
 #[test]
 fn a_paste_without_room_is_refused_whole() {
     for text in ["a".repeat(70_000), "ж".repeat(35_000), "日\n".repeat(30_000)] {

@@ -76,6 +76,7 @@ impl Link {
             let session = self.session.borrow().clone();
             let error = match call(session.clone()).await {
                 Ok(answer) => return Ok(answer),
+                // The same call would end the same way again.
                 Err(CallError::Transport(Status::TooLarge)) => return Err(TooLong),
                 Err(error) => error,
             };
@@ -91,7 +92,8 @@ impl Link {
     }
 }
 
-/// An answer of the terminal that is longer than what is accepted.
+/// An answer of the terminal that is longer than what is accepted. A terminal refuses such lines itself, with a message. One
+/// that gives more is not asked again for the same line, which is lost, and the shell goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 

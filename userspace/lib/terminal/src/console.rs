@@ -97,6 +97,10 @@ pub enum Event {
     Size { columns: u16, rows: u16 },
 }
 
+/// Names one question, among all that a console ever reads the answer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question(u64);
+
 /// A terminal: one screen, one keyboard, at most one line being read.
 ///
 /// Input changes the line, and [`Self::take_output`] draws what has changed since the last call: however much comes at once,
@@ -127,6 +131,8 @@ pub struct Console {
     dropping: Dropping,
     /// The question that is read has not been heard of yet: [`Self::hear`].
     deaf: bool,
+    /// How many lines were begun to be read: names the one that is read.
+    reads: u64,
     /// What is dropped was meant for a terminal that has restarted.
     restarted: bool,
     /// What is to be said before the next prompt.
@@ -188,6 +194,7 @@ impl Console {
             has_status: false,
             dropping: Dropping::Nothing,
             deaf: false,
+            reads: 0,
             restarted: false,
             notice: None,
             paused: true,
@@ -315,9 +322,11 @@ impl Console {
     }
 
     /// Begins to read a line. A read that is under way is given up, and its line is lost. Where type-ahead does not count,
-    /// all input is dropped until [`Self::hear`].
-    pub fn read(&mut self, mut read: Read) {
+    /// the line is a question, which is returned: all input is dropped until [`Self::hear`].
+    pub fn read(&mut self, mut read: Read) -> Option<Question> {
         self.cancel_read();
+        self.reads = self.reads.wrapping_add(1);
+        let question = (!read.typeahead).then_some(Question(self.reads));
         self.deaf = !read.typeahead;
         let dropped = self.deaf && !self.keys.is_empty();
         if self.deaf {
@@ -358,6 +367,7 @@ impl Console {
         {
             self.edit(key);
         }
+        question
     }
 
     fn paint_all(&mut self, texts: &mut Vec<(Style, Clean)>) {
@@ -366,19 +376,25 @@ impl Console {
         }
     }
 
-    /// The question that is being read has been shown: from here on what is typed answers it. A paste that has begun before
-    /// does not.
-    pub fn hear(&mut self) {
-        if core::mem::take(&mut self.deaf) && self.decoder.is_pasting() {
+    /// Whether the answer to that question is being read.
+    #[must_use]
+    pub fn is_asking(&self, question: Question) -> bool {
+        self.editor.is_some() && question == Question(self.reads)
+    }
+
+    /// That question has been shown: from here on what is typed answers it. A paste that has begun before does not. Nothing
+    /// where the question is over.
+    pub fn hear(&mut self, question: Question) {
+        if self.is_asking(question) && core::mem::take(&mut self.deaf) && self.decoder.is_pasting() {
             self.dropping = Dropping::UntilPasteEnd;
         }
     }
 
-    /// The question that is being read is not to be seen yet after all: what was typed since [`Self::hear`] is dropped, and
-    /// all else until it is called again. Nothing where no question is read.
-    pub fn deafen(&mut self) {
-        if let Some(editor) = &mut self.editor
-            && editor.is_question()
+    /// That question is not to be seen yet after all: what was typed since [`Self::hear`] is dropped, and all else until it
+    /// is called again. Nothing where the question is over.
+    pub fn deafen(&mut self, question: Question) {
+        if self.is_asking(question)
+            && let Some(editor) = &mut self.editor
         {
             self.deaf = true;
             editor.empty();

@@ -21,8 +21,6 @@ pub(crate) struct LineEditor {
     keep: bool,
     /// Whether what is pasted is taken.
     pastes: bool,
-    /// What was typed before it was shown does not count.
-    question: bool,
     completions: Completions,
     buffer: Buffer,
     /// What was typed or pasted and is not in the buffer yet: it goes there in one piece.
@@ -57,7 +55,6 @@ impl LineEditor {
             echo: read.echo,
             keep: read.keep,
             pastes: read.pastes,
-            question: !read.typeahead,
             completions: Completions(read.completions),
             buffer: Buffer::default(),
             pending: String::new(),
@@ -76,10 +73,6 @@ impl LineEditor {
             Echo::On => self.view.draw(self.buffer.text(), self.buffer.cursor(), painter, out),
             Echo::Off => self.view.draw("", 0, painter, out),
         }
-    }
-
-    pub(crate) fn is_question(&self) -> bool {
-        self.question
     }
 
     /// Forgets the line.

@@ -24,7 +24,7 @@ mod utf8;
 mod view;
 mod wrap;
 
-pub use console::{Console, Echo, Event, Read, Settings};
+pub use console::{Console, Echo, Event, Question, Read, Settings};
 pub use escape::{count_spaces, escape_bytes_for_prompt, escape_for_prompt, escape_json, is_clear, quote, quote_ascii};
 pub use history::History;
 pub use keys::{Key, KeyDecoder};

@@ -4,7 +4,7 @@
 
 mod emulator;
 
-use capos_terminal::{Echo, Event, Read, Style, sanitise};
+use capos_terminal::{Echo, Event, Question, Read, Style, sanitise};
 use emulator::Session;
 
 /// The longest line.
@@ -313,23 +313,55 @@ fn the_rest_of_an_interrupted_paste_is_dropped() {
     assert_eq!(session.type_(b"n\r"), Some(Event::Line("n".into())));
 }
 
+/// Asks, and shows that; nobody says yet that it was seen.
+fn ask(session: &mut Session) -> Question {
+    let Some(question) = session.console.read(Read::question("Allow it? ")) else { panic!("no question") };
+    session.look();
+    question
+}
+
+/// The line stops in a question's last bytes, and goes on when that question is over and another is read.
+#[test]
+fn what_becomes_of_a_question_does_not_touch_the_next() {
+    let mut session = Session::new(80);
+    let first = ask(&mut session);
+    session.console.hear(first);
+    session.console.deafen(first);
+    assert!(session.console.is_asking(first));
+    assert_eq!(session.type_(b"\x03"), Some(Event::Interrupt));
+    assert!(!session.console.is_asking(first));
+    let second = ask(&mut session);
+    assert_ne!(first, second);
+    session.console.hear(first);
+    assert_eq!(session.type_(b"y\r"), None, "the second has not been seen");
+    session.console.hear(second);
+    assert_eq!(session.type_(b"n"), None);
+    session.console.deafen(first);
+    assert_eq!(session.type_(b"o\r"), Some(Event::Line("no".into())));
+    // Nor another line.
+    session.read(Read::line("> "));
+    session.type_(b"wo");
+    session.console.deafen(second);
+    assert_eq!(session.type_(b"rd\r"), Some(Event::Line("word".into())));
+}
+
 /// Until the question has left the machine nobody can have read it.
 #[test]
 fn a_question_is_answered_by_what_comes_after_it_was_shown() {
     let mut session = Session::new(80);
-    session.console.read(Read::question("Allow it? "));
-    session.look();
+    let question = ask(&mut session);
     assert_eq!(session.type_(b"y\r"), None);
-    session.console.hear();
+    session.console.hear(question);
     assert_eq!(session.type_(b"n\r"), Some(Event::Line("n".into())));
     // The line has stopped, and what was typed meanwhile is gone.
-    session.read(Read::question("Allow it? "));
+    let question = ask(&mut session);
+    session.console.hear(question);
     assert_eq!(session.type_(b"y"), None);
-    session.console.deafen();
+    session.console.deafen(question);
     assert_eq!(session.type_(b"es\r"), None);
-    session.console.hear();
+    session.console.hear(question);
     assert_eq!(session.type_(b"\r"), Some(Event::Line(String::new())));
-    session.console.read(Read::question("Allow it? "));
+    ask(&mut session);
     assert_eq!(session.type_(b"\x03"), Some(Event::Interrupt), "Ctrl-C works at once");
     session.read(Read::line("> "));
     assert_eq!(session.type_(b"x\r"), Some(Event::Line("x".into())));

@@ -7,7 +7,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use capos_rt::{Clock, Error};
-use capos_terminal::{Clean, Console, Event, Read, Settings, Style};
+use capos_terminal::{Clean, Console, Event, Question, Read, Settings, Style};
 use core::cell::{Cell, RefCell};
 
 /// Output that may wait for the wire before writers wait, in bytes.
@@ -50,8 +50,8 @@ pub struct Screen {
     /// Bytes that were ever put into `out`, and taken from it.
     queued: Cell<u64>,
     sent: Cell<u64>,
-    /// How much of it has to be out for the question that is read to have been seen.
-    question: Cell<Option<u64>>,
+    /// The question that is read, until it is heard, and how much of it has to be out for it to have been seen.
+    question: Cell<Option<(Question, u64)>>,
     /// Bytes are on their way from the port to the console.
     receiving: Cell<bool>,
     received: Happenings,
@@ -201,9 +201,8 @@ impl Screen {
     async fn prompt(&self, read: Read) {
         self.settled().await;
         self.drained().await;
-        let question = !read.typeahead;
-        self.with(|console| console.read(read));
-        self.question.set(question.then(|| self.queued.get().wrapping_sub(STYLE_END)));
+        let question = self.with(|console| console.read(read));
+        self.question.set(question.map(|question| (question, self.queued.get().wrapping_sub(STYLE_END))));
         core::future::pending().await
     }
 
@@ -309,17 +308,20 @@ impl Screen {
                 self.uart.ask_for_room(false).await?;
             }
             let sent = self.sent.get().wrapping_add(piece.len() as u64);
-            let question = self.question.get().filter(|end| *end <= sent);
-            if question.is_some() {
-                // What was typed by now was typed without having seen the question.
+            let shown = self.question.get().filter(|(_, end)| *end <= sent);
+            if let Some((question, _)) = shown {
+                // What was typed by now was typed without having seen the question. It may have ended it as well, and
+                // another be read since.
                 self.receive().await?;
-                self.with(Console::hear);
-                self.question.set(None);
+                self.with(|console| console.hear(question));
+                if self.question.get() == shown {
+                    self.question.set(None);
+                }
             }
             self.uart.send(&piece).await?;
             self.sent.set(sent);
-            if question.is_some() {
-                self.last_bytes().await?;
+            if let Some((question, _)) = shown {
+                self.last_bytes(question).await?;
             }
             if self.console.borrow().has_output() {
                 self.with(|_| ());
@@ -328,19 +330,23 @@ impl Screen {
         }
     }
 
-    /// Waits until the last bytes of a question are out. Where the line has stopped, what is typed meanwhile does not count.
-    async fn last_bytes(&self) -> Result<(), Error> {
+    /// Waits until the last bytes of a question are out, or it is over. Where the line has stopped, what is typed meanwhile
+    /// does not count.
+    async fn last_bytes(&self, question: Question) -> Result<(), Error> {
         let mut asked = 0_u32;
         while !self.uart.is_idle().await? {
+            if !self.console.borrow().is_asking(question) {
+                return Ok(());
+            }
             asked = asked.saturating_add(1);
             if asked == STOPPED {
-                self.with(Console::deafen);
+                self.with(|console| console.deafen(question));
             }
             self.clock.sleep(BYTE).await;
         }
         if asked >= STOPPED {
             self.receive().await?;
-            self.with(Console::hear);
+            self.with(|console| console.hear(question));
         }
         Ok(())
     }

@@ -39,9 +39,11 @@ impl Session {
 
     /// Reads a line; a question is asked and seen.
     pub fn read(&mut self, read: Read) -> Option<Event> {
-        self.console.read(read);
+        let question = self.console.read(read);
         self.look();
-        self.console.hear();
+        if let Some(question) = question {
+            self.console.hear(question);
+        }
         self.console.next_event()
     }
 

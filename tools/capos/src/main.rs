@@ -7,11 +7,30 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::{
-    bench, bench_first_token, bench_std, bench_token, boot_package, fuzz, image, iso, lint, manifest, profile, run,
-    run_agent, scaffold, session_tools, test_suites, throughput, upstream,
-};
-use capos_tools::{symbols, weights_gguf, weights_handbook, weights_keygen, weights_sign, weights_verify};
+use capos_tools::build::boot_package;
+use capos_tools::build::lint;
+use capos_tools::image;
+use capos_tools::image::iso;
+use capos_tools::manifest;
+use capos_tools::measure::bench;
+use capos_tools::measure::bench_first_token;
+use capos_tools::measure::bench_std;
+use capos_tools::measure::bench_token;
+use capos_tools::measure::profile;
+use capos_tools::measure::throughput;
+use capos_tools::models::gguf;
+use capos_tools::models::handbook;
+use capos_tools::run;
+use capos_tools::scaffold;
+use capos_tools::scenario::run_agent;
+use capos_tools::scenario::symbols;
+use capos_tools::session_tools;
+use capos_tools::sign::keygen;
+use capos_tools::sign::sign_file;
+use capos_tools::sign::verify;
+use capos_tools::suites;
+use capos_tools::suites::fuzz;
+use capos_tools::suites::upstream;
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -35,7 +54,7 @@ enum Command {
     /// Run a scenario and collect what comes out of it.
     RunAgent(run_agent::Args),
     /// Run every test.
-    Test(test_suites::Args),
+    Test(suites::Args),
     /// Run upstream test suites on capOS.
     TestStd(upstream::Args),
     /// Measure, into target/bench.json.
@@ -63,15 +82,15 @@ enum Command {
     /// Print the tools that sessions of each profile show a model.
     Tools(session_tools::Args),
     /// Make a signing key for one purpose.
-    Keygen(weights_keygen::Args),
+    Keygen(keygen::Args),
     /// Sign a file: write its Merkle tree and its signature beside it.
-    Sign(weights_sign::Args),
+    Sign(sign_file::Args),
     /// Verify a signed file.
-    Verify(weights_verify::Args),
+    Verify(verify::Args),
     /// Make a model file of any size.
-    Gguf(weights_gguf::Args),
+    Gguf(gguf::Args),
     /// Make a model file that answers from a text.
-    Handbook(weights_handbook::Args),
+    Handbook(handbook::Args),
     /// Compute: a process beside which those of capOS are measured.
     #[command(hide = true)]
     Compute(throughput::ComputeArgs),
@@ -84,7 +103,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Iso(args) => iso::run(&args),
         Command::Run(args) => run::run(&args),
         Command::RunAgent(args) => run_agent::run(&args),
-        Command::Test(args) => test_suites::run(&args),
+        Command::Test(args) => suites::run(&args),
         Command::TestStd(args) => upstream::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchStd(args) => bench_std::run(&args),
@@ -98,11 +117,11 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Lint(args) => lint::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Tools(args) => session_tools::run(&args),
-        Command::Keygen(args) => weights_keygen::run(&args),
-        Command::Sign(args) => weights_sign::run(&args),
-        Command::Verify(args) => weights_verify::run(&args),
-        Command::Gguf(args) => weights_gguf::run(&args),
-        Command::Handbook(args) => weights_handbook::run(&args),
+        Command::Keygen(args) => keygen::run(&args),
+        Command::Sign(args) => sign_file::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Gguf(args) => gguf::run(&args),
+        Command::Handbook(args) => handbook::run(&args),
         Command::Compute(args) => throughput::compute(&args),
     }
 }

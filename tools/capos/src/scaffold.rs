@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
-use crate::packages;
-use crate::system::System;
+use crate::build::packages;
+use crate::build::system::System;
 
 /// Where a new part's files go, below the source folder.
 const SERVICES: &str = "userspace/services";

@@ -9,8 +9,8 @@ use capos_schema::manifest::Manifest;
 use capos_schema::models::ToolDescriptor;
 use serde_json::{Map, Value, json};
 
+use crate::build::system::System;
 use crate::manifest;
-use crate::system::System;
 
 /// Where the manifest lies below the source folder.
 pub const MANIFEST: &str = "iso_root/etc/manifest.toml";

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use capos_gguf::Synthetic;
 use capos_model::SCRIPTED;
-use capos_tools::checks::Checks;
-use capos_tools::files;
-use capos_tools::qemu::Machine;
+use capos_tools::build::files;
+use capos_tools::machine::qemu::Machine;
+use capos_tools::scenario::checks::Checks;
 use capos_verity::{BLOCK_SIZE, TreeBuilder, TreeSink};
 
 fn root() -> PathBuf {

@@ -1,0 +1,55 @@
+//! `capos lint`: the format and the lints of everything, each part for the target it is built for.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::build::c_library;
+use crate::build::packages;
+use crate::build::system::System;
+use crate::build::toolchain::{self, BARE, Bare};
+
+/// Check the format and the lints of everything.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the subcommand: success when there is nothing to say.
+pub fn run(_args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let mut clean = true;
+    let mut step = |what: &str, command: &mut Command| -> Result<()> {
+        println!("lint: {what}");
+        let status = command.current_dir(system.root()).status().with_context(|| format!("starting {what}"))?;
+        clean &= status.success();
+        Ok(())
+    };
+    step("format", toolchain::cargo().args(["fmt", "--all", "--check"]))?;
+    let deny = ["--", "-D", "warnings"];
+    step("host", toolchain::cargo().args(["clippy", "--workspace", "--all-targets"]).args(deny))?;
+
+    let mut bare = toolchain::cargo();
+    let kernel = ["clippy", "--profile", "kernel", "--target", BARE, "--target-dir", "target/kernel"];
+    if toolchain::bare()? == Bare::Prebuilt {
+        step("kernel", bare.args(kernel).args(["-p", "capos-kernel", "-p", "capos-loader"]).args(deny))?;
+    } else {
+        println!("lint: the kernel is left out: Debian's compiler for it has no clippy");
+    }
+    let programs = packages::programs(system.root())?;
+    let of = |std: bool| programs.iter().filter(move |program| program.std == std).map(|program| &program.package);
+    let library = String::from("capos-libc");
+    let guest = ["userspace/cargo-config.toml", "guest", "target/guest"];
+    let on_std = [c_library::CONFIG, "std", "target/std"];
+    let parts: [(&str, [&str; 3], Vec<&String>); 2] =
+        [("programs", guest, of(false).chain([&library]).collect()), ("programs on std", on_std, of(true).collect())];
+    for (what, [config, profile, target], packages) in parts {
+        let mut command = toolchain::cargo();
+        command.args(["clippy", "--config", config, "--profile", profile]);
+        command.args(["--target", toolchain::USER, "--target-dir", target]);
+        command.args(packages.into_iter().flat_map(|package| ["-p", package]));
+        step(what, command.args(deny))?;
+    }
+    // A workspace of its own with hundreds of crates: its lints would take longer than all the others together.
+    let apart = ["fmt", "--check", "--manifest-path", "userspace/std-tests/crate-test/Cargo.toml"];
+    step("format of the checks of crates", toolchain::cargo().args(apart))?;
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

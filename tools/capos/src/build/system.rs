@@ -1,0 +1,406 @@
+//! Building the whole system: kernel, loader, programs, model, and the image made of them.
+//!
+//! Every step leaves its result alone when nothing that it depends on has changed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::build::boot_package;
+use crate::build::c_library;
+use crate::build::files;
+use crate::build::packages::{self, Program};
+use crate::build::toolchain;
+use crate::image::date::Date;
+use crate::image::ustar;
+use crate::image::{self, Recipe};
+use crate::models::extra::{self, ExtraModel};
+use crate::models::gguf;
+use crate::models::packed::PackedModels;
+use crate::sign::keygen;
+use crate::sign::read_key;
+use crate::sign::sign_file;
+
+/// Programs of the boot package; every other program is read from the image.
+const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
+/// The scripted model's place on the image, and below `target/models`.
+const MODEL: &str = "scripted.gguf";
+/// Size of the scripted model in bytes, and what its content depends on.
+const MODEL_SIZE: u64 = 64 << 20;
+const MODEL_SEED: u64 = 1;
+/// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
+const MANIFEST: &str = "etc/manifest.toml";
+/// The models in `iso_root`. They go on an image signed, and only where they are asked for: sessions begin with the
+/// first model of an image.
+const MODELS: &str = "boot/models/";
+/// What the model's key may sign.
+const PURPOSE: &str = "model-weights";
+
+/// The system's source and where its parts are built.
+pub struct System {
+    root: PathBuf,
+}
+
+/// The parts an image is made of, built.
+pub struct Parts {
+    kernel: PathBuf,
+    loader: PathBuf,
+    boot_package: PathBuf,
+    /// The manifest's source.
+    manifest: PathBuf,
+    /// Where programs lie without their debugging information.
+    stripped: PathBuf,
+    /// The files of every image, and those that scenarios have besides.
+    stage: PathBuf,
+    test_stage: Option<PathBuf>,
+    keys: PathBuf,
+    /// The date that images carry.
+    date: Date,
+}
+
+/// What an image can differ in.
+#[derive(Debug, Clone, Default)]
+pub struct Variant {
+    /// A Limine release to boot with, in place of GRUB.
+    pub limine: Option<PathBuf>,
+    /// A folder whose content goes over the image's own.
+    pub over: Option<PathBuf>,
+    /// A scenario's folder, put at `/scenario`.
+    pub scenario: Option<PathBuf>,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// Programs that the boot package holds in place of the system's: the first of them is the first process. Such an
+    /// image has the test programs' files only.
+    pub boot: Vec<String>,
+}
+
+impl System {
+    /// The workspace that holds the current folder.
+    pub fn find() -> Result<Self> {
+        let here = std::env::current_dir()?;
+        let is_root = |folder: &&Path| folder.join("kernel/kernel/Cargo.toml").is_file();
+        let root = here.ancestors().find(is_root).context("this is not run within capOS's source folder")?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The top folder of the source.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of everything built.
+    pub fn target(&self) -> PathBuf {
+        self.root.join("target")
+    }
+
+    /// Builds every part. The programs that are there for tests are built with `tests` only.
+    pub fn build(&self, tests: bool) -> Result<Parts> {
+        let _alone = files::lock(&self.target())?;
+        let bare = toolchain::build_bare(&self.root, &["capos-kernel", "capos-loader"])?;
+        let programs = packages::programs(&self.root)?;
+        let (test_programs, programs): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(|p| p.test);
+        let manifest = self.root.join("iso_root").join(MANIFEST);
+        every_program_is_built(&manifest, &programs)?;
+        let wanted = || programs.iter().chain(test_programs.iter().filter(|_| tests));
+        let names = |std: bool| {
+            let mut names: Vec<String> =
+                wanted().filter(|program| program.std == std).map(|program| program.package.clone()).collect();
+            names.dedup();
+            names
+        };
+        let user = toolchain::build_programs(&self.root, &names(false))?;
+        c_library::build(&self.root)?;
+        let std = toolchain::build_std_programs(&self.root, &names(true))?;
+        let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
+        let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
+        let stage = self.stage(&programs, &user, &std)?;
+        let test_stage = if tests { Some(self.test_stage(&test_programs, &user, &std)?) } else { None };
+        let boot_package = self.boot_package(&user)?;
+        let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
+        let date = image::build_date()?;
+        Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys, date })
+    }
+
+    /// A program without its debugging information, which stays beside the original.
+    fn strip(&self, program: &Path, name: &str) -> Result<PathBuf> {
+        let stripped = self.target().join("stripped").join(name);
+        toolchain::strip(program, &stripped)?;
+        Ok(stripped)
+    }
+
+    /// The scripted model, signed: its folder and the trust store that accepts it.
+    fn model(&self) -> Result<(PathBuf, PathBuf)> {
+        let (keys, models) = (self.target().join("keys"), self.target().join("models"));
+        let (key, trust) = (keys.join(format!("{PURPOSE}.key")), keys.join("trust"));
+        if !key.is_file() || !trust.is_file() {
+            keygen::generate(&keys, PURPOSE)?;
+        }
+        std::fs::create_dir_all(&models)?;
+        let model = models.join(MODEL);
+        if !model.is_file() {
+            gguf::create(&model, MODEL_SIZE, MODEL_SEED, true)?;
+        }
+        let beside = |ending: &str| models.join(format!("{MODEL}.{ending}"));
+        let inputs = [model, key];
+        let [model, key] = &inputs;
+        if !files::up_to_date(&beside("sig"), &inputs)?
+            || !files::up_to_date(&beside("verity"), std::slice::from_ref(model))?
+        {
+            sign_file::sign(model, &read_key(key)?)?;
+        }
+        Ok((models, trust))
+    }
+
+    /// Where programs go on an image, and their files.
+    fn placed(&self, programs: &[Program], user: &Path, std: &Path) -> Result<Vec<(String, PathBuf)>> {
+        let place = |program: &Program| {
+            let folder = if program.std { std } else { user };
+            let stripped = self.strip(&folder.join(&program.name), &program.name)?;
+            let bytes =
+                std::fs::metadata(&stripped).with_context(|| format!("looking at {}", stripped.display()))?.len();
+            is_small_enough(program, bytes)?;
+            Ok((format!("bin/{}", program.name), stripped))
+        };
+        programs.iter().map(place).collect()
+    }
+
+    /// The files that only the images of scenarios have.
+    fn test_stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
+        let stage = self.target().join("iso-tests");
+        files::mirror(&self.placed(programs, user, std)?, &stage)?;
+        std::fs::create_dir_all(&stage)?;
+        Ok(stage)
+    }
+
+    /// The image's files but for those that boot it.
+    fn stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
+        let mut wanted = self.placed(programs, user, std)?;
+        let (models, trust) = self.model()?;
+        for ending in ["", ".verity", ".sig"] {
+            wanted.push((format!("boot/models/{MODEL}{ending}"), models.join(format!("{MODEL}{ending}"))));
+        }
+        wanted.push(("etc/trust".into(), trust));
+        let given = self.root.join("iso_root");
+        for file in files::walk(&given)? {
+            let name = file.strip_prefix(&given)?.to_str().context("a file of iso_root has no UTF-8 name")?;
+            if name != MANIFEST && !name.starts_with(MODELS) {
+                wanted.push((name.to_owned(), file.clone()));
+            }
+        }
+        let stage = self.target().join("iso");
+        files::mirror(&wanted, &stage)?;
+        Ok(stage)
+    }
+
+    fn boot_package(&self, user: &Path) -> Result<PathBuf> {
+        let mut items = Vec::new();
+        for name in BOOT_PROGRAMS {
+            let program = user.join(name);
+            ensure!(program.is_file(), "no package builds the program `{name}`, without which nothing starts");
+            items.push((name.to_owned(), self.strip(&program, name)?));
+        }
+        items.push(("manifest".to_owned(), self.target().join("manifest.bin")));
+        encode_manifest(&[&self.root.join("iso_root").join(MANIFEST)], &items)?;
+        let path = self.target().join("boot.tar");
+        files::write_if_changed(&path, &boot_package::pack(&items)?)?;
+        Ok(path)
+    }
+}
+
+/// Reads the manifest that these files give together and writes it, as the first process reads it, to the last of the
+/// items of a boot package. It is checked here, so that a mistake ends the build and not the boot.
+fn encode_manifest(sources: &[&Path], items: &[(String, PathBuf)]) -> Result<()> {
+    let (_, path) = items.last().context("the boot package has no manifest")?;
+    let manifest = crate::manifest::read(sources)?;
+    let names: Vec<&str> = items.iter().map(|(name, _)| name.as_str()).collect();
+    capos_service_graph::check(&manifest, &names).with_context(|| sources_named(sources))?;
+    files::write_if_changed(path, &capos_manifest::encode(&manifest)?)?;
+    Ok(())
+}
+
+fn sources_named(sources: &[&Path]) -> String {
+    sources.iter().map(|source| source.display().to_string()).collect::<Vec<_>>().join(" with ")
+}
+
+impl Parts {
+    /// The kernel's file as it lies on an image.
+    pub fn kernel(&self) -> &Path {
+        &self.kernel
+    }
+
+    /// The folder of an image's files but for those that boot it.
+    pub fn stage(&self) -> &Path {
+        &self.stage
+    }
+
+    /// The manifest's source.
+    pub fn manifest(&self) -> &Path {
+        &self.manifest
+    }
+
+    /// The files of the system's boot package.
+    pub fn boot_items(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let package = std::fs::read(&self.boot_package)?;
+        let archive = ustar::entries(&package)?;
+        Ok(archive.files.into_iter().map(|file| (file.name, file.content.to_vec())).collect())
+    }
+
+    /// An image of the system's kernel and boot package alone, started by GRUB. It still wants a place.
+    pub fn recipe(&self) -> Recipe<'_> {
+        Recipe {
+            kernel: &self.kernel,
+            loader: Some(&self.loader),
+            boot_package: &self.boot_package,
+            trees: &[],
+            command_line: "",
+            limine: None,
+            date: self.date,
+            out: Path::new(""),
+        }
+    }
+
+    /// Makes the folder `over` that puts these models of a scenario's on an image beside the built-in one.
+    pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
+        extra::make(models, scenario, &self.keys, &self.stage, over)
+    }
+
+    /// Makes the folder that puts these model files on an image, before the built-in one; none for no files.
+    pub fn pack(&self, models: &PackedModels) -> Result<Option<PathBuf>> {
+        if models.is_empty() {
+            return Ok(None);
+        }
+        let over = self.stage.with_file_name("iso-models");
+        models.pack(&read_key(&self.keys.join(format!("{PURPOSE}.key")))?, &over)?;
+        Ok(Some(over))
+    }
+
+    /// The boot package: the system's, one with what a scenario's manifest adds, or one of chosen programs alone, for
+    /// which the scenario's manifest is the whole.
+    fn boot_package_of(&self, variant: &Variant, out: &Path) -> Result<PathBuf> {
+        let manifest = variant.scenario.as_ref().map(|folder| folder.join("manifest.toml"));
+        let manifest = manifest.filter(|path| path.is_file());
+        let alone = !variant.boot.is_empty();
+        if !alone && manifest.is_none() {
+            return Ok(self.boot_package.clone());
+        }
+        ensure!(!alone || self.test_stage.is_some(), "test programs were not built");
+        let programs: Vec<&str> =
+            if alone { variant.boot.iter().map(String::as_str).collect() } else { BOOT_PROGRAMS.to_vec() };
+        let mut items = Vec::new();
+        for (place, program) in programs.into_iter().enumerate() {
+            let name = if place == 0 { "init" } else { program };
+            items.push((name.to_owned(), self.stripped.join(program)));
+        }
+        if let Some(manifest) = &manifest {
+            let sources: &[&Path] = if alone { &[manifest] } else { &[&self.manifest, manifest] };
+            items.push(("manifest".to_owned(), out.with_extension("manifest")));
+            encode_manifest(sources, &items)?;
+        }
+        let path = out.with_extension("boot.tar");
+        files::write_if_changed(&path, &boot_package::pack(&items)?)?;
+        Ok(path)
+    }
+
+    /// Builds the image at `out` unless it is there and up to date.
+    pub fn image(&self, variant: &Variant, out: &Path) -> Result<()> {
+        let _alone = files::lock(self.boot_package.parent().context("the boot package has no folder")?)?;
+        let boot_package = self.boot_package_of(variant, out)?;
+        let mut trees = Vec::new();
+        let mut inputs = vec![self.kernel.clone(), self.loader.clone(), boot_package.clone()];
+        if variant.boot.is_empty() {
+            trees.push((String::new(), self.stage.clone()));
+            inputs.extend(files::walk(&self.stage)?);
+        }
+        if let Some(over) = &variant.over {
+            trees.push((String::new(), over.clone()));
+            inputs.extend(files::walk(over)?);
+        }
+        if let (Some(_), Some(stage)) = (&variant.scenario, &self.test_stage) {
+            trees.push((String::new(), stage.clone()));
+            inputs.extend(files::walk(stage)?);
+        }
+        if let Some(scenario) = &variant.scenario {
+            trees.push(("scenario".into(), scenario.clone()));
+            inputs.extend(files::walk(scenario)?);
+        }
+        if let Some(release) = &variant.limine {
+            inputs.extend(files::walk(release)?);
+        }
+        // What was asked for, and the names of the inputs, so that one taken away counts as a change.
+        let mut asked = format!("{variant:?}\n");
+        inputs.iter().for_each(|input| asked.push_str(&format!("{}\n", input.display())));
+        let mut note = out.as_os_str().to_owned();
+        note.push(".inputs");
+        let note = PathBuf::from(note);
+        let changed = files::write_if_changed(&note, asked.as_bytes())?;
+        if !changed && files::up_to_date(out, &inputs)? {
+            return Ok(());
+        }
+        let built = image::build(&Recipe {
+            boot_package: &boot_package,
+            trees: &trees,
+            command_line: &variant.command_line,
+            limine: variant.limine.as_deref(),
+            out,
+            ..self.recipe()
+        });
+        if built.is_err() {
+            std::fs::remove_file(&note)?;
+        }
+        built
+    }
+}
+
+/// Makes sure that a program is no larger than its package lets it be.
+fn is_small_enough(program: &Program, bytes: u64) -> Result<()> {
+    let Some(most) = program.max_kib else { return Ok(()) };
+    ensure!(
+        bytes <= most * 1024,
+        "the program `{}` takes {} KiB on the image, and its package `{}` says that it takes {most} at most \
+         (package.metadata.capos.max_kib)",
+        program.name,
+        bytes.div_ceil(1024),
+        program.package,
+    );
+    Ok(())
+}
+
+/// Makes sure that what the manifest starts or lets be run is on an image without test programs.
+fn every_program_is_built(manifest: &Path, programs: &[Program]) -> Result<()> {
+    let manifest = crate::manifest::read(&[manifest])?;
+    for entry in manifest.services.iter().chain(&manifest.programs) {
+        let Some(file) = entry.program.strip_prefix("/bin/") else { continue };
+        ensure!(
+            programs.iter().any(|program| program.name == file),
+            "the manifest's `{}` is /bin/{file}, which no package below userspace/ builds for the image; a program that \
+             is there for tests belongs into the manifest of a scenario",
+            entry.name
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_program_on_std_may_not_grow() {
+        let programs = packages::programs(System::find().unwrap().root()).unwrap();
+        let hello = programs.iter().find(|program| program.name == "hello-std").unwrap();
+        is_small_enough(hello, 400 << 10).unwrap();
+        let error = is_small_enough(hello, (400 << 10) + 1).unwrap_err().to_string();
+        assert!(error.contains("takes 401 KiB") && error.contains("400 at most"), "{error}");
+    }
+
+    #[test]
+    fn a_manifest_that_names_what_is_not_built_is_refused() {
+        let system = System::find().unwrap();
+        let shipped = system.root.join("iso_root").join(MANIFEST);
+        let (tests, programs): (Vec<Program>, Vec<Program>) =
+            packages::programs(&system.root).unwrap().into_iter().partition(|program| program.test);
+        every_program_is_built(&shipped, &programs).unwrap();
+        let error = every_program_is_built(&shipped, &tests).unwrap_err().to_string();
+        assert!(error.contains("which no package below userspace/ builds"), "{error}");
+    }
+}

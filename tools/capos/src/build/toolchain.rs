@@ -1,0 +1,227 @@
+//! Which compiler builds the kernel, and how cargo is called for each kind of program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::build::c_library;
+use crate::build::files;
+use crate::build::tool;
+
+/// The kernel's target.
+pub const BARE: &str = "x86_64-unknown-none";
+/// The target of the guest's programs.
+pub const USER: &str = "x86_64-unknown-linux-gnu";
+/// Debian's compiler.
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+
+/// How the bare target is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bare {
+    /// The active toolchain has its `core`.
+    Prebuilt,
+    /// Debian's compiler builds `core` from the source in `rust-web-src`.
+    Debian,
+}
+
+/// The cargo to call: the one that runs this program, if one does.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// What `cargo metadata` says, called in `root` with these options: JSON.
+pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1"]).args(options).current_dir(root);
+    let output = command.output().context("starting cargo metadata")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata failed:\n{said}");
+    Ok(output.stdout)
+}
+
+/// Writes `program` without what only debuggers read to `stripped`, where that is not done yet.
+pub fn strip(program: &Path, stripped: &Path) -> Result<()> {
+    if files::up_to_date(stripped, &[program.to_owned()])? {
+        return Ok(());
+    }
+    if let Some(folder) = stripped.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    let objcopy = tool::find(&["objcopy", "llvm-objcopy"], "binutils")?;
+    let new = files::beside(stripped, "new");
+    tool::run(Command::new(objcopy).arg("--strip-all").arg(program).arg(&new))?;
+    std::fs::rename(&new, stripped).with_context(|| format!("writing {}", stripped.display()))
+}
+
+/// The folder of the libraries that a compiler has for a target, if it can be asked.
+pub fn target_libraries(compiler: &str, target: &str) -> Option<PathBuf> {
+    let output = Command::new(compiler).args(["--print", "target-libdir", "--target", target]).output().ok()?;
+    output.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+fn has_core(compiler: &str, target: &str) -> bool {
+    let entries = target_libraries(compiler, target).and_then(|folder| std::fs::read_dir(folder).ok());
+    entries.is_some_and(|mut files| {
+        files.any(|file| file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libcore-")))
+    })
+}
+
+/// The folder of the standard library's source beside a compiler, where it is installed.
+fn library_beside(compiler: &str) -> Option<PathBuf> {
+    let output = Command::new(compiler).args(["--print", "sysroot"]).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let library = sysroot.join("lib/rustlib/src/rust/library");
+    library.join("core/src/lib.rs").is_file().then_some(library)
+}
+
+/// The standard library's source and the compiler that it belongs to.
+#[derive(Debug)]
+pub struct LibrarySource {
+    /// The folder `library`.
+    pub path: PathBuf,
+    /// The compiler, where it is not the active one.
+    pub compiler: Option<&'static str>,
+}
+
+/// Finds the standard library's source: beside the active compiler, or beside Debian's.
+pub fn library_source() -> Result<LibrarySource> {
+    let own = library_beside("rustc").map(|path| LibrarySource { path, compiler: None });
+    let debian = || library_beside(DEBIAN_RUSTC).map(|path| LibrarySource { path, compiler: Some(DEBIAN_RUSTC) });
+    own.or_else(debian).context(
+        "the source of the standard library, whose tests are to be run, is not installed: `rustup component add \
+         rust-src`, or Debian's packages rustc-web and rust-web-src",
+    )
+}
+
+/// Finds out how to build for the bare target, installing it with rustup where that is quick.
+pub fn bare() -> Result<Bare> {
+    if has_core("rustc", BARE) {
+        return Ok(Bare::Prebuilt);
+    }
+    // Before asking the network: once found missing there, Debian's compiler is as good.
+    let debian = library_beside(DEBIAN_RUSTC).is_some();
+    let seconds = if debian { "20" } else { "120" };
+    let mut add = Command::new("timeout");
+    add.args([seconds, "rustup", "target", "add", BARE]).stdout(Stdio::null()).stderr(Stdio::null());
+    let added = tool::find(&["rustup"], "rustup").is_ok() && add.status().is_ok_and(|status| status.success());
+    if added && has_core("rustc", BARE) {
+        return Ok(Bare::Prebuilt);
+    }
+    if debian {
+        return Ok(Bare::Debian);
+    }
+    bail!(
+        "the compiler cannot build for {BARE}: `rustup target add {BARE}` does not work here, and Debian's packages \
+         rustc-web and rust-web-src are not installed; `make deps` says what to install"
+    )
+}
+
+/// What the compilers of the kernel and of programs say of their versions.
+pub fn compilers(root: &Path) -> Result<(String, String)> {
+    let version = |compiler: &str| -> Result<String> {
+        let output = Command::new(compiler).arg("--version").current_dir(root).output();
+        let output = output.with_context(|| format!("asking {compiler} for its version"))?;
+        ensure!(output.status.success(), "{compiler} tells no version");
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let kernel = if bare()? == Bare::Debian { DEBIAN_RUSTC } else { "rustc" };
+    Ok((version(kernel)?, version("rustc")?))
+}
+
+/// Builds programs for the bare target and gives the folder they lie in.
+pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let target = root.join("target/kernel");
+    let mut command = cargo();
+    if bare()? == Bare::Debian {
+        command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+        command.args(["--config", "kernel/cargo-debian.toml"]);
+    }
+    command.args(["build", "--profile", "kernel", "--target", BARE, "--target-dir"]).arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    build(command.current_dir(root), "the kernel and its loader")?;
+    Ok(target.join(BARE).join("kernel"))
+}
+
+/// Builds programs of the guest and gives the folder they lie in.
+pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/guest");
+    let mut command = cargo();
+    command.args(["build", "--config", "userspace/cargo-config.toml", "--profile", "guest", "--target", USER]);
+    command.arg("--target-dir").arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    build(command.current_dir(root), "the guest's programs")?;
+    Ok(target.join(USER).join("guest"))
+}
+
+/// Builds a library of the guest on its own, so that no program's needs change it, and gives the folder it lies in.
+pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
+    build_programs(root, &[package.to_owned()])
+}
+
+/// Builds programs of the guest that stand on `std`, once [`c_library::build`](crate::build::c_library::build) has made what
+/// they are linked against, and gives the folder they lie in.
+pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/std");
+    relink(&target.join(USER).join("std"), &root.join(c_library::OBJECT), packages)?;
+    let mut command = cargo();
+    command.args(["build", "--config", c_library::CONFIG, "--profile", "std", "--target", USER]);
+    command.arg("--target-dir").arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    build(command.current_dir(root), "the guest's programs on std")?;
+    Ok(target.join(USER).join("std"))
+}
+
+/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and gives the folder it lies in.
+pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
+    let target = root.join("target/linux");
+    let flags = format!("target.{USER}.rustflags=['-Ctarget-feature=+crt-static', '-Cforce-frame-pointers=yes']");
+    let mut command = cargo();
+    command.args(["build", "--config", &flags, "--profile", "std", "--target", USER, "-p", package]);
+    command.arg("--target-dir").arg(&target);
+    build(command.current_dir(root), "the program for Linux")?;
+    Ok(target.join(USER).join("std"))
+}
+
+/// Builds the program that fuzzes parsers, with these flags and for its own target, so that they are not those of what
+/// runs while it is built, and says where it is.
+pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--profile", "fuzz", "--target", USER, "-p", "capos-fuzz", "--features", "libfuzzer"]);
+    command.env("RUSTFLAGS", flags).arg("--target-dir").arg(folder.join("build"));
+    build(command.current_dir(root), "the program that fuzzes")?;
+    Ok(folder.join("build").join(USER).join("fuzz/capos-fuzz"))
+}
+
+/// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
+pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
+    let marks = folder.join(".fingerprint");
+    if !marks.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(&marks).with_context(|| format!("reading {}", marks.display()))? {
+        let mark = entry?.path();
+        let name = mark.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let package = name.rsplit_once('-').map_or("", |(package, _)| package);
+        if packages.iter().any(|wanted| wanted == package) && files::changed(&mark)? < files::changed(library)? {
+            std::fs::remove_dir_all(&mark).with_context(|| format!("removing {}", mark.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs cargo, its messages going where ours go.
+fn build(command: &mut Command, what: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
+    if !status.success() {
+        bail!("building {what} failed ({status})");
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! A program on Linux, in the machine that capOS runs in: Debian's kernel as it is packaged, and the program as its first
+//! process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::build::tool;
+use crate::machine::cpio;
+use crate::machine::qemu::{DirectKernel, End, Line, Machine};
+
+/// Debian's package that needs the newest kernel for virtual machines.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// Where a package has its kernel.
+const KERNEL: &str = "./boot/vmlinuz-";
+/// Its kernel writes to COM2, stays where it was linked, makes no detours round faults of processors that capOS makes
+/// none round, and begins anew where its first process ends, which ends the machine.
+const COMMAND_LINE: &str = "console=ttyS1 quiet nokaslr mitigations=off tsc=reliable panic=-1";
+/// What the kernel says of a first process that ended well.
+const ENDED_WELL: &str = "exitcode=0x00000000";
+/// How long all of it may take, of the host's time: QEMU emulates vector arithmetic slowly.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Which kernel: what every command that compares with Linux takes.
+#[derive(clap::Args)]
+pub struct KernelArgs {
+    /// Linux's kernel (vmlinuz); Debian's is downloaded when left out.
+    #[arg(long, value_name = "FILE", env = "LINUX_KERNEL")]
+    linux_kernel: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// The kernel that is given, or Debian's below `target`; an empty path gives none.
+    pub fn kernel(&self, target: &Path) -> Result<PathBuf> {
+        match self.linux_kernel.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+            Some(given) => Ok(given.to_owned()),
+            None => kernel(&target.join("linux-kernel")),
+        }
+    }
+}
+
+/// Downloads Debian's kernel into a folder, unless it is there; the kernel's file. Nothing is installed.
+fn kernel(folder: &Path) -> Result<PathBuf> {
+    if let Some(kernel) = found(folder)? {
+        return Ok(kernel);
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let advice = "LINUX_KERNEL=FILE behind `make` takes a kernel that is there already";
+    let asked = Command::new(tool::find(&["apt-cache"], "apt").context(advice)?).args(["depends", PACKAGE]).output()?;
+    let package = dependency(&String::from_utf8_lossy(&asked.stdout));
+    let package = package.with_context(|| format!("apt knows of no {PACKAGE} (`apt-get update`?); {advice}"))?;
+    println!("Downloading {package}, once, into {}", folder.display());
+    let mut download = Command::new(tool::find(&["apt-get"], "apt")?);
+    tool::run(download.args(["download", &package]).current_dir(folder)).context(advice)?;
+    for package in std::fs::read_dir(folder)? {
+        let package = package?.path();
+        if package.extension().is_some_and(|ending| ending == "deb") {
+            unpack(&package, folder)?;
+            std::fs::remove_file(&package)?;
+        }
+    }
+    found(folder)?.with_context(|| format!("{package} has no kernel at {KERNEL}*"))
+}
+
+/// The kernel in a folder.
+fn found(folder: &Path) -> Result<Option<PathBuf>> {
+    let boot = folder.join("boot");
+    if !boot.is_dir() {
+        return Ok(None);
+    }
+    let mut files = std::fs::read_dir(&boot)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files.pop())
+}
+
+/// The package that another one needs, as `apt-cache depends` lists it.
+fn dependency(listing: &str) -> Option<String> {
+    listing.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).map(str::to_owned)
+}
+
+/// Takes the kernel out of a package.
+fn unpack(package: &Path, folder: &Path) -> Result<()> {
+    let files = folder.join("files.tar");
+    let mut list = Command::new(tool::find(&["dpkg-deb"], "dpkg")?);
+    let tar = std::fs::File::create(&files)?;
+    let status = list.arg("--fsys-tarfile").arg(package).stdout(tar).status().context("starting dpkg-deb")?;
+    ensure!(status.success(), "dpkg-deb cannot unpack {} ({status})", package.display());
+    let mut tar = Command::new(tool::find(&["tar"], "tar")?);
+    tar.arg("-xf").arg(&files).arg("-C").arg(folder).args(["--wildcards", &format!("{KERNEL}*")]);
+    tool::run(&mut tar)?;
+    std::fs::remove_file(&files)?;
+    Ok(())
+}
+
+/// Runs a static program as the first process of Linux on a machine that counts instructions; what it and the kernel
+/// wrote. It finds a folder `/home` in memory, with these files in it by their paths, and nothing else.
+pub fn run(kernel: &Path, program: &Path, files: &[(&str, &[u8])], out: &Path) -> Result<String> {
+    std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    let program = std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;
+    let initramfs = out.join("initramfs.cpio");
+    let files: Vec<_> = [("init", program.as_slice())].into_iter().chain(files.iter().copied()).collect();
+    std::fs::write(&initramfs, cpio::archive(&["home"], &files)?)?;
+    let direct = DirectKernel { kernel: kernel.to_owned(), initramfs, command_line: COMMAND_LINE.to_owned() };
+    let machine = Machine { direct: Some(direct), icount: true, ..Machine::new(Path::new(""), "tcg") };
+    let log = out.join("serial.log");
+    let mut running = machine.start(Line::Nowhere, &log, &out.join("unused.log"))?;
+    let end = running.wait(Instant::now() + LIMIT)?;
+    let said = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    match end {
+        Some(End::PoweredOff) if said.contains(ENDED_WELL) => Ok(said),
+        Some(End::PoweredOff) => bail!("the program failed on Linux; see {}", log.display()),
+        Some(_) => bail!("QEMU failed: {}", running.complaint()),
+        None => bail!("Linux did not end within {} s; see {}", LIMIT.as_secs(), log.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_needed_package_is_found_in_the_listing() {
+        let listing = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n  Conflicts: x\n";
+        assert_eq!(dependency(listing).as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
+        assert_eq!(dependency("N: Unable to locate package\n"), None);
+    }
+
+    #[test]
+    fn the_newest_kernel_of_a_folder_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(found(folder.path()).unwrap(), None);
+        std::fs::create_dir(folder.path().join("boot")).unwrap();
+        for name in ["vmlinuz-6.1.0-55-cloud-amd64", "vmlinuz-6.1.0-56-cloud-amd64"] {
+            std::fs::write(folder.path().join("boot").join(name), b"").unwrap();
+        }
+        let kernel = found(folder.path()).unwrap().unwrap();
+        assert!(kernel.ends_with("boot/vmlinuz-6.1.0-56-cloud-amd64"));
+    }
+}

@@ -1,0 +1,291 @@
+//! Models that a scenario has on its image beside the built-in one: good ones, and such as have to be refused.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use capos_gguf::Synthetic;
+use capos_model::SCRIPTED;
+use capos_retrieval::Title;
+use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
+use serde::Deserialize;
+
+use crate::build::files::write_whole;
+use crate::models::chain::{self, Chain};
+use crate::models::handbook;
+use crate::models::random::{self, Random};
+use crate::sign::sign_file::sign;
+use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
+
+/// Where models lie on the image.
+const FOLDER: &str = "boot/models";
+/// Where the trust store lies on the image.
+const TRUST: &str = "etc/trust";
+/// The metadata by which a model says that it can call tools.
+const TEMPLATE: &[u8] = b"tokenizer.chat_template";
+/// The name that a made model gives itself.
+const TITLE: &[u8] = b"capOS synthetic";
+
+/// A model, as `[[runner.model]]` asks for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraModel {
+    /// Its file's name in `/boot/models`.
+    pub name: String,
+    /// What it calls itself; in at most 15 bytes where it is no handbook.
+    pub title: Option<String>,
+    /// Its size.
+    #[serde(default = "default_size")]
+    pub size: String,
+    /// What its content depends on.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// The text of the handbook from which it answers; size, seed and tools are the handbook's then.
+    pub handbook: Option<String>,
+    /// A model file, by its path from the scenario's folder; title, size, seed and tools are the file's then.
+    pub file: Option<PathBuf>,
+    /// One of the files of `tools/hostile-models`, by its name, in place of title, size, seed and tools.
+    pub hostile: Option<String>,
+    /// What it says, token by token, in place of size, seed and tools; the engine runs it.
+    pub chain: Option<Chain>,
+    /// Of the shape of a model that people have, with random weights, in place of size and tools; the engine runs it.
+    pub random: Option<Random>,
+    /// Whether its answers come from a script; otherwise the engine computes them.
+    #[serde(default = "default_scripted")]
+    pub scripted: bool,
+    /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
+    #[serde(default)]
+    pub experts: bool,
+    /// Whether keys and values of each of its tokens are large beside its weights; the engine runs it then.
+    #[serde(default)]
+    pub wide_heads: bool,
+    /// Whether it says that it can call tools.
+    #[serde(default = "default_tools")]
+    pub tools: bool,
+    /// Whose signature it has.
+    #[serde(default)]
+    pub key: Signer,
+    /// A byte that is inverted after signing.
+    pub flip: Option<Flip>,
+}
+
+fn default_size() -> String {
+    "1MiB".to_owned()
+}
+
+fn default_seed() -> u64 {
+    7
+}
+
+fn default_tools() -> bool {
+    true
+}
+
+fn default_scripted() -> bool {
+    true
+}
+
+/// Who signs a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signer {
+    /// The key that the image trusts for weights.
+    #[default]
+    Trusted,
+    /// A key that the image trusts for programs.
+    OtherPurpose,
+    /// A key for weights that the image does not know.
+    Unknown,
+    /// Nobody: there is no signature.
+    Nobody,
+}
+
+/// Which byte is inverted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flip {
+    /// Of which file.
+    pub part: Part,
+    /// Its place there; from the end where negative.
+    pub at: i64,
+}
+
+/// The three files of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// The model itself.
+    Weights,
+    /// Its Merkle tree.
+    Tree,
+    /// Its signature.
+    Signature,
+}
+
+/// Makes the models of the scenario in `scenario` in `tree`, a folder that goes on the image over the one in `stage`.
+/// `keys` holds the key that the image trusts.
+pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
+    if tree.exists() {
+        std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;
+    }
+    let folder = tree.join(FOLDER);
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut trust = read_trust(&stage.join(TRUST))?;
+    for model in models {
+        make_one(model, scenario, keys, &mut trust, &folder).with_context(|| format!("the model {}", model.name))?;
+    }
+    let path = tree.join(TRUST);
+    std::fs::create_dir_all(tree.join("etc"))?;
+    write_whole(&path, |file| Ok(file.write_all(trust.to_text().as_bytes())?))
+}
+
+fn make_one(model: &ExtraModel, scenario: &Path, keys: &Path, trust: &mut TrustStore, folder: &Path) -> Result<()> {
+    let name = &model.name;
+    ensure!(name.ends_with(".gguf") && !name.contains('/'), "the name has to end in .gguf and to be without folders");
+    let path = folder.join(name);
+    match (&model.file, &model.handbook, &model.hostile, &model.chain, &model.random) {
+        (Some(file), None, None, None, None) => {
+            let file = scenario.join(file);
+            std::fs::copy(&file, &path).with_context(|| format!("copying {}", file.display()))?;
+        }
+        (None, Some(text), None, None, None) => {
+            let name = model.title.as_deref().unwrap_or("handbook");
+            handbook::create(&path, text, Title { name, license: "" })?;
+        }
+        (None, None, Some(name), None, None) => {
+            let file = capos_hostile_models::named(name)?.file;
+            std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
+        }
+        (None, None, None, Some(chain), None) => {
+            let file = chain::file(chain, model.title.as_deref().unwrap_or("chain"), scenario)?;
+            std::fs::write(&path, file).with_context(|| format!("writing {}", path.display()))?;
+        }
+        (None, None, None, None, Some(random)) => {
+            let title = model.title.as_deref().unwrap_or("random");
+            random::create(&path, random, title, model.seed, scenario)?;
+        }
+        (None, None, None, None, None) => {
+            std::fs::write(&path, synthetic(model)?).with_context(|| format!("writing {}", path.display()))?;
+        }
+        _ => bail!("a model is one of file, handbook, hostile, chain and random, and this one is to be several"),
+    }
+    sign_and_spoil(model, &path, keys, trust)
+}
+
+/// The file of a model that says nothing sensible: one that is neither a file, nor a handbook, nor hostile, nor a chain, nor random.
+pub fn synthetic(model: &ExtraModel) -> Result<Vec<u8>> {
+    let size = parse_size(&model.size).map_err(anyhow::Error::msg)?;
+    let mut bytes = Vec::new();
+    let entries: &[_] = if model.scripted { &[SCRIPTED] } else { &[] };
+    let made = if model.experts {
+        Synthetic::of_experts(size, model.seed)?
+    } else if model.wide_heads {
+        Synthetic::of_wide_heads(size, model.seed)?
+    } else {
+        Synthetic::with_entries(size, model.seed, entries)?
+    };
+    made.write(|piece| {
+        bytes.extend_from_slice(piece);
+        std::io::Result::Ok(())
+    })?;
+    // What is put in place of something is as long as that, so nothing else moves.
+    if !model.tools {
+        // Under another name the template is as good as not there.
+        replace(&mut bytes, TEMPLATE, b"tokenizer.chat_templat_")?;
+    }
+    if let Some(title) = &model.title {
+        replace(&mut bytes, TITLE, format!("{title:width$}", width = TITLE.len()).as_bytes())?;
+    }
+    Ok(bytes)
+}
+
+/// Signs a model as it asks for, and makes the change to it that it asks for.
+fn sign_and_spoil(model: &ExtraModel, path: &Path, keys: &Path, trust: &mut TrustStore) -> Result<()> {
+    // Keys of a test are no secrets; they differ so that none passes for another.
+    let key = match model.key {
+        Signer::Trusted | Signer::Nobody => read_key(&keys.join(format!("{PURPOSE_MODEL_WEIGHTS}.key")))?,
+        Signer::OtherPurpose => SigningKey::from_seed("program", [2; 32])?,
+        Signer::Unknown => SigningKey::from_seed(PURPOSE_MODEL_WEIGHTS, [3; 32])?,
+    };
+    sign(path, &key)?;
+    match model.key {
+        Signer::OtherPurpose => trust.allow(key.public(), key.purpose())?,
+        Signer::Nobody => std::fs::remove_file(signature_path(path))?,
+        Signer::Trusted | Signer::Unknown => {}
+    }
+    if let Some(flip) = &model.flip {
+        let part = match flip.part {
+            Part::Weights => path.to_path_buf(),
+            Part::Tree => tree_path(path),
+            Part::Signature => signature_path(path),
+        };
+        let mut bytes = std::fs::read(&part)?;
+        let size = i64::try_from(bytes.len())?;
+        let at = if flip.at < 0 { size + flip.at } else { flip.at };
+        let byte = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at));
+        let byte = byte.with_context(|| format!("{} has {size} bytes, none at {}", part.display(), flip.at))?;
+        // In a signature, which is text, a digit becomes another digit.
+        *byte = if flip.part == Part::Signature { *byte ^ 1 } else { !*byte };
+        std::fs::write(&part, bytes)?;
+    }
+    Ok(())
+}
+
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> Result<()> {
+    ensure!(old.len() == new.len(), "{:?} has more than {} bytes", String::from_utf8_lossy(new), old.len());
+    let at = bytes.windows(old.len()).position(|part| part == old);
+    let place = at.and_then(|at| bytes.get_mut(at..at + old.len())).context("the made model is not as expected")?;
+    place.copy_from_slice(new);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sign::keygen;
+    use crate::sign::verify;
+
+    fn made(toml: &str) -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let keygen =
+            ["capos", "--out", at("keys").to_str().unwrap(), "--purpose", PURPOSE_MODEL_WEIGHTS].map(String::from);
+        keygen::run(&parsed(&keygen)).unwrap();
+        std::fs::create_dir_all(at("stage/etc")).unwrap();
+        std::fs::copy(at("keys/trust"), at("stage/etc/trust")).unwrap();
+        std::fs::write(at("own.gguf"), Synthetic::new(256 << 10, 1).unwrap().to_vec()).unwrap();
+        let model: ExtraModel = toml::from_str(&format!("name = \"x.gguf\"\nsize = \"256KiB\"\n{toml}")).unwrap();
+        make(&[model], folder.path(), &at("keys"), &at("stage"), &at("tree")).unwrap();
+        let trust = read_trust(&at("tree/etc/trust")).unwrap();
+        verify::verify(&at("tree/boot/models/x.gguf"), &trust, PURPOSE_MODEL_WEIGHTS).map(drop)
+    }
+
+    fn parsed(words: &[String]) -> keygen::Args {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: keygen::Args,
+        }
+        <Cli as clap::Parser>::parse_from(words).args
+    }
+
+    #[test]
+    fn good_models_verify_and_bad_ones_do_not() {
+        made("").unwrap();
+        made("tools = false\ntitle = \"no tools\"").unwrap();
+        made("handbook = \"? a\\nb\"").unwrap();
+        made("file = \"own.gguf\"").unwrap();
+        made("hostile = \"weights-nan\"").unwrap();
+        for (bad, why) in [
+            ("key = \"other-purpose\"", "purpose"),
+            ("key = \"unknown\"", "trust"),
+            ("key = \"nobody\"", "x.gguf.sig"),
+            ("flip = { part = \"weights\", at = 200000 }", "refused"),
+            ("flip = { part = \"tree\", at = 0 }", "x.gguf.verity"),
+            ("flip = { part = \"signature\", at = -2 }", "refused"),
+        ] {
+            let error = format!("{:#}", made(bad).unwrap_err());
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

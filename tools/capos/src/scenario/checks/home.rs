@@ -1,0 +1,160 @@
+//! What `home/` must hold: what was named, and exactly what the audited effects made of what was there before.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::build::files;
+use crate::scenario::checks::audit::{Record, member, tool};
+
+/// Expectations of the session's home directory.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Home {
+    /// Files with their whole content.
+    pub files: BTreeMap<String, String>,
+    /// Paths that must not be there.
+    pub absent: Vec<String>,
+    /// Something other than the audited calls writes there too, so the effects are not compared with the records.
+    pub shared: bool,
+}
+
+impl Home {
+    /// Whether it says anything about the files.
+    pub fn asks(&self) -> bool {
+        !self.files.is_empty() || !self.absent.is_empty()
+    }
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Compares the home directory after the run with what is expected, and with the one before it and the audit log: the
+/// effects and the records are the same, one to one.
+pub fn check(wanted: &Home, before: &Path, after: &Path, records: &[Record], failures: &mut Vec<String>) -> Result<()> {
+    let found = load(after)?;
+    for (path, content) in &wanted.files {
+        match found.get(path) {
+            None => failures.push(format!("home/{path} is missing")),
+            Some(bytes) if bytes != content.as_bytes() => {
+                failures.push(format!("home/{path} holds {:?} instead of {content:?}", String::from_utf8_lossy(bytes)));
+            }
+            Some(_) => {}
+        }
+    }
+    for path in &wanted.absent {
+        if found.keys().any(|name| name == path || name.starts_with(&format!("{path}/"))) {
+            failures.push(format!("home/{path} is there and should not be"));
+        }
+    }
+    // Without files of its own a scenario starts with those that the system ships, which are not known here.
+    if !wanted.shared && before.is_dir() {
+        follow(load(before)?, &found, records, failures);
+    }
+    Ok(())
+}
+
+/// Every file below a folder, by its path there.
+fn load(folder: &Path) -> Result<Files> {
+    let mut found = Files::new();
+    for path in files::walk(folder)? {
+        let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
+        let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        found.insert(name, content);
+    }
+    Ok(found)
+}
+
+/// Repeats what the log says was done, and compares.
+fn follow(mut files: Files, found: &Files, records: &[Record], failures: &mut Vec<String>) {
+    // What a call left that was cut short cannot be known from the log.
+    let mut unsure = Vec::new();
+    for record in records.iter().filter(|record| member(record, "phase") == "after") {
+        let Ok(arguments) = serde_json::from_str::<Value>(member(record, "arguments")) else { continue };
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        let path = normal(text("path"));
+        match (tool(record), member(record, "outcome")) {
+            ("write_file", "ok") => drop(files.insert(path, text("text").into())),
+            ("delete_file", "ok") => drop(files.remove(&path)),
+            ("write_file" | "delete_file", "timedOut" | "cancelled") => unsure.push(path),
+            _ => {}
+        }
+    }
+    let mut names: Vec<&String> = files.keys().chain(found.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names.into_iter().filter(|name| !unsure.contains(name)) {
+        let what = match (files.get(name), found.get(name)) {
+            (Some(wanted), Some(found)) if wanted == found => continue,
+            (Some(_), Some(_)) => "has another content than",
+            (Some(_), None) => "is not there, but is",
+            (None, _) => "is there, but is not",
+        };
+        failures.push(format!("home/{name} {what} after the effects that the audit log tells of"));
+    }
+}
+
+/// A path as the home directory takes it: `..` does not leave the root.
+fn normal(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn done(tool: &str, outcome: &str, arguments: &Value) -> Record {
+        json!({"phase": "after", "outcome": outcome, "descriptor": {"name": tool}, "arguments": arguments.to_string()})
+    }
+
+    fn failures(home: &Home, before: &[(&str, &str)], after: &[(&str, &str)], records: &[Record]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, files) in [("before", before), ("after", after)] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            for (path, content) in files {
+                files::write_if_changed(&folder.path().join(name).join(path), content.as_bytes()).unwrap();
+            }
+        }
+        let mut failures = Vec::new();
+        let paths = [folder.path().join("before"), folder.path().join("after")];
+        check(home, &paths[0], &paths[1], records, &mut failures).unwrap();
+        failures
+    }
+
+    #[test]
+    fn effects_and_records_are_compared() {
+        let home = Home::default();
+        let write = done("write_file", "ok", &json!({"path": "./a/../new", "text": "x"}));
+        let delete = done("delete_file", "ok", &json!({"path": "old"}));
+        let both = [write.clone(), delete.clone()];
+        let before = [("old", "1"), ("kept", "2")];
+        assert!(failures(&home, &before, &[("kept", "2"), ("new", "x")], &both).is_empty());
+        assert_eq!(failures(&home, &before, &[("kept", "3"), ("new", "x")], &both).len(), 1);
+        assert_eq!(failures(&home, &before, &[("kept", "2"), ("new", "x")], &[delete]).len(), 1);
+        assert_eq!(failures(&home, &before, &before, &both).len(), 2);
+        let cut = done("write_file", "cancelled", &json!({"path": "new", "text": "x"}));
+        assert!(failures(&home, &[], &[("new", "x")], std::slice::from_ref(&cut)).is_empty());
+        assert!(failures(&home, &[], &[], &[cut]).is_empty());
+        let failed = done("write_file", "executionError", &json!({"path": "new", "text": "x"}));
+        assert_eq!(failures(&home, &[], &[("new", "x")], &[failed]).len(), 1);
+    }
+
+    #[test]
+    fn named_files_are_compared() {
+        let home: Home = toml::from_str("absent = ['gone']\nshared = true\nfiles = { a = '1' }").unwrap();
+        assert!(failures(&home, &[], &[("a", "1")], &[]).is_empty());
+        assert_eq!(failures(&home, &[], &[("a", "2"), ("gone/x", "")], &[]).len(), 2);
+        assert_eq!(failures(&home, &[], &[], &[]), ["home/a is missing"]);
+    }
+}

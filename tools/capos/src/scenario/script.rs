@@ -1,0 +1,225 @@
+//! The language of `terminal.txt`: one step per line, described in `docs/scenarios.md`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use regex_lite::Regex;
+
+use crate::machine::expect::Pattern;
+
+/// A step of a script.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Wait until this appears after the last match.
+    Expect(Pattern),
+    /// Fail if this has appeared anywhere so far.
+    Absent(Pattern),
+    /// Type these bytes.
+    Send(Vec<u8>),
+    /// Change a byte of a file on the medium while the machine runs: path on the image, offset.
+    Corrupt(PathBuf, u64),
+    /// Take the medium out of its optical drive.
+    Eject,
+    /// End the machine without waiting for it to switch itself off.
+    Quit,
+}
+
+/// A step and the line it stands on.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// Counted from one.
+    pub number: usize,
+    /// The step.
+    pub step: Step,
+}
+
+/// Reads a script. Errors name the line.
+pub fn parse(text: &str) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let step = parse_step(line).with_context(|| format!("line {number}: `{line}`"))?;
+        lines.push(Line { number, step });
+    }
+    Ok(lines)
+}
+
+fn parse_step(line: &str) -> Result<Step> {
+    let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let mut rest = rest.trim();
+    let mut text = || -> Result<Vec<u8>> {
+        let (bytes, left) = quoted(rest)?;
+        rest = left.trim_start();
+        Ok(bytes)
+    };
+    let step = match verb {
+        "expect" => Step::Expect(plain(text()?)?),
+        "expect-regex" => Step::Expect(regex(text()?)?),
+        "absent" => Step::Absent(plain(text()?)?),
+        "absent-regex" => Step::Absent(regex(text()?)?),
+        "send" => {
+            let bytes = text()?;
+            let times: usize = match core::mem::take(&mut rest) {
+                "" => 1,
+                times => times.parse().context("after the text comes how often it is typed")?,
+            };
+            Step::Send(bytes.repeat(times))
+        }
+        "line" => {
+            let mut bytes = text()?;
+            bytes.push(b'\r');
+            Step::Send(bytes)
+        }
+        "key" => return Ok(Step::Send(key(rest)?)),
+        "corrupt" => {
+            let path = String::from_utf8(text()?).context("the path is not UTF-8")?;
+            let offset = rest.parse().context("after the path comes an offset in bytes")?;
+            return Ok(Step::Corrupt(path.into(), offset));
+        }
+        "eject" => Step::Eject,
+        "quit" => Step::Quit,
+        _ => bail!("there is no step `{verb}`"),
+    };
+    ensure!(rest.is_empty(), "`{rest}` is left over at the end");
+    Ok(step)
+}
+
+fn plain(bytes: Vec<u8>) -> Result<Pattern> {
+    ensure!(!bytes.is_empty(), "an empty text is always there");
+    Ok(Pattern::Text(String::from_utf8(bytes).context("the text is not UTF-8")?))
+}
+
+fn regex(bytes: Vec<u8>) -> Result<Pattern> {
+    let text = String::from_utf8(bytes).context("the expression is not UTF-8")?;
+    let regex = Regex::new(&text).with_context(|| format!("`{text}` is no regular expression"))?;
+    ensure!(!regex.is_match(""), "`{text}` matches nothing at all, so it is always there");
+    Ok(Pattern::Regex(regex))
+}
+
+/// The bytes of a quoted text at the start of `text`, and what follows it.
+fn quoted(text: &str) -> Result<(Vec<u8>, &str)> {
+    let mut rest = text.strip_prefix('"').context("a text in double quotes is expected")?.chars();
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4];
+    loop {
+        match rest.next().context("the closing quote is missing")? {
+            '"' => return Ok((bytes, rest.as_str())),
+            '\\' => {
+                let escape = rest.next().context("the closing quote is missing")?;
+                match escape {
+                    'n' => bytes.push(b'\n'),
+                    'r' => bytes.push(b'\r'),
+                    't' => bytes.push(b'\t'),
+                    'e' => bytes.push(0x1b),
+                    '\\' | '"' => bytes.push(escape as u8),
+                    'x' => {
+                        let digits: String = rest.by_ref().take(2).collect();
+                        let byte = u8::from_str_radix(&digits, 16);
+                        bytes
+                            .push(byte.with_context(|| format!("`\\x{digits}`: two hexadecimal digits are expected"))?);
+                    }
+                    // In expressions the backslash is the expression's own.
+                    other => {
+                        bytes.push(b'\\');
+                        bytes.extend_from_slice(other.encode_utf8(&mut buffer).as_bytes());
+                    }
+                }
+            }
+            other => bytes.extend_from_slice(other.encode_utf8(&mut buffer).as_bytes()),
+        }
+    }
+}
+
+/// The bytes a key sends, as a VT100 does.
+fn key(name: &str) -> Result<Vec<u8>> {
+    let bytes: &[u8] = match name {
+        "enter" => b"\r",
+        "tab" => b"\t",
+        "escape" => b"\x1b",
+        "space" => b" ",
+        "backspace" => b"\x7f",
+        "up" => b"\x1b[A",
+        "down" => b"\x1b[B",
+        "right" => b"\x1b[C",
+        "left" => b"\x1b[D",
+        "home" => b"\x1b[H",
+        "end" => b"\x1b[F",
+        "delete" => b"\x1b[3~",
+        "page-up" => b"\x1b[5~",
+        "page-down" => b"\x1b[6~",
+        _ => {
+            let letter = name.strip_prefix("ctrl-").map(str::as_bytes);
+            let Some(&[letter @ (b'a'..=b'z' | b'[' | b'\\' | b']' | b'_')]) = letter else {
+                bail!("there is no key `{name}`");
+            };
+            return Ok(vec![letter & 0x1f]);
+        }
+    };
+    Ok(bytes.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(line: &str) -> Vec<u8> {
+        match parse_step(line).unwrap() {
+            Step::Send(bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn steps_of_every_kind() {
+        let script = "# a comment\n\nexpect \"capos> \"\nexpect-regex \"id=[0-9]+\"\nabsent \"secret\"\nline \"hi\"\n\
+                      key ctrl-c\ncorrupt \"/boot/models/m.gguf\" 4096\nquit\n";
+        let lines = parse(script).unwrap();
+        let numbers: Vec<_> = lines.iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [3, 4, 5, 6, 7, 8, 9]);
+        assert!(matches!(&lines[0].step, Step::Expect(Pattern::Text(text)) if text == "capos> "));
+        assert!(matches!(&lines[5].step, Step::Corrupt(path, 4096) if path.ends_with("m.gguf")));
+    }
+
+    #[test]
+    fn texts_and_keys_become_bytes() {
+        assert_eq!(sent(r#"send "a\"\\\x1b[A\n\te\e""#), b"a\"\\\x1b[A\n\te\x1b");
+        assert_eq!(sent("line \"\u{e9}\""), "\u{e9}\r".as_bytes());
+        assert_eq!(sent("send \"\u{436}\" 3"), "\u{436}\u{436}\u{436}".as_bytes());
+        assert_eq!(sent("key ctrl-d"), [4]);
+        assert_eq!(sent("key ctrl-]"), [0x1d]);
+        assert_eq!(sent("key up"), b"\x1b[A");
+    }
+
+    #[test]
+    fn an_expression_keeps_its_backslashes() {
+        let Step::Expect(pattern) = parse_step(r#"expect-regex "\d+\.5""#).unwrap() else { panic!() };
+        assert_eq!(pattern.end_in("x 12.5"), Some(6));
+        assert_eq!(pattern.end_in("x 12x5"), None);
+        assert_eq!(pattern.line_in("a\nx 12.5 y\nb"), Some("x 12.5 y"));
+        assert_eq!(pattern.line_in("12.5"), Some("12.5"));
+        assert_eq!(pattern.line_in("a\nb"), None);
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (line, part) in [
+            ("expect", "double quotes"),
+            ("expect \"a", "closing quote"),
+            ("expect \"\"", "always there"),
+            ("expect-regex \"x*\"", "always there"),
+            ("expect \"a\" b", "left over"),
+            ("send \"\\xq0\"", "hexadecimal"),
+            ("send \"a\" often", "how often"),
+            ("key ctrl-1", "no key"),
+            ("wait 5", "no step"),
+            ("corrupt \"/x\"", "offset"),
+        ] {
+            let error = format!("{:#}", parse(&format!("# one\n{line}")).unwrap_err());
+            assert!(error.contains("line 2") && error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `capos sign`: the Merkle tree and the signature beside a file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use capos_verity::{FileDigest, FileSignature, SigningKey};
+
+use crate::build::files::write_whole;
+use crate::sign::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
+
+/// Sign a file: write FILE.verity (its fs-verity Merkle tree) and FILE.sig.
+///
+/// The signature covers the purpose, the file's name and size, and the digest that `fsverity digest` prints.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file; it is signed under its name without directories.
+    file: PathBuf,
+    /// The key, as `capos keygen` wrote it.
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// What the file is for; must be what the key is for.
+    #[arg(long)]
+    purpose: String,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let key = read_key(&args.key)?;
+    if key.purpose() != args.purpose {
+        bail!(
+            "the key {} is for `{}`; a signature for `{}` needs a key made for that purpose",
+            args.key.display(),
+            key.purpose(),
+            args.purpose
+        );
+    }
+    let digest = sign(&args.file, &key)?;
+    println!("{digest} {}", args.file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes tree and signature of a file and gives its digest.
+pub fn sign(path: &Path, key: &SigningKey) -> Result<FileDigest> {
+    let name = name_of(path)?;
+    let (file, size) = open(path)?;
+    // An old signature must not stand beside a new tree, whatever happens in between.
+    let signature_path = signature_path(path);
+    match std::fs::remove_file(&signature_path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing the old {}", signature_path.display()));
+        }
+        _ => {}
+    }
+    let mut found = None;
+    write_whole(&tree_path(path), |tree| {
+        let mut sink = TreeFile(tree.try_clone().context("duplicating the tree file's handle")?);
+        found = Some(digest(path, &file, size, &mut sink)?);
+        Ok(())
+    })?;
+    let digest = found.context("the file was not read")?;
+    let signature = FileSignature::sign(key, name, size, digest)?;
+    write_whole(&signature_path, |file| Ok(file.write_all(signature.to_text().as_bytes())?))?;
+    Ok(digest)
+}

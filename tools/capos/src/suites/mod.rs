@@ -1,0 +1,488 @@
+//! `capos test`: every test there is, on the host and in QEMU, counted together.
+
+pub(crate) mod boot_machines;
+pub mod damage;
+pub mod damage_disc;
+pub mod fuzz;
+pub(crate) mod fuzz_kernel;
+pub mod upstream;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::build::system::System;
+use crate::build::toolchain;
+use crate::image::iso::{Limine, limine_dir};
+use crate::machine::accel;
+use crate::measure::bench;
+use crate::measure::figures::{self, Outcome, Verdict};
+use crate::scenario::run_agent;
+use crate::scenario::{Report, Scenario};
+use crate::suites::damage::{CASES, Case};
+use crate::suites::upstream::catalogue::{self, Suite};
+use crate::suites::upstream::results::Count;
+
+/// Where scenarios lie, each in a folder, below the source folder.
+const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];
+/// Under which name the upstream suites that are a part of `make test` run; all of them are `make test-std`.
+const UPSTREAM: &str = "upstream";
+/// The scenario that is run on every kind of machine.
+const BOOT: &str = "boot";
+/// The scenarios of the tests inside the kernel.
+const KERNEL: [&str; 2] = ["kernel-tests", "refusals"];
+/// The scenario that is run on every damaged medium.
+const DAMAGED: &str = "damaged";
+
+/// Runs that take longer than this say so: they are what all tests together wait for.
+const WORTH_TELLING: Duration = Duration::from_secs(20);
+
+/// Run every test.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run the tests whose suite or name contains this only.
+    #[arg(value_name = "PART")]
+    only: Option<String>,
+    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
+    accel: Option<String>,
+    /// Boot with the Limine binary release in this folder.
+    #[arg(long, value_name = "DIR", env = "LIMINE_DIR", value_parser = limine_dir)]
+    limine: Option<Limine>,
+}
+
+/// What has been counted so far.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+    /// What tests said that they did not do, on this host.
+    left_out: BTreeSet<String>,
+}
+
+impl Tally {
+    fn pass(&mut self, name: &str) {
+        println!("ok      {name}");
+        self.passed += 1;
+    }
+
+    fn fail(&mut self, name: &str, reason: &str) {
+        println!("FAILED  {name}: {reason}");
+        self.failed += 1;
+        self.failures.push(name.to_owned());
+    }
+}
+
+/// Runs the subcommand: success when nothing failed.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let system = System::find()?;
+    let mut tally = Tally::default();
+    let wanted = |name: &str| args.only.as_deref().is_none_or(|part| name.contains(part));
+    host_tests(&system, &wanted, &mut tally)?;
+    match guest_tests(args, &system, &wanted, &mut tally) {
+        Ok(()) => {}
+        // What keeps all of them from running is one failure, and the count is still printed.
+        Err(error) => tally.fail("building the system for QEMU", &format!("{error:#}")),
+    }
+    if let Some(part) = args.only.as_deref().filter(|_| tally.passed == 0 && tally.failed == 0) {
+        tally.fail(part, "no test has this in its name; `make test` alone runs them all");
+    }
+    for what in &tally.left_out {
+        println!("not run: {what}");
+    }
+    for name in &tally.failures {
+        println!("failed: {name}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `cargo metadata` says of the workspace.
+#[derive(serde::Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+}
+
+#[derive(serde::Deserialize)]
+struct Package {
+    name: String,
+}
+
+/// Which packages' host tests are wanted, as options of `cargo test`; nothing where none are. `host` means all of them, and
+/// `host/NAME` one.
+fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let of_all = wanted("host");
+    let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
+    let some: Vec<String> = some.flat_map(|package| ["--package".to_owned(), package.name.clone()]).collect();
+    if of_all { vec!["--workspace".to_owned()] } else { some }
+}
+
+/// The tests of the workspace that run on the host.
+fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
+    let json = toolchain::metadata(system.root(), &["--no-deps"])?;
+    let workspace: Workspace = serde_json::from_slice(&json).context("reading what cargo metadata says")?;
+    let options = host_options(&workspace.packages, wanted);
+    if options.is_empty() {
+        return Ok(());
+    }
+    let mut command = toolchain::cargo();
+    command.args(["test", "--no-fail-fast"]).args(options).current_dir(system.root()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("starting cargo test")?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    let before = (tally.passed, tally.failed);
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading what cargo test says")?;
+        match test_line(&line) {
+            Some(Line::Result(passed, failed)) => {
+                tally.passed += passed;
+                tally.failed += failed;
+            }
+            Some(Line::Failure(name)) => {
+                println!("{line}");
+                tally.failures.push(name.to_owned());
+            }
+            Some(Line::LeftOut(what)) => {
+                tally.left_out.insert(what.to_owned());
+            }
+            Some(Line::Noise) => {}
+            None => println!("{line}"),
+        }
+    }
+    let status = child.wait()?;
+    let counted = (tally.passed - before.0, tally.failed - before.1);
+    if !status.success() && counted.1 == 0 {
+        tally.fail("host tests", "cargo test could not build or run them; see above");
+    }
+    println!("host tests: {} passed, {} failed", counted.0, tally.failed - before.1);
+    Ok(())
+}
+
+/// A line of cargo test that is not shown as it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Result(u64, u64),
+    Failure(&'a str),
+    /// What a test did not do here.
+    LeftOut(&'a str),
+    Noise,
+}
+
+fn test_line(line: &str) -> Option<Line<'_>> {
+    if let Some(counts) = line.strip_prefix("test result: ") {
+        let number = |word: &str| -> Option<u64> {
+            let (before, _) = counts.split_once(word)?;
+            before.trim_end().rsplit(' ').next()?.parse().ok()
+        };
+        return Some(Line::Result(number(" passed;")?, number(" failed;")?));
+    }
+    if let Some(what) = line.strip_prefix("not run: ") {
+        return Some(Line::LeftOut(what));
+    }
+    if let Some(test) = line.strip_prefix("test ") {
+        return match test.strip_suffix(" ... FAILED") {
+            Some(name) => Some(Line::Failure(name)),
+            None => Some(Line::Noise),
+        };
+    }
+    (line.trim().is_empty() || line.starts_with("running ")).then_some(Line::Noise)
+}
+
+/// One run of a scenario.
+struct Run {
+    name: String,
+    scenario: Scenario,
+    /// The damage to its medium.
+    damaged: Option<&'static Case>,
+}
+
+/// A run that has ended.
+struct Executed {
+    run: Run,
+    /// Where its files are.
+    out: PathBuf,
+    report: Result<Report>,
+    took: Duration,
+}
+
+/// Executes the runs and takes what each came to. Machines with one processor run beside each other, as many as the host
+/// has processors, first those that may take longest; then each of the others has the host to itself.
+fn in_lanes(
+    runs: Vec<Run>,
+    execute: &(impl Fn(Run) -> Executed + Sync),
+    mut take: impl FnMut(Executed) -> Result<()>,
+) -> Result<()> {
+    let (mut beside, alone): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.scenario.settings.cpus == 1);
+    // The last is taken first.
+    beside.reverse();
+    beside.sort_by_key(|run| run.scenario.settings.limit_seconds);
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(beside.len());
+    let waiting = Mutex::new(beside);
+    std::thread::scope(|scope| {
+        let (sender, ended) = channel();
+        for _ in 0..lanes {
+            let (sender, waiting) = (sender.clone(), &waiting);
+            scope.spawn(move || {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    // Nobody takes any more where taking has failed.
+                    if next.is_none_or(|run| sender.send(execute(run)).is_err()) {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        ended.iter().try_for_each(&mut take)
+    })?;
+    alone.into_iter().map(execute).try_for_each(take)
+}
+
+/// All tests that run in QEMU.
+fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<()> {
+    let mut runs = Vec::new();
+    let all = catalogue::read(system.root())?;
+    let upstream = |suite: &Suite| suite.ci && wanted(&format!("{UPSTREAM}/{}", suite.name));
+    for folder in SCENARIOS {
+        runs.extend(all_runs(&system.root().join(folder), wanted, tally)?);
+    }
+    if runs.is_empty() && !all.iter().any(upstream) {
+        return Ok(());
+    }
+    let parts = system.build(true)?;
+    let accelerator = accel::choose(args.accel.as_deref())?;
+    let limine = Limine::folder(args.limine.as_ref())?;
+    runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
+    let execute = |run: Run| {
+        let out = system.target().join("test").join(run.name.replace('/', "-"));
+        let began = Instant::now();
+        let report = match run.damaged {
+            Some(case) => case.execute(&parts, &run.scenario, &accelerator, &out),
+            None => run_agent::execute(&parts, &run.scenario, limine.clone(), &accelerator, &out),
+        };
+        Executed { run, out, report, took: began.elapsed() }
+    };
+    in_lanes(runs, &execute, |Executed { run, out, report, took }| {
+        match report {
+            Ok(report) => judge(system, &run, &report, &out, tally)?,
+            Err(error) => tally.fail(&run.name, &format!("{error:#}")),
+        }
+        if took > WORTH_TELLING {
+            println!("        {} took {} s", run.name, took.as_secs());
+        }
+        Ok(())
+    })?;
+    match upstream::execute(system, &parts, &all, &upstream, &accelerator, false) {
+        Ok(results) => upstream_tests(results, tally),
+        Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
+    }
+    Ok(())
+}
+
+/// Counts the tests of upstream suites.
+fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
+    for (suite, why) in results.broken {
+        tally.fail(&format!("{UPSTREAM}/{suite}"), &why);
+    }
+    for (program, count) in results.programs {
+        let name = format!("{UPSTREAM}/{program}");
+        if let Some(line) = passed_line(&name, &count) {
+            println!("{line}");
+        }
+        tally.passed += count.passed;
+        for (test, why) in count.failures {
+            tally.fail(&format!("{name}/{test}"), &why);
+        }
+    }
+}
+
+/// The line of a program all of whose tests passed; none where there were no tests.
+fn passed_line(name: &str, count: &Count) -> Option<String> {
+    (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
+}
+
+/// Counts a run: as one test, or as the tests that the kernel or a test program says it has run.
+fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Tally) -> Result<()> {
+    let in_kernel = KERNEL.iter().any(|name| run.name.strip_prefix("qemu/") == Some(name));
+    let told = in_kernel || !run.scenario.settings.boot.is_empty();
+    if told {
+        let log = std::fs::read(out.join("serial.log"))?;
+        let log = String::from_utf8_lossy(&log);
+        if run.name.ends_with(figures::SCENARIO) {
+            if report.passed {
+                let verdicts = figures::judge(system.root(), &bench::measured(&log)?)?;
+                verdicts.into_iter().for_each(|verdict| figure(&run.name, verdict, tally));
+            }
+        } else if in_kernel {
+            kernel_tests(&log).iter().for_each(|name| tally.pass(&format!("{}/{name}", run.name)));
+        } else {
+            program_tests(&run.name, &log, tally);
+        }
+    }
+    match &report.reason {
+        None if told => {}
+        None => tally.pass(&run.name),
+        Some(reason) => tally.fail(&run.name, &format!("{reason}\n  see {}", out.display())),
+    }
+    Ok(())
+}
+
+/// Counts what was found of one figure of the kernel, or of one curve.
+fn figure(run: &str, verdict: Verdict, tally: &mut Tally) {
+    let name = format!("{run}/{}", verdict.name);
+    match verdict.outcome {
+        Outcome::Fine(words) => tally.pass(&format!("{name}: {words}")),
+        // Neither passed nor failed.
+        Outcome::Told(words) => println!("        {name}: {words}"),
+        Outcome::Wrong(reason) => tally.fail(&name, &reason),
+    }
+}
+
+/// Counts the tests that a first process has run. Other processes' lines begin with their own names.
+fn program_tests(run: &str, log: &str, tally: &mut Tally) {
+    for line in log.lines().filter_map(|line| line.strip_prefix("init: ")) {
+        if let Some(name) = line.strip_prefix("ok ") {
+            tally.pass(&format!("{run}/{name}"));
+        } else if let Some((name, reason)) = line.strip_prefix("FAILED ").and_then(|line| line.split_once(": ")) {
+            tally.fail(&format!("{run}/{name}"), reason);
+        }
+    }
+}
+
+/// The names of the passed tests in the kernel's log.
+fn kernel_tests(log: &str) -> Vec<String> {
+    let names = log.lines().filter_map(|line| line.split_once("ok ").filter(|(before, _)| !before.contains("  ")));
+    names.map(|(_, name)| name.trim().to_owned()).collect()
+}
+
+/// Every scenario that is wanted, the boot scenario once for every kind of machine, that of damaged media for each. A folder that is no scenario
+/// is a failure of its own.
+fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Result<Vec<Run>> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            folders.push(entry?.path());
+        }
+    }
+    folders.sort();
+    let mut runs = Vec::new();
+    for folder in folders.into_iter().filter(|folder| folder.is_dir()) {
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let title = format!("qemu/{name}");
+        match Scenario::open(&folder) {
+            Ok(scenario) if name == BOOT => runs.extend(boot_machines::all(&scenario).map(as_run)),
+            Ok(scenario) if name == DAMAGED => runs.extend(media(&scenario)),
+            Ok(scenario) => runs.push(as_run((name, scenario))),
+            Err(error) if wanted(&title) => tally.fail(&title, &format!("{error:#}")),
+            Err(_) => {}
+        }
+    }
+    runs.retain(|run| wanted(&run.name));
+    Ok(runs)
+}
+
+/// A run of a scenario whose medium is as it was built.
+fn as_run((name, scenario): (String, Scenario)) -> Run {
+    Run { name: format!("qemu/{name}"), scenario, damaged: None }
+}
+
+/// The scenario of damaged media on each of them.
+fn media(scenario: &Scenario) -> Vec<Run> {
+    let run = |case: &'static Case| {
+        let name = format!("qemu/{DAMAGED}/{}", case.name);
+        Run { name, scenario: scenario.clone(), damaged: Some(case) }
+    };
+    CASES.iter().map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(kinds: &[(u32, u64)]) -> Vec<Run> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/scenarios/boot");
+        let run = |&(cpus, limit): &(u32, u64)| {
+            let mut scenario = Scenario::open(&folder).unwrap();
+            scenario.settings.cpus = cpus;
+            scenario.settings.limit_seconds = limit;
+            Run { name: format!("{cpus}/{limit}"), scenario, damaged: None }
+        };
+        kinds.iter().map(run).collect()
+    }
+
+    #[test]
+    fn machines_with_several_processors_have_the_host_to_themselves() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let running = AtomicUsize::new(0);
+        let execute = |run: Run| {
+            let beside = running.fetch_add(1, Ordering::SeqCst);
+            let report = if run.scenario.settings.cpus > 1 && beside > 0 { "not alone" } else { "ended" };
+            running.fetch_sub(1, Ordering::SeqCst);
+            Executed { run, out: PathBuf::new(), report: Err(anyhow::anyhow!(report)), took: Duration::ZERO }
+        };
+        let mut names = Vec::new();
+        in_lanes(runs(&[(2, 5), (1, 60), (1, 90), (4, 9), (1, 60)]), &execute, |executed| {
+            assert_eq!(executed.report.err().unwrap().to_string(), "ended");
+            names.push(executed.run.name);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(names.split_off(3), ["2/5", "4/9"]);
+        names.sort_unstable();
+        assert_eq!(names, ["1/60", "1/60", "1/90"]);
+        let failed = in_lanes(runs(&[(1, 60), (1, 60)]), &execute, |_| anyhow::bail!("full"));
+        assert_eq!(failed.unwrap_err().to_string(), "full");
+    }
+
+    #[test]
+    fn a_part_names_packages_of_the_host_tests_too() {
+        let names = ["capos-terminal", "capos-svc-terminal", "capos-engine"];
+        let packages = names.map(|name| Package { name: name.to_owned() });
+        let options = |only: &str| host_options(&packages, &|name: &str| name.contains(only)).join(" ");
+        assert_eq!(options("terminal"), "--package capos-terminal --package capos-svc-terminal");
+        assert_eq!(options("host/capos-engine"), "--package capos-engine");
+        assert_eq!(options("host"), "--workspace");
+        assert_eq!(options(""), "--workspace");
+        assert_eq!(options("qemu/engine"), "");
+    }
+
+    #[test]
+    fn lines_of_cargo_test_are_counted() {
+        let result = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s";
+        assert_eq!(test_line(result), Some(Line::Result(12, 3)));
+        assert_eq!(test_line("test a::b ... FAILED"), Some(Line::Failure("a::b")));
+        assert_eq!(test_line("test a::b ... ok"), Some(Line::Noise));
+        assert_eq!(test_line("not run: kernels amx, for a reason"), Some(Line::LeftOut("kernels amx, for a reason")));
+        assert_eq!(test_line("assertion failed: x"), None);
+    }
+
+    #[test]
+    fn kernel_tests_are_read_from_the_log() {
+        let log = "[1.2] booting\nok frames_are_zeroed\n[0.5] ok heap\n  a hook ok here\n2 passed, 0 failed\n";
+        assert_eq!(kernel_tests(log), ["frames_are_zeroed", "heap"]);
+    }
+
+    #[test]
+    fn a_program_is_ok_only_where_tests_passed_and_none_failed() {
+        let mut count = Count { passed: 3, ..Count::default() };
+        assert_eq!(passed_line("upstream/a", &count).as_deref(), Some("ok      upstream/a: 3 tests"));
+        assert_eq!(passed_line("upstream/a", &Count::default()), None);
+        count.failures.push(("one".into(), "see the log".into()));
+        assert_eq!(passed_line("upstream/a", &count), None);
+    }
+
+    #[test]
+    fn tests_of_a_first_process_are_read_from_the_log() {
+        let log = "init: ok one\nok two\nlog: init: FAILED forged: by another\ninit: FAILED three: it ran on\n";
+        let mut tally = Tally::default();
+        program_tests("qemu/hostile", log, &mut tally);
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.failures, ["qemu/hostile/three"]);
+    }
+}

@@ -7,30 +7,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use capos_tools::build::boot_package;
-use capos_tools::build::lint;
-use capos_tools::image;
-use capos_tools::image::iso;
-use capos_tools::manifest;
-use capos_tools::measure::bench;
-use capos_tools::measure::bench_first_token;
-use capos_tools::measure::bench_std;
-use capos_tools::measure::bench_token;
-use capos_tools::measure::profile;
-use capos_tools::measure::throughput;
-use capos_tools::models::gguf;
-use capos_tools::models::handbook;
-use capos_tools::run;
-use capos_tools::scaffold;
-use capos_tools::scenario::run_agent;
-use capos_tools::scenario::symbols;
-use capos_tools::session_tools;
-use capos_tools::sign::keygen;
-use capos_tools::sign::sign_file;
-use capos_tools::sign::verify;
-use capos_tools::suites;
-use capos_tools::suites::fuzz;
-use capos_tools::suites::upstream;
+use capos_tools::build::{boot_package, iso, lint};
+use capos_tools::measure::{bench, bench_first_token, bench_std, bench_token, profile, throughput};
+use capos_tools::models::{gguf, handbook};
+use capos_tools::scenario::{run_agent, symbols};
+use capos_tools::sign::{keygen, sign_file, verify};
+use capos_tools::suites::{self, fuzz, upstream};
+use capos_tools::{manifest, run, scaffold, session_tools};
 use clap::{Parser, Subcommand};
 
 /// Builds, signs, boots and tests capOS.
@@ -46,7 +29,7 @@ enum Command {
     /// Pack the boot package (`boot.tar`) from named files.
     BootPackage(boot_package::Args),
     /// Build a bootable image from given parts.
-    Image(image::Args),
+    Image(capos_image::Args),
     /// Build the system and its image.
     Iso(iso::Args),
     /// Build and boot the system in this terminal.
@@ -99,7 +82,7 @@ enum Command {
 fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::BootPackage(args) => boot_package::run(&args),
-        Command::Image(args) => image::run(&args),
+        Command::Image(args) => capos_image::run(&args),
         Command::Iso(args) => iso::run(&args),
         Command::Run(args) => run::run(&args),
         Command::RunAgent(args) => run_agent::run(&args),

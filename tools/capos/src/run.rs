@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use capos_plural::count;
 
+use crate::build::iso::{Limine, Models, limine_dir};
 use crate::build::system::{System, Variant};
-use crate::image::iso::{Limine, Models, limine_dir};
-use crate::machine::accel;
-use crate::machine::qemu::{Board, Firmware, Machine, Medium};
+use capos_vm::accel;
+use capos_vm::qemu::{Board, Firmware, Machine, Medium};
 
 /// Memory of the machine beside models that are named, in MiB.
 const MEMORY: u32 = 512;

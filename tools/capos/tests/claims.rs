@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use capos_gguf::Synthetic;
+use capos_host::files;
 use capos_model::SCRIPTED;
-use capos_tools::build::files;
-use capos_tools::machine::qemu::Machine;
 use capos_tools::scenario::checks::Checks;
 use capos_verity::{BLOCK_SIZE, TreeBuilder, TreeSink};
+use capos_vm::qemu::Machine;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

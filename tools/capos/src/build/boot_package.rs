@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::build::files::write_whole;
-use crate::image::ustar::Writer;
+use capos_host::files::write_whole;
+use capos_image::ustar::Writer;
 
 /// Pack the boot package.
 #[derive(clap::Args)]

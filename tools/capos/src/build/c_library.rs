@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::files;
 use crate::build::std_library;
-use crate::build::tool;
 use crate::build::toolchain;
+use capos_host::files;
+use capos_host::tool;
 
 /// Where it is made, below the source folder; `userspace/libc/cargo-config.toml` names it too.
 const FOLDER: &str = "target/std-lib";
@@ -47,6 +47,37 @@ pub fn build(root: &Path) -> Result<bool> {
     let [archive, ..] = &inputs;
     link(archive, &object)?;
     Ok(true)
+}
+
+/// Builds programs of the guest on `std` and gives their folder. They are linked against what [`build`] has made.
+pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
+    let target = root.join("target/std");
+    relink(&target.join(toolchain::USER).join("std"), &root.join(OBJECT), packages)?;
+    let mut command = toolchain::cargo();
+    command.args(["build", "--config", CONFIG, "--profile", "std", "--target", toolchain::USER]);
+    command.arg("--target-dir").arg(&target);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    toolchain::build(command.current_dir(root), "the guest's programs on std")?;
+    Ok(target.join(toolchain::USER).join("std"))
+}
+
+/// Makes cargo link the programs again whose C library has changed: cargo does not know that they contain it.
+pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
+    let marks = folder.join(".fingerprint");
+    if !marks.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(&marks).with_context(|| format!("reading {}", marks.display()))? {
+        let mark = entry?.path();
+        let name = mark.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let package = name.rsplit_once('-').map_or("", |(package, _)| package);
+        if packages.iter().any(|wanted| wanted == package) && files::changed(&mark)? < files::changed(library)? {
+            std::fs::remove_dir_all(&mark).with_context(|| format!("removing {}", mark.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// [`CONFIG`] for a workspace elsewhere, whose linker runs in another folder.

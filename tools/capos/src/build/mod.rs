@@ -2,10 +2,9 @@
 
 pub mod boot_package;
 pub mod c_library;
-pub mod files;
+pub mod iso;
 pub mod lint;
 pub mod packages;
 pub mod std_library;
 pub mod system;
-pub mod tool;
 pub mod toolchain;

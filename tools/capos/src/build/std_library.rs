@@ -13,8 +13,8 @@ use object::read::archive::ArchiveFile;
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, elf};
 
-use crate::build::files;
 use crate::build::toolchain;
+use capos_host::files;
 
 /// Parts of the function's mangled name, which end its section's: `Cache::with_global` as `resolve` uses it.
 const FUNCTION: [&str; 2] = ["12backtrace_rs9symbolize5gimli", "5Cache11with_global"];

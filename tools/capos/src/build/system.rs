@@ -8,18 +8,18 @@ use anyhow::{Context, Result, ensure};
 
 use crate::build::boot_package;
 use crate::build::c_library;
-use crate::build::files;
 use crate::build::packages::{self, Program};
 use crate::build::toolchain;
-use crate::image::date::Date;
-use crate::image::ustar;
-use crate::image::{self, Recipe};
 use crate::models::extra::{self, ExtraModel};
 use crate::models::gguf;
 use crate::models::packed::PackedModels;
 use crate::sign::keygen;
 use crate::sign::read_key;
 use crate::sign::sign_file;
+use capos_host::files;
+use capos_image::Recipe;
+use capos_image::date::Date;
+use capos_image::ustar;
 
 /// Programs of the boot package; every other program is read from the image.
 const BOOT_PROGRAMS: [&str; 4] = ["init", "virtio-blk", "ahci", "iso9660"];
@@ -110,14 +110,14 @@ impl System {
         };
         let user = toolchain::build_programs(&self.root, &names(false))?;
         c_library::build(&self.root)?;
-        let std = toolchain::build_std_programs(&self.root, &names(true))?;
+        let std = c_library::build_programs(&self.root, &names(true))?;
         let kernel = self.strip(&bare.join("capos-kernel"), "capos-kernel")?;
         let loader = self.strip(&bare.join("capos-loader"), "capos-loader")?;
         let stage = self.stage(&programs, &user, &std)?;
         let test_stage = if tests { Some(self.test_stage(&test_programs, &user, &std)?) } else { None };
         let boot_package = self.boot_package(&user)?;
         let (stripped, keys) = (self.target().join("stripped"), self.target().join("keys"));
-        let date = image::build_date()?;
+        let date = capos_image::build_date()?;
         Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys, date })
     }
 
@@ -336,7 +336,7 @@ impl Parts {
         if !changed && files::up_to_date(out, &inputs)? {
             return Ok(());
         }
-        let built = image::build(&Recipe {
+        let built = capos_image::build(&Recipe {
             boot_package: &boot_package,
             trees: &trees,
             command_line: &variant.command_line,

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::build::c_library;
-use crate::build::files;
-use crate::build::tool;
+use capos_host::files;
+use capos_host::tool;
 
 /// The kernel's target.
 pub const BARE: &str = "x86_64-unknown-none";
@@ -164,21 +163,6 @@ pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
     build_programs(root, &[package.to_owned()])
 }
 
-/// Builds programs of the guest that stand on `std`, once [`c_library::build`](crate::build::c_library::build) has made what
-/// they are linked against, and gives the folder they lie in.
-pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
-    let target = root.join("target/std");
-    relink(&target.join(USER).join("std"), &root.join(c_library::OBJECT), packages)?;
-    let mut command = cargo();
-    command.args(["build", "--config", c_library::CONFIG, "--profile", "std", "--target", USER]);
-    command.arg("--target-dir").arg(&target);
-    for package in packages {
-        command.args(["-p", package]);
-    }
-    build(command.current_dir(root), "the guest's programs on std")?;
-    Ok(target.join(USER).join("std"))
-}
-
 /// Builds a program on `std` for Linux, static and otherwise as those of the guest, and gives the folder it lies in.
 pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     let target = root.join("target/linux");
@@ -200,25 +184,8 @@ pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> 
     Ok(folder.join("build").join(USER).join("fuzz/capos-fuzz"))
 }
 
-/// Has programs linked again whose C library has changed: cargo does not know that it is a part of them.
-pub fn relink(folder: &Path, library: &Path, packages: &[String]) -> Result<()> {
-    let marks = folder.join(".fingerprint");
-    if !marks.is_dir() {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(&marks).with_context(|| format!("reading {}", marks.display()))? {
-        let mark = entry?.path();
-        let name = mark.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let package = name.rsplit_once('-').map_or("", |(package, _)| package);
-        if packages.iter().any(|wanted| wanted == package) && files::changed(&mark)? < files::changed(library)? {
-            std::fs::remove_dir_all(&mark).with_context(|| format!("removing {}", mark.display()))?;
-        }
-    }
-    Ok(())
-}
-
 /// Runs cargo, its messages going where ours go.
-fn build(command: &mut Command, what: &str) -> Result<()> {
+pub(super) fn build(command: &mut Command, what: &str) -> Result<()> {
     let status = command.status().with_context(|| format!("starting cargo to build {what}"))?;
     if !status.success() {
         bail!("building {what} failed ({status})");

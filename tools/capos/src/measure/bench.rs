@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+
 use serde::Serialize;
 
 use crate::build::system::{Parts, System, Variant};
-use crate::build::tool;
+use crate::measure::figure::{Figure, Figures};
 use crate::measure::figures::{self, Outcome};
 use crate::measure::throughput;
 use crate::scenario::Scenario;
 use crate::scenario::run_agent;
+use capos_host::tool;
 
 /// The scenarios that measure: the way to the disk, several processors, a model's worker on them, and the whole system.
 const DISK: &str = "disk";
@@ -45,26 +47,6 @@ pub struct Args {
     /// Why, in a sentence; it is written beside the figure.
     #[arg(long, value_name = "REASON", requires = "move_baseline")]
     because: Option<String>,
-}
-
-/// One figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figure {
-    /// How many.
-    pub value: u64,
-    /// Of what.
-    pub unit: String,
-    /// How it was measured.
-    pub how: String,
-}
-
-/// Figures by their names.
-pub type Figures = BTreeMap<String, Figure>;
-
-impl Figure {
-    fn new(value: u64, unit: &str, how: &str) -> Self {
-        Self { value, unit: unit.into(), how: how.into() }
-    }
 }
 
 /// Runs the subcommand.

@@ -15,11 +15,12 @@ use capos_schema::authority::Profile;
 use capos_tokenizer::Tokenizer;
 
 use crate::build::system::System;
-use crate::machine::linux;
 use crate::manifest;
-use crate::measure::bench::{self, Figure, Figures};
+use crate::measure::bench;
+use crate::measure::figure::{Figure, Figures};
 use crate::scenario::Scenario;
 use crate::session_tools;
+use capos_vm::linux;
 
 /// The scenario, and what the figures are named by.
 const NAME: &str = "first-token";

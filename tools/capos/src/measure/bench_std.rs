@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::build::system::System;
 use crate::build::toolchain;
-use crate::machine::linux;
-use crate::measure::bench::{self, Figures};
+use crate::measure::bench;
+use crate::measure::figure::Figures;
+use capos_vm::linux;
 
 /// The package and the program that are built for both systems.
 const PACKAGE: &str = "capos-std-bench";
@@ -86,7 +87,7 @@ fn ratio(value: u64, to: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::bench::Figure;
+    use crate::measure::figure::Figure;
 
     fn figures(values: &[(&str, u64)]) -> Figures {
         let figure = |value| Figure { value, unit: "instructions".into(), how: "so".into() };

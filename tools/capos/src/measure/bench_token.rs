@@ -9,10 +9,11 @@ use anyhow::{Context, Result};
 
 use crate::build::system::System;
 use crate::build::toolchain;
-use crate::machine::linux;
-use crate::measure::bench::{self, Figure, Figures};
+use crate::measure::bench;
+use crate::measure::figure::{Figure, Figures};
 use crate::models::extra;
 use crate::scenario::Scenario;
+use capos_vm::linux;
 
 /// The package and the program that are built for Linux.
 const PACKAGE: &str = "capos-infer";

@@ -12,9 +12,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::build::tool;
 use crate::build::toolchain;
-use crate::measure::bench::Figures;
+use crate::measure::figure::Figures;
+use capos_host::tool;
 
 /// The scenario that measures the kernel alone, which the tests run as well, by its folder.
 pub const SCENARIO: &str = "figures";
@@ -260,7 +260,7 @@ pub fn move_baseline(root: &Path, measured: &Figures, names: &[String], because:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::bench::Figure;
+    use crate::measure::figure::Figure;
 
     fn tools(compiler: &str) -> Tools {
         Tools { kernel_compiler: compiler.into(), program_compiler: compiler.into(), qemu: "7.2".into() }

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::system::{System, Variant};
-use crate::machine::qemu::{End, Machine, Running};
 use crate::measure::bench;
 use crate::measure::figures;
 use crate::scenario::Scenario;
 use crate::scenario::symbols::Symbols;
+use capos_vm::qemu::{End, Machine, Running};
 
 /// The program that measures the kernel alone.
 const PROGRAM: &str = "bench";

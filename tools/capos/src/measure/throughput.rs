@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::measure::bench::{Figure, Figures};
+use crate::measure::figure::{Figure, Figures};
 
 /// Steps of each process of the host: some seconds' worth.
 const STEPS: u64 = 2_000_000_000;

@@ -10,12 +10,12 @@ use capos_retrieval::Title;
 use capos_verity::{PURPOSE_MODEL_WEIGHTS, SigningKey, TrustStore};
 use serde::Deserialize;
 
-use crate::build::files::write_whole;
 use crate::models::chain::{self, Chain};
 use crate::models::handbook;
 use crate::models::random::{self, Random};
 use crate::sign::sign_file::sign;
 use crate::sign::{parse_size, read_key, read_trust, signature_path, tree_path};
+use capos_host::files::write_whole;
 
 /// Where models lie on the image.
 const FOLDER: &str = "boot/models";

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use capos_gguf::Synthetic;
 use capos_model::SCRIPTED;
 
-use crate::build::files::write_whole;
 use crate::sign::parse_size;
+use capos_host::files::write_whole;
 
 /// Make a well-formed GGUF model file of any size, filled with repeatable numbers that mean nothing.
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use capos_retrieval::{Handbook, Title};
 
-use crate::build::files::write_whole;
+use capos_host::files::write_whole;
 
 /// Make a model file that answers from a handbook: questions with their answers and tool calls.
 #[derive(clap::Args)]

@@ -10,9 +10,9 @@ use capos_inference::{EmbeddingModel, LanguageModel};
 use capos_model::Backend;
 use capos_verity::SigningKey;
 
-use crate::build::files::{self, write_whole};
 use crate::sign::name_of;
 use crate::sign::sign_file::sign;
+use capos_host::files::{self, write_whole};
 
 /// Where models lie on the image.
 const FOLDER: &str = "boot/models";

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, ensure};
 use capos_gguf::{CHAT_TEMPLATE, Numbers, TensorType, Writer, WriterValue};
 use serde::Deserialize;
 
-use crate::build::files::write_whole;
 use crate::models::vocabulary::Vocabulary;
+use capos_host::files::write_whole;
 
 /// A model of random numbers, as `[runner.model.random]` asks for it.
 #[derive(Debug, Clone, Deserialize)]

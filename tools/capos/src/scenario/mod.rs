@@ -2,8 +2,8 @@
 //! collected. `docs/scenarios.md` describes the folder and the results.
 
 pub mod checks;
+pub mod export;
 pub mod run_agent;
-pub mod script;
 pub mod symbols;
 
 use std::fs::OpenOptions;
@@ -19,16 +19,15 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde::{Deserialize, Serialize};
 
-use crate::build::tool;
-use crate::machine::expect::{Miss, Terminal};
-use crate::machine::export;
-use crate::machine::monitor::Monitor;
-use crate::machine::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
 use crate::models::extra::ExtraModel;
 use crate::scenario::checks::Checks;
 use crate::scenario::checks::screen;
-use crate::scenario::checks::timing;
-use crate::scenario::script::{Line, Step};
+use capos_host::tool;
+use capos_vm::expect::{Miss, Stripper, Terminal};
+use capos_vm::monitor::Monitor;
+use capos_vm::qemu::{self, Board, End, Firmware, Machine, Medium, Running};
+use capos_vm::script::{self, Line, Step};
+use capos_vm::timing;
 
 /// The runner's part of `config.toml`. The other sections are the guest's.
 #[derive(Debug, Clone, Deserialize)]
@@ -268,7 +267,7 @@ fn start(
         let line = accept(&listener, &mut running, deadline)?;
         // QEMU makes its own socket before it connects to this one.
         let monitor = monitor.map(|socket| Monitor::connect(&socket)).transpose()?;
-        Ok((Terminal::new(line)?, running, monitor))
+        Ok((Terminal::new(line, Stripper::joining(screen::ROW_MARK))?, running, monitor))
     })();
     std::fs::remove_dir_all(&folder)?;
     result
@@ -282,7 +281,7 @@ fn start_in_terminal(machine: &Machine, log: &Path, stream: &Path) -> Result<(Te
     let name = ptsname(&ours, Vec::new())?;
     let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).context("opening a terminal")?;
     let running = machine.start(qemu::Line::Terminal(theirs), log, stream)?;
-    Ok((Terminal::new(ours)?, running))
+    Ok((Terminal::new(ours, Stripper::joining(screen::ROW_MARK))?, running))
 }
 
 /// Waits for QEMU to connect; an early end of QEMU is an error with what it said.

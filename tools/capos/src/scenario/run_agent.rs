@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use capos_plural::count;
 
+use crate::build::iso::{Limine, limine_dir};
 use crate::build::system::{Parts, System, Variant};
-use crate::image::iso::{Limine, limine_dir};
-use crate::machine::accel;
 use crate::scenario::{self, Report, Scenario};
+use capos_vm::accel;
 
 /// The scenario that is run when none is named, below the source folder.
 pub const SMOKE: &str = "tools/scenarios/smoke";

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capos_verity::{SigningKey, TrustStore};
 
-use crate::build::files::write_whole;
 use crate::sign::read_trust;
+use capos_host::files::write_whole;
 
 /// Make a signing key for one purpose and let the trust store beside it trust the key.
 ///

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capos_verity::{FileDigest, FileSignature, SigningKey};
 
-use crate::build::files::write_whole;
 use crate::sign::{TreeFile, digest, name_of, open, read_key, signature_path, tree_path};
+use capos_host::files::write_whole;
 
 /// Sign a file: write FILE.verity (its fs-verity Merkle tree) and FILE.sig.
 ///

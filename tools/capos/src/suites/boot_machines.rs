@@ -1,7 +1,7 @@
 //! The kinds of machine on which the boot scenario runs.
 
-use crate::machine::qemu::{Board, Firmware, Medium};
 use crate::scenario::Scenario;
+use capos_vm::qemu::{Board, Firmware, Medium};
 
 /// A machine on which the boot scenario runs.
 struct Kind {

@@ -7,13 +7,13 @@ use capos_schema::manifest::{Grant, GrantSource, Manifest, Service};
 use regex_lite::Regex;
 
 use crate::build::system::Parts;
-use crate::image::ustar::{self, Writer};
-use crate::image::{self, Recipe};
-use crate::machine::expect::Pattern;
-use crate::machine::qemu::Medium;
-use crate::scenario::script::{Line, Step};
 use crate::scenario::{self, Report, Scenario, Settings};
 use crate::suites::damage_disc::Disc;
+use capos_image::Recipe;
+use capos_image::ustar::{self, Writer};
+use capos_vm::expect::Pattern;
+use capos_vm::qemu::Medium;
+use capos_vm::script::{Line, Step};
 
 /// A damaged medium.
 pub struct Case {
@@ -410,7 +410,7 @@ impl Case {
             Damage::System(_) | Damage::Unreadable(_) => [(String::new(), parts.stage().to_owned())],
             _ => [("bin".to_owned(), scenario.folder.clone())],
         };
-        image::build(&Recipe { boot_package: &boot_package, trees: &trees, out, ..parts.recipe() })?;
+        capos_image::build(&Recipe { boot_package: &boot_package, trees: &trees, out, ..parts.recipe() })?;
         std::fs::remove_file(&boot_package)?;
         if let Damage::Disc(change) | Damage::Loading(change) | Damage::System(change) = self.damage {
             let mut disc = Disc::read(out)?;
@@ -441,7 +441,7 @@ impl Case {
                 *bytes.last_mut().context("the package is empty")? ^= 1;
                 std::fs::write(&package, bytes)?;
                 let recipe = Recipe { boot_package: &package, out: &beside, ..parts.recipe() };
-                image::build(&recipe).context("making the disk beside")?;
+                capos_image::build(&recipe).context("making the disk beside")?;
                 machine.beside = Some(beside);
             }
             _ => {}

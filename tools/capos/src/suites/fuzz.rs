@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::system::System;
 use crate::build::toolchain;
-use crate::machine::accel;
 use crate::suites::fuzz_kernel;
+use capos_vm::accel;
 
 /// How the program is compiled so that libFuzzer sees which way an input takes.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::build::system::System;
-use crate::machine::accel;
 use crate::scenario::Scenario;
 use crate::scenario::run_agent;
+use capos_vm::accel;
 
 /// The target's name.
 pub const TARGET: &str = "kernel";

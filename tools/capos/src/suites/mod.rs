@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::build::iso::{Limine, limine_dir};
 use crate::build::system::System;
 use crate::build::toolchain;
-use crate::image::iso::{Limine, limine_dir};
-use crate::machine::accel;
 use crate::measure::bench;
 use crate::measure::figures::{self, Outcome, Verdict};
 use crate::scenario::run_agent;
@@ -28,6 +27,7 @@ use crate::scenario::{Report, Scenario};
 use crate::suites::damage::{CASES, Case};
 use crate::suites::upstream::catalogue::{self, Suite};
 use crate::suites::upstream::results::Count;
+use capos_vm::accel;
 
 /// Where scenarios lie, each in a folder, below the source folder.
 const SCENARIOS: [&str; 2] = ["tools/scenarios", "tests/scenarios"];

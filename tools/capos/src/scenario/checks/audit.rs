@@ -7,7 +7,7 @@ use capos_schema::reflection;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::scenario::checks::Texts;
+use capos_vm::texts::Texts;
 
 /// One record, as it was exported.
 pub type Record = Value;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::build::files;
 use crate::scenario::checks::audit::{Record, member, tool};
+use capos_host::files;
 
 /// Expectations of the session's home directory.
 #[derive(Debug, Clone, Default, Deserialize)]

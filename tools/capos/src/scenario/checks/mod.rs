@@ -5,9 +5,7 @@ pub mod audit;
 pub(crate) mod effects;
 pub mod home;
 pub mod screen;
-pub mod timing;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,7 +13,9 @@ use serde::Deserialize;
 
 use crate::scenario::checks::audit::{Audit, Record};
 use crate::scenario::checks::home::Home;
-use crate::scenario::checks::timing::Timing;
+use capos_vm::expect::Stripper;
+use capos_vm::texts::Texts;
+use capos_vm::timing::{self, Timing};
 
 /// The file beside `terminal.txt`.
 pub const FILE: &str = "check.toml";
@@ -40,20 +40,6 @@ pub struct Checks {
     pub audit: Audit,
     /// `home/`.
     pub home: Home,
-}
-
-/// What a file must hold and must not.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Texts {
-    /// Each of these is in it.
-    pub contains: Vec<String>,
-    /// None of these is.
-    pub lacks: Vec<String>,
-    /// Each of these follows the one before.
-    pub in_order: Vec<String>,
-    /// How often each of these is in it.
-    pub count: BTreeMap<String, usize>,
 }
 
 impl Checks {
@@ -89,7 +75,7 @@ impl Checks {
         }
         self.raw.check("terminal.raw", &raw, &mut failures);
         screen::check(&raw, tail, screen::deaths(&log), &mut failures);
-        timing::check(&self.timing, out, &raw, &mut failures)?;
+        timing::check(&self.timing, out, &raw, Stripper::joining(screen::ROW_MARK), &mut failures)?;
         let Some(guest) = guest else {
             if self.audit.asks() || self.home.asks() {
                 failures.push("there is no export that audit.jsonl and home/ could be checked in".to_owned());
@@ -110,74 +96,9 @@ fn read(out: &Path, name: &str) -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Where `wanted` begins in `bytes`, from `from` on.
-fn find(bytes: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    rest.windows(wanted.len().max(1)).position(|part| part == wanted).map(|at| at + from)
-}
-
-/// How often a text is in bytes, without overlaps.
-pub(crate) fn occurrences(bytes: &[u8], wanted: &[u8]) -> usize {
-    let (mut count, mut from) = (0, 0);
-    while let Some(at) = find(bytes, wanted, from) {
-        count += 1;
-        from = at + wanted.len().max(1);
-    }
-    count
-}
-
-impl Texts {
-    pub(crate) fn check(&self, name: &str, bytes: &[u8], failures: &mut Vec<String>) {
-        for wanted in &self.contains {
-            if find(bytes, wanted.as_bytes(), 0).is_none() {
-                failures.push(format!("{name} does not contain {wanted:?}"));
-            }
-        }
-        for unwanted in &self.lacks {
-            if let Some(at) = find(bytes, unwanted.as_bytes(), 0) {
-                failures.push(format!("{name} contains {unwanted:?} at byte {at} and should not"));
-            }
-        }
-        let mut from = 0;
-        for (place, wanted) in self.in_order.iter().enumerate() {
-            let Some(at) = find(bytes, wanted.as_bytes(), from) else {
-                let after = place.checked_sub(1).and_then(|before| self.in_order.get(before));
-                let after = after.map_or(String::new(), |before| format!(" after {before:?}"));
-                failures.push(format!("{name} does not contain {wanted:?}{after}"));
-                break;
-            };
-            from = at + wanted.len();
-        }
-        for (wanted, count) in &self.count {
-            let found = occurrences(bytes, wanted.as_bytes());
-            if found != *count {
-                failures.push(format!("{name} contains {wanted:?} {found} times instead of {count}"));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn failures(toml: &str, text: &str) -> Vec<String> {
-        let texts: Texts = toml::from_str(toml).unwrap();
-        let mut failures = Vec::new();
-        texts.check("x", text.as_bytes(), &mut failures);
-        failures
-    }
-
-    #[test]
-    fn texts_are_found_and_missed() {
-        assert!(failures("contains = ['a', 'c']\nlacks = ['d']", "abc").is_empty());
-        assert_eq!(failures("contains = ['d']", "abc"), ["x does not contain \"d\""]);
-        assert_eq!(failures("lacks = ['b']", "abc"), ["x contains \"b\" at byte 1 and should not"]);
-        assert!(failures("in_order = ['a', 'a', 'b']", "a ab").is_empty());
-        assert_eq!(failures("in_order = ['a', 'a']", "ba"), ["x does not contain \"a\" after \"a\""]);
-        assert!(failures("count = { aa = 2 }", "aaaaa").is_empty());
-        assert_eq!(failures("count = { a = 0 }", "a"), ["x contains \"a\" 1 times instead of 0"]);
-    }
 
     #[test]
     fn unknown_keys_are_refused() {

@@ -24,6 +24,9 @@ const OWN: [&str; 18] = [
     "[K",
 ];
 
+/// What the shell puts before the rest of a line that does not fit into one row.
+pub const ROW_MARK: &str = "\n  ┆ ";
+
 /// What the terminal service writes first. Before it the firmware and the boot loader have the screen.
 const START: &[u8] = b"\x1b[?2004h";
 

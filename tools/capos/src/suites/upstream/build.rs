@@ -24,7 +24,7 @@ pub struct Program {
 pub fn build(root: &Path, workspace: &Workspace, suite: &Suite, manifest: &Path, relock: bool) -> Result<Vec<Program>> {
     let target = &workspace.target;
     let packages = [package(manifest)?];
-    toolchain::relink(&target.join(USER).join("suite"), &root.join(c_library::OBJECT), &packages)?;
+    c_library::relink(&target.join(USER).join("suite"), &root.join(c_library::OBJECT), &packages)?;
     let mut command = toolchain::cargo();
     command.args(["test", "--no-run", "--message-format", "json-render-diagnostics", "--profile", "suite"]);
     command.arg("--config").arg(target.join(CONFIG)).args(["--target", USER, "--target-dir"]).arg(target);

@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::build::files;
 use crate::build::system::{Parts, System, Variant};
 use crate::build::toolchain;
-use crate::machine::accel;
 use crate::scenario::{self, Scenario};
 use crate::suites::upstream::build::Program;
 use crate::suites::upstream::catalogue::Suite;
 use crate::suites::upstream::results::Count;
+use capos_host::files;
+use capos_vm::accel;
 
 /// What boots to run them, below the source folder.
 const MACHINE: &str = "tests/upstream/system";

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::build::c_library;
-use crate::build::files;
 use crate::build::toolchain::{self, LibrarySource};
 use crate::suites::upstream::catalogue::Suite;
+use capos_host::files;
 
 /// The package whose dependencies are the crates, below the source folder.
 const PACKAGE: &str = "tests/upstream/Cargo.toml";

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::build::tool;
-use crate::image::fat;
+use crate::fat;
+use capos_host::tool;
 
 /// Modules for both firmwares: reading the image, the configuration, and Multiboot2.
 const COMMON: [&str; 16] = [

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::image::ustar;
+use capos_image::ustar;
 
 /// The line in front of the archive.
 const HEADER: &[u8] = b"CAPOS-EXPORT 1\n";

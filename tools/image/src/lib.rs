@@ -3,7 +3,6 @@
 pub mod date;
 pub mod fat;
 pub mod grub;
-pub mod iso;
 pub mod limine;
 pub mod ustar;
 
@@ -14,9 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::tool;
-use crate::image::date::Date;
-use crate::image::limine::Release;
+use crate::date::Date;
+use crate::limine::Release;
+use capos_host::tool;
 
 /// Build a bootable image.
 #[derive(clap::Args)]

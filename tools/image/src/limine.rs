@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::tool;
+use capos_host::tool;
 
 /// Files of a release that go on the image.
 const FILES: [&str; 3] = ["limine-bios.sys", "limine-bios-cd.bin", "limine-uefi-cd.bin"];

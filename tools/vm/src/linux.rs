@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::build::tool;
-use crate::machine::cpio;
-use crate::machine::qemu::{DirectKernel, End, Line, Machine};
+use crate::cpio;
+use crate::qemu::{DirectKernel, End, Line, Machine};
+use capos_host::tool;
 
 /// Debian's package that needs the newest kernel for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";

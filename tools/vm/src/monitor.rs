@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::machine::qemu::MEDIUM;
+use crate::qemu::MEDIUM;
 
 /// A connection to QEMU, by its machine protocol: a line of JSON for each command, answer and event.
 pub struct Monitor {

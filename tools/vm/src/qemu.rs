@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::build::tool;
+use capos_host::tool;
 
 /// Machine types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
@@ -98,7 +98,7 @@ pub const MEDIUM: &str = "medium";
 /// Where COM1 leads to.
 pub enum Line<'a> {
     /// A socket at which somebody already listens, with a place for a socket of QEMU's own where the machine is to be
-    /// changed while it runs ([`crate::machine::monitor`]).
+    /// changed while it runs ([`crate::monitor`]).
     Socket(&'a Path, Option<&'a Path>),
     /// A terminal, as a person sits at.
     Terminal(OwnedFd),

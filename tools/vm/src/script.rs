@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use regex_lite::Regex;
 
-use crate::machine::expect::Pattern;
+use crate::expect::Pattern;
 
 /// A step of a script.
 #[derive(Debug, Clone)]

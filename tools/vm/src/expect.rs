@@ -10,16 +10,14 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use regex_lite::Regex;
 
-use crate::scenario::checks::timing::Piece;
+use crate::timing::Piece;
 
-/// What the shell puts before the rest of a line that has no room in its row.
-const CONTINUED: &str = "\n  ┆ ";
-
-/// Takes control sequences out of a terminal's output: what is left is text and line feeds. A line that the shell laid out in
-/// several rows is one again.
-#[derive(Debug, Default)]
+/// Takes control sequences out of a terminal's output: what is left is text and line feeds.
+#[derive(Debug, Default, Clone)]
 pub struct Stripper {
     state: State,
+    /// What a program puts between two rows of one line; empty if it does not.
+    row_mark: &'static str,
     /// Bytes of a UTF-8 character that is not complete yet.
     partial: Vec<u8>,
 }
@@ -40,6 +38,12 @@ enum State {
 }
 
 impl Stripper {
+    /// One that joins the rows of a line again: `row_mark` is what the program puts between two rows, from the line feed on.
+    #[must_use]
+    pub fn joining(row_mark: &'static str) -> Self {
+        Self { row_mark, ..Self::default() }
+    }
+
     /// Appends the text in `bytes` to `text`.
     pub fn feed(&mut self, bytes: &[u8], text: &mut String) {
         for &byte in bytes {
@@ -78,9 +82,8 @@ impl Stripper {
             0..=0x1f | 0x7f => {}
             0x20..=0x7e => {
                 text.push(char::from(byte));
-                // What goes on in the next row is one line.
-                if text.ends_with(CONTINUED) {
-                    text.truncate(text.len() - CONTINUED.len());
+                if let Some(line) = text.strip_suffix(self.row_mark) {
+                    text.truncate(line.len());
                 }
             }
             _ => {
@@ -155,8 +158,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A session on a connected line.
-    pub fn new(line: impl Into<OwnedFd>) -> Result<Self> {
+    /// A session on a connected line, whose text `stripper` makes.
+    pub fn new(line: impl Into<OwnedFd>, stripper: Stripper) -> Result<Self> {
         let line = File::from(line.into());
         let (sender, output) = channel();
         let mut source = line.try_clone().context("sharing the terminal's line")?;
@@ -169,7 +172,7 @@ impl Terminal {
                 }
             }
         });
-        let (stripper, raw, text) = (Stripper::default(), Vec::new(), String::new());
+        let (raw, text) = (Vec::new(), String::new());
         let (began, pieces) = (Instant::now(), Vec::new());
         Ok(Self { line, began, output, reader: Some(reader), stripper, raw, pieces, text, seen: 0 })
     }
@@ -258,7 +261,7 @@ mod tests {
     use std::time::Duration;
 
     fn stripped(pieces: &[&[u8]]) -> String {
-        let (mut stripper, mut text) = (Stripper::default(), String::new());
+        let (mut stripper, mut text) = (Stripper::joining("\n  ┆ "), String::new());
         for piece in pieces {
             stripper.feed(piece, &mut text);
         }
@@ -292,7 +295,7 @@ mod tests {
 
     fn session() -> (Terminal, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Terminal::new(ours).unwrap(), theirs)
+        (Terminal::new(ours, Stripper::default()).unwrap(), theirs)
     }
 
     fn far() -> Instant {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use regex_lite::Regex;
 use serde::Deserialize;
 
-use crate::machine::expect::Stripper;
+use crate::expect::Stripper;
 
 /// The file of the times: a line for each piece of `terminal.raw`, with the seconds since the piece before and its bytes, as
 /// `scriptreplay` reads it.
@@ -62,9 +62,8 @@ struct Timed {
 }
 
 impl Timed {
-    fn of(raw: &[u8], pieces: &[Piece]) -> Self {
-        let (mut stripper, mut timed, mut rest) =
-            (Stripper::default(), Self { text: String::new(), reached: Vec::new() }, raw);
+    fn of(raw: &[u8], pieces: &[Piece], mut stripper: Stripper) -> Self {
+        let (mut timed, mut rest) = (Self { text: String::new(), reached: Vec::new() }, raw);
         for &(time, bytes) in pieces {
             let (piece, more) = rest.split_at(bytes.min(rest.len()));
             rest = more;
@@ -89,14 +88,14 @@ impl Timed {
     }
 }
 
-/// Notes each text that did not appear bit by bit.
-pub fn check(timings: &[Timing], out: &Path, raw: &[u8], failures: &mut Vec<String>) -> Result<()> {
+/// Adds a sentence to `failures` for each text that did not appear piece by piece. `raw` is what the terminal received.
+pub fn check(timings: &[Timing], out: &Path, raw: &[u8], stripper: Stripper, failures: &mut Vec<String>) -> Result<()> {
     if timings.is_empty() {
         return Ok(());
     }
     let text = std::fs::read_to_string(out.join(FILE)).with_context(|| format!("reading {FILE}"))?;
     let pieces = parse(&text).with_context(|| format!("{FILE} has a line that is no time and length"))?;
-    let timed = Timed::of(raw, &pieces);
+    let timed = Timed::of(raw, &pieces, stripper);
     for timing in timings {
         if let Err(why) = timing.holds(&timed) {
             failures.push(why);
@@ -158,7 +157,7 @@ mod tests {
             let raw: String = pieces.iter().map(|(_, text)| *text).collect();
             let times: Vec<Piece> = pieces.iter().map(|(time, text)| (at(*time), text.len())).collect();
             let timing = Timing { after: "ask\n".into(), begins: "o".into(), ends: "three".into(), share: 20 };
-            timing.holds(&Timed::of(raw.as_bytes(), &times))
+            timing.holds(&Timed::of(raw.as_bytes(), &times, Stripper::default()))
         };
         assert_eq!(whole(&[(0, "ask\n"), (800, "one "), (900, "two"), (1000, " three")]), Ok(()));
         // The first letter counts, whatever comes with it, and what was taken back does not.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use crate::build::tool;
+use capos_host::tool;
 
 /// QEMU's accelerators for guests of this kind: everywhere, on Linux, on macOS, on Windows, on NetBSD.
 const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];

@@ -1,0 +1,5 @@
+//! Files and programs of the host, as the tools use them.
+#![forbid(unsafe_code)]
+
+pub mod files;
+pub mod tool;

@@ -1,0 +1,20 @@
+//! A virtual machine that is booted, driven and judged by its serial console. Nothing here knows what the machine runs.
+//!
+//! - [`qemu::Machine`] describes a machine and starts it.
+//! - [`expect::Terminal`] types at its console and waits for text there; [`script`] reads the steps from a file.
+//! - [`timing`] records when each piece of output arrived, and checks that a text appeared piece by piece.
+//! - [`texts`] checks what a file has to contain and what not.
+//! - [`monitor`] changes its medium while it runs.
+//! - [`accel`] finds out whether KVM works here.
+//! - [`linux`] runs a program on Linux in the same kind of machine, for comparisons.
+#![forbid(unsafe_code)]
+
+pub mod accel;
+mod cpio;
+pub mod expect;
+pub mod linux;
+pub mod monitor;
+pub mod qemu;
+pub mod script;
+pub mod texts;
+pub mod timing;

@@ -4,8 +4,8 @@ use core::ffi::{c_uint, c_void};
 
 use capos_schema::kernel::EntropyClient;
 
-use crate::guest::descriptor;
 use crate::guest::errno::{Errno, Result, answer_size};
+use crate::guest::files::descriptor;
 use crate::guest::grants::{cap, wait};
 
 /// Random bytes that the kernel gives in one call.

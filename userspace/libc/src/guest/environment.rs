@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::guest::errno::{self, Errno, Result};
 use crate::guest::grants::grants;
-use crate::guest::lock::Mutex;
 use crate::guest::output;
+use crate::guest::threads::lock::Mutex;
 
 #[unsafe(no_mangle)]
 static environ: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());

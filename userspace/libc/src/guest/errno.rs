@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int};
 use capos_abi::{ExceptionKind, Status};
 use capos_schema::cap::CallError;
 
-use crate::guest::thread_block;
+use crate::guest::threads::thread_block;
 
 /// An error number of C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::guest::{memory_map, thread_block};
+use crate::guest::memory_map;
+use crate::guest::threads::thread_block;
 
 static RECORD: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static RECORD_BYTES: AtomicUsize = AtomicUsize::new(0);

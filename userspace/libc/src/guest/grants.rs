@@ -10,7 +10,7 @@ use capos_schema::cap::Client;
 use capos_schema::kernel::LaunchRecord;
 use spin::Once;
 
-use crate::guest::thread_block;
+use crate::guest::threads::thread_block;
 
 /// A capability of the process, by what the launch record says.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use capos_schema::cap::{CallError, Client};
 use capos_schema::storage::FileError;
 
 use crate::guest::errno::{Errno, Result};
-use crate::guest::thread_block;
+use crate::guest::threads::thread_block;
 
 /// A capability that a call has given, or a grant. Dropping one that was given by a call releases it.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use core::ptr::NonNull;
 use capos_ring::{Heap, ThreadCache};
 
 use crate::guest::errno::{self, Errno};
-use crate::guest::lock::Raw;
-use crate::guest::thread_block::{self, ThreadBlock};
-use crate::guest::thread_region;
+use crate::guest::threads::lock::Raw;
+use crate::guest::threads::thread_block::{self, ThreadBlock};
+use crate::guest::threads::thread_region;
 
 /// The heap, behind each thread's stock.
 struct Memory(Heap<Raw>);

@@ -7,12 +7,12 @@ use capos_ring::{Addresses, PAGE};
 use capos_schema::cap::{AsCap, CallError};
 use capos_schema::kernel::{AddressSpaceAccess, AddressSpaceClient, ResourceAccountClient};
 
-use crate::guest::description::Object;
-use crate::guest::descriptor;
 use crate::guest::errno::{self, Errno, Result, answer};
+use crate::guest::files::description::Object;
+use crate::guest::files::descriptor;
 use crate::guest::grants::{cap, wait};
-use crate::guest::lock::Mutex;
-use crate::guest::{thread, thread_region};
+use crate::guest::threads::lock::Mutex;
+use crate::guest::threads::{thread, thread_region};
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
 

@@ -6,13 +6,14 @@ use core::ffi::{c_char, c_int};
 
 use capos_schema::storage::{DirectoryClient, FileError};
 
-use crate::guest::description::Object;
 use crate::guest::errno::{self, Errno, Result, answer, answer_size};
+use crate::guest::files::description::Object;
+use crate::guest::files::metadata;
+use crate::guest::files::namespace::{self, Place, Target};
+use crate::guest::files::{descriptor, file};
 use crate::guest::grants::wait;
 use crate::guest::handle::{failed, told};
-use crate::guest::metadata;
-use crate::guest::namespace::{self, Place, Target};
-use crate::guest::{clock, descriptor, file, malloc};
+use crate::guest::{clock, malloc};
 use crate::path::{MAX_PATH, Path};
 
 /// Links that are followed on the way to one file at most.

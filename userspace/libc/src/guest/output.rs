@@ -9,9 +9,9 @@ use capos_schema::kernel::DebugLogClient;
 use capos_schema::system::{LogLevel, LoggerClient};
 
 use crate::guest::errno::{Errno, Result};
+use crate::guest::files::stream::{Output, Size};
 use crate::guest::grants::{cap, wait};
-use crate::guest::lock::Mutex;
-use crate::guest::stream::{Output, Size};
+use crate::guest::threads::lock::Mutex;
 
 /// Bytes of one line of the log at most: a longer one is several, each but the last without its end.
 const LONGEST_LINE: usize = 1024;

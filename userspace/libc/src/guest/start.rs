@@ -8,7 +8,8 @@ use core::ffi::{c_char, c_int};
 use capos_abi::bootstrap::{FIRST_STACK_BYTES, FIRST_STACK_TOP};
 use capos_schema::kernel::LaunchRecord;
 
-use crate::guest::{environment, exports, grants, malloc, process, thread_block};
+use crate::guest::threads::thread_block;
+use crate::guest::{environment, exports, grants, malloc, process};
 
 type Initialiser = extern "C" fn(c_int, *const *const c_char, *mut *const c_char);
 

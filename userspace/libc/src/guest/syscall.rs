@@ -2,8 +2,10 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
+use crate::guest::entropy;
 use crate::guest::errno::{self, unsupported};
-use crate::guest::{entropy, futex, metadata, thread};
+use crate::guest::files::metadata;
+use crate::guest::threads::{futex, thread};
 
 /// An `int` that came in a whole register.
 fn lower_half(register: usize) -> c_int {

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use lock_api::RawMutex;
 
-use crate::guest::lock::Raw;
+use crate::guest::threads::lock::Raw;
 
 /// Where C keeps a mutex's kind, in words. A mutex of another kind was set up by C's initializer for it.
 const KIND: usize = 4;

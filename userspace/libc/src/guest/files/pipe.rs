@@ -4,11 +4,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ffi::{c_int, c_uint};
 
-use crate::guest::description::{Description, Object};
-use crate::guest::descriptor;
 use crate::guest::errno::{Errno, Result, answer};
-use crate::guest::lock::Mutex;
-use crate::guest::poll;
+use crate::guest::files::description::{Description, Object};
+use crate::guest::files::descriptor;
+use crate::guest::files::poll;
+use crate::guest::threads::lock::Mutex;
 
 /// Bytes that a pipe holds.
 const CAPACITY: usize = 64 << 10;

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU32;
 use capos_sync::Futex;
 
 use crate::guest::errno::{self, Errno, Result, answer, unsupported};
-use crate::guest::futex::Kernel;
+use crate::guest::threads::futex::Kernel;
 
 /// Whether this may be done where a signal comes: only that nothing is.
 fn set(action: usize) -> Result<()> {

@@ -7,13 +7,13 @@ use capos_schema::storage::{
     DirectoryClient, FileClient, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults,
 };
 
-use crate::guest::description::{Description, Object};
-use crate::guest::descriptor;
-use crate::guest::directory::OpenDirectory;
 use crate::guest::errno::{Errno, Result, answer};
+use crate::guest::files::description::{Description, Object};
+use crate::guest::files::descriptor;
+use crate::guest::files::directory::OpenDirectory;
+use crate::guest::files::namespace::{self, Place, Target};
 use crate::guest::grants::wait;
 use crate::guest::handle::{Handle, failed, not_opened, not_written, told};
-use crate::guest::namespace::{self, Place, Target};
 
 /// The most that one read or write of a server carries, in bytes.
 const MAX_TRANSFER: usize = 256 << 10;

@@ -4,12 +4,12 @@ use core::ffi::{c_char, c_int, c_uint};
 
 use capos_schema::storage::{DirectoryClient, EntryKind, FileStatus, ReadOnlyFileClient};
 
-use crate::guest::description::Object;
-use crate::guest::descriptor;
 use crate::guest::errno::{Errno, Result, answer};
+use crate::guest::files::description::Object;
+use crate::guest::files::descriptor;
+use crate::guest::files::namespace::{self, Place, Target};
 use crate::guest::grants::wait;
 use crate::guest::handle::{Handle, failed, told};
-use crate::guest::namespace::{self, Place, Target};
 
 /// Bytes that programs may best read at a time.
 const BLOCK: i64 = 64 << 10;

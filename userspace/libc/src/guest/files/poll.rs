@@ -8,9 +8,11 @@ use capos_abi::syscall::NO_DEADLINE;
 use capos_ring::Asked;
 use capos_sync::Futex;
 
-use crate::guest::description::Object;
+use crate::guest::clock;
 use crate::guest::errno::{Errno, Result, answer};
-use crate::guest::{clock, descriptor, futex, stream};
+use crate::guest::files::description::Object;
+use crate::guest::files::{descriptor, stream};
+use crate::guest::threads::futex;
 
 /// Counts what has happened to pipes and counters: those who wait for any of them wait for another number.
 static CHANGES: AtomicU32 = AtomicU32::new(0);

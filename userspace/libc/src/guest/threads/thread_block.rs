@@ -25,7 +25,7 @@ pub struct ThreadBlock {
     /// Free blocks of memory; none where all is zero.
     pub cache: ThreadCache,
     /// What others know of the thread; null for the first one.
-    pub thread: Cell<*const crate::guest::thread::Thread>,
+    pub thread: Cell<*const crate::guest::threads::thread::Thread>,
 }
 
 const _: () = assert!(size_of::<ThreadBlock>() as u64 <= capos_abi::bootstrap::THREAD_BLOCK_BYTES);

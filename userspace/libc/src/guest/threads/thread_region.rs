@@ -7,8 +7,9 @@ use capos_ring::unmap;
 use capos_schema::kernel::AddressSpaceClient;
 
 use crate::guest::errno::Result;
-use crate::guest::lock::Mutex;
-use crate::guest::{grants, memory_map, thread_block};
+use crate::guest::threads::lock::Mutex;
+use crate::guest::threads::thread_block;
+use crate::guest::{grants, memory_map};
 
 /// How many are kept at most, and how many bytes of them.
 const MOST: usize = 8;

@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::guest::lock::Mutex;
-use crate::guest::thread_block::{self, KEYS};
+use crate::guest::threads::lock::Mutex;
+use crate::guest::threads::thread_block::{self, KEYS};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 

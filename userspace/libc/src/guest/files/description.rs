@@ -4,13 +4,13 @@ use alloc::sync::Arc;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use crate::guest::directory::OpenDirectory;
 use crate::guest::errno::{Errno, Result};
-use crate::guest::file::OpenFile;
-use crate::guest::lock::Mutex;
+use crate::guest::files::directory::OpenDirectory;
+use crate::guest::files::file::OpenFile;
+use crate::guest::files::pipe::{Counter, PipeReader, PipeWriter};
+use crate::guest::files::stream::Input;
 use crate::guest::output::Writer;
-use crate::guest::pipe::{Counter, PipeReader, PipeWriter};
-use crate::guest::stream::Input;
+use crate::guest::threads::lock::Mutex;
 
 /// What is open.
 #[derive(Debug)]

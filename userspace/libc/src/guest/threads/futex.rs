@@ -9,7 +9,7 @@ use capos_sync::Futex;
 
 use crate::guest::clock;
 use crate::guest::errno::{Errno, Result};
-use crate::guest::thread_block::ring;
+use crate::guest::threads::thread_block::ring;
 
 /// The kernel, which words are waited for in.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,11 @@ use core::ffi::{c_char, c_int};
 
 use capos_schema::storage::{DirectoryClient, EntryKind};
 
-use crate::guest::description::{Description, Object};
 use crate::guest::errno::{self, Errno, Result, answer};
+use crate::guest::files::description::{Description, Object};
+use crate::guest::files::{descriptor, file, namespace};
 use crate::guest::grants::wait;
 use crate::guest::handle::{Handle, failed, told};
-use crate::guest::{descriptor, file, namespace};
 use crate::path::{self, Path};
 
 /// An open directory.

@@ -9,12 +9,12 @@ use core::ffi::{CStr, c_char, c_int};
 use capos_schema::storage::{DirectoryClient, EntryKind, ReadOnlyFileClient};
 use spin::Once;
 
-use crate::guest::description::Object;
-use crate::guest::descriptor;
 use crate::guest::errno::{Errno, Result};
+use crate::guest::files::description::Object;
+use crate::guest::files::descriptor;
 use crate::guest::grants::{self, cap};
 use crate::guest::handle::Handle;
-use crate::guest::lock::Mutex;
+use crate::guest::threads::lock::Mutex;
 use crate::path::{self, Path, PathError};
 
 /// The program's own file, which the launcher may grant.

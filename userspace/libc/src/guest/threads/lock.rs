@@ -2,7 +2,7 @@
 
 use capos_sync::WordLock;
 
-use crate::guest::futex::Kernel;
+use crate::guest::threads::futex::Kernel;
 
 /// A lock on one word, free where that is 0.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use core::ffi::{c_int, c_ulong, c_void};
 use spin::Once;
 
 use crate::descriptor_table::{DescriptorTable, MAX_DESCRIPTORS};
-use crate::guest::description::{Description, Object};
 use crate::guest::entropy;
 use crate::guest::errno::{Errno, Result, answer, answer_size};
-use crate::guest::lock::Mutex;
+use crate::guest::files::description::{Description, Object};
+use crate::guest::files::stream::{Input, Size};
 use crate::guest::output::{Stream, Writer};
-use crate::guest::stream::{Input, Size};
+use crate::guest::threads::lock::Mutex;
 
 type Table = DescriptorTable<Arc<Description>>;
 

@@ -18,11 +18,12 @@ use capos_schema::kernel::{ProcessClient, ThreadClient};
 use capos_sync::Step;
 
 use crate::guest::errno::{Errno, Result};
-use crate::guest::futex::Kernel;
 use crate::guest::grants::{cap, wait};
-use crate::guest::lock::Mutex;
-use crate::guest::thread_block::{self, ThreadBlock};
-use crate::guest::{malloc, memory_map, thread_key, thread_region, unwind};
+use crate::guest::threads::futex::Kernel;
+use crate::guest::threads::lock::Mutex;
+use crate::guest::threads::thread_block::{self, ThreadBlock};
+use crate::guest::threads::{thread_key, thread_region};
+use crate::guest::{malloc, memory_map, unwind};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 

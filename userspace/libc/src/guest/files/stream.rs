@@ -212,5 +212,5 @@ impl Output {
 
 /// Waits for any of these calls, for a word of memory, or for a time.
 pub fn wait_for_any(word: (u64, u32), calls: Vec<Asked>, deadline: u64) {
-    crate::guest::thread_block::ring().wait_for_any(word, calls, deadline);
+    crate::guest::threads::thread_block::ring().wait_for_any(word, calls, deadline);
 }

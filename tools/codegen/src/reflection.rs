@@ -122,7 +122,7 @@ fn number(method: &Method, name: &str) -> String {
 fn category(method: &Method) -> String {
     match method.annotation("category") {
         Some(Value::Enum(ordinal)) => {
-            format!("{REFLECTION}::Category::from_ordinal({ordinal})")
+            format!("::core::option::Option::Some({REFLECTION}::Category::ALL[{ordinal}])")
         }
         _ => "::core::option::Option::None".to_owned(),
     }

@@ -95,7 +95,7 @@ impl Checker<'_> {
     fn modes(&self, here: &str, section: &text::Profile) -> Result<Vec<CategoryMode>> {
         let here = format!("{here}.modes");
         for (name, mode) in &section.modes {
-            if !Category::ALL.iter().any(|category| category.name() == name) {
+            if Category::from_name(name).is_none() {
                 let known: Vec<&str> = Category::ALL.iter().map(|category| category.name()).collect();
                 let reason = format!("there is no such category; there are {}", known.join(", "));
                 return Err(self.error(format!("{here}.{name}"), reason));
@@ -110,9 +110,9 @@ impl Checker<'_> {
             |category: Category| section.modes.get(category.name()).and_then(|name| PermissionMode::from_name(name));
         let modes = Modes::new(wanted)
             .map_err(|(category, reason)| self.error(format!("{here}.{}", category.name()), reason))?;
-        let all = Category::ALL.into_iter();
+        let all = Category::ALL.iter();
         Ok(all
-            .map(|category| CategoryMode { category: category.name().to_owned(), mode: modes.of(category) })
+            .map(|&category| CategoryMode { category: category.name().to_owned(), mode: modes.of(category) })
             .collect())
     }
 

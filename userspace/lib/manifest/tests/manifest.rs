@@ -3,6 +3,7 @@
 use capos_manifest::{describe, encode, read, read_layers};
 use capos_schema::authority::Profile;
 use capos_schema::manifest::{GrantSource, Manifest};
+use capos_schema::models::PermissionMode;
 
 const SHIPPED: &str = include_str!("../../../../iso_root/etc/manifest.toml");
 
@@ -197,12 +198,21 @@ fn the_shipped_profiles_are_those_of_before() {
     assert_eq!(held(Profile::Operator), ["status", "logs", "home", "services", "launcher", "power", "audit"]);
     assert_eq!(held(Profile::Guest), ["status", "logs", "home!"]);
     assert_eq!(held(Profile::Anonymous), ["status"]);
+    let [auto, consent, step_up, forbidden] =
+        [PermissionMode::Auto, PermissionMode::Consent, PermissionMode::StepUp, PermissionMode::Forbidden];
+    let matrix = [
+        ("readOnly", [auto, auto, auto]),
+        ("mutating", [consent, consent, forbidden]),
+        ("destructive", [step_up, step_up, forbidden]),
+        ("outbound", [consent, consent, forbidden]),
+        ("admin", [step_up, forbidden, forbidden]),
+    ];
     for profile in &manifest.profiles {
         for found in &profile.modes {
-            let category = capos_policy::Category::from_name(&found.category);
-            assert_eq!(found.mode, capos_policy::default_mode(profile.profile, category), "{found:?}");
+            let (_, modes) = matrix.iter().find(|(category, _)| found.category == *category).unwrap();
+            assert_eq!(found.mode, modes[profile.profile as usize], "{:?} {found:?}", profile.profile);
         }
-        assert_eq!(profile.modes.len(), capos_policy::Category::ALL.len());
+        assert_eq!(profile.modes.len(), matrix.len());
     }
 }
 

@@ -16,43 +16,21 @@ pub struct Permission {
     pub suppressed: bool,
 }
 
-/// The mode where no manifest says another.
-///
-/// | category | operator | guest | anonymous |
-/// |---|---|---|---|
-/// | read-only | auto | auto | auto |
-/// | mutating | consent | consent | forbidden |
-/// | destructive | step-up | step-up | forbidden |
-/// | outbound | consent | consent | forbidden |
-/// | admin | step-up | forbidden | forbidden |
-#[must_use]
-pub fn default_mode(profile: Profile, category: Category) -> PermissionMode {
-    match (category, profile) {
-        (Category::ReadOnly, _) => PermissionMode::Auto,
-        (_, Profile::Anonymous) | (Category::Admin, Profile::Guest) => PermissionMode::Forbidden,
-        (Category::Mutating | Category::Outbound, _) => PermissionMode::Consent,
-        (Category::Destructive, _) | (Category::Admin, Profile::Operator) => PermissionMode::StepUp,
-    }
-}
-
 /// The mode of each category in one profile, before any rule of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes([PermissionMode; Category::ALL.len()]);
 
 impl Modes {
-    /// The modes of [`default_mode`].
-    #[must_use]
-    pub fn standard(profile: Profile) -> Self {
-        Self(Category::ALL.map(|category| default_mode(profile, category)))
-    }
+    /// Those of a profile that the manifest does not name: nothing may run.
+    pub const CLOSED: Self = Self([PermissionMode::Forbidden; Category::ALL.len()]);
 
     /// A mode for each category. None may be below the category's floor.
     ///
     /// # Errors
     /// The first category whose mode is missing or too low, and why.
     pub fn new(mode: impl Fn(Category) -> Option<PermissionMode>) -> Result<Self, (Category, String)> {
-        let mut modes = [PermissionMode::Forbidden; Category::ALL.len()];
-        for (place, category) in modes.iter_mut().zip(Category::ALL) {
+        let mut modes = Self::CLOSED.0;
+        for (place, &category) in modes.iter_mut().zip(Category::ALL) {
             let Some(wanted) = mode(category) else {
                 return Err((category, String::from("it is missing; every category needs a mode")));
             };
@@ -68,7 +46,7 @@ impl Modes {
     /// The mode of a category.
     #[must_use]
     pub fn of(&self, category: Category) -> PermissionMode {
-        let found = Category::ALL.into_iter().zip(self.0).find(|(other, _)| *other == category);
+        let found = Category::ALL.iter().zip(self.0).find(|(other, _)| **other == category);
         found.map_or(PermissionMode::Forbidden, |(_, mode)| mode)
     }
 }

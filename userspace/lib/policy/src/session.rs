@@ -9,7 +9,7 @@ use capos_schema::models::PermissionMode;
 use hashbrown::HashMap;
 
 use crate::approval::{Answer, Approvals};
-use crate::category::Category;
+use crate::category::{Category, category};
 use crate::labels::Egress;
 use crate::map::{Modes, Override, Permission, resolve, stricter};
 use crate::profile::ProfileRules;
@@ -27,7 +27,7 @@ pub struct Policy {
     pub services: ServiceEnds,
     /// Rules that take the place of a profile's standard ones.
     pub profiles: Vec<(Profile, ProfileRules)>,
-    /// Modes that take the place of a profile's standard ones.
+    /// The modes of each profile, from the manifest.
     pub modes: Vec<(Profile, Modes)>,
 }
 
@@ -39,11 +39,11 @@ impl Policy {
         configured.map_or_else(|| ProfileRules::standard(profile), |(_, rules)| rules.clone())
     }
 
-    /// The modes of a profile: the configured ones, or the standard ones.
+    /// The modes of a profile: those of the manifest. In a profile that it does not name nothing may run.
     #[must_use]
     pub fn modes(&self, profile: Profile) -> Modes {
         let configured = self.modes.iter().find(|(name, _)| *name == profile);
-        configured.map_or_else(|| Modes::standard(profile), |(_, modes)| *modes)
+        configured.map_or(Modes::CLOSED, |(_, modes)| *modes)
     }
 }
 
@@ -144,7 +144,7 @@ impl SessionPolicy {
 
     /// Fills in mode and suppression of a tool by its category, method and name.
     pub fn fill_in(&self, tool: &mut ToolPermission) {
-        let permission = self.permission(Category::from_name(&tool.category), &tool.method_name, &tool.tool);
+        let permission = self.permission(category(&tool.category), &tool.method_name, &tool.tool);
         tool.mode = permission.mode;
         tool.suppressed = permission.suppressed;
     }
@@ -179,7 +179,7 @@ impl SessionPolicy {
         if entry.method != question.method_name {
             return shut(format!("{:?} is another method than the one that was granted", question.method_name));
         }
-        if entry.category != Category::from_name(&question.category) {
+        if entry.category != category(&question.category) {
             let category = entry.category.name();
             return shut(format!("{:?} is {category} in the schema, not {:?}", question.tool, question.category));
         }

@@ -13,6 +13,26 @@ const SECOND: u64 = 1_000_000_000;
 const PROFILES: [Profile; 3] = [Profile::Operator, Profile::Guest, Profile::Anonymous];
 const MODES: [PermissionMode; 4] = [Auto, Consent, StepUp, Forbidden];
 
+/// The modes of the shipped manifest, by category and profile.
+const MATRIX: [(Category, [PermissionMode; 3]); 5] = [
+    (Category::ReadOnly, [Auto, Auto, Auto]),
+    (Category::Mutating, [Consent, Consent, Forbidden]),
+    (Category::Destructive, [StepUp, StepUp, Forbidden]),
+    (Category::Outbound, [Consent, Consent, Forbidden]),
+    (Category::Admin, [StepUp, Forbidden, Forbidden]),
+];
+
+fn default_mode(profile: Profile, category: Category) -> PermissionMode {
+    let (_, modes) = MATRIX.iter().find(|(found, _)| *found == category).unwrap();
+    modes[profile as usize]
+}
+
+/// A policy with these modes and no rules.
+fn shipped() -> Policy {
+    let modes = |profile| (profile, Modes::new(|category| Some(default_mode(profile, category))).unwrap());
+    Policy { modes: PROFILES.map(modes).to_vec(), ..Policy::default() }
+}
+
 fn question(tool: &str, category: Category, arguments: &str) -> ToolQuestion {
     ToolQuestion {
         interface_id: 7,
@@ -34,7 +54,7 @@ fn granted(tool: &str, category: Category) -> GrantedTool {
 /// A session that holds one tool of each category, named after it.
 fn session(policy: &Policy, profile: Profile) -> SessionPolicy {
     let mut session = SessionPolicy::new(policy, profile);
-    for category in Category::ALL {
+    for &category in Category::ALL {
         session.grant(granted(category.name(), category));
     }
     session
@@ -57,8 +77,10 @@ fn modes_are_those_of_the_manifest() {
         Modes::new(|category| (category == Category::ReadOnly).then_some(Auto)).unwrap_err().0,
         Category::Mutating
     );
-    let policy = Policy { modes: vec![(Profile::Guest, all(StepUp).unwrap())], ..Policy::default() };
-    for category in Category::ALL {
+    let mut policy = shipped();
+    policy.modes.retain(|(profile, _)| *profile != Profile::Guest);
+    policy.modes.push((Profile::Guest, all(StepUp).unwrap()));
+    for &category in Category::ALL {
         assert_eq!(session(&policy, Profile::Guest).permission(category, "m", "t").mode, StepUp);
         let other = session(&policy, Profile::Operator).permission(category, "m", "t").mode;
         assert_eq!(other, default_mode(Profile::Operator, category));
@@ -87,16 +109,9 @@ fn attempts_outlast_the_process_that_counts_them() {
 /// Requirements D02 and D03.
 #[test]
 fn d02_every_cell_of_the_permission_map() {
-    let table = [
-        (Category::ReadOnly, [Auto, Auto, Auto]),
-        (Category::Mutating, [Consent, Consent, Forbidden]),
-        (Category::Destructive, [StepUp, StepUp, Forbidden]),
-        (Category::Outbound, [Consent, Consent, Forbidden]),
-        (Category::Admin, [StepUp, Forbidden, Forbidden]),
-    ];
-    for (category, modes) in table {
+    for (category, modes) in MATRIX {
         for (profile, mode) in PROFILES.into_iter().zip(modes) {
-            let session = SessionPolicy::new(&Policy::default(), profile);
+            let session = SessionPolicy::new(&shipped(), profile);
             let suppressed = mode == Forbidden && profile != Profile::Operator;
             assert_eq!(
                 session.permission(category, "m", "t"),
@@ -108,17 +123,21 @@ fn d02_every_cell_of_the_permission_map() {
             assert_eq!((tool.mode, tool.suppressed), (mode, suppressed));
         }
     }
-    assert_eq!(Category::from_name("harmless"), Category::Admin, "what is not known is treated most strictly");
+    assert_eq!(category("harmless"), Category::Admin, "an unknown category is treated as the strictest");
+    for category in MATRIX.map(|(category, _)| category) {
+        let closed = SessionPolicy::new(&Policy::default(), Profile::Operator);
+        assert_eq!(closed.permission(category, "m", "t").mode, Forbidden, "a profile without modes may do nothing");
+    }
 }
 
 #[test]
 fn overrides_tighten_and_only_an_operator_who_says_so_widens() {
     for profile in PROFILES {
-        for category in Category::ALL {
+        for &category in Category::ALL {
             for wanted in MODES {
                 for widen in [false, true] {
                     let rule = Override { tool: Some("t".into()), mode: Some(wanted), widen, ..Override::default() };
-                    let policy = Policy { overrides: vec![rule], ..Policy::default() };
+                    let policy = Policy { overrides: vec![rule], ..shipped() };
                     let session = SessionPolicy::new(&policy, profile);
                     let standard = default_mode(profile, category);
                     let risky = matches!(category, Category::Destructive | Category::Admin);
@@ -148,7 +167,7 @@ fn several_overrides_the_strictest_counts_and_each_names_what_it_names() {
             ..Override::default()
         },
     ];
-    let policy = Policy { overrides: rules, ..Policy::default() };
+    let policy = Policy { overrides: rules, ..shipped() };
     let operator = SessionPolicy::new(&policy, Profile::Operator);
     let mode = |session: &SessionPolicy, category, method, tool| session.permission(category, method, tool).mode;
     assert_eq!(mode(&operator, Category::Mutating, "n", "t"), Auto);
@@ -171,10 +190,10 @@ fn d03_forbidden_tools_are_hidden_or_shown_as_configured() {
         (vec![hide(true), hide(false)], Profile::Operator, Category::ReadOnly, true),
         (vec![hide(false)], Profile::Guest, Category::ReadOnly, false),
     ] {
-        let policy = Policy { overrides: rules, ..Policy::default() };
+        let policy = Policy { overrides: rules, ..shipped() };
         assert_eq!(SessionPolicy::new(&policy, profile).permission(category, "m", "t").suppressed, suppressed);
     }
-    let policy = Policy { overrides: vec![hide(true)], ..Policy::default() };
+    let policy = Policy { overrides: vec![hide(true)], ..shipped() };
     let question = question("readOnly", Category::ReadOnly, "{}");
     let gate = session(&policy, Profile::Operator).gate(&question);
     assert!(matches!(gate, Gate::Shut { .. }), "what is not shown does not run either");
@@ -184,8 +203,8 @@ fn d03_forbidden_tools_are_hidden_or_shown_as_configured() {
 #[test]
 fn d01_each_mode_decides_as_it_says() {
     for profile in PROFILES {
-        for category in Category::ALL {
-            let mut session = session(&Policy::default(), profile);
+        for &category in Category::ALL {
+            let mut session = session(&shipped(), profile);
             let question = question(category.name(), category, "{}");
             let yes = session.decide(&question, Auto, Answer::Yes(Span::Once)).0;
             let no = session.decide(&question, Auto, Answer::No).0;
@@ -203,8 +222,8 @@ fn d01_each_mode_decides_as_it_says() {
 #[test]
 fn the_runner_can_ask_for_more_and_never_for_less() {
     for mode in MODES {
-        for category in Category::ALL {
-            let session = session(&Policy::default(), Profile::Operator);
+        for &category in Category::ALL {
+            let session = session(&shipped(), Profile::Operator);
             let gate = session.gate_at_least(&question(category.name(), category, "{}"), mode);
             let expected = match stricter(mode, default_mode(Profile::Operator, category)) {
                 Auto => Gate::Open,
@@ -232,7 +251,7 @@ fn reason(gate: Gate) -> String {
 fn d14_checks_come_in_their_order() {
     let rules = PathRules { allow: vec!["/proj".into()], block: vec!["/proj/secret".into()] };
     let scope = Scope { paths: vec![("path".into(), rules)], max_bytes: Some(64) };
-    let policy = Policy { scopes: vec![("destructive".into(), scope)], ..Policy::default() };
+    let policy = Policy { scopes: vec![("destructive".into(), scope)], ..shipped() };
     let mut session = session(&policy, Profile::Operator);
     let ask = |path: &str| question("destructive", Category::Destructive, &format!("{{\"path\":{path:?}}}"));
     assert_eq!(session.gate(&ask("/proj/a")), Gate::AskPassphrase);
@@ -249,7 +268,7 @@ fn d14_checks_come_in_their_order() {
 
 #[test]
 fn a_question_that_lies_about_its_tool_is_refused() {
-    let session = session(&Policy::default(), Profile::Operator);
+    let session = session(&shipped(), Profile::Operator);
     let honest = question("destructive", Category::Destructive, "{}");
     for (changed, expected) in [
         (ToolQuestion { category: "readOnly".into(), ..honest.clone() }, "is destructive in the schema"),
@@ -266,7 +285,7 @@ fn a_question_that_lies_about_its_tool_is_refused() {
 
 #[test]
 fn an_ended_session_grants_nothing() {
-    let mut session = session(&Policy::default(), Profile::Operator);
+    let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
     session.decide(&question, Auto, Answer::Yes(Span::Session));
     assert_eq!(session.gate(&question), Gate::Approved);
@@ -291,7 +310,7 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
     for (span, in_turn, in_session) in
         [(Span::Once, false, false), (Span::Turn, true, false), (Span::Session, true, true)]
     {
-        let mut session = session(&Policy::default(), Profile::Operator);
+        let mut session = session(&shipped(), Profile::Operator);
         assert_eq!(session.decide(&base, Consent, Answer::Yes(span)).0, Decision::Consented);
         let gate = |covered| {
             if covered { Gate::Approved } else { Gate::AskPerson }
@@ -312,7 +331,7 @@ fn d10_a_standing_consent_covers_exactly_what_was_seen() {
 
 #[test]
 fn a_no_is_not_remembered_as_anything_else() {
-    let mut session = session(&Policy::default(), Profile::Operator);
+    let mut session = session(&shipped(), Profile::Operator);
     let question = question("mutating", Category::Mutating, "{}");
     session.decide(&question, Consent, Answer::No);
     assert_eq!(session.gate(&question), Gate::AskPerson);
@@ -450,7 +469,7 @@ fn d04_profiles_and_their_models() {
         assert_eq!(answer.is_ok(), allowed, "{profile} {backend} {opted_in} {stepped_up}: {answer:?}");
     }
     let generous = ProfileRules { model: ModelAccess::Local, ..ProfileRules::standard(Profile::Anonymous) };
-    let policy = Policy { profiles: vec![(Profile::Anonymous, generous)], ..Policy::default() };
+    let policy = Policy { profiles: vec![(Profile::Anonymous, generous)], ..shipped() };
     assert!(SessionPolicy::new(&policy, Profile::Anonymous).rules().may_use("local-cpu", false, false).is_ok());
     assert!(policy.profile(Profile::Guest).may_use("local-cpu", false, false).is_ok());
 }
@@ -568,7 +587,7 @@ fn classes_form_a_lattice() {
 
 #[test]
 fn a_secret_that_was_read_cannot_be_posted() {
-    let mut session = session(&Policy::default(), Profile::Operator);
+    let mut session = session(&shipped(), Profile::Operator);
     let ask =
         |classes: &[&str]| ToolQuestion { labels: label(classes), ..question("outbound", Category::Outbound, "{}") };
     assert_eq!(session.gate(&ask(&[])), Gate::AskPerson);
@@ -592,7 +611,7 @@ fn a_secret_that_was_read_cannot_be_posted() {
 #[test]
 fn d13_ten_thousand_tools_are_as_quick_as_ten() {
     // Not timed: each look-up is in a hash table, and the answer for each is right.
-    let mut session = SessionPolicy::new(&Policy::default(), Profile::Operator);
+    let mut session = SessionPolicy::new(&shipped(), Profile::Operator);
     for number in 0..10_000 {
         let category = Category::ALL[number % 5];
         session.grant(granted(&format!("tool-{number}"), category));
@@ -690,7 +709,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         name: name.into(),
         category,
     };
-    let policy = Policy { services, ..Policy::default() };
+    let policy = Policy { services, ..shipped() };
     let restart_of = |policy: &Policy| {
         let mut session = SessionPolicy::new(policy, Profile::Operator);
         session.grant(tool("restart", "restart_service", Category::Mutating));

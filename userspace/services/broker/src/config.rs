@@ -227,8 +227,8 @@ impl Rule {
         let category = match &self.category {
             None => None,
             Some(name) => {
-                Some(Category::ALL.into_iter().find(|category| category.name() == name).ok_or_else(|| {
-                    format!("there is no category {name:?}; known: {}", names(&Category::ALL.map(Category::name)))
+                Some(Category::from_name(name).ok_or_else(|| {
+                    format!("there is no category {name:?}; known: {}", names(&Category::ALL.iter().map(|category| category.name()).collect::<Vec<_>>()))
                 })?)
             }
         };
@@ -351,7 +351,7 @@ mod tests {
     fn modes_come_from_the_manifest_or_not_at_all() {
         use capos_schema::manifest::CategoryMode;
         let modes = |mode: PermissionMode| -> Vec<CategoryMode> {
-            Category::ALL.map(|category| CategoryMode { category: category.name().into(), mode }).into()
+            Category::ALL.iter().map(|category| CategoryMode { category: category.name().into(), mode }).collect()
         };
         let guest = |modes| SessionProfile { profile: Profile::Guest, grants: Vec::new(), modes };
         let mut config = read("").unwrap();

@@ -217,7 +217,7 @@ fn grant_tools(policy: &mut SessionPolicy, part: &Part) {
                 interface_id: part.interface,
                 method: method.name.to_string(),
                 name: name.to_string(),
-                category: Category::from_name(category.name()),
+                category,
             });
         }
     }

@@ -4,53 +4,8 @@ use alloc::string::{String, ToString};
 
 use capnp::introspect::Type;
 
+pub use crate::annotations::Category;
 use crate::models::{PermissionMode, ToolDescriptor};
-
-/// What a method does to the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Category {
-    /// Looks, changes nothing.
-    ReadOnly,
-    /// Changes local state in a way that can be undone.
-    Mutating,
-    /// Destroys data or stops something.
-    Destructive,
-    /// Sends data off the machine.
-    Outbound,
-    /// Changes the system or somebody's authority.
-    Admin,
-}
-
-impl Category {
-    /// Every category, by ordinal.
-    pub const ALL: &'static [Category] =
-        &[Self::ReadOnly, Self::Mutating, Self::Destructive, Self::Outbound, Self::Admin];
-
-    /// The category with this ordinal in `annotations.capnp`.
-    #[must_use]
-    pub const fn from_ordinal(ordinal: u16) -> Option<Self> {
-        match ordinal {
-            0 => Some(Self::ReadOnly),
-            1 => Some(Self::Mutating),
-            2 => Some(Self::Destructive),
-            3 => Some(Self::Outbound),
-            4 => Some(Self::Admin),
-            _ => None,
-        }
-    }
-
-    /// The name in the schema.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "readOnly",
-            Self::Mutating => "mutating",
-            Self::Destructive => "destructive",
-            Self::Outbound => "outbound",
-            Self::Admin => "admin",
-        }
-    }
-}
 
 /// What a list of the schema holds, or a struct that holds itself.
 #[derive(Debug)]

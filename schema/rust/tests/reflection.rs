@@ -32,16 +32,6 @@ fn annotations_and_comments_are_carried_over() {
 }
 
 #[test]
-fn categories_are_those_of_the_schema() {
-    use capos_schema::annotations::Category as Schema;
-    assert_eq!(Schema::ALL.len(), Category::ALL.len());
-    for (schema, category) in Schema::ALL.iter().zip(Category::ALL) {
-        assert_eq!(schema.name(), category.name());
-        assert_eq!(Category::from_ordinal(*schema as u16), Some(*category));
-    }
-}
-
-#[test]
 fn every_tool_says_what_it_does_and_has_a_category() {
     let mut names = Vec::new();
     for info in INTERFACES {

@@ -7,9 +7,10 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from . import bpe, gguf, render, requests, scores, sets
-from .drills import Drills
-from .generator import SPLITS, Generator
+from . import bpe, gguf, render, scores
+from .corpus import requests, sets
+from .corpus.drills import Drills
+from .corpus.generator import SPLITS, Generator
 
 ROOT = Path(__file__).parent.parent
 TOKENIZER = ROOT / "data" / "tokenizer.json"

@@ -4,7 +4,7 @@ The template is what a worker renders; this module says the same without a templ
 and scored with Python alone. `tests/test_render.py` holds the two together.
 """
 
-from .conversation import CALL, FORBIDDEN, NONE
+from .corpus.conversation import CALL, FORBIDDEN, NONE
 
 TOOLS, TOOL, AS, FORBID = "<|tools|>", "<|tool|>", "<|as|>", "<|forbidden|>"
 USER, ASSISTANT, RESULT, END = "<|user|>", "<|assistant|>", "<|result|>", "<|end|>"

@@ -8,8 +8,8 @@ from array import array
 from dataclasses import dataclass, field
 
 from . import render
-from .drills import Drills
-from .groups import GENERIC_SETS, GroupGenerator
+from .corpus.drills import Drills
+from .corpus.groups import GENERIC_SETS, GroupGenerator
 from .render import INVOKE, TOOL
 
 LENGTH = 1024

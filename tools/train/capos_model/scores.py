@@ -2,7 +2,7 @@
 
 import math
 
-from .conversation import CALL, FORBIDDEN
+from .corpus.conversation import CALL, FORBIDDEN
 
 # Two standard deviations of a normal distribution, for intervals of 95 %.
 _Z = 1.96

@@ -2,8 +2,9 @@
 
 import sys
 
-from capos_model import render, sets
-from capos_model.generator import SPLITS, Generator
+from capos_model import render
+from capos_model.corpus import sets
+from capos_model.corpus.generator import SPLITS, Generator
 
 _SEED, _COUNT = 52, 250
 

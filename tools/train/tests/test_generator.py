@@ -4,12 +4,13 @@ import json
 import random
 import unittest
 
-from capos_model import answers, own_tools, phrasing, render, scenes, scores
-from capos_model.conversation import compact
-from capos_model.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
-from capos_model.generic_tools import ACTIONS, NOUNS
-from capos_model.groups import GroupGenerator
-from capos_model.phrasing import HELD_OUT, TRAIN, wordings
+from capos_model import render, scores
+from capos_model.corpus import answers, own_tools, phrasing, scenes
+from capos_model.corpus.conversation import compact
+from capos_model.corpus.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
+from capos_model.corpus.generic_tools import ACTIONS, NOUNS
+from capos_model.corpus.groups import GroupGenerator
+from capos_model.corpus.phrasing import HELD_OUT, TRAIN, wordings
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "open": OPEN, "chat": CHAT}
 

@@ -4,10 +4,11 @@ import json
 import unittest
 from pathlib import Path
 
-from capos_model import render, requests, sets
+from capos_model import render
+from capos_model.corpus import requests, sets
 from capos_model.__main__ import REQUESTS
-from capos_model.conversation import Call, Conversation, Message, Tool, forbidden, invoke, none, result, say, user
-from capos_model.generator import SPLITS, Generator
+from capos_model.corpus.conversation import Call, Conversation, Message, Tool, forbidden, invoke, none, result, say, user
+from capos_model.corpus.generator import SPLITS, Generator
 
 ROOT = Path(__file__).parents[1]
 

@@ -3,10 +3,11 @@
 import random
 import unittest
 
-from capos_model import own_tools, render, rows, scores
-from capos_model.conversation import Conversation, Tool, forbidden, invoke, Call, user
-from capos_model.drills import Drills
-from capos_model.groups import CLASSES, GroupGenerator
+from capos_model import render, rows, scores
+from capos_model.corpus import own_tools
+from capos_model.corpus.conversation import Conversation, Tool, forbidden, invoke, Call, user
+from capos_model.corpus.drills import Drills
+from capos_model.corpus.groups import CLASSES, GroupGenerator
 
 from .test_tokenizer import tokenizer
 

@@ -5,9 +5,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from capos_model import scores, sets
-from capos_model.conversation import Call, Conversation, Message, Tool, forbidden, invoke, none, result, say, user
-from capos_model.generator import Generator
+from capos_model import scores
+from capos_model.corpus import sets
+from capos_model.corpus.conversation import Call, Conversation, Message, Tool, forbidden, invoke, none, result, say, user
+from capos_model.corpus.generator import Generator
 
 READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
 HALT = Tool("halt", "Halts.", {"type": "object"}, "forbidden")

@@ -5,12 +5,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from capos_model import own_tools, phrasing, scores, sets, strangers, typed
-from capos_model.generator import AGAIN, CHAINS, CHAT, FOLLOWUPS, OPEN, Generator
-from capos_model.groups import GroupGenerator
-from capos_model.phrasing import HELD_OUT, ROWS, TRAIN, Pattern
-from capos_model.strangers import matcher, shapes
-from capos_model.values import WORDS
+from capos_model import scores
+from capos_model.corpus import own_tools, phrasing, sets, strangers, typed
+from capos_model.corpus.generator import AGAIN, CHAINS, CHAT, FOLLOWUPS, OPEN, Generator
+from capos_model.corpus.groups import GroupGenerator
+from capos_model.corpus.phrasing import HELD_OUT, ROWS, TRAIN, Pattern
+from capos_model.corpus.strangers import matcher, shapes
+from capos_model.corpus.values import WORDS
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "chat": CHAT}
 # Requests that no tool does have no call whose values could be told from the sentence.

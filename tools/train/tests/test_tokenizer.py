@@ -6,7 +6,7 @@ import unittest
 
 from capos_model import bpe, gguf, render
 from capos_model.__main__ import TOKENIZER
-from capos_model.generator import Generator
+from capos_model.corpus.generator import Generator
 
 HARD = [
     "",

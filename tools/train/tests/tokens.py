@@ -4,7 +4,7 @@ import json
 import sys
 
 from capos_model import render
-from capos_model.generator import SPLITS, Generator
+from capos_model.corpus.generator import SPLITS, Generator
 
 from .test_tokenizer import HARD, tokenizer
 

@@ -15,7 +15,7 @@ from . import answers, own_tools, phrasing
 from .conversation import Call, Conversation, invoke, none, result, say, user
 from .values import Values
 
-FILE = Path(__file__).parent.parent / "data" / "strangers.jsonl"
+FILE = Path(__file__).parents[2] / "data" / "strangers.jsonl"
 # The sets that they make: sentences that training has not, and those that it has.
 NEW, TRAINED = "strangers", "strangers-trained"
 # Whose tools they are about.

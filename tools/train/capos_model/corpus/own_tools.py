@@ -10,7 +10,7 @@ from .values import MANIFEST, PEOPLE, PROGRAMS, SERVICES
 PROFILES = {
     profile: [Tool(tool["name"], tool["description"], tool["parameters"], tool["permission"]) for tool in tools]
     for profile, tools in json.loads(
-        (Path(__file__).parent.parent / "data" / "tools.json").read_text(encoding="utf-8")
+        (Path(__file__).parents[2] / "data" / "tools.json").read_text(encoding="utf-8")
     ).items()
 }
 TOOLS = {tool.name: tool for tools in PROFILES.values() for tool in tools}

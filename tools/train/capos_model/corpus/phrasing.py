@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-FOLDER = Path(__file__).parent.parent / "phrasings"
+FOLDER = Path(__file__).parents[2] / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
 # What rows of training have besides, and no evaluation set: so sets stay the same when training gets more.
 ROWS = "rows"

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 # The system's manifest: which services and programs there are.
-MANIFEST = tomllib.loads((Path(__file__).parents[3] / "iso_root/etc/manifest.toml").read_text(encoding="utf-8"))
+MANIFEST = tomllib.loads((Path(__file__).parents[4] / "iso_root/etc/manifest.toml").read_text(encoding="utf-8"))
 
 # One in five of these words is never trained on.
 WORDS = """

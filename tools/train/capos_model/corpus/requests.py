@@ -1,6 +1,6 @@
 """Requests that whatever renders the template is held to: one of each class, and one of all that is unusual."""
 
-from . import render
+from .. import render
 from .conversation import Call, Message, Tool, invoke, result, say, user
 from .generator import CLASSES, Generator
 

@@ -3,7 +3,7 @@
 import json
 
 from .conversation import compact
-from .render import RESULT_CHARACTERS
+from ..render import RESULT_CHARACTERS
 
 NO_TOOL = "None of my tools does that. /tools lists what I have."
 CHAT = {

@@ -22,10 +22,12 @@ annotation abortable @0xb1a7c0de5c4e3a04 (method) :Void;
 # with it the calls that it has made itself. A method without this mark runs to its end.
 
 annotation timeoutMs @0xb1a7c0de5c4e3a05 (method) :UInt32;
-# Time limit of one call as a tool, in milliseconds; 30,000 where absent.
+# Time limit of one call as a tool, in milliseconds. The session's own limit where absent.
 
 annotation maxResult @0xb1a7c0de5c4e3a06 (method) :UInt32;
-# Bytes of the result that may reach a model; 16,384 where absent.
+# Bytes of the result that may reach a model; `usualMaxResult` where absent.
+
+const usualMaxResult :UInt32 = 16384;
 
 annotation untrusted @0xb1a7c0de5c4e3a07 (method) :Void;
 # The result holds text that others wrote: files, logs, network.

@@ -21,6 +21,11 @@ pub mod ring;
 pub mod status;
 pub mod syscall;
 
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+/// Bytes of a large page, which one entry of a page directory maps.
+pub const LARGE_PAGE: u64 = 2 << 20;
+
 pub use capability::CapId;
 pub use completion::{Completion, CompletionKind};
 pub use entry::{Entry, EntryError, Opcode, RawEntry};

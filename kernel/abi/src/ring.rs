@@ -37,7 +37,7 @@ pub const ENTRIES: usize = 4096;
 /// The most entries that a ring may have.
 pub const MAX_ENTRIES: u32 = 4096;
 
-const PAGE: usize = 4096;
+const PAGE: usize = crate::PAGE as usize;
 
 /// The sizes of a thread's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use capos_abi::ring::{
 use capos_abi::{CapId, Completion, Entry, RingLayout};
 use proptest::prelude::*;
 
-const PAGE: usize = 4096;
+const PAGE: usize = capos_abi::PAGE as usize;
 
 /// Every layout that there can be.
 fn layouts() -> impl Strategy<Value = RingLayout> {

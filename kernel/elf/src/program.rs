@@ -1,9 +1,9 @@
 //! Program headers, judged.
 
+pub use capos_abi::PAGE;
+
 use crate::ElfError;
 
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
 /// Loadable segments of a program at most.
 pub const MAX_SEGMENTS: usize = 16;
 /// Thread-local storage of a program at most, in bytes.

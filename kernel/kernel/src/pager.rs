@@ -90,7 +90,10 @@ impl PageIn {
         // The results are empty: a root pointer and nothing else.
         let results = Buffer { address: 0, length: 64 };
         let caps = CapArray { address: 0, sent: 1, accepted: 0 };
-        (badge, Call { interface: kernel_dispatch::PAGER, method: 0, params, results, caps })
+        (
+            badge,
+            Call { interface: kernel_dispatch::PAGER, method: kernel_dispatch::PAGER_PAGE_IN, params, results, caps },
+        )
     }
 
     /// The message's bytes.

@@ -20,8 +20,7 @@ pub mod page_tables;
 /// Where the direct map of physical memory begins.
 pub const HHDM: u64 = 0xffff_8000_0000_0000;
 
-/// Page size, in bytes.
-pub const PAGE: u64 = 4096;
+pub use capos_abi::PAGE;
 
 /// Why the kernel cannot be started. The text is the whole sentence a person gets to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

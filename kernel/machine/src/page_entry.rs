@@ -2,10 +2,8 @@
 
 use bitflags::bitflags;
 
-/// Bytes of a page, a frame and a page table.
-pub const PAGE: u64 = 4096;
-/// Bytes of a large page (level 2).
-pub const LARGE_PAGE: u64 = 2 << 20;
+pub use capos_abi::{LARGE_PAGE, PAGE};
+
 /// Bytes of a huge page (level 3).
 pub const HUGE_PAGE: u64 = 1 << 30;
 /// First address above the user half.

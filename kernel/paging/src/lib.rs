@@ -16,10 +16,7 @@ pub use clock::{Clock, Slot};
 pub use pages::{PageState, Pages};
 pub use regions::{Keyed, RangeError, Region, Regions};
 
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
-/// Bytes of a large page.
-pub const LARGE_PAGE: u64 = 2 << 20;
+pub use capos_abi::{LARGE_PAGE, PAGE};
 
 /// How many pages hold so many bytes.
 #[must_use]
@@ -30,5 +27,5 @@ pub const fn pages_for(bytes: u64) -> u64 {
 /// Whether an address or length is a multiple of [`PAGE`].
 #[must_use]
 pub const fn is_aligned(value: u64) -> bool {
-    value & 4095 == 0
+    value.is_multiple_of(PAGE)
 }

@@ -27,6 +27,11 @@ fn client(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<()>
     code.open(&format!("impl {name}Client {{"));
     code.line("/// The interface's identifier.");
     code.line(&format!("pub const INTERFACE_ID: u64 = {:#018x};", interface.id));
+    for method in &interface.methods {
+        let (constant, ordinal) = (names::constant(&method.name), method.ordinal);
+        code.line(&format!("/// Ordinal of `{name}.{}`.", method.name));
+        code.line(&format!("pub const {constant}_METHOD: u16 = {ordinal};"));
+    }
     code.line("/// Serves this interface with `server`: a capability that leads to it.");
     code.line("///");
     code.line("/// # Errors");

@@ -26,6 +26,10 @@ fn interface(code: &mut Code, schema: &Schema, interface: &Interface) -> Result<
     code.line(&format!("/// Names of the methods of `{name}`, by ordinal."));
     let list: Vec<String> = interface.methods.iter().map(|method| format!("{:?}", method.name)).collect();
     code.line(&format!("pub const {constant}_METHODS: &[&str] = &[{}];", list.join(", ")));
+    for method in &interface.methods {
+        code.line(&format!("/// Ordinal of `{name}.{}`.", method.name));
+        code.line(&format!("pub const {constant}_{}: u16 = {};", names::constant(&method.name), method.ordinal));
+    }
     code.docs_or(&interface.doc, &format!("What an object with interface `{name}` does."));
     code.line("///");
     code.line("/// `C` is what the caller passes through: who calls, and with which capabilities.");

@@ -27,7 +27,8 @@ use anyhow::{Context, Result};
 pub use model::Schema;
 
 /// Lints that generated code need not heed: names and shapes come from the schema.
-const ALLOWED: &str = "#[allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, non_snake_case, unused_variables, unused_mut)]";
+const ALLOWED: &str =
+    "#[allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, non_snake_case, unused_variables, unused_mut)]";
 
 /// What to generate, from which files, and where to.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use capos_abi::bootstrap::{FIRST_THREAD_AREA, MAP_START};
-
-/// A page, in bytes.
-pub const PAGE: u64 = 4096;
-/// A large page. Ranges that can hold one begin where one can.
-pub const LARGE_PAGE: u64 = 2 << 20;
+pub use capos_abi::{LARGE_PAGE, PAGE};
 
 /// Gaps that are looked at for a range that has to begin at a multiple of [`LARGE_PAGE`] before one is taken that is long
 /// enough wherever it begins.

@@ -115,7 +115,7 @@ pub(crate) fn grow(ring: &Ring, account: u64, space: u64, start: u64, bytes: u64
     let created = RawCall {
         cap: account,
         interface: ResourceAccountClient::INTERFACE_ID,
-        method: 0,
+        method: ResourceAccountClient::CREATE_MEMORY_METHOD,
         params: &create_memory(bytes),
         results: &mut results,
         caps: &mut slots.0,
@@ -132,7 +132,7 @@ pub(crate) fn grow(ring: &Ring, account: u64, space: u64, start: u64, bytes: u64
     let mapped = RawCall {
         cap: space,
         interface: AddressSpaceClient::INTERFACE_ID,
-        method: 0,
+        method: AddressSpaceClient::MAP_METHOD,
         params: &map(start, 0, bytes),
         results: &mut results,
         caps: &mut slots.0,
@@ -151,7 +151,7 @@ pub fn unmap(ring: &Ring, space: u64, address: u64, length: u64) -> bool {
     let done = RawCall {
         cap: space,
         interface: AddressSpaceClient::INTERFACE_ID,
-        method: 1,
+        method: AddressSpaceClient::UNMAP_METHOD,
         params: &unmapped(address, length),
         results: &mut [0; 8],
         caps: &mut [],
@@ -166,13 +166,17 @@ pub fn unmap(ring: &Ring, space: u64, address: u64, length: u64) -> bool {
 pub fn write_line(ring: &Ring, debug: Option<u64>, logger: Option<u64>, text: &str, deadline: u64) {
     let mut words = [0_u64; TEXT_WORDS + 2];
     let mut results = [0_u64; 64];
-    let (cap, interface, used) = match (debug, logger) {
-        (Some(cap), _) => (cap, DebugLogClient::INTERFACE_ID, write_text(text, &mut words)),
-        (None, Some(cap)) => (cap, LoggerClient::INTERFACE_ID, write_leveled(text, &mut words)),
+    let (cap, interface, method, used) = match (debug, logger) {
+        (Some(cap), _) => {
+            (cap, DebugLogClient::INTERFACE_ID, DebugLogClient::WRITE_METHOD, write_text(text, &mut words))
+        }
+        (None, Some(cap)) => {
+            (cap, LoggerClient::INTERFACE_ID, LoggerClient::WRITE_METHOD, write_leveled(text, &mut words))
+        }
         (None, None) => return,
     };
     let params = words.get(..used).unwrap_or_default();
-    RawCall { cap, interface, method: 0, params, results: &mut results, caps: &mut [], sent: 0, accepted: 0 }
+    RawCall { cap, interface, method, params, results: &mut results, caps: &mut [], sent: 0, accepted: 0 }
         .run(ring, deadline);
 }
 

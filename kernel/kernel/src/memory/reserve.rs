@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use capos_abi::CapId;
 use capos_abi::entry::Operation;
-use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_METHODS, PROCESS, PROCESS_METHODS};
+use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_REVOKE, PROCESS, PROCESS_KILL};
 
 use super::frames;
 use crate::object::capability::{Capability, Object};
@@ -34,15 +34,6 @@ pub const FRAMES: usize = OPERATION + ENDS;
 
 /// The page cache gives way before entries could not go the short way for want of memory.
 const _: () = assert!(FRAMES + (processors::MOST - 1) * SHORT <= cache::RESERVE);
-
-/// Method numbers of what must be possible where memory is full, since it gives memory back.
-const KILL: u16 = 5;
-const REVOKE: u16 = 3;
-#[allow(clippy::indexing_slicing, reason = "evaluated, and so checked, by the compiler")]
-const _: () = assert!(
-    matches!(PROCESS_METHODS[KILL as usize].as_bytes(), b"kill")
-        && matches!(CAPABILITY_TABLE_METHODS[REVOKE as usize].as_bytes(), b"revoke")
-);
 
 /// [`FRAMES`] once processes run, and nothing before.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
@@ -123,8 +114,8 @@ fn needed(process: &Process, operation: &Operation) -> usize {
 /// client may bear any interface's number.
 fn gives_back(process: &Process, cap: CapId, interface: u64, method: u16) -> bool {
     let is_one = |capability: &Capability| match capability.object {
-        Object::Process(_) => (interface, method) == (PROCESS, KILL),
-        Object::Table(_) => (interface, method) == (CAPABILITY_TABLE, REVOKE),
+        Object::Process(_) => (interface, method) == (PROCESS, PROCESS_KILL),
+        Object::Table(_) => (interface, method) == (CAPABILITY_TABLE, CAPABILITY_TABLE_REVOKE),
         _ => false,
     };
     process.with(cap, is_one).unwrap_or(false)

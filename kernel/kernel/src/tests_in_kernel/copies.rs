@@ -22,8 +22,6 @@ use crate::object::thread::State;
 use crate::{cache, fault};
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
-/// `MemoryObject.copy`.
-const COPY: u16 = 3;
 const AT: u64 = 0x4000_0000;
 const COPIED: u64 = 0x5000_0000;
 
@@ -180,7 +178,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let payer = actor.give(Object::Account(Arc::clone(&own)));
     let unreadable = actor.process.insert(Object::Memory(Arc::clone(&memory)), Rights::CALL, None).unwrap();
     let copy = |actor: &mut Actor, from, caps: &[_], offset: u64, bytes: u64| {
-        actor.call_kernel(from, interface::MEMORY_OBJECT, COPY, caps, |params| {
+        actor.call_kernel(from, interface::MEMORY_OBJECT, interface::MEMORY_OBJECT_COPY, caps, |params| {
             let mut params: schema::memory_object::copy_params::Builder<'_> = params.init_as();
             params.set_offset(offset);
             params.set_bytes(bytes);

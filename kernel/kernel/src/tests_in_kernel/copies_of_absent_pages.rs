@@ -23,8 +23,6 @@ use crate::object::thread::State;
 use crate::{cache, derivation, fault};
 
 const READ_WRITE: Access = Access { read: true, write: true, execute: false, device: false };
-/// `MemoryObject.copy`.
-const COPY: u16 = 3;
 const COPIED: u64 = 0x5000_0000;
 /// Where the user's calls have their results and their capabilities.
 const RESULTS: u64 = 0x1000;
@@ -55,7 +53,7 @@ fn copy(paging: &Paging, (source, payer): (CapId, CapId), first: u64, pages: u64
     Operation::Call {
         cap: source.0,
         interface: interface::MEMORY_OBJECT,
-        method: COPY,
+        method: interface::MEMORY_OBJECT_COPY,
         params,
         results: buffer(RESULTS, 0x1000),
         caps: CapArray { address: SCRATCH + CAPS, sent: 1, accepted: 1 },

@@ -226,11 +226,12 @@ impl Rule {
     fn read(self) -> Result<Override, String> {
         let category = match &self.category {
             None => None,
-            Some(name) => {
-                Some(Category::from_name(name).ok_or_else(|| {
-                    format!("there is no category {name:?}; known: {}", names(&Category::ALL.iter().map(|category| category.name()).collect::<Vec<_>>()))
-                })?)
-            }
+            Some(name) => Some(Category::from_name(name).ok_or_else(|| {
+                format!(
+                    "there is no category {name:?}; known: {}",
+                    names(&Category::ALL.iter().map(|category| category.name()).collect::<Vec<_>>())
+                )
+            })?),
         };
         Ok(Override {
             profile: self.profile.as_deref().map(|name| profile("profile", name)).transpose()?,

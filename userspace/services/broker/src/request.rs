@@ -9,9 +9,6 @@ use capos_schema::wire::{self, Wire};
 
 use crate::room::{Share, Taken};
 
-/// Numbers of `LanguageModel.complete` and `LanguageModel.stream`.
-const COMPLETE: u16 = 1;
-const STREAM: u16 = 2;
 /// Bytes of the results of `stream`, which are a capability.
 const ONE_CAPABILITY: u32 = 1 << 10;
 /// Words of a short request.
@@ -52,7 +49,7 @@ impl Request {
     /// # Errors
     /// As those of [`LanguageModelClient::complete`].
     pub async fn complete(&self, model: &LanguageModelClient) -> Result<InferenceResponse, CallError> {
-        let reply = self.send(model, COMPLETE, RESULTS).await?;
+        let reply = self.send(model, LanguageModelClient::COMPLETE_METHOD, RESULTS).await?;
         Ok(wire::read(&reply, |reader| {
             InferenceResponse::read(reader.pointer(0).structure("LanguageModelCompleteResults.resp")?)
         })?)
@@ -63,7 +60,7 @@ impl Request {
     /// # Errors
     /// As those of [`LanguageModelClient::stream`].
     pub async fn stream(&self, model: &LanguageModelClient) -> Result<TokenStreamClient, CallError> {
-        let reply = self.send(model, STREAM, ONE_CAPABILITY).await?;
+        let reply = self.send(model, LanguageModelClient::STREAM_METHOD, ONE_CAPABILITY).await?;
         Ok(wire::read(&reply, |reader| {
             Ok(TokenStreamClient::from_cap(reader.pointer(0).cap("LanguageModelStreamResults.stream")?))
         })?)

@@ -12,7 +12,7 @@ use capos_broker::held::Held;
 use capos_broker::lease::LeaseObject;
 use capos_broker::model;
 use capos_broker::room::Share;
-use capos_policy::{Category, Gate, GrantedTool, SessionPolicy, unagreed};
+use capos_policy::{Gate, GrantedTool, SessionPolicy, unagreed};
 use capos_rt::log;
 use capos_schema::audit::AuditWriterClient;
 use capos_schema::authority::{

@@ -4,12 +4,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use capos_agent::{Handles, Snapshot, Tool};
+use capos_schema::annotations_capnp::USUAL_MAX_RESULT;
 use capos_schema::authority::{Label, NamedGrant, ToolPermission};
 use capos_schema::models::{PermissionMode, ToolDescriptor};
 use capos_schema::reflection::{self, MethodInfo};
-
-/// Bytes of a result that may reach the model where the schema names no number.
-const MAX_RESULT: u32 = 16_384;
 
 /// Every tool that the grants offer, not yet permitted: mode forbidden. A capability that is not there has no tool, and
 /// a read-only one none that changes anything.
@@ -30,7 +28,7 @@ fn offer(capability: u64, method: &MethodInfo, descriptor: ToolDescriptor) -> To
         capability,
         method: method.ordinal,
         touches: Vec::from([capability]),
-        max_result: method.max_result.unwrap_or(MAX_RESULT) as usize,
+        max_result: method.max_result.unwrap_or(USUAL_MAX_RESULT) as usize,
         untrusted: method.untrusted,
         pieces: method.pieces,
         label: Label {

@@ -15,8 +15,8 @@ use crate::{Report, ensure};
 
 /// The file that is mapped.
 const FILE: &str = "boot/models/scripted.gguf";
-/// A page, in bytes.
-const PAGE: usize = 4096;
+/// The bytes of a page, as a length.
+const PAGE: usize = capos_abi::PAGE as usize;
 /// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and what else goes on meanwhile.
 const ASIDE: u64 = 1024;
 

@@ -15,11 +15,11 @@ use capos_schema::models::{FinishReason, LanguageModelClient, ModelAdminClient, 
 use capos_schema::storage::{DirectoryClient, ReadOnlyFileMemoryResults};
 use capos_schema::system::{Grant, ProcessSpawnerClient, SystemStatusClient};
 
+pub use capos_abi::PAGE;
+
 use crate::models::{request, whole};
 use crate::{Report, ensure};
 
-/// A page, in bytes.
-pub const PAGE: u64 = 4096;
 /// Frames that a worker may take besides the weights' pages: its text, heap, stack, rings and page tables.
 pub const OWN: u64 = 1024;
 /// Frames that are asked about at a time: as many as one call may name.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
+use capos_schema::authority::Decision;
+use capos_schema::models::Outcome;
 use capos_schema::reflection;
 use serde::Deserialize;
 use serde_json::Value;
@@ -80,20 +82,10 @@ pub struct Count {
     pub at_least: Option<usize>,
 }
 
-/// The six decisions.
-pub const DECISIONS: [&str; 6] = ["auto", "consented", "denied", "stepUpSucceeded", "stepUpFailed", "forbidden"];
-/// The nine outcomes.
-pub const OUTCOMES: [&str; 9] = [
-    "ok",
-    "refusedByPolicy",
-    "deniedByUser",
-    "stepUpFailed",
-    "executionError",
-    "timedOut",
-    "cancelled",
-    "invalidArguments",
-    "unknownTool",
-];
+/// The names of every value of an enum of the schema.
+fn names<T: std::fmt::Display>(all: &[T]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
 
 impl Audit {
     /// Whether it says anything about the log.
@@ -106,12 +98,14 @@ impl Audit {
         for call in self.calls.iter().flatten() {
             let (id, outcome) = (&call.id, call.outcome.as_str());
             ensure!(
-                OUTCOMES.contains(&outcome),
-                "call {id:?}: there is no outcome {outcome:?}; there are {OUTCOMES:?}"
+                Outcome::from_name(outcome).is_some(),
+                "call {id:?}: there is no outcome {outcome:?}; there are {}",
+                names(Outcome::ALL)
             );
             if let Some(decision) = &call.decision {
-                let known = DECISIONS.contains(&decision.as_str());
-                ensure!(known, "call {id:?}: there is no decision {decision:?}; there are {DECISIONS:?}");
+                let known = Decision::from_name(decision).is_some();
+                let all = names(Decision::ALL);
+                ensure!(known, "call {id:?}: there is no decision {decision:?}; there are {all}");
             }
         }
         for count in &self.count {
@@ -469,7 +463,7 @@ fn members(record: &Record, failures: &mut Vec<String>) {
             if ended && (member(record, "outcome").is_empty() || member(record, "resultHash").len() != 64) {
                 complain("has no outcome or no hash of its result".to_owned());
             }
-            let decided = DECISIONS.contains(&member(record, "decision"));
+            let decided = Decision::from_name(member(record, "decision")).is_some();
             let free = matches!(
                 member(record, "outcome"),
                 "unknownTool" | "invalidArguments" | "cancelled" | "refusedByPolicy"

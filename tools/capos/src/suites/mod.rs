@@ -65,12 +65,22 @@ struct Tally {
     failures: Vec<String>,
     /// What tests said that they did not do, on this host.
     left_out: BTreeSet<String>,
+    /// What took how long, in the order in which it was done.
+    phases: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
     fn pass(&mut self, name: &str) {
         println!("ok      {name}");
         self.passed += 1;
+    }
+
+    /// Does one phase of all tests and records how long it took.
+    fn phase<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
+        let began = Instant::now();
+        let result = work(self);
+        self.phases.push((name, began.elapsed()));
+        result
     }
 
     fn fail(&mut self, name: &str, reason: &str) {
@@ -97,6 +107,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for what in &tally.left_out {
         println!("not run: {what}");
     }
+    let phases: Vec<String> = tally.phases.iter().map(|(name, took)| format!("{name} {} s", took.as_secs())).collect();
+    println!("took: {}", phases.join(", "));
     for name in &tally.failures {
         println!("failed: {name}");
     }
@@ -132,6 +144,19 @@ fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally)
     if options.is_empty() {
         return Ok(());
     }
+    let built = tally.phase("building host tests", |_| {
+        let mut command = toolchain::cargo();
+        command.args(["test", "--no-run", "--quiet"]).args(&options).current_dir(system.root()).stdout(Stdio::null());
+        command.status().context("starting cargo test")
+    })?;
+    if !built.success() {
+        tally.fail("host tests", "cargo test could not build them; see above");
+        return Ok(());
+    }
+    tally.phase("running them", |tally| run_host_tests(system, &options, tally))
+}
+
+fn run_host_tests(system: &System, options: &[String], tally: &mut Tally) -> Result<()> {
     let mut command = toolchain::cargo();
     command.args(["test", "--no-fail-fast"]).args(options).current_dir(system.root()).stdout(Stdio::piped());
     let mut child = command.spawn().context("starting cargo test")?;
@@ -158,7 +183,7 @@ fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally)
     let status = child.wait()?;
     let counted = (tally.passed - before.0, tally.failed - before.1);
     if !status.success() && counted.1 == 0 {
-        tally.fail("host tests", "cargo test could not build or run them; see above");
+        tally.fail("host tests", "cargo test could not run them; see above");
     }
     println!("host tests: {} passed, {} failed", counted.0, tally.failed - before.1);
     Ok(())
@@ -255,7 +280,7 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
     if runs.is_empty() && !all.iter().any(upstream) {
         return Ok(());
     }
-    let parts = system.build(true)?;
+    let parts = tally.phase("building the system", |_| system.build(true))?;
     let accelerator = accel::choose(args.accel.as_deref())?;
     let limine = Limine::folder(args.limine.as_ref())?;
     runs.retain(|run| limine.is_none() || !run.scenario.settings.grub_only);
@@ -268,17 +293,21 @@ fn guest_tests(args: &Args, system: &System, wanted: &dyn Fn(&str) -> bool, tall
         };
         Executed { run, out, report, took: began.elapsed() }
     };
-    in_lanes(runs, &execute, |Executed { run, out, report, took }| {
-        match report {
-            Ok(report) => judge(system, &run, &report, &out, tally)?,
-            Err(error) => tally.fail(&run.name, &format!("{error:#}")),
-        }
-        if took > WORTH_TELLING {
-            println!("        {} took {} s", run.name, took.as_secs());
-        }
-        Ok(())
+    tally.phase("running machines", |tally| {
+        in_lanes(runs, &execute, |Executed { run, out, report, took }| {
+            match report {
+                Ok(report) => judge(system, &run, &report, &out, tally)?,
+                Err(error) => tally.fail(&run.name, &format!("{error:#}")),
+            }
+            if took > WORTH_TELLING {
+                println!("        {} took {} s", run.name, took.as_secs());
+            }
+            Ok(())
+        })
     })?;
-    match upstream::execute(system, &parts, &all, &upstream, &accelerator, false) {
+    let results =
+        tally.phase("upstream suites", |_| upstream::execute(system, &parts, &all, &upstream, &accelerator, false));
+    match results {
         Ok(results) => upstream_tests(results, tally),
         Err(error) => tally.fail(UPSTREAM, &format!("{error:#}")),
     }

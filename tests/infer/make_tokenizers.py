@@ -163,7 +163,7 @@ def byte_pair():
     end = everything.index("<|endoftext|>")
     parts = dict(model="gpt2", tokens=everything, kinds=kinds, merges=merges,
                  roles={"bos": end, "eos": everything.index("<|im_end|>")})
-    write_gguf(os.path.join(HERE, "byte_pair.gguf"), pre="gpt-2", **parts)
+    write_gguf(os.path.join(HERE, "tokenizers/byte_pair.gguf"), pre="gpt-2", **parts)
     expected = {}
     for family in FAMILIES:
         plain = encode_byte_pair(tokens, merges, family, {USER_DEFINED})
@@ -171,7 +171,7 @@ def byte_pair():
         # Marks differ in few texts.
         different = {str(at): ids for at, ids in enumerate(marked) if ids != plain[at]}
         expected[family] = {"ids": plain, "marks": different}
-    save("byte_pair.json", expected)
+    save("tokenizers/byte_pair.json", expected)
 
 
 def byte_pair_across():
@@ -194,7 +194,7 @@ def byte_pair_across():
     words = {"".join(alphabet[byte] for byte in word.encode()) for text in TEXTS for word in re.findall(r" ?\w+", text)}
     tokens += rng.sample(sorted(words - set(tokens)), 60)
     everything = tokens + [mark for mark, _ in MARKS]
-    write_gguf(os.path.join(HERE, "byte_pair_across.gguf"), "gpt2", "gpt-2", everything,
+    write_gguf(os.path.join(HERE, "tokenizers/byte_pair_across.gguf"), "gpt2", "gpt-2", everything,
                [NORMAL] * len(tokens) + [kind for _, kind in MARKS], merges=merges,
                roles={"bos": everything.index("<|endoftext|>"), "eos": everything.index("<|im_end|>")})
 
@@ -218,7 +218,7 @@ def merged(text, pair):
 
 def with_family(name, path, family):
     """A file of a byte-level vocabulary that says that it is of this family."""
-    fields = read_gguf(f"{name}.gguf")
+    fields = read_gguf(f"tokenizers/{name}.gguf")
     tokens, kinds, merges, begin, end = (
         fields[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "merges", "bos_token_id", "eos_token_id"))
     write_gguf(path, "gpt2", family, tokens, kinds, merges=merges, roles={"bos": begin, "eos": end})
@@ -280,22 +280,22 @@ def sentence_piece():
         flags = {"add_bos_token": True, "add_eos_token": False}
         if not prefix:
             flags["add_space_prefix"] = False
-        write_gguf(os.path.join(HERE, name + ".gguf"), "llama", None, tokens, kinds, scores=scores, flags=flags,
+        write_gguf(os.path.join(HERE, "tokenizers", name + ".gguf"), "llama", None, tokens, kinds, scores=scores, flags=flags,
                    roles={"bos": 1, "eos": 2, "unknown": 0}, template=None)
         expected[name] = expectations(processor.encode, tokens, kinds)
-    save("sentence_piece.json", expected)
+    save("tokenizers/sentence_piece.json", expected)
 
 
 def without_bytes():
     """The first vocabulary of SentencePiece with the characters of the texts in place of bytes."""
-    fields = read_gguf("sentence_piece.gguf")
+    fields = read_gguf("tokenizers/sentence_piece.gguf")
     entries = zip(*(fields[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type", "scores")))
     kept = [entry for entry in entries if entry[1] != BYTE]
     known = {text for text, *_ in kept}
     # No file has a token with the character of code 0 that all programs read.
     more = sorted({"▁" if character == " " else character for character in "".join(TEXTS)} - known - {"\0"})
     tokens, kinds, scores = zip(*kept, *((character, NORMAL, -1e4) for character in more))
-    write_gguf(os.path.join(HERE, "sentence_piece_without_bytes.gguf"), "llama", None, tokens, kinds, scores=scores,
+    write_gguf(os.path.join(HERE, "tokenizers/sentence_piece_without_bytes.gguf"), "llama", None, tokens, kinds, scores=scores,
                flags={"add_bos_token": True, "add_eos_token": False}, roles={"bos": 1, "eos": 2, "unknown": 0},
                template=None)
 
@@ -316,10 +316,10 @@ def word_piece():
     hashed = sorted(vocabulary, key=vocabulary.get)
     kinds = [CONTROL if token in special else NORMAL for token in hashed]
     tokens = [token if token in special else token[2:] if token.startswith("##") else "▁" + token for token in hashed]
-    write_gguf(os.path.join(HERE, "word_piece.gguf"), "bert", None, tokens, kinds,
+    write_gguf(os.path.join(HERE, "tokenizers/word_piece.gguf"), "bert", None, tokens, kinds,
                roles={"bos": 2, "eos": 3, "unknown": 1, "seperator": 3, "padding": 0, "mask": 4}, template=None)
     plain = BertWordPieceTokenizer(vocabulary, lowercase=True)._tokenizer
-    save("word_piece.json", {"word_piece": expectations(
+    save("tokenizers/word_piece.json", {"word_piece": expectations(
         # Marks are words like others here.
         lambda text: [plain.token_to_id(t) for word in words(text) for t in pieces(plain, word)], tokens, kinds)})
 

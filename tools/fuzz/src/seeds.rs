@@ -123,7 +123,7 @@ pub fn models() -> Result<Vec<Vec<u8>>> {
     let mut files: Vec<_> = capos_hostile_models::all()?.into_iter().map(|model| model.file).collect();
     // Larger ones are slow to go through.
     files.retain(|file| file.len() <= 64 << 10);
-    files.push(source!("tests/infer/byte_pair.gguf"));
+    files.push(source!("tests/infer/tokenizers/byte_pair.gguf"));
     Ok(files)
 }
 

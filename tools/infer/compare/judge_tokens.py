@@ -64,7 +64,7 @@ def vocabularies(folder):
             with_family(name, path, family)
             yield name, family, path
     for name in OTHERS:
-        yield name, None, pathlib.Path(HERE) / f"{name}.gguf"
+        yield name, None, pathlib.Path(HERE) / "tokenizers" / f"{name}.gguf"
 
 
 def judge(infer):

@@ -20,7 +20,7 @@ fn file(name: &str, text: &str) -> String {
 }
 
 fn chat(arguments: &[&str]) -> Result<Value, String> {
-    let model = fixture("byte_pair.gguf");
+    let model = fixture("tokenizers/byte_pair.gguf");
     let mut command = Command::new(env!("CARGO_BIN_EXE_capos-infer"));
     let output = command.args(["--json", "chat", &model]).args(arguments).output().unwrap();
     match output.status.success() {

@@ -32,7 +32,7 @@ fn json(arguments: &[&str], input: &[u8]) -> Value {
 
 #[test]
 fn text_becomes_tokens_and_text_again() {
-    let model = fixture("byte_pair.gguf");
+    let model = fixture("tokenizers/byte_pair.gguf");
     let model = model.to_str().unwrap();
     let text = "<|im_start|>user\nGrüße, 世界 12\n<|im_end|>".as_bytes();
     let plain = json(&["tokenize", model, "--text-file", "-", "--json"], text);
@@ -53,7 +53,7 @@ fn text_becomes_tokens_and_text_again() {
 
 #[test]
 fn several_texts_are_encoded_at_once() {
-    let model = fixture("byte_pair.gguf");
+    let model = fixture("tokenizers/byte_pair.gguf");
     let model = model.to_str().unwrap();
     let ids = json(&["tokenize", model, "--texts", "-", "--json"], br#"["the plants", "", "water"]"#);
     let alone = json(&["tokenize", model, "--text-file", "-", "--json"], b"water");
@@ -66,7 +66,7 @@ fn several_texts_are_encoded_at_once() {
 
 #[test]
 fn bytes_that_are_no_text_are_shown_as_such() {
-    let model = fixture("byte_pair.gguf");
+    let model = fixture("tokenizers/byte_pair.gguf");
     let model = model.to_str().unwrap();
     let ids = json(&["tokenize", model, "--text-file", "-", "--json"], b"\xe4");
     let replaced = json(&["tokenize", model, "--text-file", "-", "--json"], "\u{fffd}".as_bytes());
@@ -79,7 +79,7 @@ fn bytes_that_are_no_text_are_shown_as_such() {
 
 #[test]
 fn mistakes_are_told_in_words() {
-    let model = fixture("byte_pair.gguf");
+    let model = fixture("tokenizers/byte_pair.gguf");
     let model = model.to_str().unwrap();
     let told = |arguments: &[&str]| {
         let output = infer(arguments, b"");

@@ -21,7 +21,7 @@ fn read(name: &str) -> Vec<u8> {
 
 /// A model file with a template.
 fn file(template: &str) -> Vec<u8> {
-    let vocabulary = read("byte_pair.gguf");
+    let vocabulary = read("tokenizers/byte_pair.gguf");
     let header = Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
     small_model(&header, Some(template), 11).unwrap()
 }

@@ -123,7 +123,7 @@ fn texts_that_do_not_fit_are_refused_and_never_cut() {
 #[test]
 fn a_text_of_no_tokens_is_refused() {
     // This vocabulary puts nothing around texts.
-    let vocabulary = read("byte_pair.gguf");
+    let vocabulary = read("tokenizers/byte_pair.gguf");
     let header = capos_gguf::Header::parse(&vocabulary, vocabulary.len() as u64).unwrap();
     let file = capos_gguf::small_model(&header, None, 11).unwrap();
     let model = EmbeddingModel::open(&file, None).unwrap();

@@ -39,7 +39,7 @@ pub fn json(name: &str) -> Value {
 }
 
 pub fn tokenizer() -> Tokenizer {
-    let file = bytes("byte_pair.gguf");
+    let file = bytes("tokenizers/byte_pair.gguf");
     Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap()
 }
 

@@ -233,7 +233,7 @@ fn marks_of_the_template_are_tokens_and_those_of_people_are_text() {
 /// The begin token is there once, whether the template writes it or not.
 #[test]
 fn text_begins_once() {
-    let mut file = crate::fixture::bytes("byte_pair.gguf");
+    let mut file = crate::fixture::bytes("tokenizers/byte_pair.gguf");
     let at = file.windows(5).position(|bytes| bytes == b"gpt-2").unwrap();
     // A family that begins text with its begin token, of a name as long.
     file[at..at + 5].copy_from_slice(b"lfm2 ");

@@ -6,12 +6,12 @@ use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use proptest::prelude::*;
 
 fn tokenizer(family: &str) -> Tokenizer {
-    Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", family).tokenizer().unwrap()
+    Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", family).tokenizer().unwrap()
 }
 
 #[test]
 fn families_split_and_merge_as_their_own_tokenizers_do() {
-    let all = expected("byte_pair.json");
+    let all = expected("tokenizers/byte_pair.json");
     assert!(all.len() >= 16);
     for (family, expected) in all {
         let tokenizer = tokenizer(&family);
@@ -84,7 +84,7 @@ fn foreign_text_makes_no_marks() {
 /// Marks of bars that the file counts as text are no text of people, though the template writes them in parts.
 #[test]
 fn marks_that_templates_put_together_are_guarded() {
-    let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", "qwen2");
+    let fixture = Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", "qwen2");
     let fixture = fixture.with_text("tokenizer.chat_template", "{{ '<|' + messages[0].role + '|>' }}");
     let mut tokens = fixture.texts("tokenizer.ggml.tokens");
     let marks = ["<|user|>", "<｜tool｜>", "<table>"];
@@ -102,7 +102,7 @@ fn marks_that_templates_put_together_are_guarded() {
 
 /// The fixture with all tokens of ordinary type, and some more.
 fn without_types(family: &str, template: &str, more: &[&str], merges: &[&str]) -> Tokenizer {
-    let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", family);
+    let fixture = Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", family);
     let fixture = fixture.without("tokenizer.ggml.token_type").with_text("tokenizer.chat_template", template);
     let with = |fixture: Fixture, key: &str, more: &[&str]| {
         let mut texts = fixture.texts(key);
@@ -154,10 +154,10 @@ fn ends_of_answers_are_known() {
 fn text_begins_as_the_file_says() {
     let begin = tokenizer("llama-bpe").begin();
     assert_eq!(begin, tokenizer("llama-bpe").vocabulary().find("<|endoftext|>"));
-    let fixture = Fixture::read("byte_pair.gguf").with_text("tokenizer.ggml.pre", "llama-bpe");
+    let fixture = Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", "llama-bpe");
     let off = fixture.with_bool("tokenizer.ggml.add_bos_token", false).tokenizer().unwrap();
     assert_eq!(off.begin(), None);
-    let on = Fixture::read("byte_pair.gguf").with_bool("tokenizer.ggml.add_eos_token", true).tokenizer().unwrap();
+    let on = Fixture::read("tokenizers/byte_pair.gguf").with_bool("tokenizer.ggml.add_eos_token", true).tokenizer().unwrap();
     assert_eq!(on.end(), on.vocabulary().find("<|im_end|>"));
 }
 
@@ -185,7 +185,7 @@ proptest! {
     /// Any text comes back, in every family.
     #[test]
     fn any_text_comes_back(text in "\\PC*|[ \\t\\r\\n'a-zA-Z0-9<|>_]*", at in 0usize..16) {
-        let family = expected("byte_pair.json").into_keys().nth(at).unwrap();
+        let family = expected("tokenizers/byte_pair.json").into_keys().nth(at).unwrap();
         let tokenizer = tokenizer(&family);
         let ids = tokenizer.encode(&text, Marks::All);
         let back = Decoder::new(&tokenizer).with_marks().bytes(ids);

@@ -34,7 +34,7 @@ fn tokens_are_those_of_llama_cpp() {
     let texts = texts();
     for answer in json("llama_cpp_tokens.json").as_array().unwrap() {
         let name = answer["vocabulary"].as_str().unwrap();
-        let file = || Fixture::read(&format!("{name}.gguf"));
+        let file = || Fixture::read(&format!("tokenizers/{name}.gguf"));
         for family in answer["families"].as_array().unwrap() {
             let family = family.as_str().unwrap();
             let tokenizer = file().with_text("tokenizer.ggml.pre", family).tokenizer().unwrap();

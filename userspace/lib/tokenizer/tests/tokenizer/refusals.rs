@@ -11,7 +11,7 @@ const SCORES: &str = "tokenizer.ggml.scores";
 const MERGES: &str = "tokenizer.ggml.merges";
 
 fn sample() -> Fixture {
-    Fixture::read("byte_pair.gguf")
+    Fixture::read("tokenizers/byte_pair.gguf")
 }
 
 fn list(texts: &[&str]) -> WriterValue {
@@ -173,5 +173,5 @@ proptest! {
 #[test]
 fn the_sample_is_accepted() {
     let tokenizer: Tokenizer = sample().tokenizer().unwrap();
-    assert_eq!(tokenizer.encode(&texts()[6], Marks::Text), expected("byte_pair.json")["gpt-2"].ids[6]);
+    assert_eq!(tokenizer.encode(&texts()[6], Marks::Text), expected("tokenizers/byte_pair.json")["gpt-2"].ids[6]);
 }

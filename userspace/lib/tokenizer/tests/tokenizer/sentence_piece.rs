@@ -6,12 +6,12 @@ use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use crate::fixture::{Fixture, expected, texts};
 
 fn tokenizer(name: &str) -> Tokenizer {
-    Fixture::read(&format!("{name}.gguf")).tokenizer().unwrap()
+    Fixture::read(&format!("tokenizers/{name}.gguf")).tokenizer().unwrap()
 }
 
 #[test]
 fn tokens_are_those_of_the_reference() {
-    let all = expected("sentence_piece.json");
+    let all = expected("tokenizers/sentence_piece.json");
     assert_eq!(all.len(), 2);
     for (name, expected) in all {
         let tokenizer = tokenizer(&name);
@@ -49,9 +49,9 @@ fn an_answer_keeps_its_first_space() {
 #[test]
 fn text_begins_with_the_begin_token_unless_the_file_says_no() {
     assert_eq!(tokenizer("sentence_piece").begin(), Some(1));
-    let silent = Fixture::read("sentence_piece.gguf").without("tokenizer.ggml.add_bos_token");
+    let silent = Fixture::read("tokenizers/sentence_piece.gguf").without("tokenizer.ggml.add_bos_token");
     assert_eq!(silent.tokenizer().unwrap().begin(), Some(1));
-    let off = Fixture::read("sentence_piece.gguf").with_bool("tokenizer.ggml.add_bos_token", false);
+    let off = Fixture::read("tokenizers/sentence_piece.gguf").with_bool("tokenizer.ggml.add_bos_token", false);
     assert_eq!(off.tokenizer().unwrap().begin(), None);
 }
 
@@ -59,7 +59,7 @@ fn text_begins_with_the_begin_token_unless_the_file_says_no() {
 #[test]
 fn white_space_after_marks_is_left_out_where_models_want_it() {
     let text = "<end_of_turn> \n\tthe";
-    let bare = Fixture::read("sentence_piece_bare.gguf");
+    let bare = Fixture::read("tokenizers/sentence_piece_bare.gguf");
     let kept = bare.tokenizer().unwrap().encode(text, Marks::All);
     let phi = bare.with_text("general.name", "Phi-3.5 mini").tokenizer().unwrap();
     let stripped = phi.encode(text, Marks::All);
@@ -82,7 +82,7 @@ fn marks_of_ordinary_type_are_marks() {
         }
     }
     let count = tokens.len();
-    let fixture = Fixture::read("sentence_piece.gguf")
+    let fixture = Fixture::read("tokenizers/sentence_piece.gguf")
         .with("tokenizer.ggml.tokens", WriterValue::Texts(tokens))
         .with("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; count]))
         .with("tokenizer.ggml.token_type", WriterValue::I32s(vec![1; count]))
@@ -104,7 +104,7 @@ fn marks_of_ordinary_type_are_marks() {
 #[test]
 fn what_has_no_token() {
     let tokens = ["<unk>", "<s>", "</s>", "▁", "a", "▁a"].map(String::from).to_vec();
-    let fixture = Fixture::read("sentence_piece.gguf")
+    let fixture = Fixture::read("tokenizers/sentence_piece.gguf")
         .with("tokenizer.ggml.tokens", WriterValue::Texts(tokens))
         .with("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0, 0.0, 0.0, -2.0, -1.0, -0.5]))
         .with("tokenizer.ggml.token_type", WriterValue::I32s(vec![2, 3, 3, 1, 1, 1]));

@@ -5,12 +5,12 @@ use capos_tokenizer::{Decoder, Marks, Tokenizer};
 use crate::fixture::{Fixture, expected, texts};
 
 fn tokenizer() -> Tokenizer {
-    Fixture::read("word_piece.gguf").tokenizer().unwrap()
+    Fixture::read("tokenizers/word_piece.gguf").tokenizer().unwrap()
 }
 
 #[test]
 fn tokens_are_those_of_the_reference() {
-    let expected = &expected("word_piece.json")["word_piece"];
+    let expected = &expected("tokenizers/word_piece.json")["word_piece"];
     for (at, text) in texts().iter().enumerate() {
         assert_eq!(tokenizer().encode(text, Marks::Text), expected.ids[at], "text {at}: {text:?}");
         assert_eq!(&tokenizer().encode(text, Marks::All), expected.marked(at), "text {at} with marks: {text:?}");
@@ -27,13 +27,13 @@ fn texts_lie_between_marks_of_their_own() {
 
 #[test]
 fn capital_letters_and_accents_are_kept_where_the_file_says_so() {
-    let file = Fixture::read("word_piece.gguf").with_bool("tokenizer.ggml.normalizer.lowercase", false);
+    let file = Fixture::read("tokenizers/word_piece.gguf").with_bool("tokenizer.ggml.normalizer.lowercase", false);
     let kept = file.tokenizer().unwrap();
     let unknown = kept.vocabulary().roles().unknown.unwrap();
     assert_eq!(kept.encode("THE", Marks::Text), [unknown]);
     assert_ne!(tokenizer().encode("THE", Marks::Text), [unknown]);
     assert_eq!(tokenizer().encode("thé", Marks::Text), tokenizer().encode("the", Marks::Text));
-    let file = Fixture::read("word_piece.gguf").with_bool("tokenizer.ggml.normalizer.strip_accents", false);
+    let file = Fixture::read("tokenizers/word_piece.gguf").with_bool("tokenizer.ggml.normalizer.strip_accents", false);
     assert_ne!(file.tokenizer().unwrap().encode("thé", Marks::Text), tokenizer().encode("the", Marks::Text));
 }
 

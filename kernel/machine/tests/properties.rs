@@ -1,4 +1,4 @@
-//! What holds of page-table entries, addresses and ranges of memory: `docs/properties.md` lists it.
+//! What holds of page-table entries, addresses and ranges of memory: `docs/claims/memory-and-paging.md` lists it.
 
 use std::collections::BTreeSet;
 

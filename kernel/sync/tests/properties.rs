@@ -1,4 +1,4 @@
-//! What holds of the indices of rings: `docs/properties.md` lists it.
+//! What holds of the indices of rings: `docs/claims/calls-and-rings.md` lists it.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;

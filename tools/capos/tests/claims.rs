@@ -1,5 +1,5 @@
-//! Claims about the whole source: what the kernel and the schema do not know, what goes on an image, and whether
-//! every claim of `docs/claims.md` names a test that exists and that names the claim's row.
+//! Claims about the whole source: what the kernel and the schema must not mention, and which files an image contains.
+//! The modules check the pages of `docs/claims` and `docs/requirements.md`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -8,9 +8,15 @@ use std::path::{Path, PathBuf};
 use capos_gguf::Synthetic;
 use capos_host::files;
 use capos_model::SCRIPTED;
-use capos_tools::scenario::checks::Checks;
 use capos_verity::{BLOCK_SIZE, TreeBuilder, TreeSink};
 use capos_vm::qemu::Machine;
+
+#[path = "claims/evidence.rs"]
+mod evidence;
+#[path = "claims/pages.rs"]
+mod pages;
+#[path = "claims/requirements.rs"]
+mod requirements;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -155,185 +161,5 @@ fn b14_a_model_has_no_method_that_runs_anything() {
     assert_eq!(methods("TextEmbedder"), ["info", "embed"]);
     for name in ["LanguageModel", "TokenStream", "TextEmbedder", "ModelCatalog", "ModelAdmin"] {
         assert!(interface(name).methods.iter().all(|method| method.tool.is_none()), "{name} is offered as a tool");
-    }
-}
-
-/// Rows that this state of the system has to account for, shown or not.
-const ROWS: &str = "A01 A02 A03 A04 A05 A06 A07 A08 A09 A10 A11 A12 A13 A14 A15 A16 A17 A18 A19 A20 B01 B02 B03 B04 B05 B06 B07 B08 \
-                    B09 B10 B11 B12 B13 B14 B15 B16 B17 B18 B20 B21 B22 C01 C03 C04 C05 C06 C07 C08 C09 C10 C11 C12 C13 C26 C28 C31 D01 D02 D03 D04 \
-                    D09 D12 E01 E02 E03 E04 E05 J01 J02 J05 J06 J07 J08 J11";
-
-/// A line of a table of `docs/claims.md`.
-struct Line {
-    rows: Vec<String>,
-    cells: Vec<String>,
-    shown: bool,
-}
-
-fn lines() -> Vec<Line> {
-    let mut shown = true;
-    let mut lines = Vec::new();
-    for line in text("docs/claims.md").lines() {
-        shown &= !line.starts_with("## Not shown yet");
-        let Some(cells) = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |")) else { continue };
-        let cells: Vec<String> = cells.split(" | ").map(|cell| cell.trim().to_owned()).collect();
-        if cells[0] == "row" || cells[0].starts_with("--") {
-            continue;
-        }
-        let rows = cells[0].split(", ").map(str::to_owned).collect();
-        lines.push(Line { rows, cells, shown });
-    }
-    lines
-}
-
-/// Why a test does not show a row, if it does not.
-fn missing(test: &str, row: &str) -> Option<String> {
-    if let Some((path, function)) = test.split_once("::") {
-        let source = std::fs::read_to_string(root().join(path)).unwrap_or_default();
-        if !source.contains(&format!("fn {function}(")) {
-            return Some(format!("{path} has no test {function}"));
-        }
-        let named = source.contains(row) || source.contains(&format!("{}_", row.to_lowercase()));
-        return (!named && row != "—").then(|| format!("{path} does not name it"));
-    }
-    let Some(name) = test.strip_prefix("qemu/") else { return Some("it is neither a scenario nor a function".into()) };
-    let (name, part) = name.split_once('/').unwrap_or((name, ""));
-    let folders = ["tests/scenarios", "tools/scenarios"].map(|folder| root().join(folder).join(name));
-    let Some(folder) = folders.iter().find(|folder| folder.join("terminal.txt").is_file()) else {
-        return Some("there is no such scenario".into());
-    };
-    let inside = match (name, part) {
-        (_, "") => {
-            let checks = Checks::open(folder).unwrap();
-            let named = row == "—" || checks.rows.iter().any(|named| named == row);
-            return (!named).then(|| "its check.toml does not name it".into());
-        }
-        ("kernel-tests", part) => ["mod", "machine"].iter().any(|file| {
-            text(&format!("kernel/kernel/src/tests_in_kernel/{file}.rs")).contains(&format!("(\"{part}\""))
-        }),
-        ("refusals", part) => text("kernel/kernel/src/tests_in_kernel/start.rs").contains(&format!("\"{part}\"")),
-        ("hostile", part) => text("userspace/tests/hostile/src/runner/plan.rs").contains(&format!("\"{part}\"")),
-        _ => false,
-    };
-    (!inside).then(|| format!("{name} has no test {part}"))
-}
-
-#[test]
-fn every_claim_names_tests_that_exist_and_name_it() {
-    let mut wrong = Vec::new();
-    for line in lines().iter().filter(|line| line.shown) {
-        let [_, claim, tests, command] = line.cells.as_slice() else {
-            panic!("a claim has a row, a sentence, its tests and a command: {:?}", line.cells)
-        };
-        assert!(claim.ends_with('.') && claim.len() > 20, "{claim:?} is no sentence");
-        assert!(command.starts_with('`'), "{command:?} is no command");
-        let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
-        assert!(!tests.is_empty(), "{claim:?} names no test");
-        for test in tests {
-            for row in &line.rows {
-                wrong.extend(missing(test, row).map(|why| format!("{row}: {test}: {why}")));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The names of the tests that run inside the kernel.
-fn kernel_tests() -> Vec<String> {
-    let files = ["mod", "machine"].map(|file| text(&format!("kernel/kernel/src/tests_in_kernel/{file}.rs")));
-    let names = files.iter().flat_map(|source| source.lines()).filter_map(|line| line.trim().strip_prefix("(\""));
-    names.filter_map(|rest| rest.split_once("\", ")).map(|(name, _)| name.to_owned()).collect()
-}
-
-#[test]
-fn every_promise_names_tests_that_exist_and_no_test_of_the_kernel_is_left_out() {
-    let page = text("docs/spec.md");
-    let mut numbers = BTreeSet::new();
-    let mut named = BTreeSet::new();
-    for line in page.lines().filter(|line| line.starts_with("| S")) {
-        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [number, promise, tests] = cells.as_slice() else { panic!("a promise has three cells: {line}") };
-        assert!(numbers.insert(*number), "{number} is there twice");
-        assert!(promise.ends_with('.'), "{number} is no sentence");
-        for test in tests.split('`').skip(1).step_by(2) {
-            let why = missing(test, "—");
-            assert_eq!(why, None, "{number}: {test}");
-            named.insert(test);
-        }
-    }
-    assert!(numbers.len() > 40, "{numbers:?}");
-    let tests = kernel_tests();
-    assert!(tests.len() > 60, "{tests:?}");
-    for test in tests {
-        assert!(named.contains(format!("qemu/kernel-tests/{test}").as_str()), "no promise names kernel-tests/{test}");
-    }
-}
-
-/// The functions inside `proptest!` of a file, as `path::function`.
-fn properties(path: &Path) -> Vec<String> {
-    let source = std::fs::read_to_string(path).unwrap();
-    let path = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
-    let mut found = Vec::new();
-    for block in source.split("proptest! {\n").skip(1) {
-        // Up to a brace as far left as the macro is itself.
-        let indent = block.find(|letter| letter != ' ').unwrap().saturating_sub(4);
-        let end = format!("\n{}}}\n", " ".repeat(indent));
-        let inside = &block[..block.find(&end).unwrap_or_else(|| panic!("{path}: a proptest! does not end"))];
-        let functions = inside.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
-        found.extend(functions.map(|line| format!("{path}::{}", line.split('(').next().unwrap())));
-    }
-    found
-}
-
-#[test]
-fn every_property_is_listed_and_every_listed_one_is_tested() {
-    let mut tested = BTreeSet::new();
-    for folder in ["abi", "captable", "elf", "machine", "paging", "sync"] {
-        for path in files::walk(&root().join("kernel").join(folder)).unwrap() {
-            if path.extension().is_some_and(|ending| ending == "rs") {
-                tested.extend(properties(&path));
-            }
-        }
-    }
-    let (mut numbers, mut listed) = (BTreeSet::new(), BTreeSet::new());
-    let page = text("docs/properties.md");
-    for line in page.lines().filter(|line| line.starts_with("| P")) {
-        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [number, property, test] = cells.as_slice() else { panic!("a property has three cells: {line}") };
-        assert!(numbers.insert(*number), "{number} is there twice");
-        assert!(property.ends_with('.'), "{number} is no sentence");
-        assert!(listed.insert(test.trim_matches('`').to_owned()), "{test} is listed twice");
-    }
-    assert!(listed.len() >= 15, "{listed:?}");
-    let missing: Vec<&String> = listed.symmetric_difference(&tested).collect();
-    assert!(missing.is_empty(), "listed or tested, and not both: {missing:#?}");
-}
-
-#[test]
-fn every_row_is_accounted_for_once() {
-    let lines = lines();
-    for row in ROWS.split_whitespace() {
-        let shown = lines.iter().any(|line| line.shown && line.rows.iter().any(|found| found == row));
-        let not = lines.iter().filter(|line| !line.shown && line.rows.iter().any(|found| found == row)).count();
-        assert!(shown != (not == 1), "{row}: shown {shown}, said not to be shown {not} times");
-    }
-}
-
-#[test]
-fn every_row_that_a_scenario_names_is_claimed_with_it() {
-    let lines = lines();
-    for folder in ["tests/scenarios", "tools/scenarios"] {
-        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            if !path.join("terminal.txt").is_file() {
-                continue;
-            }
-            let name = format!("`qemu/{}`", path.file_name().unwrap().to_string_lossy());
-            for row in Checks::open(&path).unwrap().rows {
-                let claimed =
-                    lines.iter().any(|line| line.shown && line.rows.contains(&row) && line.cells[2].contains(&name));
-                assert!(claimed, "{name} names {row}, and docs/claims.md does not name it there");
-            }
-        }
     }
 }

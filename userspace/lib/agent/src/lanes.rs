@@ -135,6 +135,7 @@ mod tests {
         assert!(waits.as_mut().poll(cx).is_ready());
     }
 
+    /// Requirement J10.
     #[test]
     fn disjoint_calls_run_together_and_sharing_ones_in_order() {
         let trace = Rc::new(RefCell::new(Vec::new()));

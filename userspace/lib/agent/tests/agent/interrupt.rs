@@ -83,6 +83,7 @@ fn an_abortable_tool_is_aborted() {
     assert!(!world.0.trace.borrow().iter().any(|entry| matches!(entry, Trace::EffectEnd(_))));
 }
 
+/// Requirement C30.
 #[test]
 fn a_tool_that_cannot_be_aborted_ends_in_the_background_and_is_audited() {
     let world = World::new(vec![vec![call("1", "slow", r#"{"n":1,"ms":90}"#)]]);

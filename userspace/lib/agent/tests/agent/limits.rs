@@ -97,6 +97,7 @@ fn a_tool_that_cannot_be_aborted_times_out_once_and_is_noted_when_it_ends() {
     assert!(late.fields.iter().any(|field| field.name == "outcome" && field.value == "ok"));
 }
 
+/// Requirement D22.
 #[test]
 fn an_unanswered_prompt_is_a_no() {
     let world = World::new(vec![vec![call("a", "write", r#"{"n":1}"#)], vec![]]);

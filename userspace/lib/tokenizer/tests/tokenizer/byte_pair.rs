@@ -157,7 +157,8 @@ fn text_begins_as_the_file_says() {
     let fixture = Fixture::read("tokenizers/byte_pair.gguf").with_text("tokenizer.ggml.pre", "llama-bpe");
     let off = fixture.with_bool("tokenizer.ggml.add_bos_token", false).tokenizer().unwrap();
     assert_eq!(off.begin(), None);
-    let on = Fixture::read("tokenizers/byte_pair.gguf").with_bool("tokenizer.ggml.add_eos_token", true).tokenizer().unwrap();
+    let on =
+        Fixture::read("tokenizers/byte_pair.gguf").with_bool("tokenizer.ggml.add_eos_token", true).tokenizer().unwrap();
     assert_eq!(on.end(), on.vocabulary().find("<|im_end|>"));
 }
 

@@ -35,7 +35,6 @@ fn quoted<'a>(steps: &'a str, words: &'a [&'a str]) -> impl Iterator<Item = Stri
 }
 
 #[test]
-#[expect(clippy::unwrap_used, reason = "these are the files of the tests")]
 fn the_first_session_shows_what_its_scenario_types_and_sees() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("docs/first-session.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The documentation shows the files that are built, and not copies of how they once were.
+//! The documentation shows the files that are built and the session that a scenario runs, never an outdated copy.
 
 use std::path::Path;
 
@@ -23,4 +23,27 @@ fn the_tutorial_shows_the_files_as_they_are() {
 #[test]
 fn the_page_on_std_shows_its_program_as_it_is() {
     shows("docs/std.md", &["userspace/programs/greet-std/src/main.rs"]);
+}
+
+/// What stands between the quotes of a scenario's lines that begin with one of these words.
+fn quoted<'a>(steps: &'a str, words: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
+    steps.lines().filter_map(|line| {
+        let (word, rest) = line.split_once(' ')?;
+        let text = rest.strip_prefix('"')?.strip_suffix('"')?;
+        words.contains(&word).then(|| text.replace("\\\"", "\""))
+    })
+}
+
+#[test]
+fn the_first_session_shows_what_its_scenario_types_and_sees() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/first-session.md")).unwrap();
+    let steps = std::fs::read_to_string(root.join("tests/scenarios/first-session/terminal.txt")).unwrap();
+    let shown: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("capos> ")).collect();
+    // The answers to the two questions are typed there too: a yes, and the passphrase.
+    let typed: Vec<String> = quoted(&steps, &["line"]).filter(|line| line != "y" && line != "capos").collect();
+    assert_eq!(shown, typed);
+    for text in quoted(&steps, &["expect"]) {
+        assert!(page.contains(text.trim_end()), "docs/first-session.md does not show {text:?}");
+    }
 }

@@ -166,10 +166,8 @@ impl<W: World> Context<W> {
             Gated::Open(ruling) => {
                 Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
             }
-            Gated::Closed(decision, reason, outcome) => {
-                // The broker's reason may quote arguments; the others are this program's words.
-                let policy = outcome == Outcome::RefusedByPolicy;
-                let why = if policy { Why::quoting(reason.as_str()) } else { Why::own(reason.as_str()) };
+            Gated::Closed(decision, why, outcome) => {
+                let reason = why.text().to_string();
                 Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, why))
             }
             Gated::Interrupted(decision) => {
@@ -211,7 +209,7 @@ impl<W: World> Context<W> {
             Ok(review) => Ok((capos_policy::stricter(own, review.mode), review.note)),
             Err(why) => {
                 let why = format!("the authority broker gave no decision: {why}");
-                Err(Gated::Closed(None, why, Outcome::RefusedByPolicy))
+                Err(Gated::Closed(None, why.into(), Outcome::RefusedByPolicy))
             }
         }
     }
@@ -270,8 +268,8 @@ impl<W: World> Context<W> {
             }
         };
         let why = match reply {
-            Reply::Late => format!("nobody answered within {} s", limit / 1_000_000_000),
-            reply => unagreed(reply, mode).to_string(),
+            Reply::Late => Why::own(format!("nobody answered within {} s", limit / 1_000_000_000)),
+            reply => unagreed(reply, mode).into(),
         };
         let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
         declined(self.world.decide(question, mode, reply).await, reply == Reply::Interrupted, why, outcome)
@@ -456,11 +454,11 @@ impl<W: World> Context<W> {
                     field("callId", event.call_id),
                     field("tool", tool.descriptor.name),
                     field("outcome", result.outcome.name()),
-                    field("resultHash", crate::thread::hex(&hash(&text(&result)))),
+                    field("resultHash", crate::conversation::hex(&hash(&text(&result)))),
                 ]),
             };
             self.allowance.count(general_size(&general));
-            let written = match self.pay().await {
+            let written = match self.flush_pending().await {
                 Ok(()) => self.world.general(&general).await.map(drop),
                 Err(why) => Err(why),
             };
@@ -475,19 +473,19 @@ impl<W: World> Context<W> {
 /// What came of asking.
 pub enum Gated<L> {
     Open(Ruling<L>),
-    Closed(Option<Decision>, String, Outcome),
+    Closed(Option<Decision>, Why, Outcome),
     Interrupted(Option<Decision>),
 }
 
 /// The person has not agreed: the broker's own decision on that stands in the record, and none where it made none.
-fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: String, outcome: Outcome) -> Gated<L> {
+fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: Why, outcome: Outcome) -> Gated<L> {
     match ruling {
         Ok(ruling) if interrupted => Gated::Interrupted(Some(ruling.decision)),
         Ok(ruling) => Gated::Closed(Some(ruling.decision), why, outcome),
         Err(_) if interrupted => Gated::Interrupted(None),
         Err(broken) => {
-            let why = format!("{why}, and the authority broker gave no decision: {broken}");
-            Gated::Closed(None, why, Outcome::RefusedByPolicy)
+            let why = format!("{}, and the authority broker gave no decision: {broken}", why.text());
+            Gated::Closed(None, why.into(), Outcome::RefusedByPolicy)
         }
     }
 }
@@ -498,7 +496,7 @@ pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> 
         Ok(ruling) => ruling,
         Err(why) => {
             let why = format!("the authority broker gave no decision: {why}");
-            return Gated::Closed(None, why, Outcome::RefusedByPolicy);
+            return Gated::Closed(None, why.into(), Outcome::RefusedByPolicy);
         }
     };
     let leased = ruling.decision != Decision::StepUpSucceeded || ruling.lease.is_some();
@@ -510,8 +508,9 @@ pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> 
         _ => Outcome::RefusedByPolicy,
     };
     // A ruling that does not fit the mode lets nothing through. It is recorded as the broker recorded it.
-    let reason = if ruling.reason.is_empty() { "not permitted in this session".to_string() } else { ruling.reason };
-    Gated::Closed(Some(ruling.decision), reason, outcome)
+    let why =
+        if ruling.reason.is_empty() { "not permitted in this session".into() } else { Why::Quoted(ruling.reason) };
+    Gated::Closed(Some(ruling.decision), why, outcome)
 }
 
 pub fn refusal(

@@ -16,7 +16,7 @@ use capos_schema::models::{Outcome, ToolCall};
 use sha2::{Digest, Sha256};
 
 use crate::agent::Session;
-use crate::thread::hex;
+use crate::conversation::hex;
 use crate::world::field;
 
 /// Bytes of arguments in the record of a call that does not run; the audit log takes no more.
@@ -46,11 +46,7 @@ pub fn excerpt(event: &mut ToolEvent, received: Option<Whole>) {
         bytes: event.arguments.len() as u64,
         hash: Sha256::digest(event.arguments.as_bytes()).into(),
     });
-    let mut end = EXCERPT.min(event.arguments.len());
-    while !event.arguments.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
-    event.arguments = event.arguments.get(..end).unwrap_or_default().to_string();
+    event.arguments.truncate(event.arguments.floor_char_boundary(EXCERPT));
     event.arguments_bytes = whole.bytes;
     event.arguments_hash = whole.hash.to_vec();
 }

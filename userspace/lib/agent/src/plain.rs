@@ -9,7 +9,7 @@ use capos_policy::join;
 use capos_schema::authority::Provenance;
 use capos_schema::models::{ChatMessage, Role};
 
-use crate::thread::Entry;
+use crate::conversation::Entry;
 
 /// Whether [`plain`] would change something of these messages.
 pub fn is_plain(entries: &[Entry]) -> bool {

@@ -312,6 +312,13 @@ pub enum Show<'a> {
         /// More of the arguments.
         arguments: &'a str,
     },
+    /// The answer's calls of this tool are not held to all of its schema.
+    Loose {
+        /// The tool, one of those that the model was shown.
+        tool: &'a str,
+        /// What they are not held to, as the model's worker says.
+        why: &'a str,
+    },
     /// The model has finished this answer.
     AnswerEnd {
         /// What the worker says it used.

@@ -126,7 +126,7 @@ impl Session {
         reason: &str,
     ) -> Result<(), CallError> {
         self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
-        self.asked.add(question, decision);
+        self.asked.add(question, decision, reason);
         Ok(())
     }
 

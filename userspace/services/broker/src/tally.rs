@@ -67,6 +67,8 @@ impl Tally {
                 self.read = self.read.max(u64::from(progress.done));
             }
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
+            // It is no part of the answer: no sign of work, so that the bound on empty pieces counts it.
+            StreamChunk::Loose(_) => {}
             StreamChunk::ToolCallDelta(call) => {
                 self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
             }

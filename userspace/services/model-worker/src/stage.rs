@@ -50,7 +50,11 @@ impl Stage {
             Event::Deaf => misbehave::deaf(),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
-            said @ (Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Finish { .. }) => Ok(Some(said)),
+            said @ (Event::Text(_)
+            | Event::TextBytes(_)
+            | Event::Call(_)
+            | Event::Loose { .. }
+            | Event::Finish { .. }) => Ok(Some(said)),
         }
     }
 }

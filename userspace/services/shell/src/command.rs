@@ -247,11 +247,11 @@ async fn inspect(session: &mut Session, rest: &[&str]) -> Done {
 /// Everything that the next request would hold before the person's line.
 async fn conversation(session: &Session) -> Done {
     let screen = &session.runner.screen;
-    let entries = session.agent.thread().entries();
+    let entries = session.agent.conversation().entries();
     screen
         .line(
             Style::Heading,
-            &format!("conversation {}: {}", session.agent.thread().id, count(entries.len(), "message")),
+            &format!("conversation {}: {}", session.agent.conversation().id, count(entries.len(), "message")),
         )
         .await;
     for entry in entries {
@@ -444,7 +444,8 @@ async fn approvals(session: &Session) -> Done {
     let text: Vec<(String, String)> = list
         .iter()
         .map(|found| {
-            let what = format!("{} {}: {} ({})", found.tool, escape_json(&found.arguments), found.state, found.risk);
+            let (arguments, state) = (escape_json(&found.arguments), count_spaces(&one_line(&found.state)));
+            let what = format!("{} {arguments}: {state} ({})", found.tool, found.risk);
             (found.id.clone(), what)
         })
         .collect();

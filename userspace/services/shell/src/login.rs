@@ -81,7 +81,7 @@ impl Login {
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
                             session.jobs.stop_all(&self.screen, "the session is lost").await;
-                            kept = Some(session.into_thread().await);
+                            kept = Some(session.into_conversation().await);
                             user = again;
                         }
                         Err(why) => {

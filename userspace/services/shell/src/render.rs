@@ -1,6 +1,8 @@
 //! What the person sees of a turn.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::world::{Host, Model, Renderer, Show, State};
@@ -29,6 +31,17 @@ pub struct Progress {
     widget: RefCell<Widget>,
     /// Where the widget is in its row.
     wrap: RefCell<Option<Wrap>>,
+    /// Tools of which the person was told that the model's grammar holds their calls loosely.
+    loose: RefCell<BTreeSet<String>>,
+}
+
+/// The note about a tool whose calls are not held to all of its schema. `why` is what the model's worker says.
+fn loose(tool: &str, why: &str) -> String {
+    let why = count_spaces(&first_line(&plain(why), WIDTH));
+    format!(
+        "note: the model may give {} arguments that its schema does not allow ({why}); they are checked",
+        escape(tool)
+    )
 }
 
 impl Renderer for Runner {
@@ -78,6 +91,11 @@ impl Renderer for Runner {
                 let text = self.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
                 held.show(&[(Style::Tool, &text)]).await;
             }
+            Show::Loose { tool, why } => {
+                if self.progress.loose.borrow_mut().insert(tool.into()) {
+                    screen.wrapped(&[(Style::Dim, &loose(tool, why))]).await;
+                }
+            }
             Show::AnswerEnd { usage } => {
                 self.progress.speaking.set(false);
                 screen.fresh_line().await;
@@ -125,5 +143,18 @@ impl Renderer for Runner {
             }
             Show::Started { .. } | Show::State(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_says_of_a_tool_stays_in_its_note() {
+        let note = loose("write_file", "a\u{1b}[2J\nb");
+        assert_eq!(note.lines().count(), 1);
+        assert!(!note.contains(char::is_control), "{note:?}");
+        assert!(loose("x", &"long ".repeat(100)).chars().count() < 2 * WIDTH);
     }
 }

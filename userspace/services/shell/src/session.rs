@@ -11,7 +11,7 @@ use core::pin::pin;
 
 use alloc::vec::Vec;
 use capos_agent::world::Host;
-use capos_agent::{Agent, Backlog, Either, Handles, Snapshot, Thread, TurnEnd, race};
+use capos_agent::{Agent, Backlog, Conversation, Either, Handles, Snapshot, TurnEnd, race};
 use capos_plural::{count, noun};
 use capos_rt::{Clock, Error, log};
 use capos_schema::audit::{AuditWriterClient, GeneralEvent};
@@ -297,7 +297,7 @@ impl Session {
     ///
     /// # Errors
     /// The broker or the kernel's entropy does not answer.
-    pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Thread>) -> Result<Self, Error> {
+    pub async fn open(login: &Login, user: UserSessionClient, kept: Option<Conversation>) -> Result<Self, Error> {
         let info = user.info().await?;
         let runner = Rc::new(Runner {
             screen: login.screen.clone(),
@@ -317,9 +317,9 @@ impl Session {
             told_of: Cell::new(0),
             interrupts: Cell::new(0),
         });
-        let thread = kept.unwrap_or_else(|| Thread::new(hex::encode(random(&login.entropy))));
+        let conversation = kept.unwrap_or_else(|| Conversation::new(hex::encode(random(&login.entropy))));
         let backlog = Rc::<Backlog>::default();
-        let agent = agent(&runner, thread, backlog.clone());
+        let agent = agent(&runner, conversation, backlog.clone());
         let mut session = Self {
             runner,
             agent,
@@ -345,16 +345,16 @@ impl Session {
         self.runner.info.profile
     }
 
-    /// The conversation, to go on with in another session. What this one still owes the audit log is written with its
-    /// own writer, since no other may record it.
-    pub async fn into_thread(self) -> Thread {
-        self.pay().await;
-        self.agent.thread().clone()
+    /// The conversation, for another session. This one's pending records are written with its own writer: no other may
+    /// record them.
+    pub async fn into_conversation(self) -> Conversation {
+        self.flush_pending().await;
+        self.agent.conversation().clone()
     }
 
-    /// Writes what the audit log has not got yet; says so where that is not possible.
-    async fn pay(&self) {
-        let Err(why) = self.agent.pay().await else { return };
+    /// Writes the pending records; if the audit log does not take them, the person is told.
+    async fn flush_pending(&self) {
+        let Err(why) = self.agent.flush_pending().await else { return };
         let text = {
             let (waiting, verb) = (self.backlog.waiting(), if self.backlog.waiting() == 1 { "is" } else { "are" });
             format!("{} of this session {verb} not in the audit log ({why})", count(waiting, "record"))
@@ -517,7 +517,7 @@ impl Session {
     /// Begins a new conversation.
     pub fn forget(&mut self) {
         let id = hex::encode(self.runner.random());
-        self.agent = agent(&self.runner, Thread::new(id), self.backlog.clone());
+        self.agent = agent(&self.runner, Conversation::new(id), self.backlog.clone());
         self.runner.told_of.set(0);
     }
 
@@ -532,7 +532,7 @@ impl Session {
             if let Err(why) = self.runner.refresh().await {
                 log::warning!("the session's capabilities could not be fetched again: {why}");
             }
-            self.pay().await;
+            self.flush_pending().await;
         }
         self.record("session.closed").await;
         if let Err(why) = self.runner.within(self.runner.user.end()).await {
@@ -551,7 +551,7 @@ impl Session {
             session: self.runner.info.id.clone(),
             principal: self.runner.info.principal.clone(),
             fields: Vec::from([
-                field("conversation", self.agent.thread().id.clone()),
+                field("conversation", self.agent.conversation().id.clone()),
                 field("model", model),
                 field("tools", tools.join(" ")),
                 field("capabilities", grants.join(" ")),
@@ -578,7 +578,7 @@ fn hint(line: &str) -> Option<&'static str> {
     }
 }
 
-fn agent(runner: &Rc<Runner>, thread: Thread, backlog: Rc<Backlog>) -> Agent<Runner> {
+fn agent(runner: &Rc<Runner>, conversation: Conversation, backlog: Rc<Backlog>) -> Agent<Runner> {
     let info = &runner.info;
     let session = capos_agent::Session {
         id: info.id.clone(),
@@ -586,7 +586,7 @@ fn agent(runner: &Rc<Runner>, thread: Thread, backlog: Rc<Backlog>) -> Agent<Run
         limits: info.limits.clone(),
         started: runner.started,
     };
-    Agent::new(runner.clone(), session, SYSTEM.to_string(), thread, backlog)
+    Agent::new(runner.clone(), session, SYSTEM.to_string(), conversation, backlog)
 }
 
 #[cfg(test)]

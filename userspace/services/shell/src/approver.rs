@@ -13,8 +13,8 @@ use capos_terminal::{count_spaces, escape_json, wrap};
 
 use crate::escape::one_line;
 use crate::loss;
+use crate::runner::Runner;
 use crate::screen::Held;
-use crate::session::Runner;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;

@@ -17,8 +17,8 @@ use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputC
 use crate::changes::Changes;
 use crate::job_streams::{Output, PipeWriter, Printer, Reader};
 use crate::pipe::Pipe;
+use crate::runner::Runner;
 use crate::screen::Screen;
-use crate::session::Runner;
 
 /// A write of 32 KiB and what stands around it. Each program has one call under way, or three in a poll.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 40 << 10, concurrent: 32 };

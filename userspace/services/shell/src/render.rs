@@ -14,7 +14,7 @@ use capos_terminal::{CONTINUED, Wrap, count_spaces};
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
 use crate::readable::readable;
-use crate::session::Runner;
+use crate::runner::Runner;
 use crate::widget::Widget;
 
 /// Characters of arguments and results that a widget shows.

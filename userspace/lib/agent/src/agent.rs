@@ -39,7 +39,7 @@ const GRACE: u64 = 1_000_000_000;
 pub struct Session {
     /// Its id.
     pub id: String,
-    /// Who it is for.
+    /// The principal that it is for.
     pub principal: String,
     /// What it may use up.
     pub limits: SessionLimits,
@@ -250,7 +250,7 @@ impl<W: World> Agent<W> {
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
             self.append(answer, turn).await;
             if proposals.is_empty() {
-                // An answer that was cut goes on, and counts as a step.
+                // An answer that was cut is continued by the next call, which counts as a step.
                 if response.finish == Some(FinishReason::Length) {
                     continue;
                 }
@@ -285,7 +285,7 @@ impl<W: World> Agent<W> {
         }
     }
 
-    /// Asks the person whether the turn goes on. Where it may ask the model nothing at all, nobody is asked.
+    /// Asks the person whether the turn continues. If the limit is 0 model calls, it ends without a question.
     async fn go_on(&self, calls: u32) -> Answer {
         let SessionLimits { max_iterations: more, approval_timeout_ms, .. } = self.session.limits;
         if more == 0 {
@@ -323,7 +323,7 @@ impl<W: World> Agent<W> {
             tools: snapshot.descriptors(),
             max_tokens: self.session.limits.max_tokens_per_call.min(left),
             nonce: nonce.to_vec(),
-            // Nobody reads it to its end.
+            // No person reads such an answer to its end.
             end_repetition: true,
             ..InferenceRequest::default()
         }
@@ -458,7 +458,7 @@ impl<W: World> Agent<W> {
     }
 }
 
-/// Checks the calls in order, runs those that may run beside each other where their capabilities are disjoint, and
+/// Checks the calls in order, runs those whose capabilities are disjoint in parallel, and
 /// returns one result for each in order; and whether the person interrupted. The person is asked about one when those before
 /// it have ended.
 async fn execute<W: World>(

@@ -154,7 +154,7 @@ impl Backlog {
         Some((oldest.record.clone(), core::mem::replace(&mut oldest.sent, true)))
     }
 
-    /// Waits until nobody else writes.
+    /// Waits until no other writer is left.
     async fn turn(&self) -> Turn<'_> {
         loop {
             let other = self.writing.borrow().clone();

@@ -76,7 +76,7 @@ pub enum Checked<W: World> {
 pub struct Refusal {
     pub descriptor: ToolDescriptor,
     pub call: ToolCall,
-    /// None where nobody decided: it was turned away before.
+    /// None if the call was refused before the broker decided.
     pub decision: Option<Decision>,
     pub reason: String,
     pub result: ToolResult,
@@ -115,7 +115,7 @@ impl<W: World> Context<W> {
     }
 
     /// Looks the call up, checks its arguments, and asks the broker and the person. Has no effect; what it found is
-    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). Nobody is asked before it is `quiet`.
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). It asks the person only once it is `quiet`.
     pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, quiet: &Quiet) -> Checked<W> {
         let mut call = proposal.call.clone();
         let unknown = || ToolDescriptor {
@@ -193,14 +193,14 @@ impl<W: World> Context<W> {
     }
 
     /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names, so that
-    /// nobody is asked about what it forbids.
+    /// the person is not asked about a call that it forbids.
     pub(crate) async fn reviewed(
         &self,
         tool: &Tool,
         question: &ToolQuestion,
     ) -> Result<(PermissionMode, String), Gated<<W as Gate>::Lease>> {
         let own = tool.descriptor.permission;
-        // What only reads and takes nobody's word is for the decision alone; what is forbidden stays so.
+        // A call that only reads and needs no consent needs no review; a forbidden one stays forbidden.
         let only_reads = tool.descriptor.category == Category::ReadOnly.name();
         if own == PermissionMode::Forbidden || (own == PermissionMode::Auto && only_reads) {
             return Ok((own, String::new()));
@@ -229,10 +229,10 @@ impl<W: World> Context<W> {
             let wanted = (mode == PermissionMode::Auto).then_some(Decision::Auto);
             return judge(self.world.decide(question, mode, Reply::NotAsked).await, wanted);
         }
-        // Who is asked knows what became of the calls before, and sees how things stand.
+        // The person first sees the results of the calls before this one.
         quiet.wait().await;
         if self.cancel.is_set() {
-            // Nobody is asked any more, and so nobody has decided.
+            // The person is not asked any more, so there is no decision.
             return Gated::Interrupted(None);
         }
         let ask = Ask {

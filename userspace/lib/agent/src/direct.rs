@@ -27,7 +27,7 @@ pub struct DirectCall<W: World> {
 }
 
 impl<W: World> Agent<W> {
-    /// Asks whether a call that the person makes may run, and records that it begins. Who types a call consents to it by
+    /// Asks whether a call that the person makes may run, and records that it begins. A person who types a call consents to it by
     /// that; a step-up still takes their passphrase. `None` where it may not run: the person has been told why, and it is
     /// recorded.
     pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
@@ -96,7 +96,7 @@ impl<W: World> Context<W> {
         let (reply, wanted) = match mode {
             PermissionMode::Auto => (Reply::NotAsked, Some(Decision::Auto)),
             PermissionMode::Forbidden => (Reply::NotAsked, None),
-            // Who types a call has agreed to it.
+            // A person who types a call has agreed to it.
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);

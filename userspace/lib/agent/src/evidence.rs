@@ -1,6 +1,6 @@
 //! What a model can make the audit log keep.
 //!
-//! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
+//! The log is bounded and never forgets, so filling it stops the system. What a person agreed to, and what ran, is
 //! recorded whole. What a model merely proposed is recorded by its beginning, its length and its hash. Bounds hold for what
 //! one turn leaves there without a person's word, and for what all turns of a session do. That is the records of the calls,
 //! the broker's of its decisions on them, and those of the messages: the model's answers and the calls' results.

@@ -64,7 +64,7 @@ impl Piece {
         let place = |at: u64| text.floor_char_boundary(usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX));
         let from = place(self.offset);
         let first = text.get(from..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-        // A length that ends within the first character takes it whole, so that whoever reads on comes to the end.
+        // A length that ends within the first character takes it whole, so that reading on reaches the end.
         let to = place(self.offset.saturating_add(self.length)).max(from.saturating_add(first));
         let most = usize::try_from(self.length).unwrap_or(usize::MAX);
         let (mut piece, end) = masked(text, &secrets(text), from..to, most);

@@ -25,7 +25,7 @@ const NO_ANSWER: &str = "no answer within 10 s";
 /// Writes the pending records, with a limit on the time.
 ///
 /// # Errors
-/// The log does not take it now.
+/// The log does not take them now.
 pub async fn flush_pending<W: World>(world: &W, session: &Session, backlog: &Backlog) -> Result<(), AuditError> {
     let patience = world.sleep_until(world.now().saturating_add(PATIENCE));
     match race(backlog.write(world, &session.id, &session.principal), patience).await {

@@ -34,7 +34,7 @@ impl Asked {
             Decision::Consented => "allowed once".to_string(),
             Decision::StepUpSucceeded => "allowed once, with passphrase".to_string(),
             Decision::StepUpFailed | Decision::Denied => format!("not allowed: {}", short(reason, REASON)),
-            // Nobody was asked.
+            // The person was not asked.
             Decision::Auto | Decision::Forbidden => return,
         };
         self.count.set(self.count.get().saturating_add(1));
@@ -104,7 +104,7 @@ mod tests {
         assert!(TEXTS + MOST * (overhead + 8) <= capos_schema::cap::RESULTS as usize, "{overhead} bytes besides texts");
     }
 
-    /// A question that nobody answered is not told as one that the person refused.
+    /// A question that expired is not listed as one that the person refused.
     #[test]
     fn what_came_of_a_question_is_told_from_its_reason() {
         let asked = Asked::default();

@@ -80,7 +80,7 @@ async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
     Ok(())
 }
 
-/// What each program of a line is given, and that in words.
+/// What each program of a line is given, with the text that says so.
 fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec<(Plan, String)>, String> {
     let grants = session.runner.grants.all();
     let held: Vec<Held<'_>> = grants.iter().map(Held::from).collect();

@@ -28,14 +28,14 @@ pub struct Login {
     pub table: CapabilityTableClient,
 }
 
-/// Who wants a session.
+/// The login, which opens sessions.
 struct Who {
     profile: Profile,
     passphrase: String,
 }
 
 impl Login {
-    /// Logs in the initial profile, then whoever comes, for ever.
+    /// Logs in the initial profile, then each person who comes, for ever.
     pub async fn serve(&self) -> Infallible {
         self.screen.spans(&[(Style::Heading, "capOS"), (Style::Dim, " — an agent on a machine you can trust")]).await;
         let mut who = None;
@@ -74,7 +74,7 @@ impl Login {
             match session.run().await {
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
-                    // goes on in a new session with the same conversation.
+                    // continues in a new session with the same conversation.
                     match self.broker.login(profile, &principal(profile), "").await {
                         Ok(again) => {
                             let text =

@@ -1,6 +1,6 @@
 //! What a call on files would do away with: looked up before the person is asked, so that they decide with it before them.
 //!
-//! It tells how things stand at that moment. Whoever else may write there can change them until the answer: programs, and calls of
+//! It tells the state at that moment. Other writers can change it until the answer: programs, and calls of
 //! the same turn that still run.
 
 use alloc::format;

@@ -78,7 +78,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for a model. A slow machine takes a minute to read the header of one with a large vocabulary, so whoever waits is
+    /// Waits for a model. A slow machine takes a minute to read the header of one with a large vocabulary, so the person is
     /// told, and can give up.
     async fn wait_for_model(&self, id: &str) -> Result<UserSessionModelResults, String> {
         let mut call = pin!(self.user.model(id));

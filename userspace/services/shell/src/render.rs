@@ -31,7 +31,7 @@ pub struct Progress {
     widget: RefCell<Widget>,
     /// Where the widget is in its row.
     wrap: RefCell<Option<Wrap>>,
-    /// Tools of which the person was told that the model's grammar holds their calls loosely.
+    /// Tools whose note the person has seen: the model's grammar holds their calls loosely.
     loose: RefCell<BTreeSet<String>>,
 }
 
@@ -80,7 +80,7 @@ impl Renderer for Runner {
                     let columns = screen.size().await.0;
                     *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
                 }
-                // Where anything else was shown since, it begins in a row that goes on with the call's.
+                // If anything else was shown since, it begins in a row that continues the call's.
                 let known = self.progress.wrap.borrow_mut().is_some();
                 if !known || (!new && held.is_fresh()) {
                     held.fresh_line().await;

@@ -174,8 +174,8 @@ fn c13_untrusted_data_never_reaches_the_system_prompt() {
     assert_eq!(last[5].label.classes, ["secret.key"]);
 }
 
-/// The code that makes a refusal's text says who wrote it: what the broker or the audit log says is untrusted whatever the
-/// outcome, and this program's constants are trusted, a refusal by policy among them.
+/// The code that makes a refusal's text says who wrote it. Text of the broker or the audit log is untrusted whatever the outcome.
+/// This program's constants are trusted, also in a refusal by policy.
 #[test]
 fn a_refusal_has_the_provenance_of_whoever_wrote_it() {
     let told = |world: &World, piece: Piece| {

@@ -33,7 +33,7 @@ impl Answer {
                 return chunk(event);
             }
             self.requests.step();
-            // Others are served, and whoever cancels is heard.
+            // Other calls are served, and a cancel is received.
             capos_rt::yield_now().await;
         }
     }

@@ -81,7 +81,7 @@ async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
     Ok(())
 }
 
-/// Who proposed a call: a model, or the person, who calls without one.
+/// The proposer of a call: a model, or the person, who calls without one.
 fn proposer(model: &str) -> &str {
     if model.is_empty() { "you" } else { model }
 }

@@ -70,7 +70,7 @@ pub async fn status(session: &Session) -> Done {
     Ok(())
 }
 
-/// What a service does, in words.
+/// The state of a service, as a text.
 fn state_of(service: &ServiceInfo) -> String {
     if service.state == ServiceState::Unneeded {
         return format!("not needed: {}", first_line(&service.last_exit, 100));

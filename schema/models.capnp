@@ -118,6 +118,7 @@ struct StreamChunk {
     toolCallDelta @1 :ToolCallDelta;
     finish @2 :Finish;     # The last chunk.
     progress @3 :Progress; # Prefill.
+    loose @4 :Loose;       # Before the answer's first piece, once for each such tool of the request.
   }
   struct Finish {
     usage @0 :TokenUsage;
@@ -126,6 +127,11 @@ struct StreamChunk {
   struct Progress {
     done @0 :UInt32;
     total @1 :UInt32;
+  }
+  struct Loose {
+    # The grammar does not hold calls of this tool to all of its schema. The runner checks arguments in any case.
+    tool @0 :Text;
+    why @1 :Text;       # What calls are not held to.
   }
 }
 

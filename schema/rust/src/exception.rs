@@ -51,11 +51,7 @@ impl Exception {
     /// The reason as it travels: UTF-8, at most [`MAX_REASON`] bytes, cut between characters.
     #[must_use]
     pub fn reason_bytes(&self) -> &[u8] {
-        let mut end = self.reason.len().min(MAX_REASON);
-        while !self.reason.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        self.reason.as_bytes().get(..end).unwrap_or_default()
+        self.reason.as_bytes().get(..self.reason.floor_char_boundary(MAX_REASON)).unwrap_or_default()
     }
 
     /// An exception from what travelled: the completion's status and the result bytes.

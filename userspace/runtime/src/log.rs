@@ -68,11 +68,7 @@ impl Drop for OnItsWay {
 pub fn write(level: LogLevel, mut line: String) {
     let Some(log) = runtime::with(|rt| rt.facts.borrow().log.clone()) else { return };
     if line.len() > MAX_LINE {
-        let mut end = MAX_LINE;
-        while !line.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        line.truncate(end);
+        line.truncate(line.floor_char_boundary(MAX_LINE));
         line.push('…');
     }
     if let Some(logger) = &log.logger {

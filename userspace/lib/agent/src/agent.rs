@@ -11,23 +11,24 @@ use capos_schema::audit::GeneralEvent;
 use capos_schema::authority::{Label, Provenance, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::{
-    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, ToolCall, ToolCallDelta, ToolResult,
+    ChatMessage, FinishReason, InferenceRequest, Role, StreamChunk, StreamChunkLoose, ToolCall, ToolCallDelta,
+    ToolResult,
 };
 
 use crate::backlog::Backlog;
 use crate::call::{Checked, Context, Proposal, cancelled};
+use crate::conversation::{Conversation, hex};
 use crate::evidence::{Allowance, Unexamined, general_size};
 use crate::lanes::Lanes;
 use crate::limits::Bounds;
 use crate::plain::{is_plain, plain};
 use crate::proposals::proposals;
 use crate::race::{Either, race};
-use crate::record::pay;
+use crate::record::flush_pending;
 use crate::response::Response;
 use crate::result::text;
 use crate::signal::Signal;
 use crate::snapshot::Snapshot;
-use crate::thread::{Thread, hex};
 use crate::world::{Answer, AuditError, BudgetError, ModelStream, Show, State, Unasked, World, field, names};
 
 /// How long a decision that is under way when the person interrupts may still take, in nanoseconds.
@@ -38,7 +39,7 @@ const GRACE: u64 = 1_000_000_000;
 pub struct Session {
     /// Its id.
     pub id: String,
-    /// Who it is for.
+    /// The principal that it is for.
     pub principal: String,
     /// What it may use up.
     pub limits: SessionLimits,
@@ -88,7 +89,7 @@ pub struct Agent<W: World> {
     world: Rc<W>,
     session: Rc<Session>,
     system: String,
-    thread: Thread,
+    conversation: Conversation,
     bounds: Bounds,
     left: Option<u64>,
     exhausted: Option<String>,
@@ -110,15 +111,21 @@ enum Inferred {
 }
 
 impl<W: World> Agent<W> {
-    /// A conversation that goes on from `thread`. `system` is the system prompt: text of the program, never data. All
+    /// Continues `conversation`. `system` is the system prompt: text of the program, never data. All
     /// conversations of a session share its `backlog`.
     #[must_use]
-    pub fn new(world: Rc<W>, session: Session, system: String, thread: Thread, backlog: Rc<Backlog>) -> Self {
+    pub fn new(
+        world: Rc<W>,
+        session: Session,
+        system: String,
+        conversation: Conversation,
+        backlog: Rc<Backlog>,
+    ) -> Self {
         Self {
             world,
             session: Rc::new(session),
             system,
-            thread,
+            conversation,
             bounds: Bounds::default(),
             left: None,
             exhausted: None,
@@ -130,8 +137,8 @@ impl<W: World> Agent<W> {
 
     /// The conversation so far.
     #[must_use]
-    pub fn thread(&self) -> &Thread {
-        &self.thread
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
     }
 
     pub(crate) fn world(&self) -> &Rc<W> {
@@ -149,7 +156,7 @@ impl<W: World> Agent<W> {
     /// Whether the conversation holds what [`tell_plainly`](Self::tell_plainly) would send as text.
     #[must_use]
     pub fn has_calls(&self) -> bool {
-        let entries = self.thread.entries();
+        let entries = self.conversation.entries();
         let later = entries.iter().position(|entry| entry.turn > self.plain_until).unwrap_or(entries.len());
         !is_plain(entries.get(later..).unwrap_or_default())
     }
@@ -157,7 +164,7 @@ impl<W: World> Agent<W> {
     /// Sends the calls and results of all turns so far as text from now on, which any template takes; or as what they are,
     /// which the conversation itself keeps in any case.
     pub fn tell_plainly(&mut self, plainly: bool) {
-        self.plain_until = if plainly { self.thread.last_turn() } else { 0 };
+        self.plain_until = if plainly { self.conversation.last_turn() } else { 0 };
     }
 
     /// How many calls still run although their turn is over.
@@ -166,12 +173,12 @@ impl<W: World> Agent<W> {
         self.backlog.running()
     }
 
-    /// Writes what the audit log has not got yet.
+    /// Writes the records that the audit log does not have yet.
     ///
     /// # Errors
     /// It does not take it now.
-    pub async fn pay(&self) -> Result<(), AuditError> {
-        pay(&*self.world, &self.session, &self.backlog).await
+    pub async fn flush_pending(&self) -> Result<(), AuditError> {
+        flush_pending(&*self.world, &self.session, &self.backlog).await
     }
 
     /// One turn: the person's message, and whatever the model does about it with these tools.
@@ -182,7 +189,7 @@ impl<W: World> Agent<W> {
     }
 
     async fn iterate(&mut self, message: &str, snapshot: &Snapshot) -> TurnEnd {
-        let turn = self.thread.last_turn().saturating_add(1);
+        let turn = self.conversation.last_turn().saturating_add(1);
         let mut interrupt = self.world.interrupt();
         // What is left is the broker's to say, whatever this conversation remembers.
         if let Err(why) = self.look_at_budget().await {
@@ -193,7 +200,7 @@ impl<W: World> Agent<W> {
         }
         // What the log could not take goes there before what comes now. Where it cannot, the first record of this turn
         // says so.
-        let _ = self.pay().await;
+        let _ = self.flush_pending().await;
         let message = ChatMessage { role: Role::User, content: message.to_string(), ..ChatMessage::default() };
         self.append(message, turn).await;
         self.allowance = Rc::new(Allowance::new(self.bounds.evidence, &self.backlog.evidence));
@@ -215,7 +222,7 @@ impl<W: World> Agent<W> {
             calls = calls.saturating_add(1);
             self.world.show(Show::State(State::Assembling)).await;
             let model = self.world.info();
-            let (label, untrusted) = self.thread.label();
+            let (label, untrusted) = self.conversation.label();
             if let Err(why) = self.world.egress(&label, &model.backend) {
                 return TurnEnd::Refused(why);
             }
@@ -235,7 +242,7 @@ impl<W: World> Agent<W> {
                 return TurnEnd::Refused(format!("the broker does not say what is left after this answer: {why}"));
             }
             // The answer is whole and in the conversation before any of its calls is looked at.
-            let proposals = proposals(&self.thread, &response, turn, &self.bounds);
+            let proposals = proposals(&self.conversation, &response, turn, &self.bounds);
             let calls: Vec<ToolCall> = proposals.iter().map(|proposal| proposal.call.clone()).collect();
             let (role, provenance) = (Role::Assistant, Provenance::Untrusted);
             let (content, tool_calls) = (response.text, calls);
@@ -243,7 +250,7 @@ impl<W: World> Agent<W> {
             let answer = ChatMessage { role, content, tool_call_id, tool_calls, provenance, label: label.clone() };
             self.append(answer, turn).await;
             if proposals.is_empty() {
-                // An answer that was cut goes on, and counts as a step.
+                // An answer that was cut is continued by the next call, which counts as a step.
                 if response.finish == Some(FinishReason::Length) {
                     continue;
                 }
@@ -253,7 +260,7 @@ impl<W: World> Agent<W> {
             let context = Rc::new(Context {
                 world: self.world.clone(),
                 session: self.session.clone(),
-                conversation: self.thread.id.clone(),
+                conversation: self.conversation.id.clone(),
                 turn,
                 model,
                 nonce,
@@ -278,7 +285,7 @@ impl<W: World> Agent<W> {
         }
     }
 
-    /// Asks the person whether the turn goes on. Where it may ask the model nothing at all, nobody is asked.
+    /// Asks the person whether the turn continues. If the limit is 0 model calls, it ends without a question.
     async fn go_on(&self, calls: u32) -> Answer {
         let SessionLimits { max_iterations: more, approval_timeout_ms, .. } = self.session.limits;
         if more == 0 {
@@ -309,14 +316,14 @@ impl<W: World> Agent<W> {
     fn request(&self, snapshot: &Snapshot, nonce: &[u8]) -> InferenceRequest {
         let system = ChatMessage { role: Role::System, content: self.system.clone(), ..ChatMessage::default() };
         let mut messages = Vec::from([system]);
-        messages.extend(plain(self.thread.entries(), self.plain_until));
+        messages.extend(plain(self.conversation.entries(), self.plain_until));
         let left = self.left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
         InferenceRequest {
             messages,
             tools: snapshot.descriptors(),
             max_tokens: self.session.limits.max_tokens_per_call.min(left),
             nonce: nonce.to_vec(),
-            // Nobody reads it to its end.
+            // No person reads such an answer to its end.
             end_repetition: true,
             ..InferenceRequest::default()
         }
@@ -355,6 +362,11 @@ impl<W: World> Agent<W> {
                 }
                 StreamChunk::ToolCallDelta(ToolCallDelta { index, name, arguments, .. }) => {
                     self.world.show(Show::CallPiece { index: *index, name, arguments }).await;
+                }
+                StreamChunk::Loose(StreamChunkLoose { tool, why })
+                    if request.tools.iter().any(|shown| shown.name == *tool) =>
+                {
+                    self.world.show(Show::Loose { tool, why }).await;
                 }
                 _ => {}
             }
@@ -407,14 +419,14 @@ impl<W: World> Agent<W> {
         if is_recorded {
             self.append(message, turn).await;
         } else {
-            self.thread.push(message, turn, self.world.now());
+            self.conversation.push(message, turn, self.world.now());
         }
     }
 
     /// Appends a message and records that there is one: its role, time, length and hash, not what it says.
     async fn append(&mut self, message: ChatMessage, turn: u32) {
-        self.thread.push(message, turn, self.world.now());
-        let Some(entry) = self.thread.entries().last() else { return };
+        self.conversation.push(message, turn, self.world.now());
+        let Some(entry) = self.conversation.entries().last() else { return };
         let message = &entry.message;
         let Label { classes } = &message.label;
         let event = GeneralEvent {
@@ -422,7 +434,7 @@ impl<W: World> Agent<W> {
             session: self.session.id.clone(),
             principal: self.session.principal.clone(),
             fields: Vec::from([
-                field("conversation", self.thread.id.as_str()),
+                field("conversation", self.conversation.id.as_str()),
                 field("turn", turn.to_string()),
                 field("role", message.role.name()),
                 field("atNanoseconds", entry.at.to_string()),
@@ -446,7 +458,7 @@ impl<W: World> Agent<W> {
     }
 }
 
-/// Checks the calls in order, runs those that may run beside each other where their capabilities are disjoint, and
+/// Checks the calls in order, runs those whose capabilities are disjoint in parallel, and
 /// returns one result for each in order; and whether the person interrupted. The person is asked about one when those before
 /// it have ended.
 async fn execute<W: World>(

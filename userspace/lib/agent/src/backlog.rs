@@ -30,8 +30,8 @@ struct Waiting {
     sent: bool,
 }
 
-/// What a session still owes the audit log, and may leave there. All conversations of a session share one: whichever goes on
-/// first pays.
+/// The pending records of a session, which the audit log does not have yet, and how many bytes the session may still add there.
+/// All conversations of a session share one: the next turn of any of them writes the pending records.
 pub struct Backlog {
     waiting: RefCell<VecDeque<Waiting>>,
     /// Records that there was no room for, and those that the log will never take.
@@ -154,7 +154,7 @@ impl Backlog {
         Some((oldest.record.clone(), core::mem::replace(&mut oldest.sent, true)))
     }
 
-    /// Waits until nobody else writes.
+    /// Waits until no other writer is left.
     async fn turn(&self) -> Turn<'_> {
         loop {
             let other = self.writing.borrow().clone();

@@ -76,7 +76,7 @@ pub enum Checked<W: World> {
 pub struct Refusal {
     pub descriptor: ToolDescriptor,
     pub call: ToolCall,
-    /// None where nobody decided: it was turned away before.
+    /// None if the call was refused before the broker decided.
     pub decision: Option<Decision>,
     pub reason: String,
     pub result: ToolResult,
@@ -115,7 +115,7 @@ impl<W: World> Context<W> {
     }
 
     /// Looks the call up, checks its arguments, and asks the broker and the person. Has no effect; what it found is
-    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). Nobody is asked before it is `quiet`.
+    /// recorded by [`refuse`](Self::refuse) or [`run`](Self::run). It asks the person only once it is `quiet`.
     pub async fn check(&self, snapshot: &Snapshot, proposal: &Proposal, quiet: &Quiet) -> Checked<W> {
         let mut call = proposal.call.clone();
         let unknown = || ToolDescriptor {
@@ -166,10 +166,8 @@ impl<W: World> Context<W> {
             Gated::Open(ruling) => {
                 Checked::Ready(Box::new(Ready { tool: tool.clone(), call, prepared, question, ruling }))
             }
-            Gated::Closed(decision, reason, outcome) => {
-                // The broker's reason may quote arguments; the others are this program's words.
-                let policy = outcome == Outcome::RefusedByPolicy;
-                let why = if policy { Why::quoting(reason.as_str()) } else { Why::own(reason.as_str()) };
+            Gated::Closed(decision, why, outcome) => {
+                let reason = why.text().to_string();
                 Checked::Refused(refusal(tool.descriptor.clone(), call, decision, &reason, outcome, why))
             }
             Gated::Interrupted(decision) => {
@@ -195,14 +193,14 @@ impl<W: World> Context<W> {
     }
 
     /// What a call takes, and what the person is told of it: the tool's mode, or a stricter one that the broker names, so that
-    /// nobody is asked about what it forbids.
+    /// the person is not asked about a call that it forbids.
     pub(crate) async fn reviewed(
         &self,
         tool: &Tool,
         question: &ToolQuestion,
     ) -> Result<(PermissionMode, String), Gated<<W as Gate>::Lease>> {
         let own = tool.descriptor.permission;
-        // What only reads and takes nobody's word is for the decision alone; what is forbidden stays so.
+        // A call that only reads and needs no consent needs no review; a forbidden one stays forbidden.
         let only_reads = tool.descriptor.category == Category::ReadOnly.name();
         if own == PermissionMode::Forbidden || (own == PermissionMode::Auto && only_reads) {
             return Ok((own, String::new()));
@@ -211,7 +209,7 @@ impl<W: World> Context<W> {
             Ok(review) => Ok((capos_policy::stricter(own, review.mode), review.note)),
             Err(why) => {
                 let why = format!("the authority broker gave no decision: {why}");
-                Err(Gated::Closed(None, why, Outcome::RefusedByPolicy))
+                Err(Gated::Closed(None, why.into(), Outcome::RefusedByPolicy))
             }
         }
     }
@@ -231,10 +229,10 @@ impl<W: World> Context<W> {
             let wanted = (mode == PermissionMode::Auto).then_some(Decision::Auto);
             return judge(self.world.decide(question, mode, Reply::NotAsked).await, wanted);
         }
-        // Who is asked knows what became of the calls before, and sees how things stand.
+        // The person first sees the results of the calls before this one.
         quiet.wait().await;
         if self.cancel.is_set() {
-            // Nobody is asked any more, and so nobody has decided.
+            // The person is not asked any more, so there is no decision.
             return Gated::Interrupted(None);
         }
         let ask = Ask {
@@ -270,8 +268,8 @@ impl<W: World> Context<W> {
             }
         };
         let why = match reply {
-            Reply::Late => format!("nobody answered within {} s", limit / 1_000_000_000),
-            reply => unagreed(reply, mode).to_string(),
+            Reply::Late => Why::own(format!("nobody answered within {} s", limit / 1_000_000_000)),
+            reply => unagreed(reply, mode).into(),
         };
         let outcome = if mode == PermissionMode::Consent { Outcome::DeniedByUser } else { Outcome::StepUpFailed };
         declined(self.world.decide(question, mode, reply).await, reply == Reply::Interrupted, why, outcome)
@@ -456,11 +454,11 @@ impl<W: World> Context<W> {
                     field("callId", event.call_id),
                     field("tool", tool.descriptor.name),
                     field("outcome", result.outcome.name()),
-                    field("resultHash", crate::thread::hex(&hash(&text(&result)))),
+                    field("resultHash", crate::conversation::hex(&hash(&text(&result)))),
                 ]),
             };
             self.allowance.count(general_size(&general));
-            let written = match self.pay().await {
+            let written = match self.flush_pending().await {
                 Ok(()) => self.world.general(&general).await.map(drop),
                 Err(why) => Err(why),
             };
@@ -475,19 +473,19 @@ impl<W: World> Context<W> {
 /// What came of asking.
 pub enum Gated<L> {
     Open(Ruling<L>),
-    Closed(Option<Decision>, String, Outcome),
+    Closed(Option<Decision>, Why, Outcome),
     Interrupted(Option<Decision>),
 }
 
 /// The person has not agreed: the broker's own decision on that stands in the record, and none where it made none.
-fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: String, outcome: Outcome) -> Gated<L> {
+fn declined<L>(ruling: Result<Ruling<L>, String>, interrupted: bool, why: Why, outcome: Outcome) -> Gated<L> {
     match ruling {
         Ok(ruling) if interrupted => Gated::Interrupted(Some(ruling.decision)),
         Ok(ruling) => Gated::Closed(Some(ruling.decision), why, outcome),
         Err(_) if interrupted => Gated::Interrupted(None),
         Err(broken) => {
-            let why = format!("{why}, and the authority broker gave no decision: {broken}");
-            Gated::Closed(None, why, Outcome::RefusedByPolicy)
+            let why = format!("{}, and the authority broker gave no decision: {broken}", why.text());
+            Gated::Closed(None, why.into(), Outcome::RefusedByPolicy)
         }
     }
 }
@@ -498,7 +496,7 @@ pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> 
         Ok(ruling) => ruling,
         Err(why) => {
             let why = format!("the authority broker gave no decision: {why}");
-            return Gated::Closed(None, why, Outcome::RefusedByPolicy);
+            return Gated::Closed(None, why.into(), Outcome::RefusedByPolicy);
         }
     };
     let leased = ruling.decision != Decision::StepUpSucceeded || ruling.lease.is_some();
@@ -510,8 +508,9 @@ pub fn judge<L>(ruling: Result<Ruling<L>, String>, wanted: Option<Decision>) -> 
         _ => Outcome::RefusedByPolicy,
     };
     // A ruling that does not fit the mode lets nothing through. It is recorded as the broker recorded it.
-    let reason = if ruling.reason.is_empty() { "not permitted in this session".to_string() } else { ruling.reason };
-    Gated::Closed(Some(ruling.decision), reason, outcome)
+    let why =
+        if ruling.reason.is_empty() { "not permitted in this session".into() } else { Why::Quoted(ruling.reason) };
+    Gated::Closed(Some(ruling.decision), why, outcome)
 }
 
 pub fn refusal(

@@ -12,11 +12,11 @@ use capos_schema::models::{ModelInfo, Outcome, PermissionMode, ToolCall};
 
 use crate::agent::Agent;
 use crate::call::{Context, Gated, close, judge, refusal};
+use crate::conversation::hex;
 use crate::evidence::{Allowance, Unexamined};
 use crate::result::{MAX_ERROR, answered, truncate};
 use crate::signal::Signal;
 use crate::snapshot::Tool;
-use crate::thread::hex;
 use crate::world::{Ask, Gate, World};
 
 /// A call of the person's that may run, and whose record says that it has begun. What became of it is to be said.
@@ -27,16 +27,16 @@ pub struct DirectCall<W: World> {
 }
 
 impl<W: World> Agent<W> {
-    /// Asks whether a call that the person makes may run, and records that it begins. Who types a call consents to it by
+    /// Asks whether a call that the person makes may run, and records that it begins. A person who types a call consents to it by
     /// that; a step-up still takes their passphrase. `None` where it may not run: the person has been told why, and it is
     /// recorded.
     pub async fn begin_direct(&self, tool: &Tool, arguments: String) -> Option<DirectCall<W>> {
-        let thread = self.thread();
+        let conversation = self.conversation();
         let context = Rc::new(Context {
             world: self.world().clone(),
             session: self.session().clone(),
-            conversation: thread.id.clone(),
-            turn: thread.last_turn(),
+            conversation: conversation.id.clone(),
+            turn: conversation.last_turn(),
             // No model has a part in it, and nothing that one has seen.
             model: ModelInfo::default(),
             nonce: Vec::new(),
@@ -63,7 +63,7 @@ impl<W: World> Agent<W> {
             call_id: call.id.clone(),
             labels: Label::default(),
         };
-        let (decision, reason, outcome) = match context.permit(tool, &question).await {
+        let (decision, why, outcome) = match context.permit(tool, &question).await {
             Gated::Open(mut ruling) => {
                 let redeemed = match ruling.lease.take() {
                     Some(lease) => context.world.redeem(lease, &question).await,
@@ -71,15 +71,16 @@ impl<W: World> Agent<W> {
                 };
                 match redeemed {
                     Ok(()) => return context.begun(tool, &call, ruling.decision, &ruling.reason).await,
-                    Err(why) => (Some(ruling.decision), why, Outcome::StepUpFailed),
+                    Err(why) => (Some(ruling.decision), why.into(), Outcome::StepUpFailed),
                 }
             }
-            Gated::Closed(decision, reason, outcome) => (decision, reason, outcome),
+            Gated::Closed(decision, why, outcome) => (decision, why, outcome),
             Gated::Interrupted(decision) => {
-                (decision, "cancelled by the person at the prompt".to_string(), Outcome::Cancelled)
+                (decision, "cancelled by the person at the prompt".into(), Outcome::Cancelled)
             }
         };
-        let refused = refusal(tool.descriptor.clone(), call, decision, &reason, outcome, reason.clone());
+        let reason = why.text().to_string();
+        let refused = refusal(tool.descriptor.clone(), call, decision, &reason, outcome, why);
         context.refuse(refused).await;
         None
     }
@@ -95,7 +96,7 @@ impl<W: World> Context<W> {
         let (reply, wanted) = match mode {
             PermissionMode::Auto => (Reply::NotAsked, Some(Decision::Auto)),
             PermissionMode::Forbidden => (Reply::NotAsked, None),
-            // Who types a call has agreed to it.
+            // A person who types a call has agreed to it.
             PermissionMode::Consent => (Reply::Agreed, Some(Decision::Consented)),
             PermissionMode::StepUp => {
                 let (arguments, call_id) = (&question.arguments, &question.call_id);
@@ -106,7 +107,7 @@ impl<W: World> Context<W> {
                     }
                     Err(reply) => {
                         let decision = self.world.decide(question, mode, reply).await.ok();
-                        let why = unagreed(reply, mode).to_string();
+                        let why = unagreed(reply, mode).into();
                         Gated::Closed(decision.map(|ruling| ruling.decision), why, Outcome::StepUpFailed)
                     }
                 };

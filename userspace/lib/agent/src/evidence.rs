@@ -1,6 +1,6 @@
 //! What a model can make the audit log keep.
 //!
-//! The log is bounded and never forgets, so whoever fills it stops the system. What a person agreed to, and what ran, is
+//! The log is bounded and never forgets, so filling it stops the system. What a person agreed to, and what ran, is
 //! recorded whole. What a model merely proposed is recorded by its beginning, its length and its hash. Bounds hold for what
 //! one turn leaves there without a person's word, and for what all turns of a session do. That is the records of the calls,
 //! the broker's of its decisions on them, and those of the messages: the model's answers and the calls' results.
@@ -16,7 +16,7 @@ use capos_schema::models::{Outcome, ToolCall};
 use sha2::{Digest, Sha256};
 
 use crate::agent::Session;
-use crate::thread::hex;
+use crate::conversation::hex;
 use crate::world::field;
 
 /// Bytes of arguments in the record of a call that does not run; the audit log takes no more.
@@ -46,11 +46,7 @@ pub fn excerpt(event: &mut ToolEvent, received: Option<Whole>) {
         bytes: event.arguments.len() as u64,
         hash: Sha256::digest(event.arguments.as_bytes()).into(),
     });
-    let mut end = EXCERPT.min(event.arguments.len());
-    while !event.arguments.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
-    event.arguments = event.arguments.get(..end).unwrap_or_default().to_string();
+    event.arguments.truncate(event.arguments.floor_char_boundary(EXCERPT));
     event.arguments_bytes = whole.bytes;
     event.arguments_hash = whole.hash.to_vec();
 }

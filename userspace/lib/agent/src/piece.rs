@@ -61,10 +61,10 @@ impl Piece {
         if self.offset > bytes {
             return Err(format!("offset {} is past the end: the text has {}", self.offset, count(bytes, "byte")));
         }
-        let place = |at: u64| floor(text, usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX));
+        let place = |at: u64| text.floor_char_boundary(usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX));
         let from = place(self.offset);
         let first = text.get(from..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-        // A length that ends within the first character takes it whole, so that whoever reads on comes to the end.
+        // A length that ends within the first character takes it whole, so that reading on reaches the end.
         let to = place(self.offset.saturating_add(self.length)).max(from.saturating_add(first));
         let most = usize::try_from(self.length).unwrap_or(usize::MAX);
         let (mut piece, end) = masked(text, &secrets(text), from..to, most);
@@ -75,15 +75,6 @@ impl Piece {
         }
         Ok(piece)
     }
-}
-
-/// The beginning of the character at a place, or the text's end.
-fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at = at.saturating_sub(1);
-    }
-    at
 }
 
 #[cfg(test)]
@@ -100,8 +91,8 @@ mod tests {
     /// What a service does: the bytes that are asked for, from the beginning of a character to that of another.
     fn serve(whole: &str, arguments: &Map<String, Value>) -> (String, u64) {
         let number = |name: &str| usize::try_from(arguments[name].as_u64().unwrap()).unwrap();
-        let from = floor(whole, number("offset"));
-        let to = floor(whole, number("offset").saturating_add(number("length")));
+        let from = whole.floor_char_boundary(number("offset"));
+        let to = whole.floor_char_boundary(number("offset").saturating_add(number("length")));
         (whole[from..to].to_string(), from as u64)
     }
 

@@ -9,7 +9,7 @@ use capos_policy::join;
 use capos_schema::authority::Provenance;
 use capos_schema::models::{ChatMessage, Role};
 
-use crate::thread::Entry;
+use crate::conversation::Entry;
 
 /// Whether [`plain`] would change something of these messages.
 pub fn is_plain(entries: &[Entry]) -> bool {
@@ -21,7 +21,7 @@ pub fn is_plain(entries: &[Entry]) -> bool {
 }
 
 /// The messages, in which calls and results of turns up to `until` are told as text of the model's, and what has one speaker is
-/// one message. Nobody's word becomes another's: what tools gave stands with what the model said of them, and all of that is
+/// one message. No text changes its speaker: results stand next to what the model said of them, and all of that is
 /// untrusted.
 pub fn plain(entries: &[Entry], until: u32) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();

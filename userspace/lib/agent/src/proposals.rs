@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use capos_schema::models::{FinishReason, Outcome, ToolCall};
 
 use crate::call::{Proposal, flaw};
+use crate::conversation::Conversation;
 use crate::limits::Bounds;
 use crate::response::{Draft, Response};
 use crate::result::Why;
-use crate::thread::Thread;
 
 /// The ids of a conversation's calls.
 #[derive(Default)]
@@ -25,8 +25,8 @@ struct Ids {
 }
 
 impl Ids {
-    fn of(thread: &Thread) -> Self {
-        let calls = thread.entries().iter().flat_map(|entry| &entry.message.tool_calls);
+    fn of(conversation: &Conversation) -> Self {
+        let calls = conversation.entries().iter().flat_map(|entry| &entry.message.tool_calls);
         Self { taken: calls.map(|call| call.id.clone()).collect(), ..Self::default() }
     }
 
@@ -52,8 +52,8 @@ impl Ids {
 }
 
 /// The calls of a response to a conversation.
-pub fn proposals(thread: &Thread, response: &Response, turn: u32, bounds: &Bounds) -> Vec<Proposal> {
-    let mut ids = Ids::of(thread);
+pub fn proposals(conversation: &Conversation, response: &Response, turn: u32, bounds: &Bounds) -> Vec<Proposal> {
+    let mut ids = Ids::of(conversation);
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut proposals: Vec<Proposal> = Vec::new();
     for (draft, number) in response.calls.iter().zip(1_usize..) {
@@ -108,8 +108,8 @@ mod tests {
         response
     }
 
-    fn ids(thread: &Thread, response: &Response) -> Vec<String> {
-        let found = proposals(thread, response, 7, &Bounds::default());
+    fn ids(conversation: &Conversation, response: &Response) -> Vec<String> {
+        let found = proposals(conversation, response, 7, &Bounds::default());
         let ids: Vec<String> = found.into_iter().map(|proposal| proposal.call.id).collect();
         let different: BTreeSet<&String> = ids.iter().collect();
         assert_eq!(different.len(), ids.len());
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_call_whose_arguments_were_cut_off_whole_is_refused() {
-        let thread = Thread::new("c".into());
+        let conversation = Conversation::new("c".into());
         let mut response = response(["a", "b"].into_iter().map(Into::into));
         let flaws = |response: &Response| -> Vec<bool> {
-            let found = proposals(&thread, response, 7, &Bounds::default());
+            let found = proposals(&conversation, response, 7, &Bounds::default());
             found.iter().map(|proposal| matches!(proposal.flaw, Some((Outcome::InvalidArguments, _)))).collect()
         };
         for (finish, expected) in [(FinishReason::ToolCalls, [false, false]), (FinishReason::Length, [false, true])] {
@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn ids_are_unique_in_the_conversation_and_told_apart_by_a_number() {
-        let mut thread = Thread::new("c".into());
+        let mut conversation = Conversation::new("c".into());
         let call = |id: &str| ToolCall { id: id.into(), ..ToolCall::default() };
         let tool_calls = Vec::from([call("a"), call("a~2"), call("call-7-4")]);
-        thread.push(ChatMessage { tool_calls, ..ChatMessage::default() }, 1, 0);
+        conversation.push(ChatMessage { tool_calls, ..ChatMessage::default() }, 1, 0);
         let wanted = ["a", "a", "b", "", "b", "a~3"];
-        let found = ids(&thread, &response(wanted.into_iter().map(Into::into)));
+        let found = ids(&conversation, &response(wanted.into_iter().map(Into::into)));
         assert_eq!(found, ["a~3", "a~4", "b", "call-7-4~2", "b~2", "a~3~2"]);
     }
 
@@ -149,9 +149,9 @@ mod tests {
         let same = || (0..MANY).map(|_| String::from("x"));
         let in_the_way = || (2..MANY).map(|number| format!("x~{number}"));
         let (all, none) = (response(same().chain(in_the_way())), response((0..MANY).map(|n| format!("c{n}"))));
-        let thread = Thread::new("c".into());
-        assert_eq!(ids(&thread, &all).len(), 2 * MANY as usize - 2);
-        assert_eq!(ids(&thread, &none).len(), MANY as usize);
+        let conversation = Conversation::new("c".into());
+        assert_eq!(ids(&conversation, &all).len(), 2 * MANY as usize - 2);
+        assert_eq!(ids(&conversation, &none).len(), MANY as usize);
         for wanted in [Vec::from_iter(same().chain(in_the_way())), Vec::from_iter(in_the_way().chain(same()))] {
             let mut ids = Ids::default();
             let count = wanted.len();

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 
 use capos_plural::count;
 use capos_schema::audit::{Phase, ToolEvent};
@@ -15,18 +15,18 @@ use crate::backlog::Backlog;
 use crate::call::{Context, close};
 use crate::evidence::general_size;
 use crate::race::{Either, race};
-use crate::result::answered;
+use crate::result::{Why, answered};
 use crate::world::{AuditError, Show, World};
 
 /// How long the audit log may take to answer, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
 const NO_ANSWER: &str = "no answer within 10 s";
 
-/// Writes what waits for the log, with a limit on the time.
+/// Writes the pending records, with a limit on the time.
 ///
 /// # Errors
-/// The log does not take it now.
-pub async fn pay<W: World>(world: &W, session: &Session, backlog: &Backlog) -> Result<(), AuditError> {
+/// The log does not take them now.
+pub async fn flush_pending<W: World>(world: &W, session: &Session, backlog: &Backlog) -> Result<(), AuditError> {
     let patience = world.sleep_until(world.now().saturating_add(PATIENCE));
     match race(backlog.write(world, &session.id, &session.principal), patience).await {
         Either::Left(written) => written,
@@ -35,9 +35,9 @@ pub async fn pay<W: World>(world: &W, session: &Session, backlog: &Backlog) -> R
 }
 
 impl<W: World> Context<W> {
-    /// What waits for the log goes first: nothing runs while the log lacks what was before.
-    pub async fn pay(&self) -> Result<(), AuditError> {
-        pay(&*self.world, &self.session, &self.backlog).await
+    /// Writes the pending records first: nothing runs while the log lacks earlier ones.
+    pub async fn flush_pending(&self) -> Result<(), AuditError> {
+        flush_pending(&*self.world, &self.session, &self.backlog).await
     }
 
     fn patience(&self) -> LocalBoxFuture<'static, ()> {
@@ -46,7 +46,7 @@ impl<W: World> Context<W> {
 
     /// Records what became of a call, now or, where the log does not take it, later.
     pub async fn write(&self, event: &ToolEvent) {
-        let (written, sent) = match self.pay().await {
+        let (written, sent) = match self.flush_pending().await {
             Ok(()) => match race(self.world.tool(event), self.patience()).await {
                 Either::Left(written) => (written.map(drop), true),
                 Either::Right(()) => (Err(AuditError::Unavailable(NO_ANSWER.to_string())), true),
@@ -57,7 +57,7 @@ impl<W: World> Context<W> {
         self.backlog.add(event, sent && is_silent(&error));
         // A log that was restarted knows nothing of the beginning, and takes the end as a late one.
         let left = match error {
-            AuditError::Refused(_) => self.pay().await,
+            AuditError::Refused(_) => self.flush_pending().await,
             AuditError::Unavailable(_) => Err(error),
         };
         if let Err(why) = left {
@@ -70,14 +70,14 @@ impl<W: World> Context<W> {
     pub fn skip(&self, call: &ToolCall, refused: usize) -> ToolResult {
         self.unexamined.add(call);
         let why = format!("not looked at: {refused} calls of this answer were refused before it");
-        answered(&call.id, Outcome::RefusedByPolicy, why)
+        answered(&call.id, Outcome::RefusedByPolicy, Why::own(why))
     }
 
     /// Records and shows the calls that were not looked at, if there are any: together, whatever their number.
     pub async fn refuse_unexamined(&self) {
         let Some(event) = self.unexamined.event(&self.session, &self.conversation, self.turn) else { return };
         self.allowance.count(general_size(&event));
-        let written = match self.pay().await {
+        let written = match self.flush_pending().await {
             Ok(()) => self.world.general(&event).await.map(drop),
             Err(why) => Err(why),
         };
@@ -91,27 +91,27 @@ impl<W: World> Context<W> {
 
     /// Records that an effect begins; the sequence of the record.
     pub async fn begin(self: &Rc<Self>, event: &ToolEvent) -> Result<u64, ToolResult> {
-        let refused = |why: &str| {
+        let refused = |of: fn(String) -> Why, why: &str| {
             let why = format!("the audit log takes no records ({why}); without a record no tool runs");
-            answered(&event.call_id, Outcome::RefusedByPolicy, why)
+            answered(&event.call_id, Outcome::RefusedByPolicy, of(why))
         };
         let (world, record) = (self.world.clone(), event.clone());
         let mut writing: LocalBoxFuture<'static, _> = Box::pin(async move { world.tool(&record).await });
-        let (written, sent) = match self.pay().await {
+        let (written, sent) = match self.flush_pending().await {
             Ok(()) => (race(writing.as_mut(), self.patience()).await, true),
             Err(why) => (Either::Left(Err(why)), false),
         };
         match written {
             Either::Left(Ok(sequence)) => Ok(sequence),
             Either::Left(Err(why)) => {
-                let result = refused(&why.to_string());
+                let result = refused(Why::Quoted, &why.to_string());
                 let mut event = ToolEvent { phase: Phase::Refused, ..event.clone() };
                 close(&mut event, &result);
                 self.backlog.add(&event, sent && is_silent(&why));
                 Err(result)
             }
             Either::Right(()) => {
-                let result = refused(NO_ANSWER);
+                let result = refused(Why::own, NO_ANSWER);
                 self.clone().close_unbegun(writing, event.clone(), result.clone());
                 Err(result)
             }
@@ -145,8 +145,8 @@ impl<W: World> Context<W> {
             };
             self.backlog.add(&event, sent);
             drop(unsettled);
-            // Where the log takes it not even now, whoever goes on first does it.
-            let _ = self.pay().await;
+            // If the log still does not take it, the next turn or call writes it.
+            let _ = self.flush_pending().await;
             self.backlog.end();
         }));
     }

@@ -46,10 +46,7 @@ pub fn masked(text: &str, secrets: &[Range<usize>], part: Range<usize>, most: us
 /// Appends as many characters as fit, and one to what is empty; how many bytes.
 fn fitting(text: &str, most: usize, out: &mut String) -> usize {
     let least = if out.is_empty() { text.chars().next().map_or(0, char::len_utf8) } else { 0 };
-    let mut end = text.len().min(most.saturating_sub(out.len()).max(least));
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
+    let end = text.floor_char_boundary(most.saturating_sub(out.len()).max(least));
     out.push_str(text.get(..end).unwrap_or_default());
     end
 }

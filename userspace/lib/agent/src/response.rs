@@ -87,7 +87,7 @@ impl Response {
                 self.usage = finish.usage;
                 self.finish = Some(finish.reason);
             }
-            StreamChunk::Progress(_) => {}
+            StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
         }
         Ok(())
     }
@@ -120,10 +120,7 @@ impl Response {
 
 /// Appends as much as fits between characters; what did not.
 fn append(to: &mut String, text: &str, most: usize) -> u64 {
-    let mut end = text.len().min(most.saturating_sub(to.len()));
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
+    let end = text.floor_char_boundary(most.saturating_sub(to.len()));
     to.push_str(text.get(..end).unwrap_or_default());
     text.len().saturating_sub(end) as u64
 }

@@ -1,5 +1,6 @@
 //! What becomes of a tool's result before the model sees it.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -23,11 +24,7 @@ pub fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_string();
     }
-    let mut end = most;
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
-    let kept = text.get(..end).unwrap_or_default();
+    let kept = text.get(..text.floor_char_boundary(most)).unwrap_or_default();
     let cut = text.len().saturating_sub(kept.len());
     format!("{kept}\n[cut: {cut} of {} bytes are not shown]", text.len())
 }
@@ -91,35 +88,47 @@ fn asked(tool: &Tool, call: &ToolCall) -> Option<Piece> {
     Piece::asked(tool, arguments.as_object()?)
 }
 
-/// Why the runner answers a call itself.
+/// Why the runner answers a call itself. The code that makes the text says who wrote it; no outcome does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    text: String,
-    provenance: Provenance,
+pub enum Why {
+    /// Constants of this program, with numbers at most.
+    System(Cow<'static, str>),
+    /// Text that quotes a model, a tool, a service or the broker: a name, an argument, a path, a reason.
+    Quoted(String),
 }
 
 impl Why {
-    /// Words of this program, and numbers.
-    pub fn own(text: impl Into<String>) -> Self {
-        Self { text: text.into(), provenance: Provenance::Trusted }
+    /// Constants of this program, into which numbers were put.
+    pub fn own(text: String) -> Self {
+        Self::System(Cow::Owned(text))
     }
 
-    /// Words that quote what a model or a service said: a name, an argument, a path.
-    pub fn quoting(text: impl Into<String>) -> Self {
-        Self { text: text.into(), provenance: Provenance::Untrusted }
+    /// The text itself.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::System(text) => text,
+            Self::Quoted(text) => text,
+        }
+    }
+
+    fn provenance(&self) -> Provenance {
+        match self {
+            Self::System(_) => Provenance::Trusted,
+            Self::Quoted(_) => Provenance::Untrusted,
+        }
     }
 }
 
 impl From<&'static str> for Why {
     fn from(text: &'static str) -> Self {
-        Self::own(text)
+        Self::System(Cow::Borrowed(text))
     }
 }
 
-/// What was put together may quote something, unless whoever did it says that it does not.
+/// A text that was put together may quote something, unless [`Why::own`] says that it does not.
 impl From<String> for Why {
     fn from(text: String) -> Self {
-        Self::quoting(text)
+        Self::Quoted(text)
     }
 }
 
@@ -130,9 +139,9 @@ pub fn answered(call_id: &str, outcome: Outcome, why: impl Into<Why>) -> ToolRes
         call_id: call_id.to_string(),
         outcome,
         content: String::new(),
-        error: truncate(&why.text, MAX_ERROR),
+        error: truncate(why.text(), MAX_ERROR),
         label: Label::default(),
-        provenance: why.provenance,
+        provenance: why.provenance(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the loop stands on. A program implements these for the capabilities it holds, a test for a simulated world.
+//! What the loop runs on. A program implements these for its capabilities, a test for a simulated world.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ pub trait ModelStream {
     /// The next piece, and whether it was the last.
     ///
     /// # Errors
-    /// In words: the worker died, refused, or is gone.
+    /// Why: the worker died, refused, or is gone.
     async fn next(&mut self) -> Result<(StreamChunk, bool), String>;
 
     /// Tells the worker to stop. Does not wait for it.
@@ -58,7 +58,7 @@ pub trait Tools {
     fn invoke(&self, tool: &Tool, prepared: Self::Prepared) -> LocalBoxFuture<'static, Result<Brought, String>>;
 }
 
-/// Why a model was not asked, in words for the person.
+/// Why a model was not asked: a message for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// A budget is used up, or there were too many requests lately.
@@ -83,7 +83,7 @@ pub enum BudgetError {
 pub struct Ruling<L> {
     /// What was decided.
     pub decision: Decision,
-    /// Why, in words.
+    /// Why, as a message.
     pub reason: String,
     /// Leave for one call, after a step-up.
     pub lease: Option<L>,
@@ -107,7 +107,7 @@ pub trait Gate {
     /// What one call takes, before anybody is asked.
     ///
     /// # Errors
-    /// The broker does not answer; nobody is asked then.
+    /// The broker does not answer; then the person is not asked.
     async fn review(&self, question: &ToolQuestion) -> Result<Review, String>;
 
     /// The decision on one call. `reply` is the person's where the mode asks for one.
@@ -221,7 +221,7 @@ pub trait Approver {
     /// Asks for the passphrase for one call.
     async fn passphrase(&self, ask: &Ask<'_>) -> Secret;
 
-    /// Asks whether a turn in which the model was asked `calls` times goes on for `more`.
+    /// Asks whether a turn in which the model was asked `calls` times continues for `more`.
     async fn go_on(&self, calls: u32, more: u32) -> Answer;
 }
 
@@ -244,8 +244,8 @@ impl core::fmt::Display for AuditError {
 /// The audit log.
 #[allow(async_fn_in_trait)]
 pub trait Audit {
-    /// Appends a record about a tool call; its sequence number. Waits for the answer however long it takes: whoever
-    /// stops waiting does not know whether there is a record.
+    /// Appends a record about a tool call; its sequence number. Waits for the answer however long it takes: a caller
+    /// that stops waiting does not know whether there is a record.
     ///
     /// # Errors
     /// The log is gone, full, or refuses the record; nothing may run then.
@@ -269,7 +269,7 @@ pub trait Host {
     /// Unguessable bytes.
     fn random(&self) -> [u8; 16];
 
-    /// Runs a task beside the loop, to its end.
+    /// Runs a task in parallel with the loop, to its end.
     fn spawn(&self, task: LocalBoxFuture<'static, ()>);
 
     /// Ends at the next Ctrl-C that no prompt takes.
@@ -292,7 +292,7 @@ pub enum State {
 /// What the person sees. A call is shown as a widget, never as text of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Show<'a> {
-    /// The loop goes on to this state.
+    /// The loop enters this state.
     State(State),
     /// The model reads the conversation.
     Progress {
@@ -311,6 +311,13 @@ pub enum Show<'a> {
         name: &'a str,
         /// More of the arguments.
         arguments: &'a str,
+    },
+    /// The answer's calls of this tool are not held to all of its schema.
+    Loose {
+        /// The tool, one of those that the model was shown.
+        tool: &'a str,
+        /// What they are not held to, as the model's worker says.
+        why: &'a str,
     },
     /// The model has finished this answer.
     AnswerEnd {

@@ -1,7 +1,7 @@
 //! What the chain knows of each call: the one place at which a decision and what became of the call meet.
 //!
 //! The broker and the runner write to the log independently, and a runner that is interrupted stops waiting for a
-//! decision that may be recorded all the same. Whoever comes first here settles it: a decision that was recorded is that
+//! decision that may be recorded all the same. The first record here settles it: a decision that was recorded is that
 //! of the call, whatever its runner knew or says; a call that was told of cannot be decided on any more, and the broker, whose
 //! record is refused, does not let its decision hold.
 

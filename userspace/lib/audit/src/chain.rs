@@ -19,7 +19,7 @@ use crate::record::{Event, Head, Record};
 ///
 /// The bound counts the bytes of all lines. A record *before* an effect is taken only if the record *after* it will fit
 /// too, so an effect that was allowed to begin can always be told of; when that is no longer so the chain refuses, and
-/// whoever asked must not go on. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
+/// then the caller must not continue. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
 #[derive(Debug)]
 pub struct Chain {
     records: Vec<Record>,

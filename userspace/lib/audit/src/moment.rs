@@ -1,4 +1,4 @@
-//! Times of records in words, and a person's words for a time. All are UTC.
+//! Times of records as texts, and a person's input for a time. All are UTC.
 
 use alloc::format;
 use alloc::string::{String, ToString};

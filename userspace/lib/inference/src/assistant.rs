@@ -134,7 +134,7 @@ impl<'m> Assistant<'m> {
 
     fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
         let Some(Answer { reader, repetition, endless }) = self.answers.get_mut(&id) else { return };
-        // What a call is given may repeat itself because a person wants it so. A call begins a text anew.
+        // What a call is given may repeat itself because a person wants it so. A call begins a new text.
         if reader.in_call() {
             *repetition = repetition.take().map(|_| Repetition::default());
         } else if let Some(repetition) = repetition {

@@ -47,7 +47,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
     Ok(found)
 }
 
-/// The messages without so many of the oldest turns. What comes before the first belongs to it, but for instructions.
+/// The messages without so many of the oldest turns. What comes before the first belongs to it, except instructions.
 fn without_turns(messages: &[Message], left_out: usize) -> Vec<Message> {
     let mut turn = 0usize;
     let kept = messages.iter().filter(|message| {

@@ -13,6 +13,8 @@ pub enum Event {
     TextBytes(Vec<u8>),
     /// A piece of a tool call.
     Call(CallDelta),
+    /// Say that calls of this tool are not held to all of its schema, and to what not.
+    Loose { tool: String, why: String },
     /// Wait this many milliseconds of guest time before the next event.
     Delay(u32),
     /// Read this range of the weights and say what it is: see [`weights_text`].

@@ -195,6 +195,7 @@ impl Steps {
             "textBytes",
             "call",
             "callDelta",
+            "loose",
             "delayMs",
             "weights",
             "capabilities",
@@ -227,6 +228,13 @@ impl Steps {
             }
             "call" => self.call(body, true),
             "callDelta" => self.call(body, false),
+            "loose" => {
+                let loose = object(body, "\"loose\"")?;
+                known(loose, "\"loose\"", &["tool", "why"])?;
+                let text = |key| loose.get(key).map_or(Ok(String::new()), |value| string(value, key));
+                let (tool, why) = (text("tool")?, text("why")?);
+                self.push(Step::Loose { tool, why })
+            }
             "delayMs" => self.push(Step::Delay(small(body, kind)?)),
             "weights" => {
                 let range = object(body, "\"weights\"")?;

@@ -260,6 +260,11 @@ impl Response {
             Step::Call { index, id: _, name, handle: _, arguments } => {
                 self.call(*index, name.as_ref(), arguments);
             }
+            Step::Loose { tool, why } => {
+                let (tool, why) = (tool.clone(), why.clone());
+                self.next_step();
+                self.pending.push_back(Event::Loose { tool, why });
+            }
             Step::Delay(milliseconds) => {
                 self.next_step();
                 self.pending.push_back(Event::Delay(*milliseconds));
@@ -382,6 +387,7 @@ impl Collected {
             Event::TextBytes(bytes) => self.text.extend_from_slice(&bytes),
             Event::Delay(milliseconds) => self.delay = self.delay.saturating_add(u64::from(milliseconds)),
             Event::Call(delta) => self.add_call(delta),
+            Event::Loose { .. } => {}
             last => self.end = Some(last),
         }
     }

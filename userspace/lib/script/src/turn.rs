@@ -83,6 +83,11 @@ pub enum Step {
         handle: Option<Handle>,
         arguments: Arguments,
     },
+    /// Say that a tool's calls are not held to all of its schema.
+    Loose {
+        tool: String,
+        why: String,
+    },
     Delay(u32),
     /// Read a range of the weights.
     Weights {

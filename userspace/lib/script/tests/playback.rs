@@ -89,7 +89,7 @@ fn a_whole_call_gets_the_handle_of_the_tool_of_exactly_its_name() {
 
 #[test]
 fn malformed_pieces_come_out_as_written() {
-    let script = r#"{"events":["\u001b[31m",{"textBytes":"ff9b"},{"callDelta":{"index":7,"id":"d","name":"re\u0430dFile","arguments":"{\"pa"}},{"callDelta":{"index":7,"arguments":"th\":"}},{"callDelta":{"index":3,"id":"d"}},{"delayMs":250}],"finish":77,"usage":{"completionTokens":999999}}"#;
+    let script = r#"{"events":["\u001b[31m",{"textBytes":"ff9b"},{"callDelta":{"index":7,"id":"d","name":"re\u0430dFile","arguments":"{\"pa"}},{"callDelta":{"index":7,"arguments":"th\":"}},{"callDelta":{"index":3,"id":"d"}},{"delayMs":250},{"loose":{"tool":"read","why":"a pattern"}}],"finish":77,"usage":{"completionTokens":999999}}"#;
     let events: Vec<Event> = player(script).respond(&request(&[])).collect();
     assert_eq!(
         events,
@@ -106,6 +106,7 @@ fn malformed_pieces_come_out_as_written() {
             Event::Call(CallDelta { index: 7, arguments: "th\":".into(), ..CallDelta::default() }),
             Event::Call(CallDelta { index: 3, id: Some("d".into()), ..CallDelta::default() }),
             Event::Delay(250),
+            Event::Loose { tool: "read".into(), why: "a pattern".into() },
             Event::Finish { reason: Finish::Other(77), usage: Usage { prompt_tokens: 0, completion_tokens: 999_999 } },
         ]
     );

@@ -81,7 +81,7 @@ fn refused(error: AppendError) -> CallError {
             capos_rt::log::error!("{error}");
             CallError::overloaded(format!("{error}"))
         }
-        // Others go on, and whoever asked is told.
+        // Other calls continue, and this caller is told.
         AppendError::Share { .. } => CallError::overloaded(format!("{error}")),
         AppendError::Invalid(_) => CallError::invalid_argument(format!("{error}")),
     }

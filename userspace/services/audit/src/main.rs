@@ -2,8 +2,8 @@
 //!
 //! Provides: `AuditLog` (0), `AuditWriter` (1) and `AuditReader` (2). A writer that the manifest gave records general
 //! events under its service's name; only one that the log made for a session may record tool calls, and only of that
-//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and whoever asked must not go on. A session has a
-//! share of it and no more.
+//! session. The log is bounded by `LIMIT_KIB` of its environment; a full log refuses, and then the caller must
+//! not continue. A session has a share of it and no more.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;

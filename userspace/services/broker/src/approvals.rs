@@ -17,6 +17,8 @@ const TEXTS: usize = 48 << 10;
 /// Characters that are remembered of a question's arguments, and of its tool's and its category's name.
 const ARGUMENTS: usize = 1024;
 const NAME: usize = 64;
+/// The same of the reason.
+const REASON: usize = 200;
 
 /// The questions of one session, newest last.
 #[derive(Default)]
@@ -26,14 +28,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Remembers a question and how it was decided.
-    pub fn add(&self, question: &ToolQuestion, decision: Decision) {
+    /// Remembers a question, how it was decided, and the reason that is recorded.
+    pub fn add(&self, question: &ToolQuestion, decision: Decision, reason: &str) {
         let state = match decision {
-            Decision::Consented => "allowed once",
-            Decision::StepUpSucceeded => "allowed once, with passphrase",
-            Decision::StepUpFailed => "refused: no passphrase, or a wrong one",
-            Decision::Denied => "refused",
-            // Nobody was asked.
+            Decision::Consented => "allowed once".to_string(),
+            Decision::StepUpSucceeded => "allowed once, with passphrase".to_string(),
+            Decision::StepUpFailed | Decision::Denied => format!("not allowed: {}", short(reason, REASON)),
+            // The person was not asked.
             Decision::Auto | Decision::Forbidden => return,
         };
         self.count.set(self.count.get().saturating_add(1));
@@ -45,7 +46,7 @@ impl Asked {
             tool,
             arguments: short(&question.arguments, ARGUMENTS),
             risk: short(&question.category, NAME),
-            state: state.to_string(),
+            state,
         });
         let mut texts: usize = list.iter().map(bytes).sum();
         while list.len() > MOST || texts > TEXTS {
@@ -76,8 +77,11 @@ impl ApprovalClientServer for ApprovalObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capos_policy::unagreed;
     use capos_schema::authority::ApprovalClientClient;
+    use capos_schema::authority::Reply;
     use capos_schema::local::{Local, run};
+    use capos_schema::models::PermissionMode;
 
     /// However long what is asked is, what is remembered of it fits into the results of a call.
     #[test]
@@ -88,7 +92,7 @@ mod tests {
             let tool = if turn < 200 { long.clone() } else { "write_file".into() };
             let arguments = if turn < 200 { long.clone() } else { "{}".into() };
             let question = ToolQuestion { turn, tool, arguments, category: long.clone(), ..ToolQuestion::default() };
-            asked.add(&question, Decision::Consented);
+            asked.add(&question, Decision::Consented, "");
         }
         let client = ApprovalClientClient::serve(&Local::default(), Rc::new(ApprovalObject(asked))).unwrap();
         let list = run(client.list()).unwrap().unwrap();
@@ -98,5 +102,33 @@ mod tests {
         let message = capos_schema::wire::encode_value(&list[0]).unwrap();
         let overhead = message.words.len() * 8 - bytes(&list[0]);
         assert!(TEXTS + MOST * (overhead + 8) <= capos_schema::cap::RESULTS as usize, "{overhead} bytes besides texts");
+    }
+
+    /// A question that expired is not listed as one that the person refused.
+    #[test]
+    fn what_came_of_a_question_is_told_from_its_reason() {
+        let asked = Asked::default();
+        for (decision, reply) in [
+            (Decision::Denied, Reply::Declined),
+            (Decision::Denied, Reply::Late),
+            (Decision::Denied, Reply::Lost),
+            (Decision::StepUpFailed, Reply::Declined),
+        ] {
+            let mode = if decision == Decision::Denied { PermissionMode::Consent } else { PermissionMode::StepUp };
+            asked.add(&ToolQuestion::default(), decision, unagreed(reply, mode));
+        }
+        asked.add(&ToolQuestion::default(), Decision::StepUpFailed, "the passphrase is wrong");
+        asked.add(&ToolQuestion::default(), Decision::Consented, "");
+        let list = asked.list.borrow();
+        let states: Vec<&str> = list.iter().map(|found| found.state.as_str()).collect();
+        let expected = [
+            "not allowed: the person said no",
+            "not allowed: nobody answered in time",
+            "not allowed: the terminal was lost before anybody answered",
+            "not allowed: no passphrase was entered",
+            "not allowed: the passphrase is wrong",
+            "allowed once",
+        ];
+        assert_eq!(states, expected);
     }
 }

@@ -45,7 +45,7 @@ pub struct Broker {
     pub budgets: RefCell<Budgets>,
     /// Sessions that somebody holds.
     pub open: Rc<Cell<u32>>,
-    /// Whether there is something that nobody waits for to be kept, and whether it is being kept.
+    /// Whether counts are still to be kept without a caller that waits, and whether they are being kept.
     unkept: Cell<bool>,
     keeping: Cell<bool>,
     /// Wrong passphrases count for the whole system, not for one session.
@@ -79,11 +79,11 @@ impl Broker {
         })
     }
 
-    /// Tries the passphrase. The attempt is counted and the count kept before anything is compared: whoever can end
-    /// this process meanwhile gains no attempt by it.
+    /// Tries the passphrase. The attempt is counted and the count kept before anything is compared: an attacker that
+    /// ends this process meanwhile gains no attempt by it.
     ///
     /// # Errors
-    /// Why it does not open, in words.
+    /// Why it does not open.
     pub async fn try_passphrase(&self, given: &str) -> Result<(), String> {
         let kept = self.config.passphrase.as_ref();
         let kept = self.attempts.borrow_mut().begin(kept, self.clock.now()).map_err(|why| why.to_string())?;
@@ -161,7 +161,7 @@ impl AuthorityBrokerServer for BrokerObject {
             return Err(CallError::invalid_argument("a principal's name has 1 to 64 bytes"));
         }
         if broker.open.get() > 0 {
-            // Those that nobody holds any more are found when somebody looks.
+            // Those without a holder are found by a sweep.
             broker.server.sweep();
         }
         let open = Held::of(&broker.open, SESSIONS)
@@ -179,7 +179,7 @@ impl AuthorityBrokerServer for BrokerObject {
             ));
         }
         let id = hex::encode(crate::random(&broker.entropy).await?);
-        // Whoever sits at the console gets the initial profile; an operator's has to be opened otherwise.
+        // A person at the console gets the initial profile; an operator's has to be opened otherwise.
         let refused = if profile == Profile::Operator && !initial {
             broker.try_passphrase(&passphrase).await.err()
         } else {

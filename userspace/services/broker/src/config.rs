@@ -1,7 +1,7 @@
 //! The configuration of the broker: `/etc/system.toml`, and a scenario's `config.toml` over it.
 //!
-//! What is wrong is refused in words with its place; nothing is guessed. A section `[runner]` is the host's and is not
-//! read here.
+//! A mistake is rejected with an error message that names its place; nothing is guessed. A section `[runner]` is
+//! the host's and is not read here.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -245,7 +245,7 @@ impl Rule {
     }
 }
 
-/// The short form: `tool = "mode"`, or `tool = "hidden"`. Whoever writes the configuration may widen.
+/// The short form: `tool = "mode"`, or `tool = "hidden"`. The author of the configuration may widen.
 fn short(tool: &str, what: &str) -> Result<Override, String> {
     let rule = Override { tool: Some(tool.to_string()), ..Override::default() };
     if what == "hidden" {

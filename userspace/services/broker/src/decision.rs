@@ -13,7 +13,7 @@ use capos_schema::models::PermissionMode;
 /// The longest reason that is recorded.
 const MAX_REASON: usize = 512;
 
-/// Who a record is about.
+/// The session that a record is about.
 pub struct Subject<'a> {
     pub session: &'a str,
     pub principal: &'a str,

@@ -73,7 +73,7 @@ async fn start(env: Env) -> Result<(), Error> {
     // Of those who have no session yet.
     let share = broker.server.share();
     env.serve(0, share.bound(Rc::new(AuthorityBrokerService(Rc::new(BrokerObject(broker))))));
-    // Both go on for ever; what ends one of them ends the process.
+    // Neither returns; a failure of one of them ends the process.
     match select(models.run(options(REQUESTS)), env.run_with(options(QUESTIONS))).await {
         Either::First(ended) | Either::Second(ended) => ended,
     }

@@ -101,7 +101,7 @@ impl Meter {
     /// # Errors
     /// It holds as many as it may.
     pub fn hold_model(&self) -> Result<Held, CallError> {
-        // One that nobody holds any more, though it was not let go of in so many words, keeps its worker no longer. Nor does that
+        // A model without a holder keeps its worker no longer, even if it was not released explicitly. Nor does that
         // of a session whose holder is gone.
         self.broker.server.sweep();
         self.broker.models.sweep();
@@ -118,7 +118,7 @@ impl Meter {
             .ok_or_else(|| CallError::overloaded(format!("this session holds {HELD} answers; let go of some first")))
     }
 
-    /// Finds the answers that nobody holds any more: they take nothing more then.
+    /// Finds the answers without a holder: they take nothing more then.
     fn sweep(&self) {
         if self.answers.get() > 0 || self.held.get() > 0 {
             self.broker.models.sweep();
@@ -188,8 +188,8 @@ impl Meter {
         Ok((request, under_way, Counted::of(self, tally)))
     }
 
-    /// Asks the worker of a model something apart from whoever gives up waiting for it. One that does not answer in time is replaced.
-    /// Returns the time when it is asked, and none where there is no room for that.
+    /// Asks the worker of a model something in a task of its own, which outlasts its caller. A worker that does not
+    /// answer in time is replaced. Returns the time when it is asked, and none if there is no room for that.
     fn watch_worker(
         &self,
         model: &str,
@@ -308,8 +308,9 @@ impl Metered {
         Rc::new(Self { meter, model: RefCell::new(model), info, probes: Rc::default(), _held: held })
     }
 
-    /// Asks the model, and waits for it within a bound. Where its worker is gone nothing was said yet, so the model is opened anew and
-    /// asked once more. What is refused in words counts as nothing, and what else goes wrong as what was sent.
+    /// Asks the model, and waits for it within a bound. If its worker is gone, nothing was said yet, so the model is opened
+    /// again and asked once more. A request that is rejected with an error message counts as nothing, and any other failure as
+    /// what was sent.
     async fn ask<T>(
         &self,
         (counted, waiting): (&Counted, &RefCell<Waiting>),
@@ -409,7 +410,7 @@ impl LanguageModelServer for Metered {
         self.meter.alive()?;
         self.meter.sweep();
         let held = self.meter.hold_answer()?;
-        // Before the worker has it: whoever gives up a request that was sent has used its prompt.
+        // Before the worker has it: a request that was sent has used its prompt, even if its caller gives up.
         let (request, under_way, counted) = self.meter.admitted(req, 0).await?;
         let waiting = RefCell::new(Waiting::new(self.meter.rules.patience));
         let stream = self.ask((&counted, &waiting), async |model| request.stream(&model).await).await?;
@@ -442,11 +443,11 @@ struct Answer {
     /// None once it has ended or was cancelled.
     under_way: RefCell<Option<UnderWay>>,
     _held: Held,
-    /// Whether a piece is waited for: nobody else waits here meanwhile.
+    /// Whether a piece is waited for: a second reader is refused meanwhile.
     reading: Cell<bool>,
     /// Whether it was cancelled, and its worker has not ended it in time.
     lost: CancelToken,
-    /// Whether it has ended, so that nobody waits for its worker to end it.
+    /// Whether it has ended, so that its worker need not end it.
     over: CancelToken,
 }
 
@@ -465,8 +466,8 @@ impl Answer {
         Ok(TokenStreamNextResults { chunk: StreamChunk::Finish(StreamChunkFinish { usage, reason }), done: true })
     }
 
-    /// Tells the worker that nobody wants more of it, once. Nobody waits here for a worker that does not answer, nor does the session's
-    /// next answer, nor who reads this one.
+    /// Tells the worker once that no more of it is wanted. A worker that does not answer keeps no caller waiting,
+    /// neither the reader of this answer nor that of the session's next one.
     fn give_up(&self) {
         let stream = self.stream.borrow().clone();
         let (Some(_), Some(stream)) = (self.under_way.take(), stream) else { return };
@@ -474,7 +475,7 @@ impl Answer {
         let cancel = async move { drop(stream.cancel().await) };
         let meter = &self.counted.meter;
         let Some(asked) = meter.watch_worker(&self.model, ("a cancel", worker::UNANSWERED), cancel) else {
-            // The answer ends at once: its worker takes none further that nobody reads.
+            // The answer ends at once: its worker continues none that has no reader.
             self.lost.cancel();
             return;
         };

@@ -39,7 +39,7 @@ async fn known(catalog: &ModelCatalogClient) -> Result<Vec<ModelInfo>, CallError
 /// The catalog is gone.
 pub async fn allowed(catalog: &ModelCatalogClient, rules: &ProfileRules) -> Result<Vec<ModelInfo>, CallError> {
     let mut models = known(catalog).await?;
-    // Nobody has opted in to remote models or stepped up for one: there is no remote backend yet to opt in to.
+    // Remote models stay closed: there is no remote backend yet to opt in to.
     models.retain(|model| rules.may_use(&model.backend, false, false).is_ok());
     Ok(models)
 }

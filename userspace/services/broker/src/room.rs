@@ -2,8 +2,8 @@
 //!
 //! A message is read, and what is sent on in its place is written, without waiting for anybody, so one at a time is: that needs
 //! no room here. What stays while a call waits does. How long a message is is bounded by its endpoint, and what it takes once it is
-//! read by its length (`capos_schema::wire::memory_for`). A call for which there is no room is refused in words. Decision 16 has
-//! the sum.
+//! read by its length (`capos_schema::wire::memory_for`). A call for which there is no room is rejected with an
+//! error message. Decision 16 has the sum.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -25,7 +25,8 @@ pub struct Endpoint {
     pub buffers: u16,
     /// Bytes of the longest message.
     pub message_bytes: u32,
-    /// Calls that are taken from it at one time: more than there is room for, so that one too many is refused in words.
+    /// Calls that are taken from it at one time: more than there is room for, so that one too many is rejected with an
+    /// error message.
     pub concurrent: u16,
     /// Bytes of memory that calls which wait may take.
     pub room: usize,
@@ -44,8 +45,8 @@ pub const REQUESTS: Endpoint =
 const TASK: usize = 8 << 10;
 /// Bytes of a call that waits for another one, whose messages are short. No call takes less, so this also bounds how many wait.
 pub const CALL: usize = RESULTS as usize + TASK;
-/// Bytes of short calls that each session has whatever the others do: to read an answer on, to cancel it, the cancel that goes on
-/// to the worker, and one more.
+/// Bytes of short calls that each session has whatever the others do: to read an answer on, to cancel it, the cancel that is
+/// passed on to the worker, and one more.
 const ASSURED_CALLS: usize = 4 * CALL;
 /// The same, of what is long: a request of 56 KiB.
 const ASSURED: usize = 112 << 10;
@@ -87,7 +88,7 @@ impl Share {
     /// So many bytes, which a call with `what` needs besides itself, until what is returned is dropped.
     ///
     /// # Errors
-    /// There is no room for that: beside what the session has under way, or beside what others have.
+    /// There is no room for that next to what the session has under way, or next to what others have.
     pub fn take(self: &Rc<Self>, bytes: usize, what: impl Display) -> Result<Taken, CallError> {
         self.take_of(&self.long, ASSURED, bytes, what)?;
         Ok(Taken { share: self.clone(), bytes, short: false })
@@ -104,7 +105,7 @@ impl Share {
 
     fn take_of(&self, used: &Cell<usize>, assured: usize, bytes: usize, what: impl Display) -> Result<(), CallError> {
         let (all, left) = (self.short.get().saturating_add(self.long.get()), self.room.left.get());
-        // Who uses much has to leave enough for others, so that each has something however many they are.
+        // A session that uses much leaves enough for others, so that each has something however many they are.
         let fits =
             |all: usize, left: usize| left.checked_sub(SPARED).is_some_and(|left| all <= left.saturating_mul(TIMES));
         let more = used.get().saturating_add(bytes);
@@ -178,7 +179,7 @@ impl Drop for Taken {
     }
 }
 
-/// An object in the list of what its session has exported, until nobody holds it any more.
+/// An object in the list of what its session has exported, until it has no holder.
 struct Listed {
     share: Rc<Share>,
     id: Cell<u64>,
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn no_more_wait_than_there_are_places() {
         let most = QUESTIONS.room / of_question(0) + REQUESTS.room / CALL;
-        // A cancel that goes on to its worker is a call and a timer.
+        // A cancel that is passed on to its worker is a call and a timer.
         assert!(2 * most + 32 <= CALLS, "{most} calls of {CALLS}");
         let watched = shares::<1>(REQUESTS).1[0].room.left.get() / CALL;
         assert!(watched <= WATCHES, "{watched} of {WATCHES} are watched");

@@ -110,7 +110,7 @@ impl Session {
     /// It holds as many as it may.
     fn hold_lease(&self) -> Result<Held, CallError> {
         if self.leases.get() > 0 {
-            // Those that nobody holds any more are found when somebody looks.
+            // Those without a holder are found by a sweep.
             self.broker.server.sweep();
         }
         Held::of(&self.leases, LEASES)
@@ -126,7 +126,7 @@ impl Session {
         reason: &str,
     ) -> Result<(), CallError> {
         self.subject().decided(&self.broker.blocks.writer, question, mode, decision, reason).await?;
-        self.asked.add(question, decision);
+        self.asked.add(question, decision, reason);
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// An end that somebody has asked for, or that nobody is left to ask for: true once.
+    /// Begins the end, which a caller has asked for or which follows from the loss of its holder: true once.
     fn begin_end(&self) -> bool {
         if self.ended.replace(true) {
             return false;
@@ -162,7 +162,7 @@ async fn revoke(broker: &Broker, session: &str, parts: Vec<Part>) {
 }
 
 impl Drop for Session {
-    /// Nobody holds it any more, and nobody has ended it: its holder is gone.
+    /// It has no holder, and was not ended: its holder is gone.
     fn drop(&mut self) {
         if !self.begin_end() {
             // What was given behind its end.
@@ -174,7 +174,7 @@ impl Drop for Session {
             revoke(&broker, &info.id, parts).await;
             let subject = Subject { session: &info.id, principal: &info.principal };
             let fields: [(&str, &dyn core::fmt::Display); 1] = [("outcome", &"nobody held it any more")];
-            // There is nobody left to tell.
+            // No caller is left to tell.
             if let Err(why) = subject.record(&broker.blocks.writer, Kind::SessionEnd, &fields).await {
                 log::warning!("session {}: {why}", info.id);
             }
@@ -200,7 +200,7 @@ fn bounded(question: &ToolQuestion) -> Result<(), CallError> {
     named("a category's name", category)
 }
 
-/// A copy of a capability for one session: revoking it takes it from the session and from nobody else.
+/// A copy of a capability for one session: revoking it takes it from the session alone.
 async fn derive(broker: &Broker, cap: &Cap, rights: Rights) -> Result<Cap, CallError> {
     let id = broker.blocks.table.derive(cap.id(), rights.0).await?;
     Ok(capos_rt::adopt::<ObjectClient>(id).into_cap())
@@ -250,7 +250,7 @@ impl UserSessionServer for Session {
             read_only: false,
         });
         // A log that restarted knows no earlier writer, so each bundle brings one of its own. Without a writer the
-        // session goes on and runs no tool.
+        // session continues and runs no tool.
         match self.broker.blocks.audit.writer(&self.info.id).await {
             Ok(writer) => grants.push(NamedGrant {
                 name: "audit_writer".to_string(),
@@ -355,7 +355,7 @@ impl UserSessionServer for Session {
         // It may have ended meanwhile.
         self.alive()?;
         let metered = Metered::new((self.meter.clone(), held), model, info.clone());
-        // Who still holds the last one may use it: what both take is counted together.
+        // A holder of the last one may still use it: what both take is counted together.
         let model = LanguageModelClient::serve(&self.meter.exporter(), metered)?;
         Ok(UserSessionModelResults { model, info })
     }
@@ -379,7 +379,7 @@ impl UserSessionServer for Session {
         let recorded = self.subject().record(&self.broker.blocks.writer, Kind::SessionEnd, &[]).await;
         if let Some(observer) = self.broker.blocks.observer.clone() {
             let session = self.info.id.clone();
-            // The session has ended whatever the observer does with it; nobody waits for that.
+            // The session has ended whatever the observer does with it; no caller waits for that.
             drop(capos_rt::spawn(async move {
                 match observer.ended(&session).await {
                     Ok(()) => {}

@@ -67,6 +67,8 @@ impl Tally {
                 self.read = self.read.max(u64::from(progress.done));
             }
             StreamChunk::TextDelta(text) => self.receive([text.len()]),
+            // It is no part of the answer: no sign of work, so that the bound on empty pieces counts it.
+            StreamChunk::Loose(_) => {}
             StreamChunk::ToolCallDelta(call) => {
                 self.receive_call([&call.name, &call.id, &call.handle, &call.arguments].map(String::len));
             }
@@ -112,13 +114,13 @@ impl Tally {
         self.read.saturating_add(self.received)
     }
 
-    /// The answer is given up: the tokens that are left to count. Nobody says how many it took. The prompt was read if
+    /// The answer is given up: the tokens that are left to count. How many it took is not known. The prompt was read if
     /// anything was, and has a token for so many bytes at least.
     pub fn give_up(&mut self) -> u64 {
         self.advance(self.least_prompt().saturating_add(self.least()))
     }
 
-    /// What was taken at least, where nobody says how much it was.
+    /// The least that was taken, if the worker does not say how much it was.
     #[must_use]
     pub fn usage(&self) -> TokenUsage {
         TokenUsage { prompt_tokens: number(self.least_prompt()), completion_tokens: number(self.least()) }

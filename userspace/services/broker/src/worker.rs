@@ -1,4 +1,4 @@
-//! What is asked of a worker, which may never answer. Whoever waits for one waits within a bound.
+//! Calls to a worker, which may never answer. Each wait for one has a bound.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Who gives up a read and begins another one does not begin the silence again.
+    /// A reader that gives up a read and begins another does not restart the time of silence.
     #[test]
     fn reads_that_are_given_up_count() {
         with_worker(true, Vec::new(), |stream, deadlines| async move {

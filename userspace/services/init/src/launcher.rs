@@ -33,6 +33,8 @@ const ANSWER_ROOM: usize = 2048;
 const MAX_TIME: u64 = 1_800_000_000_000;
 /// Programs that run at one time: each keeps a call of its caller open, and others have to get through.
 const MAX_RUNNING: u32 = 32;
+/// The grant in which programs that a session runs begin to work, as in the shell.
+const HOME: &str = "home";
 /// Names that a process holds whatever it is granted.
 const RESERVED: &[&str] = &["account", "space", "table", "process", "serve"];
 
@@ -52,11 +54,7 @@ impl Output {
     /// What was kept, as text that takes no more bytes than it may.
     fn text(&self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes.take()).into_owned();
-        let mut end = text.len().min(MAX_OUTPUT.saturating_sub(ANSWER_ROOM));
-        while !text.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(MAX_OUTPUT.saturating_sub(ANSWER_ROOM)));
         text
     }
 }
@@ -157,6 +155,12 @@ fn of_grants(entry: &Entry) -> Label {
     join(&Label { classes }, &Label::default())
 }
 
+/// The environment's line by which a program starts in the directory of files that it is granted, where it is.
+fn working(entry: &Entry) -> Vec<String> {
+    let is_home = |wanted: &Wanted| wanted.name == HOME && wanted.interface == DirectoryClient::INTERFACE_ID;
+    entry.grants.iter().any(is_home).then(|| format!("PWD=/{HOME}")).into_iter().collect()
+}
+
 impl ProgramLauncher {
     /// A launcher of the manifest's programs.
     pub fn new(system: Rc<System>) -> Self {
@@ -232,7 +236,7 @@ impl LauncherServer for ProgramLauncher {
         let output = Rc::new(Collector::<Output>::default());
         let out = StandardClient::serve(&system.server, output.clone())?;
         let grants = Vec::from([Granted::new("out", &out)]);
-        let with = Start { arguments, environment: Vec::new(), grants };
+        let with = Start { arguments, environment: working(entry), grants };
         let started = self.start(entry, given, with).await.inspect_err(|_| {
             system.server.unexport(out.as_cap());
         })?;

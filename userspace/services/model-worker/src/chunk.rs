@@ -2,7 +2,7 @@
 
 use capos_schema::cap::{CallError, Message};
 use capos_schema::models::{
-    FinishReason, StreamChunk, StreamChunkFinish, TokenStreamNextResults, TokenUsage, ToolCallDelta,
+    FinishReason, StreamChunk, StreamChunkFinish, StreamChunkLoose, TokenStreamNextResults, TokenUsage, ToolCallDelta,
 };
 use capos_schema::models_capnp::token_stream::next_results;
 use capos_schema::wire;
@@ -60,6 +60,7 @@ pub fn of(event: Event) -> Said {
             Err(_) => Said::Bytes(bytes),
         },
         Event::Call(delta) => Said::Chunk(call(delta)),
+        Event::Loose { tool, why } => Said::Chunk(StreamChunk::Loose(StreamChunkLoose { tool, why })),
         Event::Finish { reason: Finish::Other(number), usage: counted } => Said::Finish(number, usage(counted)),
         Event::Finish { reason: known, usage: counted } => {
             let reason = reason(known).unwrap_or(FinishReason::Error);

@@ -62,7 +62,7 @@ impl LanguageModelServer for Worker {
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
         let response = self.written.respond(&within_budget(req, self.max_tokens))?;
-        // Whoever cancels a call that is not streamed drops it where it stands.
+        // A call that is not streamed and is cancelled is dropped where it is.
         let never = CancelToken::new();
         let mut collected = Collected::default();
         for event in response {
@@ -126,7 +126,7 @@ fn player(env: &Env, length: u64) -> Result<Player, Error> {
         let memory = env.cap::<MemoryObjectClient>("script")?;
         FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
-    // A script that cannot be played is told to whoever asks the model: this process has no other way to say it.
+    // A script that cannot be played is told to each caller of the model: this process has no other way to say it.
     Ok(match Script::parse(&script) {
         Ok(script) => Player::new(script),
         Err(why) => Player::broken(format!("its script cannot be played: {why}")),

@@ -19,7 +19,7 @@ pub struct Stage {
     pub weights: Weights,
     /// The process's own capabilities.
     pub table: CapabilityTableClient,
-    /// The same in words.
+    /// The same as a text.
     pub held: String,
 }
 
@@ -50,7 +50,11 @@ impl Stage {
             Event::Deaf => misbehave::deaf(),
             Event::Exit(code) => misbehave::exit(code),
             Event::Crash(crash) => misbehave::crash(crash),
-            said @ (Event::Text(_) | Event::TextBytes(_) | Event::Call(_) | Event::Finish { .. }) => Ok(Some(said)),
+            said @ (Event::Text(_)
+            | Event::TextBytes(_)
+            | Event::Call(_)
+            | Event::Loose { .. }
+            | Event::Finish { .. }) => Ok(Some(said)),
         }
     }
 }
@@ -63,7 +67,7 @@ async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallEr
         for _ in 0..SLICE {
             state = std::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
         }
-        // Others are served, and whoever cancels is heard.
+        // Other calls are served, and a cancel is received.
         capos_rt::yield_now().await;
     }
     Ok(())

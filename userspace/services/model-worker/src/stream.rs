@@ -60,7 +60,7 @@ impl Stream {
             reading: Cell::new(false),
             forged: RefCell::default(),
         });
-        // The stream's service, but for answers that the stream has forged: a script can say what no well-formed value holds
+        // The stream's service, except answers that the stream has forged: a script can say what no well-formed value holds
         // (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
         Rc::new(Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
             let stream = stream.clone();

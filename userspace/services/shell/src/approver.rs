@@ -13,8 +13,8 @@ use capos_terminal::{count_spaces, escape_json, wrap};
 
 use crate::escape::one_line;
 use crate::loss;
+use crate::runner::Runner;
 use crate::screen::Held;
-use crate::session::Runner;
 
 /// Rows of a screen that are kept free of arguments at least. If a question's own lines need more, it has more.
 const AROUND: usize = 10;
@@ -24,7 +24,7 @@ const ASKING: usize = 2;
 const CLASSES: usize = 3;
 /// Rows of the longest page, on however large a screen: it is one message to the terminal.
 const ROWS: usize = 200;
-/// Stands before the arguments. What goes on in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
+/// Stands before the arguments. A text that continues in another row has [`CONTINUED`](capos_terminal::CONTINUED) there.
 const MARGIN: &str = "  │ ";
 /// Stands before the question's own lines.
 const LEAD: &str = "  ";
@@ -38,7 +38,7 @@ impl Page {
         self.0.push((style, text.into()));
     }
 
-    /// Adds a line of the question's own. It may hold words of a service: what has no room in its row goes on behind the margin.
+    /// Adds a line of the question's own. It may hold words of a service: what has no room in its row continues behind the margin.
     fn line(&mut self, style: Style, text: &str, columns: usize) {
         self.add(style, format!("{LEAD}{}\n", wrap(LEAD, &count_spaces(&one_line(text)), columns)));
     }

@@ -48,8 +48,8 @@ struct Names {
 pub fn completions(session: &Session) -> Vec<String> {
     let runner = &session.runner;
     lines(&Names {
-        held: runner.grants().into_iter().map(|grant| grant.name).collect(),
-        put_away: runner.dropped.borrow().iter().cloned().collect(),
+        held: runner.grants.all().into_iter().map(|grant| grant.name).collect(),
+        put_away: runner.grants.dropped.borrow().iter().cloned().collect(),
         tools: session.snapshot.tools().iter().map(|tool| tool.descriptor.name.clone()).collect(),
         programs: session.programs.clone(),
         models: session.models.clone(),

@@ -10,7 +10,7 @@ use capos_schema::authority::{Label, LeaseClient, Reply, ToolQuestion};
 use capos_schema::cap::{CallError, ExceptionKind};
 use capos_schema::models::PermissionMode;
 
-use crate::session::Runner;
+use crate::runner::Runner;
 
 /// How long the audit log and the broker may take to answer, in nanoseconds.
 pub const PATIENCE: u64 = 10_000_000_000;
@@ -67,12 +67,12 @@ impl Gate for Runner {
 
 impl Audit for Runner {
     async fn tool(&self, event: &ToolEvent) -> Result<u64, AuditError> {
-        let writer = self.writer().map_err(AuditError::Unavailable)?;
+        let writer = self.grants.writer().map_err(AuditError::Unavailable)?;
         writer.tool(event).await.map(|written| written.sequence).map_err(|error| not_taken(&error))
     }
 
     async fn general(&self, event: &GeneralEvent) -> Result<u64, AuditError> {
-        let writer = self.writer().map_err(AuditError::Unavailable)?;
+        let writer = self.grants.writer().map_err(AuditError::Unavailable)?;
         let written = self.in_time(writer.general(event)).await.map_err(|error| not_taken(&error))?;
         Ok(written.sequence)
     }

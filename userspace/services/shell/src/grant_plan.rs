@@ -56,7 +56,7 @@ pub struct Given {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub given: Vec<Given>,
-    /// What the launcher gives to whoever runs the program.
+    /// What the launcher gives to each caller that runs the program.
     pub own: Vec<String>,
     /// CPU time that it may use in all, in seconds.
     pub cpu_seconds: Option<u64>,
@@ -155,7 +155,7 @@ impl Given {
 }
 
 impl Plan {
-    /// It in words: all that the program named `name` gets, and where it reads and writes.
+    /// The plan as a text: all that the program named `name` gets, and where it reads and writes.
     pub fn words(&self, name: &str, input: &str, output: &str) -> String {
         let mut parts: Vec<String> = self.given.iter().map(Given::words).collect();
         parts.push(format!("input from {input}"));

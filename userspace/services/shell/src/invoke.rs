@@ -11,7 +11,7 @@ use capos_schema::cap::{AsCap, LocalBoxFuture, Message};
 use capos_schema::reflection::{self, MethodInfo};
 use serde_json::{Map, Value, json};
 
-use crate::session::Runner;
+use crate::runner::Runner;
 
 /// Bytes of results that one call may bring: the most that a message holds.
 const RESULTS: u32 = 1 << 20;
@@ -44,7 +44,7 @@ impl Tools for Runner {
     }
 
     fn invoke(&self, tool: &Tool, prepared: Message) -> LocalBoxFuture<'static, Result<Brought, String>> {
-        let cap = self.capability(tool.capability);
+        let cap = self.grants.capability(tool.capability);
         let (interface, ordinal, found) = (tool.descriptor.interface_id, tool.method, method(tool));
         Box::pin(async move {
             let (cap, found) = (cap?, found?);

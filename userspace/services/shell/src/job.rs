@@ -17,8 +17,8 @@ use capos_schema::system::{Grant, LauncherClient, StandardClient, StandardInputC
 use crate::changes::Changes;
 use crate::job_streams::{Output, PipeWriter, Printer, Reader};
 use crate::pipe::Pipe;
+use crate::runner::Runner;
 use crate::screen::Screen;
-use crate::session::Runner;
 
 /// A write of 32 KiB and what stands around it. Each program has one call under way, or three in a poll.
 const OPTIONS: ServeOptions = ServeOptions { buffers: 2, message_bytes: 40 << 10, concurrent: 32 };
@@ -29,7 +29,7 @@ pub struct Permitted {
     pub program: String,
     pub arguments: Vec<String>,
     pub environment: Vec<String>,
-    /// What it is given, in words.
+    /// What it is given, as a text.
     pub words: String,
     pub own: Vec<String>,
     pub grants: Vec<Grant>,
@@ -43,7 +43,7 @@ pub enum End {
     Well,
     /// With another code.
     Code(i32),
-    /// By what it did, in words.
+    /// By itself; the text says how.
     Died(String),
     /// By the person.
     Stopped,
@@ -87,7 +87,7 @@ impl End {
 /// One program of a job.
 pub struct Program {
     pub name: String,
-    /// What it was given, in words.
+    /// What it was given, as a text.
     pub given: String,
     end: RefCell<Option<End>>,
 }
@@ -142,7 +142,7 @@ impl Streams {
         ])
     }
 
-    /// The program has ended: those beside it in the line are told.
+    /// The program has ended: the other programs of the line are told.
     async fn close(&self) {
         self.input.close_now();
         match &self.out {
@@ -230,7 +230,7 @@ impl Job {
             };
             let streams = Streams { input, out, err: Printer::new(job.output.clone()) };
             let (task, launcher, server) = (job.clone(), around.launcher.clone(), server.clone());
-            // It goes on to its record also where nobody waits for the job any more.
+            // Its record is written even if the job is no longer waited for.
             drop(capos_rt::spawn(async move { task.run(at, one, streams, launcher, server).await }));
         }
         Ok(job)
@@ -265,7 +265,7 @@ impl Job {
         }
         self.running.set(self.running.get().saturating_sub(1));
         if self.running.get() == 0 {
-            // Nobody is left who could call.
+            // No caller is left.
             self.tasks.cancel();
         }
         self.changed.happen();

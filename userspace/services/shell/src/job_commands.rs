@@ -33,7 +33,7 @@ const WORKING: &str = "home";
 /// `/run`.
 pub async fn run(session: &mut Session, text: &str) -> Done {
     refreshed(session).await?;
-    let launcher = session.runner.grant::<LauncherClient>("run programs")?;
+    let launcher = session.runner.grants.find::<LauncherClient>("run programs")?;
     let programs = session.runner.audited(launcher.describe()).await?;
     if text.trim().is_empty() {
         return list(session, &programs).await;
@@ -59,7 +59,7 @@ pub async fn run(session: &mut Session, text: &str) -> Done {
 
 /// `/run` alone.
 async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
-    let grants = session.runner.grants();
+    let grants = session.runner.grants.all();
     let is_held = |need: &ProgramNeed| {
         need.own || grants.iter().any(|held| held.from == need.from && held.interface == need.interface)
     };
@@ -80,11 +80,11 @@ async fn list(session: &Session, programs: &[ProgramInfo]) -> Done {
     Ok(())
 }
 
-/// What each program of a line is given, and that in words.
+/// What each program of a line is given, with the text that says so.
 fn plans(session: &Session, line: &Line, programs: &[ProgramInfo]) -> Result<Vec<(Plan, String)>, String> {
-    let grants = session.runner.grants();
+    let grants = session.runner.grants.all();
     let held: Vec<Held<'_>> = grants.iter().map(Held::from).collect();
-    let put_away: Vec<String> = session.runner.dropped.borrow().iter().cloned().collect();
+    let put_away: Vec<String> = session.runner.grants.dropped.borrow().iter().cloned().collect();
     let mut plans = Vec::new();
     let mut input = if line.background { "nowhere" } else { "the terminal" };
     for (at, stage) in line.stages.iter().enumerate() {
@@ -123,7 +123,7 @@ async fn labelled(mut grants: Vec<NamedGrant>, plans: &[(Plan, String)]) -> Resu
 async fn permit(session: &Session, line: &Line, plans: Vec<(Plan, String)>) -> Result<Vec<Permitted>, String> {
     let tool = session.snapshot.tools().iter().find(|tool| tool.descriptor.name == TOOL);
     let tool = tool.ok_or_else(|| format!("this session has no tool {TOOL}, which programs are run by"))?;
-    let grants = labelled(session.runner.grants(), &plans).await.map_err(|why| why.to_string())?;
+    let grants = labelled(session.runner.grants.all(), &plans).await.map_err(|why| why.to_string())?;
     let mut permitted: Vec<Permitted> = Vec::new();
     for (stage, (plan, words)) in line.stages.iter().zip(plans) {
         let given = plan.grants(&grants).await.map_err(|why| why.to_string());

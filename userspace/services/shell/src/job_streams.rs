@@ -44,7 +44,7 @@ impl Output {
         })
     }
 
-    /// Shows what was kept, and from now on what comes. Who writes meanwhile waits, so that all is shown in order.
+    /// Shows what was kept, and from now on what comes. A writer waits meanwhile, so that all is shown in order.
     pub async fn to_foreground(&self) {
         let shown = CancelToken::new();
         *self.showing.borrow_mut() = Some(shown.clone());
@@ -278,7 +278,7 @@ impl StandardInputServer for Reader {
     }
 
     async fn ready(&self, _cx: &CallContext, wait: bool) -> Result<StandardInputReadyResults, CallError> {
-        // Who only looks, as every program on `std` does when it starts, does not want a line.
+        // A program that only looks, as each one on `std` does when it starts, does not want a line.
         if wait {
             self.want();
         }

@@ -12,7 +12,7 @@ use capos_schema::terminal::{TerminalClient, TerminalSessionClient};
 const LABEL: &str = "shell";
 /// Bytes of results that a call accepts: a line of the terminal's longest, and what stands around it.
 const RESULTS: u32 = 128 << 10;
-/// Between two looks at a terminal that does not run, in nanoseconds. Whoever starts it again by hand tells nobody.
+/// Between two looks at a terminal that does not run, in nanoseconds. A restart by hand is not announced.
 const PAUSE: u64 = 1_000_000_000;
 
 /// The link to the terminal.
@@ -93,7 +93,7 @@ impl Link {
 }
 
 /// An answer of the terminal that is longer than what is accepted. A terminal refuses such lines itself, with a message. One
-/// that gives more is not asked again for the same line, which is lost, and the shell goes on.
+/// that gives more is not asked again for the same line, which is lost, and the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 

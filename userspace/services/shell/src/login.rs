@@ -28,14 +28,14 @@ pub struct Login {
     pub table: CapabilityTableClient,
 }
 
-/// Who wants a session.
+/// The login, which opens sessions.
 struct Who {
     profile: Profile,
     passphrase: String,
 }
 
 impl Login {
-    /// Logs in the initial profile, then whoever comes, for ever.
+    /// Logs in the initial profile, then each person who comes, for ever.
     pub async fn serve(&self) -> Infallible {
         self.screen.spans(&[(Style::Heading, "capOS"), (Style::Dim, " — an agent on a machine you can trust")]).await;
         let mut who = None;
@@ -74,14 +74,14 @@ impl Login {
             match session.run().await {
                 Flow::Lost => {
                     // The broker restarted and has forgotten its sessions. A profile that needs no passphrase to log in
-                    // goes on in a new session with the same conversation.
+                    // continues in a new session with the same conversation.
                     match self.broker.login(profile, &principal(profile), "").await {
                         Ok(again) => {
                             let text =
                                 "the authority broker restarted; this is a new session with the same conversation";
                             self.screen.line(Style::Warning, text).await;
                             session.jobs.stop_all(&self.screen, "the session is lost").await;
-                            kept = Some(session.into_thread().await);
+                            kept = Some(session.into_conversation().await);
                             user = again;
                         }
                         Err(why) => {

@@ -1,6 +1,6 @@
 //! What a call on files would do away with: looked up before the person is asked, so that they decide with it before them.
 //!
-//! It tells how things stand at that moment. Whoever else may write there can change them until the answer: programs, and calls of
+//! It tells the state at that moment. Other writers can change it until the answer: programs, and calls of
 //! the same turn that still run.
 
 use alloc::format;
@@ -13,7 +13,7 @@ use capos_schema::storage::{DirectoryClient, EntryKind, FileError, FileStatus};
 use serde_json::Value;
 
 use crate::escape::{one_line, plain};
-use crate::session::Runner;
+use crate::runner::Runner;
 
 /// How long a person's question waits for this at most, in nanoseconds.
 const PATIENCE: u64 = 2_000_000_000;
@@ -69,7 +69,7 @@ pub async fn note(runner: &Runner, tool: &Tool, arguments: &str) -> Option<Strin
         return None;
     }
     let path = path(arguments)?;
-    let directory: DirectoryClient = runner.capability(tool.capability).ok()?.cast();
+    let directory: DirectoryClient = runner.grants.capability(tool.capability).ok()?.cast();
     // A link is deleted itself, and what is written goes to where it leads.
     let looked = directory.status(&path, loss == Loss::Replaced);
     match race(looked, runner.clock.sleep(PATIENCE)).await {

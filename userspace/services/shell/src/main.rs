@@ -16,6 +16,7 @@ mod completions;
 mod escape;
 mod gate;
 mod grant_plan;
+mod grants;
 mod interrupts;
 mod invoke;
 mod job;
@@ -31,6 +32,7 @@ mod more;
 mod pipe;
 mod readable;
 mod render;
+mod runner;
 mod screen;
 #[cfg(test)]
 mod screen_tests;

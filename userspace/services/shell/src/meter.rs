@@ -1,4 +1,4 @@
-//! How a model's answer comes along, in words.
+//! The progress of a model's answer, as a text.
 
 use alloc::format;
 use alloc::string::String;

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use capos_agent::Thread;
+use capos_agent::Conversation;
 use capos_plural::count;
 use capos_schema::models::Role;
 use capos_schema::terminal::Style;
@@ -21,7 +21,7 @@ const MARGIN: &str = "  │ ";
 
 /// `/more`.
 pub async fn more(session: &Session) -> Done {
-    let results = results(session.agent.thread());
+    let results = results(session.agent.conversation());
     if results.is_empty() {
         return Err("no tool has given anything in this conversation".to_string());
     }
@@ -37,8 +37,8 @@ pub async fn more(session: &Session) -> Done {
 }
 
 /// The results of the last turn that has any: what each is of, and its text.
-fn results(thread: &Thread) -> Vec<(String, String)> {
-    let messages = || thread.entries().iter().map(|entry| (entry.turn, &entry.message));
+fn results(conversation: &Conversation) -> Vec<(String, String)> {
+    let messages = || conversation.entries().iter().map(|entry| (entry.turn, &entry.message));
     let of_tools = || messages().filter(|(_, message)| message.role == Role::Tool);
     let Some(last) = of_tools().map(|(turn, _)| turn).next_back() else { return Vec::new() };
     let results = of_tools().filter(|(turn, _)| *turn == last).map(|(_, message)| {
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn all_of_the_last_turns_results_are_shown() {
-        let mut thread = Thread::new("c".into());
-        assert!(results(&thread).is_empty());
+        let mut conversation = Conversation::new("c".into());
+        assert!(results(&conversation).is_empty());
         let turns = [
             (1, asks("old")),
             (1, gave("old", "gone")),
@@ -88,12 +88,12 @@ mod tests {
             (3, ChatMessage { role: Role::User, content: "hi".into(), ..ChatMessage::default() }),
         ];
         for (turn, message) in turns {
-            thread.push(message, turn, 0);
+            conversation.push(message, turn, 0);
         }
         let dated = "{\n  \"modified\": \"2026-11-21 09:05:07 UTC\"\n}".to_string();
         let file = "one\ncapos> two\n\nthree\n".to_string();
         assert_eq!(
-            results(&thread),
+            results(&conversation),
             [("▸ read_file {}: 22 bytes".to_string(), file), ("▸ list {}: 27 bytes".to_string(), dated)]
         );
     }

@@ -61,7 +61,7 @@ impl Pipe {
     }
 
     /// Puts in what there is room for; what is to be one piece, whole or not at all. How many bytes: 0 where it has to
-    /// wait, `None` where nobody reads any more.
+    /// wait, `None` if no reader is left.
     pub fn put(&self, data: &[u8], whole: bool) -> Option<usize> {
         if !self.reader.get() {
             return None;

@@ -40,7 +40,7 @@ fn dated(value: Value) -> Value {
     }
 }
 
-/// A time in seconds since 1970 in words.
+/// A time in seconds since 1970 as a text.
 fn date(seconds: u64) -> String {
     if seconds == 0 {
         return "unknown".to_string();

@@ -1,6 +1,8 @@
 //! What the person sees of a turn.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use capos_agent::world::{Host, Model, Renderer, Show, State};
@@ -12,7 +14,7 @@ use capos_terminal::{CONTINUED, Wrap, count_spaces};
 use crate::escape::{escape, first_line, plain, shorten};
 use crate::meter::Meter;
 use crate::readable::readable;
-use crate::session::Runner;
+use crate::runner::Runner;
 use crate::widget::Widget;
 
 /// Characters of arguments and results that a widget shows.
@@ -29,6 +31,17 @@ pub struct Progress {
     widget: RefCell<Widget>,
     /// Where the widget is in its row.
     wrap: RefCell<Option<Wrap>>,
+    /// Tools whose note the person has seen: the model's grammar holds their calls loosely.
+    loose: RefCell<BTreeSet<String>>,
+}
+
+/// The note about a tool whose calls are not held to all of its schema. `why` is what the model's worker says.
+fn loose(tool: &str, why: &str) -> String {
+    let why = count_spaces(&first_line(&plain(why), WIDTH));
+    format!(
+        "note: the model may give {} arguments that its schema does not allow ({why}); they are checked",
+        escape(tool)
+    )
 }
 
 impl Renderer for Runner {
@@ -67,7 +80,7 @@ impl Renderer for Runner {
                     let columns = screen.size().await.0;
                     *self.progress.wrap.borrow_mut() = Some(Wrap::new(columns, 0));
                 }
-                // Where anything else was shown since, it begins in a row that goes on with the call's.
+                // If anything else was shown since, it begins in a row that continues the call's.
                 let known = self.progress.wrap.borrow_mut().is_some();
                 if !known || (!new && held.is_fresh()) {
                     held.fresh_line().await;
@@ -77,6 +90,11 @@ impl Renderer for Runner {
                 }
                 let text = self.progress.wrap.borrow_mut().as_mut().map(|wrap| wrap.push(&text)).unwrap_or_default();
                 held.show(&[(Style::Tool, &text)]).await;
+            }
+            Show::Loose { tool, why } => {
+                if self.progress.loose.borrow_mut().insert(tool.into()) {
+                    screen.wrapped(&[(Style::Dim, &loose(tool, why))]).await;
+                }
             }
             Show::AnswerEnd { usage } => {
                 self.progress.speaking.set(false);
@@ -125,5 +143,18 @@ impl Renderer for Runner {
             }
             Show::Started { .. } | Show::State(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_says_of_a_tool_stays_in_its_note() {
+        let note = loose("write_file", "a\u{1b}[2J\nb");
+        assert_eq!(note.lines().count(), 1);
+        assert!(!note.contains(char::is_control), "{note:?}");
+        assert!(loose("x", &"long ".repeat(100)).chars().count() < 2 * WIDTH);
     }
 }

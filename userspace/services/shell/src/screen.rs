@@ -20,7 +20,7 @@ const PIECE: usize = 32 << 10;
 /// The terminal. What a terminal that is gone for good cannot show is dropped.
 ///
 /// Only what [holds](Held) the screen writes there, so that what one has to say stands together: a line of several parts, or a
-/// question from its first word to the answer. Whoever comes meanwhile waits.
+/// question from its first word to the answer. Other callers wait meanwhile.
 pub struct Screen {
     link: Rc<Link>,
     /// Whether the cursor is at the left edge, as far as the shell knows.
@@ -53,7 +53,7 @@ impl Screen {
         }
     }
 
-    /// Waits until nobody else holds the screen.
+    /// Waits until no other caller holds the screen.
     pub async fn hold(&self) -> Held<'_> {
         self.freed.until(|| (!self.held.replace(true)).then_some(())).await;
         Held { screen: self }
@@ -95,7 +95,7 @@ impl Screen {
         self.hold().await.line(&spans).await;
     }
 
-    /// Shows a line of several styles, some of it text of others: what has no room in its row goes on behind a margin.
+    /// Shows a line of several styles, some of it text of others: what has no room in its row continues behind a margin.
     pub async fn wrapped(&self, spans: &[(Style, &str)]) {
         let mut wrap = Wrap::new(self.size().await.0, 0);
         let mut laid_out = |text: &str| wrap.push(&one_line(text));
@@ -134,7 +134,7 @@ impl Screen {
         }
     }
 
-    /// Reads a line for a program, without history. It is taken back where nobody waits for it any more.
+    /// Reads a line for a program, without history. It is cancelled if its reader stops waiting.
     ///
     /// # Errors
     /// The terminal is gone, or restarted before a line was entered.
@@ -267,7 +267,7 @@ impl Held<'_> {
     }
 }
 
-/// A read on the screen. One that nobody waits for any more is taken back, so that it takes no keys.
+/// A read on the screen. If its reader stops waiting, it is cancelled, so that it takes no keys.
 struct Open<'a> {
     screen: &'a Screen,
     /// The terminal has ended it.

@@ -264,7 +264,7 @@ fn what_is_typed_while_others_speak_is_no_line() {
     assert_eq!(prompts, ["line > ", "line > +", "line > ", "secret passphrase: ", "line > "]);
 }
 
-/// What somebody still types for a question whose time was over is shown to nobody, and answers nothing.
+/// Keys typed for a question that has expired are not shown, and answer nothing.
 #[test]
 fn a_question_that_expired_is_acknowledged_before_anything_is_read() {
     let answers = [(50 * MS, "open sesame"), (5 * MS, "sesame"), (MS, "y"), (MS, "")];

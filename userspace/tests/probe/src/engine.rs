@@ -8,6 +8,7 @@ use capos_measure::count;
 use capos_rt::{Context, Env, Error, log};
 use capos_schema::models::{
     FinishReason, InferenceRequest, InferenceResponse, LanguageModelClient, ModelCatalogClient, ModelInfo, StreamChunk,
+    ToolDescriptor,
 };
 use capos_schema::system::SystemStatusClient;
 
@@ -92,6 +93,32 @@ async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &R
     let wrong = InferenceRequest { response_schema: "{".to_string(), ..question() };
     ensure(model.complete(&wrong).await.is_err(), "it took something for a schema that is none")?;
     report.line("streams add up, beside each other too; stop sequences and schemas are heeded");
+    Ok(())
+}
+
+/// A tool whose schema cannot be held to is told of before anything is said, with what cannot be, and its neighbour is not.
+async fn loose_tools_are_told(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
+    let tool = |name: &str, schema: &str| ToolDescriptor {
+        name: name.to_string(),
+        handle: format!("/object/{name}"),
+        param_schema: schema.to_string(),
+        ..ToolDescriptor::default()
+    };
+    let odd = r#"{"type":"object","properties":{"a":{"not":{"type":"string"}}}}"#;
+    let tools = Vec::from([tool("plain", r#"{"type":"object"}"#), tool("odd", odd)]);
+    let stream = model.stream(&InferenceRequest { tools, ..question() }).await?;
+    let mut told = Vec::new();
+    loop {
+        match stream.next().await?.chunk {
+            StreamChunk::Loose(loose) => told.push(loose),
+            StreamChunk::Progress(_) => {}
+            _ => break,
+        }
+    }
+    stream.cancel().await?;
+    let good = matches!(told.as_slice(), [loose] if loose.tool == "odd" && loose.why.contains("not"));
+    ensure(good, format!("of tools that are held loosely it told {told:?}"))?;
+    report.line("a tool whose schema cannot be held to is told of");
     Ok(())
 }
 
@@ -226,6 +253,7 @@ pub async fn answers(env: &Env, report: &Report) -> Result<(), Error> {
         let model = catalog.open_language_model(&talking.id).await?;
         ensure(model.info().await? == talking, "the worker says something else of its model than the catalog")?;
         requests_are_heeded(&model, &said, report).await?;
+        loose_tools_are_told(&model, report).await?;
         chance_follows_the_request(&model, &said, report).await?;
         report.line(&format!("the engine says: {said}"));
     }

@@ -113,7 +113,7 @@ fn a_model_that_takes_no_calls_goes_on_with_their_text() {
     assert!(texts[1].starts_with("(I called read with {\"n\":1}.)\n\n(read gave: result of read"), "{texts:?}");
     assert_eq!((texts[0], texts[2]), ("please", "And now?\n\nPlease?\n\nWell?"));
     // What it calls itself it is sent as calls, and the conversation still knows what was whose.
-    assert_eq!(agent.thread().label().1, 1);
+    assert_eq!(agent.conversation().label().1, 1);
     world.0.takes_calls.set(true);
     assert_eq!(world.run(agent.turn("More.", &snapshot())), TurnEnd::Answered);
     assert!(agent.has_calls());

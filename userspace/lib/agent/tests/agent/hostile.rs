@@ -21,7 +21,7 @@ fn c12_text_is_never_a_command() {
     let (end, agent) = turn(&world);
     assert_eq!(end, TurnEnd::Answered);
     assert!(world.0.trace.borrow().is_empty() && world.0.prompts.borrow().is_empty());
-    assert!(agent.thread().entries().iter().all(|entry| entry.message.role != Role::Tool));
+    assert!(agent.conversation().entries().iter().all(|entry| entry.message.role != Role::Tool));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn doubled_ids_run_once_and_later_ids_stay_unique() {
     effects.sort();
     assert_eq!(effects, [r#"{"n":1}"#, r#"{"n":3}"#, r#"{"n":4}"#]);
     let ids: Vec<&str> = agent
-        .thread()
+        .conversation()
         .entries()
         .iter()
         .filter(|entry| entry.message.role == Role::Tool)
@@ -89,7 +89,7 @@ fn arguments_that_are_too_long_or_no_json() {
     let mut wanted = vec![Outcome::InvalidArguments; 8];
     wanted.push(Outcome::UnknownTool);
     assert_eq!(world.outcomes(), wanted);
-    assert!(agent.thread().dump().len() < 200_000);
+    assert!(agent.conversation().dump().len() < 200_000);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn an_endless_answer_is_cut() {
     let world = World::new(vec![vec![Piece::Text(text); 50]]);
     let (end, agent) = turn(&world);
     assert!(matches!(end, TurnEnd::Model(_)));
-    assert_eq!((agent.thread().entries().len(), world.cancelled_streams()), (1, 1));
+    assert_eq!((agent.conversation().entries().len(), world.cancelled_streams()), (1, 1));
 }
 
 #[test]

@@ -42,13 +42,15 @@ fn c11_ctrl_c_at_each_millisecond_of_a_turn() {
         if end != TurnEnd::Answered {
             assert_eq!(end, TurnEnd::Interrupted, "at {at}");
         }
-        let dump = agent.thread().dump();
+        let dump = agent.conversation().dump();
         world.drain();
         assert_eq!(agent.background(), 0);
-        assert_eq!(agent.thread().dump(), dump, "a result came into the conversation after the turn, at {at}");
+        assert_eq!(agent.conversation().dump(), dump, "a result came into the conversation after the turn, at {at}");
         world.check_audit();
         world.check_decisions();
-        check_thread(&agent.thread().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>());
+        check_conversation(
+            &agent.conversation().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>(),
+        );
         cancelled += world.outcomes().iter().filter(|outcome| **outcome == Outcome::Cancelled).count();
         // The conversation goes on.
         world.0.interrupt_at.set(None);
@@ -60,7 +62,7 @@ fn c11_ctrl_c_at_each_millisecond_of_a_turn() {
 }
 
 /// Each call of an answer is followed by its result, in order, and by nothing else.
-pub fn check_thread(messages: &[capos_schema::models::ChatMessage]) {
+pub fn check_conversation(messages: &[capos_schema::models::ChatMessage]) {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         if message.role == Role::Tool {
@@ -96,7 +98,7 @@ fn a_tool_that_cannot_be_aborted_ends_in_the_background_and_is_audited() {
     assert_eq!(world.outcomes(), [Outcome::Cancelled]);
     let events = world.0.events.borrow();
     assert!(events[1].error.contains("ended later: ok; its result was not fed back"));
-    assert!(agent.thread().entries().iter().all(|entry| !entry.message.content.contains("result of")));
+    assert!(agent.conversation().entries().iter().all(|entry| !entry.message.content.contains("result of")));
     world.check_audit();
 }
 

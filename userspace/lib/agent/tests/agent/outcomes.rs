@@ -38,7 +38,7 @@ fn c06_e02_every_outcome_and_every_decision() {
     world.drain();
     assert_eq!(end, TurnEnd::Interrupted);
     let results: Vec<(&str, &str)> = agent
-        .thread()
+        .conversation()
         .entries()
         .iter()
         .filter(|entry| entry.message.role == Role::Tool)
@@ -91,7 +91,7 @@ fn c05_a_turn_of_three_iterations() {
     let step = ["Assembling", "Inferring", "Executing"];
     let wanted: Vec<&str> = [&step[..], &step[..], &step[..2], &["Idle"]].concat();
     assert_eq!(states, wanted);
-    let roles: Vec<Role> = agent.thread().entries().iter().map(|entry| entry.message.role).collect();
+    let roles: Vec<Role> = agent.conversation().entries().iter().map(|entry| entry.message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool, Role::Assistant]);
 }
 
@@ -108,7 +108,7 @@ fn c07_results_are_keyed_and_in_the_order_of_the_calls() {
     world.0.answers.borrow_mut().push_back(Answer::Yes);
     let (_, agent) = turn(&world);
     let ids: Vec<&str> = agent
-        .thread()
+        .conversation()
         .entries()
         .iter()
         .filter(|entry| entry.message.role == Role::Tool)
@@ -131,7 +131,7 @@ fn c08_results_are_redacted_and_cut() {
     ]);
     let (_, agent) = turn(&world);
     let contents: Vec<&str> = agent
-        .thread()
+        .conversation()
         .entries()
         .iter()
         .filter(|entry| entry.message.role == Role::Tool)
@@ -172,6 +172,54 @@ fn c13_untrusted_data_never_reaches_the_system_prompt() {
         ]
     );
     assert_eq!(last[5].label.classes, ["secret.key"]);
+}
+
+/// The code that makes a refusal's text says who wrote it. Text of the broker or the audit log is untrusted whatever the outcome.
+/// This program's constants are trusted, also in a refusal by policy.
+#[test]
+fn a_refusal_has_the_provenance_of_whoever_wrote_it() {
+    let told = |world: &World, piece: Piece| {
+        world.0.script.borrow_mut().extend([vec![piece], vec![]]);
+        turn(world);
+        let requests = world.0.requests.borrow();
+        let last = requests.last().unwrap().messages.last().unwrap();
+        (last.content.clone(), last.provenance)
+    };
+    let (trusted, untrusted) = (Provenance::Trusted, Provenance::Untrusted);
+    // The broker's free text.
+    let world = World::new(vec![]);
+    world.0.secrets.borrow_mut().push_back(Secret::Given("wrong".into()));
+    let found = told(&world, call("a", "delete", r#"{"n":1}"#));
+    assert_eq!(found, ("stepUpFailed: the passphrase".into(), untrusted));
+    let found = told(&World::new(vec![]), call("a", "power_off", "{}"));
+    assert_eq!(found, ("refusedByPolicy: the map says forbidden".into(), untrusted));
+    // What the person did, in this program's constants.
+    let found = told(&World::new(vec![]), call("a", "write", r#"{"n":1}"#));
+    assert_eq!(found, ("deniedByUser: the person said no".into(), trusted));
+    // The audit log's text, and that it gave none.
+    let world = World::new(vec![]);
+    world.0.audit_down.set(true);
+    let (text, provenance) = told(&world, call("a", "read", r#"{"n":1}"#));
+    assert!(text.starts_with("refusedByPolicy: the audit log takes no records"), "{text}");
+    assert_eq!(provenance, untrusted);
+    // The same policy, as this program says it.
+    let world = World::new(vec![(0..40).map(|n| call(&n.to_string(), "power_off", "{}")).collect(), vec![]]);
+    turn(&world);
+    let requests = world.0.requests.borrow();
+    let last = requests.last().unwrap().messages.last().unwrap();
+    assert!(last.content.starts_with("refusedByPolicy: not looked at"), "{}", last.content);
+    assert_eq!(last.provenance, trusted);
+}
+
+/// A tool whose calls the grammar holds loosely is told of, if it is one that the model was shown.
+#[test]
+fn what_is_held_loosely_is_shown_of_advertised_tools_alone() {
+    let loose = |tool| Piece::Loose { tool, why: "a pattern" };
+    let world = World::new(vec![vec![loose("read"), loose("order_pizza"), Piece::Text("Done.")]]);
+    turn(&world);
+    let shown = world.0.shown.borrow();
+    let notes: Vec<&String> = shown.iter().filter(|text| text.starts_with("loose")).collect();
+    assert_eq!(notes, ["loose read: a pattern"]);
 }
 
 /// Names, ids, arguments and paths that a model made up come back as what they are, and not as words of the system.
@@ -292,7 +340,7 @@ fn c31_nothing_runs_before_the_answer_is_whole() {
         world.drain();
         assert!(matches!(end, TurnEnd::Model(_)));
         assert!(world.0.trace.borrow().is_empty());
-        assert_eq!(agent.thread().entries().len(), 1);
+        assert_eq!(agent.conversation().entries().len(), 1);
         assert_eq!(world.cancelled_streams(), 1);
     }
 }
@@ -302,7 +350,7 @@ fn an_answer_that_repeated_itself_ends_the_turn_and_is_dropped() {
     let world = World::new(vec![vec![Piece::Text("the the the"), Piece::Finish(FinishReason::Repetition)]]);
     let (end, agent) = turn(&world);
     world.drain();
-    assert_eq!((end, agent.thread().entries().len()), (TurnEnd::Repeated, 1));
+    assert_eq!((end, agent.conversation().entries().len()), (TurnEnd::Repeated, 1));
     let requests = world.0.requests.borrow();
     assert_eq!(requests.iter().map(|request| request.end_repetition).collect::<Vec<_>>(), [true]);
 }

@@ -5,7 +5,7 @@ use capos_schema::authority::SessionLimits;
 use capos_schema::models::FinishReason;
 use proptest::prelude::*;
 
-use crate::interrupt::check_thread;
+use crate::interrupt::check_conversation;
 use crate::world::*;
 
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ proptest! {
         if audit_fails {
             prop_assert!(world.effects().is_empty());
         }
-        check_thread(&agent.thread().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>());
-        let dump = agent.thread().dump();
-        prop_assert_eq!(capos_agent::Thread::load(&dump).unwrap().dump(), dump);
+        check_conversation(&agent.conversation().entries().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>());
+        let dump = agent.conversation().dump();
+        prop_assert_eq!(capos_agent::Conversation::load(&dump).unwrap().dump(), dump);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use capos_agent::world::*;
-use capos_agent::{Agent, Backlog, Brought, Session, Snapshot, Thread, Tool, TurnEnd, handle_text};
+use capos_agent::{Agent, Backlog, Brought, Conversation, Session, Snapshot, Tool, TurnEnd, handle_text};
 use capos_audit::{Chain, Event};
 use capos_schema::audit::{GeneralEvent, Phase, ToolEvent};
 use capos_schema::authority::{Decision, Label, Reply, SessionLimits, ToolQuestion};
@@ -24,6 +24,7 @@ pub const MS: u64 = 1_000_000;
 pub enum Piece {
     Text(&'static str),
     Call { id: String, name: String, handle: String, arguments: String },
+    Loose { tool: &'static str, why: &'static str },
     Wait(u64),
     Finish(FinishReason),
     Usage(u32),
@@ -276,7 +277,7 @@ pub fn agent(world: &World, limits: SessionLimits) -> Agent<World> {
         Rc::new(world.clone()),
         session(limits),
         "You are careful.".into(),
-        Thread::new("c1".into()),
+        Conversation::new("c1".into()),
         world.0.backlog.clone(),
     )
 }
@@ -329,6 +330,10 @@ impl ModelStream for Stream {
                     self.next += 1;
                     let delta = ToolCallDelta { index, id, name, handle, arguments };
                     return Ok((StreamChunk::ToolCallDelta(delta), false));
+                }
+                Some(Piece::Loose { tool, why }) => {
+                    let (tool, why) = (tool.into(), why.into());
+                    return Ok((StreamChunk::Loose(StreamChunkLoose { tool, why }), false));
                 }
                 Some(Piece::Wait(ms)) => self.world.pause(ms * MS).await,
                 Some(Piece::Usage(tokens)) => self.usage.completion_tokens = tokens,
@@ -586,6 +591,7 @@ impl Renderer for World {
             Show::Notice(text) => format!("notice {text}"),
             Show::Progress { .. } => "progress".into(),
             Show::CallPiece { index, name, arguments } => format!("call {index} piece {name}|{arguments}"),
+            Show::Loose { tool, why } => format!("loose {tool}: {why}"),
             Show::AnswerEnd { .. } => "answer end".into(),
             Show::AnswerDropped => "answer dropped".into(),
         };

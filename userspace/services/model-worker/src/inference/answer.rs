@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use capos_chat::Delta;
-use capos_inference::{Event, Finish, Reason, RequestId};
+use capos_inference::{Event, Finish, Loose, Reason, RequestId};
 use capos_schema::cap::CallError;
 use capos_schema::models::{
-    FinishReason, StreamChunk, StreamChunkFinish, StreamChunkProgress, TokenUsage, ToolCallDelta,
+    FinishReason, StreamChunk, StreamChunkFinish, StreamChunkLoose, StreamChunkProgress, TokenUsage, ToolCallDelta,
 };
 
 use super::requests::Requests;
@@ -30,13 +30,10 @@ impl Answer {
     pub async fn next(&self) -> Result<StreamChunk, CallError> {
         loop {
             if let Some(event) = self.requests.take(self.id) {
-                match chunk(event)? {
-                    Some(chunk) => return Ok(chunk),
-                    None => continue,
-                }
+                return chunk(event);
             }
             self.requests.step();
-            // Others are served, and whoever cancels is heard.
+            // Other calls are served, and a cancel is received.
             capos_rt::yield_now().await;
         }
     }
@@ -53,11 +50,10 @@ impl Drop for Answer {
     }
 }
 
-/// What an event is to a caller. What a tool's calls are not held to is no piece of an answer: whoever makes a call checks
-/// what it is given, all of it.
-fn chunk(event: Event) -> Result<Option<StreamChunk>, CallError> {
-    Ok(Some(match event {
-        Event::Loose(_) => return Ok(None),
+/// What an event is to a caller.
+fn chunk(event: Event) -> Result<StreamChunk, CallError> {
+    Ok(match event {
+        Event::Loose(Loose { tool, why }) => StreamChunk::Loose(StreamChunkLoose { tool, why }),
         Event::Progress { done, total } => {
             StreamChunk::Progress(StreamChunkProgress { done: tokens(done), total: tokens(total) })
         }
@@ -80,7 +76,7 @@ fn chunk(event: Event) -> Result<Option<StreamChunk>, CallError> {
             let usage = TokenUsage { prompt_tokens: tokens(usage.prompt), completion_tokens: tokens(usage.new) };
             StreamChunk::Finish(StreamChunkFinish { usage, reason })
         }
-    }))
+    })
 }
 
 fn tokens(count: usize) -> u32 {

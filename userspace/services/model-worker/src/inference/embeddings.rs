@@ -84,7 +84,7 @@ impl Underway<'_> {
                 return vectors.map_err(|error| refused(&error));
             }
             self.embeddings.step();
-            // Others are served, and whoever cancels is heard.
+            // Other calls are served, and a cancel is received.
             capos_rt::yield_now().await;
         }
     }
@@ -105,7 +105,7 @@ impl TextEmbedderServer for Embeddings {
     }
 
     async fn embed(&self, _cx: &CallContext, texts: Vec<String>) -> Result<Vec<Vector>, CallError> {
-        // Whoever cancels the call drops the request, which then is worked on no more.
+        // A cancelled call drops the request, which then is worked on no more.
         let vectors = self.submit(texts)?.vectors().await?;
         Ok(vectors.into_iter().map(|values| Vector { values }).collect())
     }

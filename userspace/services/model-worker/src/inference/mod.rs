@@ -30,8 +30,8 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Of a file that was made ready; none where it writes nothing. One that the engine refuses says so to whoever asks
-    /// it: this process has no other way to.
+    /// Of a file that was made ready; none where it writes nothing. One that the engine refuses says so to each caller
+    /// that asks it: this process has no other way to.
     pub fn new(
         ready: &Result<Ready, String>,
         info: ModelInfo,
@@ -57,7 +57,7 @@ impl LanguageModelServer for Inference {
     }
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
-        // Whoever cancels the call drops the answer, which then is worked on no more.
+        // A cancelled call drops the answer, which then is worked on no more.
         let answer = self.requests.submit(&within_budget(req, self.max_tokens))?;
         let mut whole = Whole::default();
         loop {
@@ -87,7 +87,7 @@ impl Whole {
         match chunk {
             StreamChunk::TextDelta(text) => self.text.push_str(&text),
             StreamChunk::ToolCallDelta(delta) => self.call(delta),
-            StreamChunk::Progress(_) => {}
+            StreamChunk::Progress(_) | StreamChunk::Loose(_) => {}
             StreamChunk::Finish(finish) => return Some(finish),
         }
         None

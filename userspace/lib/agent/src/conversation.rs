@@ -29,7 +29,7 @@ pub struct Entry {
 
 /// A conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thread {
+pub struct Conversation {
     /// Its name.
     pub id: String,
     entries: Vec<Entry>,
@@ -37,17 +37,17 @@ pub struct Thread {
 
 /// Why a dump is no conversation: what is wrong where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadError(String);
+pub struct ConversationError(String);
 
-impl fmt::Display for ThreadError {
+impl fmt::Display for ConversationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not a conversation: {}", self.0)
     }
 }
 
-impl core::error::Error for ThreadError {}
+impl core::error::Error for ConversationError {}
 
-impl Thread {
+impl Conversation {
     /// An empty conversation.
     #[must_use]
     pub fn new(id: String) -> Self {
@@ -93,19 +93,19 @@ impl Thread {
     ///
     /// # Errors
     /// Which field is missing or wrong.
-    pub fn load(text: &str) -> Result<Self, ThreadError> {
-        let value: Value = serde_json::from_str(text).map_err(|bad| ThreadError(bad.to_string()))?;
+    pub fn load(text: &str) -> Result<Self, ConversationError> {
+        let value: Value = serde_json::from_str(text).map_err(|bad| ConversationError(bad.to_string()))?;
         let root = object(&value, "the dump")?;
         let version = number(root, "version")?;
         if version != VERSION {
-            return Err(ThreadError(format!("version {version} is not known; this system knows {VERSION}")));
+            return Err(ConversationError(format!("version {version} is not known; this system knows {VERSION}")));
         }
-        let mut thread = Self::new(text_of(root, "id")?);
+        let mut conversation = Self::new(text_of(root, "id")?);
         for (at, message) in list(root, "messages")?.iter().enumerate() {
-            let entry = load_entry(message).map_err(|bad| ThreadError(format!("message {at}: {}", bad.0)))?;
-            thread.entries.push(entry);
+            let entry = load_entry(message).map_err(|bad| ConversationError(format!("message {at}: {}", bad.0)))?;
+            conversation.entries.push(entry);
         }
-        Ok(thread)
+        Ok(conversation)
     }
 }
 
@@ -129,7 +129,7 @@ fn dump_entry(entry: &Entry) -> Value {
     })
 }
 
-fn load_entry(value: &Value) -> Result<Entry, ThreadError> {
+fn load_entry(value: &Value) -> Result<Entry, ConversationError> {
     let root = object(value, "it")?;
     let role = text_of(root, "role")?;
     let provenance = text_of(root, "provenance")?;
@@ -172,23 +172,23 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-fn wrong(key: &str, wanted: &str) -> ThreadError {
-    ThreadError(format!("\"{key}\" is not {wanted}"))
+fn wrong(key: &str, wanted: &str) -> ConversationError {
+    ConversationError(format!("\"{key}\" is not {wanted}"))
 }
 
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, ThreadError> {
-    value.as_object().ok_or_else(|| ThreadError(format!("{what} is not an object")))
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, ConversationError> {
+    value.as_object().ok_or_else(|| ConversationError(format!("{what} is not an object")))
 }
 
-fn text_of(root: &Map<String, Value>, key: &str) -> Result<String, ThreadError> {
+fn text_of(root: &Map<String, Value>, key: &str) -> Result<String, ConversationError> {
     root.get(key).and_then(Value::as_str).map(ToString::to_string).ok_or_else(|| wrong(key, "a string"))
 }
 
-fn number(root: &Map<String, Value>, key: &str) -> Result<u64, ThreadError> {
+fn number(root: &Map<String, Value>, key: &str) -> Result<u64, ConversationError> {
     root.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key, "a whole number"))
 }
 
-fn list<'a>(root: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], ThreadError> {
+fn list<'a>(root: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], ConversationError> {
     root.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| wrong(key, "a list"))
 }
 
@@ -219,28 +219,28 @@ mod tests {
         fn a_dump_loads_as_the_same_conversation(
             messages in proptest::collection::vec((message(), any::<u32>(), any::<u64>()), 0..6),
         ) {
-            let mut thread = Thread::new("c".into());
+            let mut conversation = Conversation::new("c".into());
             for (message, turn, at) in messages {
-                thread.push(message, turn, at);
+                conversation.push(message, turn, at);
             }
-            prop_assert_eq!(Thread::load(&thread.dump()), Ok(thread));
+            prop_assert_eq!(Conversation::load(&conversation.dump()), Ok(conversation));
         }
 
         #[test]
         fn any_text_is_refused_or_loaded(text in "\\PC{0,60}") {
-            let _ = Thread::load(&text);
+            let _ = Conversation::load(&text);
         }
     }
 
     #[test]
     fn a_changed_dump_is_refused_with_the_place() {
-        let mut thread = Thread::new("c".into());
+        let mut conversation = Conversation::new("c".into());
         let content = "hello".into();
-        thread.push(ChatMessage { role: Role::User, content, ..ChatMessage::default() }, 1, 5);
-        let dump = thread.dump();
+        conversation.push(ChatMessage { role: Role::User, content, ..ChatMessage::default() }, 1, 5);
+        let dump = conversation.dump();
         let changed = dump.replace("hello", "hullo");
-        let error = Thread::load(&changed).unwrap_err().to_string();
+        let error = Conversation::load(&changed).unwrap_err().to_string();
         assert_eq!(error, "not a conversation: message 0: \"sha256\" is not the digest of the content");
-        assert!(Thread::load(&dump.replace("\"version\":1", "\"version\":2")).is_err());
+        assert!(Conversation::load(&dump.replace("\"version\":1", "\"version\":2")).is_err());
     }
 }

@@ -1,0 +1,117 @@
+//! `/audit` and `/approvals`: what was done, and what the person was asked.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_audit::Deed;
+use capos_plural::count;
+use capos_schema::audit::{AuditReaderClient, Query};
+use capos_schema::authority::ApprovalClientClient;
+use capos_schema::terminal::Style;
+use capos_terminal::{count_spaces, escape_json};
+
+use super::{Done, rows};
+use crate::escape::{one_line, plain};
+use crate::session::Session;
+
+pub async fn audit(session: &Session, rest: &[&str]) -> Done {
+    let reader = session.runner.grants.find::<AuditReaderClient>("read the audit log")?;
+    let reader = capos_rt::with_results(&reader, 1 << 20);
+    let screen = &session.runner.screen;
+    if *rest == ["verify"] {
+        return verify(session, &reader).await;
+    }
+    let (of, from) = match rest {
+        ["all", from @ ..] => (String::new(), from),
+        from => (session.runner.info.id.clone(), from),
+    };
+    let since_nanoseconds = match from {
+        [] => 0,
+        ["since", moment @ ..] if !moment.is_empty() => {
+            let now = session.runner.clock.wall_clock().map_err(|why| format!("the clock cannot be read: {why}"))?;
+            capos_audit::since(&moment.join(" "), now.saturating_mul(1_000_000))?
+        }
+        _ => {
+            return Err("say /audit, /audit all, /audit since TIME, /audit all since TIME or /audit verify".to_string());
+        }
+    };
+    let query = Query { session: of, kind: "tool".into(), since_nanoseconds, ..Query::default() };
+    let lines = read_all(session, &reader, query).await?;
+    let mut deeds = capos_audit::story(lines.iter().map(String::as_str));
+    if deeds.is_empty() {
+        screen.line(Style::Plain, "no tool was called").await;
+    }
+    let mut said = String::new();
+    for deed in &mut deeds {
+        deed.error = plain(&deed.error);
+        let heading = deed.heading();
+        if heading != said {
+            screen.wrapped(&[(Style::Dim, &heading)]).await;
+            said = heading;
+        }
+        let style = if deed.ran { Style::Plain } else { Style::Dim };
+        screen.wrapped(&[(style, &format!("  {}", row(deed)))]).await;
+    }
+    if deeds.is_empty() {
+        return Ok(());
+    }
+    let mut models: Vec<&str> = deeds.iter().map(|deed| proposer(&deed.model)).collect();
+    models.sort_unstable();
+    models.dedup();
+    let text = format!("{}; proposed by {}", capos_audit::Tally::of(&deeds), models.join(", "));
+    screen.wrapped(&[(Style::Dim, &text)]).await;
+    Ok(())
+}
+
+/// What was done in one row: no part of it that others wrote can pass for another.
+fn row(deed: &Deed) -> String {
+    count_spaces(&one_line(&deed.to_string()))
+}
+
+/// Checks the chain.
+async fn verify(session: &Session, reader: &AuditReaderClient) -> Done {
+    let checked = session.runner.audited(reader.verify()).await?;
+    if !checked.ok {
+        return Err(format!("the chain is broken: {}", checked.reason));
+    }
+    let text =
+        format!("the chain of {} is whole; head {}", count(checked.records, "record"), hex::encode(&checked.head));
+    session.runner.screen.line(Style::Success, &text).await;
+    Ok(())
+}
+
+/// The proposer of a call: a model, or the person, who calls without one.
+fn proposer(model: &str) -> &str {
+    if model.is_empty() { "you" } else { model }
+}
+
+async fn read_all(session: &Session, reader: &AuditReaderClient, mut query: Query) -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
+    loop {
+        let page = session.runner.audited(reader.query(&query)).await?;
+        lines.extend(page.records);
+        if page.next == 0 || page.next <= query.from {
+            return Ok(lines);
+        }
+        query.from = page.next;
+    }
+}
+
+pub async fn approvals(session: &Session) -> Done {
+    let client = session.runner.grants.find::<ApprovalClientClient>("see what you were asked")?;
+    let list = session.runner.within(client.list()).await.map_err(|why| why.to_string())?;
+    if list.is_empty() {
+        session.runner.screen.line(Style::Plain, "you were not asked anything yet").await;
+    }
+    let text: Vec<(String, String)> = list
+        .iter()
+        .map(|found| {
+            let (arguments, state) = (escape_json(&found.arguments), count_spaces(&one_line(&found.state)));
+            let what = format!("{} {arguments}: {state} ({})", found.tool, found.risk);
+            (found.id.clone(), what)
+        })
+        .collect();
+    rows(session, &text).await;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `/status`: the machine, its services, the programs, and the session's limits.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use capos_plural::count;
+use capos_schema::kernel::Usage;
+use capos_schema::system::{LauncherClient, ServiceInfo, ServiceState, SystemStatusClient};
+use capos_schema::terminal::Style;
+
+use super::{Done, rows};
+use crate::escape::first_line;
+use crate::session::Session;
+
+pub async fn status(session: &Session) -> Done {
+    let screen = &session.runner.screen;
+    if let Ok(status) = session.runner.grants.find::<SystemStatusClient>("see how the system is") {
+        let now = session.runner.audited(status.summary()).await?;
+        let text = format!(
+            "up {} s, {}, {} of {} MiB free, {}",
+            now.uptime_seconds,
+            count(now.processors, "processor"),
+            now.free_bytes / (1 << 20),
+            now.memory_bytes / (1 << 20),
+            count(now.processes, "process")
+        );
+        screen.line(Style::Plain, &text).await;
+        let services = session.runner.audited(status.services()).await?;
+        let text: Vec<(String, String)> =
+            services.iter().map(|service| (service.name.clone(), state_of(service))).collect();
+        rows(session, &text).await;
+    }
+    if let Ok(launcher) = session.runner.grants.find::<LauncherClient>("run programs") {
+        let programs = session.runner.audited(launcher.usage()).await?;
+        let held = &programs.usage;
+        let text = if (Usage { cpu_nanoseconds: 0, ..held.clone() }) == Usage::default() {
+            "programs hold nothing".to_string()
+        } else {
+            format!(
+                "programs: {} running, which hold {} KiB, {}, {}, {}, and have used {} ms of CPU time",
+                programs.running,
+                held.frames.saturating_mul(4),
+                count(held.capabilities, "capability"),
+                count(held.threads, "thread"),
+                count(held.objects, "object"),
+                held.cpu_nanoseconds / 1_000_000
+            )
+        };
+        screen.line(Style::Plain, &text).await;
+    }
+    let (info, limits) = (&session.runner.info, &session.runner.info.limits);
+    let left = if info.model_allowed {
+        match session.runner.within(session.runner.user.remaining()).await {
+            Ok(left) => format!("{left} of {} left", count(limits.max_tokens, "token")),
+            Err(why) => why.to_string(),
+        }
+    } else {
+        "no model".to_string()
+    };
+    let text = format!(
+        "session {} of {}: {left}, at most {} a turn, {} s in all; {} in the background",
+        info.id,
+        info.principal,
+        count(limits.max_iterations, "model call"),
+        limits.max_seconds,
+        count(session.agent.background(), "call")
+    );
+    screen.line(Style::Plain, &text).await;
+    Ok(())
+}
+
+/// The state of a service, as a text.
+fn state_of(service: &ServiceInfo) -> String {
+    if service.state == ServiceState::Unneeded {
+        return format!("not needed: {}", first_line(&service.last_exit, 100));
+    }
+    let mut what = format!("{}, {} KiB", service.state.name(), service.frames.saturating_mul(4));
+    if service.restarts > 0 {
+        what = format!("{what}, restarted {}", count(service.restarts, "time"));
+    }
+    if !service.last_exit.is_empty() {
+        what = format!("{what}; last: {}", first_line(&service.last_exit, 100));
+    }
+    what
+}

@@ -1,0 +1,104 @@
+//! The session's grants: those that the broker issued, without those that the person has put away.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use capos_schema::audit::AuditWriterClient;
+use capos_schema::authority::{NamedGrant, Profile};
+use capos_schema::cap::Client;
+use capos_schema::kernel::ObjectClient;
+
+use crate::grant_plan::may_take_back;
+
+/// The grants of one session.
+pub struct Grants {
+    profile: Profile,
+    held: RefCell<Vec<NamedGrant>>,
+    /// Names of those that the person has put away.
+    pub dropped: RefCell<BTreeSet<String>>,
+    writer: RefCell<Option<AuditWriterClient>>,
+}
+
+impl Grants {
+    /// None yet, for a session of this profile.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, held: RefCell::default(), dropped: RefCell::default(), writer: RefCell::default() }
+    }
+
+    /// Takes the session's capabilities as the broker has issued them now.
+    pub fn replace(&self, mut grants: Vec<NamedGrant>) {
+        *self.writer.borrow_mut() = grants
+            .iter()
+            .find(|grant| grant.interface == AuditWriterClient::INTERFACE_ID)
+            .map(|grant| grant.capability.clone().cast());
+        let dropped = self.dropped.borrow();
+        grants.retain(|grant| !dropped.contains(&grant.name));
+        *self.held.borrow_mut() = grants;
+    }
+
+    /// The session's grant with this number.
+    pub fn capability(&self, number: u64) -> Result<ObjectClient, String> {
+        let grants = self.held.borrow();
+        let grant = usize::try_from(number).ok().and_then(|at| grants.get(at));
+        grant
+            .map(|grant| grant.capability.clone())
+            .ok_or_else(|| "the session no longer holds this capability".to_string())
+    }
+
+    /// The session's grants.
+    pub fn all(&self) -> Vec<NamedGrant> {
+        self.held.borrow().clone()
+    }
+
+    /// The grant of an interface, which is there to do `what`.
+    ///
+    /// # Errors
+    /// The session has none; says so.
+    pub fn find<C: Client>(&self, what: &str) -> Result<C, String> {
+        let grants = self.held.borrow();
+        let found = grants.iter().find(|grant| grant.interface == C::INTERFACE_ID);
+        found.map(|grant| grant.capability.clone().cast()).ok_or_else(|| {
+            let put_away: Vec<String> = self.dropped.borrow().iter().cloned().collect();
+            may_not(self.profile, what, &put_away)
+        })
+    }
+
+    /// The audit writer.
+    ///
+    /// # Errors
+    /// The session has none now.
+    pub fn writer(&self) -> Result<AuditWriterClient, String> {
+        self.writer.borrow().clone().ok_or_else(|| "it is not there".to_string())
+    }
+
+    /// Whether a capability is the audit writer, by its name.
+    pub fn is_writer(&self, name: &str) -> bool {
+        let grants = self.held.borrow();
+        grants.iter().any(|grant| grant.name == name && grant.interface == AuditWriterClient::INTERFACE_ID)
+    }
+}
+
+/// That a session lacks what it takes to do something, and where that may be.
+fn may_not(profile: Profile, what: &str, put_away: &[String]) -> String {
+    let why = format!("this {} session may not {what}: it holds no capability for that", profile.name());
+    match may_take_back(put_away) {
+        Some(how) => format!("{why}; {how}"),
+        None => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_lacks_is_told_in_plain_words() {
+        let plain = "this guest session may not read the audit log: it holds no capability for that";
+        assert_eq!(may_not(Profile::Guest, "read the audit log", &[]), plain);
+        let put_away = may_not(Profile::Guest, "read the audit log", &["audit".into()]);
+        assert_eq!(put_away, format!("{plain}; put away: audit, and /cap take NAME takes one back"));
+    }
+}

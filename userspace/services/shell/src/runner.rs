@@ -1,0 +1,157 @@
+//! What one session's loop runs on.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use core::cell::Cell;
+use core::future::Future;
+
+use capos_agent::world::Host;
+use capos_agent::{Either, race};
+use capos_rt::{Clock, log};
+use capos_schema::authority::{SessionInfo, UserSessionClient};
+use capos_schema::cap::{CallError, LocalBoxFuture};
+use capos_schema::kernel::{CapabilityTableClient, EntropyClient};
+use capos_schema::system::SystemStatusClient;
+
+use crate::gate::PATIENCE;
+use crate::grants::Grants;
+use crate::login::Login;
+use crate::model::ModelSlot;
+use crate::render::Progress;
+use crate::screen::Screen;
+
+/// What one session's loop runs on: its screen, its capabilities, its model, time and entropy.
+pub struct Runner {
+    pub screen: Rc<Screen>,
+    pub clock: Clock,
+    entropy: EntropyClient,
+    pub table: CapabilityTableClient,
+    pub user: UserSessionClient,
+    pub info: SessionInfo,
+    /// When the session began, in nanoseconds since boot.
+    pub started: u64,
+    pub grants: Grants,
+    pub model: ModelSlot,
+    /// The broker has forgotten this session.
+    lost: Cell<bool>,
+    pub progress: Progress,
+    /// Of how many results that others wrote the person was told when they were last asked.
+    pub told_of: Cell<usize>,
+    /// Ctrl-C presses when the line was entered; any more are about what it began.
+    interrupts: Cell<u64>,
+}
+
+impl Runner {
+    /// For a session that the broker has issued and that begins now.
+    pub fn new(login: &Login, user: UserSessionClient, info: SessionInfo) -> Rc<Self> {
+        Rc::new(Self {
+            screen: login.screen.clone(),
+            clock: login.clock.clone(),
+            entropy: login.entropy.clone(),
+            table: login.table.clone(),
+            started: login.clock.now(),
+            grants: Grants::new(info.profile),
+            user,
+            info,
+            model: ModelSlot::default(),
+            lost: Cell::new(false),
+            progress: Progress::default(),
+            told_of: Cell::new(0),
+            interrupts: Cell::new(0),
+        })
+    }
+
+    /// Whether the broker has forgotten the session.
+    pub fn is_lost(&self) -> bool {
+        self.lost.get()
+    }
+
+    /// A line was entered: Ctrl-C from now on is about what it begins.
+    pub fn begin_line(&self) {
+        self.interrupts.set(self.screen.interrupts().count());
+    }
+
+    /// A call to the broker, with a limit on its time.
+    pub async fn within<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let result = self.in_time(call).await;
+        self.of_broker(result)
+    }
+
+    /// The result of a call to the broker, or to an object that it serves: if the broker is gone, so is the session.
+    pub fn of_broker<T>(&self, result: Result<T, CallError>) -> Result<T, CallError> {
+        if let Err(error) = &result
+            && error.is_disconnected()
+        {
+            self.lost.set(true);
+        }
+        result
+    }
+
+    /// A call to the audit log, with a limit on its time; its error as a message.
+    pub async fn audited<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, String> {
+        self.in_time(call).await.map_err(|error| error.to_string())
+    }
+
+    /// A call with a limit on its time.
+    pub async fn in_time<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let deadline = self.clock.now().saturating_add(PATIENCE);
+        match race(call, self.clock.sleep_until(deadline)).await {
+            Either::Left(result) => result,
+            Either::Right(()) => Err(CallError::failed("no answer within 10 s")),
+        }
+    }
+
+    /// Fetches the session's capabilities again.
+    pub async fn refresh(&self) -> Result<(), CallError> {
+        self.grants.replace(self.within(self.user.bundle()).await?);
+        Ok(())
+    }
+
+    /// Tells the log how far it was to something that a person waits for, and what is in use there.
+    pub async fn tell_start(&self, what: &str) {
+        let now = self.clock.now();
+        let Ok(status) = self.grants.find::<SystemStatusClient>("see how the system is") else { return };
+        if let Ok(found) = self.within(status.statistics()).await {
+            log::info!(
+                "at {what} {now} ns after the kernel began, {} ns of which it was idle; {} of {} frames in use; the first \
+                 process began {} counts of the time-stamp counter after the kernel, and that {} after the machine",
+                found.idle_nanoseconds,
+                found.total_frames.saturating_sub(found.free_frames),
+                found.total_frames,
+                found.init_start_tsc.saturating_sub(found.kernel_entry_tsc),
+                found.kernel_entry_tsc
+            );
+        }
+    }
+}
+
+impl Host for Runner {
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, nanoseconds: u64) -> LocalBoxFuture<'static, ()> {
+        let clock = self.clock.clone();
+        Box::pin(async move { clock.sleep_until(nanoseconds).await })
+    }
+
+    fn random(&self) -> [u8; 16] {
+        random(&self.entropy)
+    }
+
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        capos_rt::spawn(task);
+    }
+
+    fn interrupt(&self) -> LocalBoxFuture<'static, ()> {
+        let (interrupts, known) = (self.screen.interrupts().clone(), self.interrupts.get());
+        Box::pin(async move { interrupts.after(known).await })
+    }
+}
+
+/// 128 bits from the kernel; zeros are never handed out, since the kernel's source does not fail.
+fn random(entropy: &EntropyClient) -> [u8; 16] {
+    let bytes = capos_rt::wait_for(entropy.read(16)).unwrap_or_default();
+    bytes.try_into().unwrap_or_default()
+}

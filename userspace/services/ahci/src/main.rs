@@ -22,6 +22,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 
+use capos_block_server::Device;
 use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Env, Error, ServeOptions, join_all, log, select};
 use capos_schema::kernel::{DmaDomainClient, ResourceAccountClient};
@@ -31,7 +32,7 @@ use capos_schema::system::PciFunctionClient;
 use controller::Controller;
 use drive::Drive;
 use port::Port;
-use server::{Device, Drives};
+use server::Drives;
 
 /// The memory window of the controller's registers: ABAR.
 const REGISTERS: u8 = 5;

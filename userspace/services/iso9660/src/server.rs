@@ -17,7 +17,7 @@ use capos_schema::storage::{
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
     FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::text_of;
+use capos_tree::{TextError, TextPiece};
 use core::cell::RefCell;
 
 /// The most that one read carries, in bytes.
@@ -234,20 +234,12 @@ impl DirectoryServer for DirectoryObject {
         length: u32,
     ) -> Result<DirectoryReadTextResults, CallError> {
         let file = self.file(&path).await?;
-        let (offset, size) = (u64::from(offset).min(file.node.size()), file.node.size());
-        if length == 0 && size.saturating_sub(offset) > MAX_READ as u64 {
-            return Err(CallError::invalid_argument(format!(
-                "`{path}` has {size} bytes, more than the {MAX_READ} of one answer; ask for pieces, by offset and length"
-            )));
-        }
-        let most = usize::try_from(length).ok().filter(|length| *length > 0).unwrap_or(MAX_READ).min(MAX_READ);
-        // With the rest of the characters at its ends.
-        let before = offset.saturating_sub(3);
-        let skipped = usize::try_from(offset.saturating_sub(before)).unwrap_or(0);
-        let bytes = file.bytes(before, skipped.saturating_add(most).saturating_add(3)).await?;
-        let (text, start) = text_of(&bytes, skipped, skipped.saturating_add(most))
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
-        let start = before.saturating_add(start as u64);
+        let size = file.node.size();
+        let no_text = |error: TextError| CallError::invalid_argument(format!("`{path}` {error}"));
+        let piece = TextPiece::choose(size, offset, length).map_err(&no_text)?;
+        let (first, count) = piece.bytes();
+        let bytes = file.bytes(first, count).await?;
+        let (text, start) = piece.text(&bytes).map_err(&no_text)?;
         Ok(DirectoryReadTextResults { text: text.into(), start, bytes: size, label: Label::default() })
     }
 

@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_plural::count;
 use capos_policy::join;
 use capos_rt::Server;
 use capos_schema::authority::Label;
@@ -15,7 +14,7 @@ use capos_schema::storage::{
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
     FileServer, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Holder, Info, Kind, NodeId, PathError, Trail, Trails, Tree, TreeError, text_of};
+use capos_tree::{Holder, Info, Kind, NodeId, PathError, TextError, TextPiece, Trail, Trails, Tree, TreeError};
 use core::cell::RefCell;
 
 use crate::locks::LockQueue;
@@ -267,22 +266,16 @@ impl DirectoryServer for DirectoryObject {
         length: u32,
     ) -> Result<DirectoryReadTextResults, CallError> {
         let node = self.find(&path)?;
+        let no_text = |error: TextError| CallError::invalid_argument(format!("`{path}` {error}"));
         let tree = self.volume.tree.borrow();
-        let bytes = tree.read(node, 0, usize::MAX).map_err(refused)?;
-        let usize_of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let (offset, wanted) = (usize_of(offset), usize_of(length));
-        if wanted == 0 && bytes.len().saturating_sub(offset) > MAX_TRANSFER {
-            return Err(CallError::invalid_argument(format!(
-                "`{path}` has {}, more than the {MAX_TRANSFER} of one answer; ask for pieces, by offset and length",
-                count(bytes.len(), "byte")
-            )));
-        }
-        let most = if wanted == 0 { MAX_TRANSFER } else { wanted.min(MAX_TRANSFER) };
-        let (text, start) = text_of(bytes, offset, offset.saturating_add(most))
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
+        let size = tree.info(node).map_err(refused)?.bytes;
+        let piece = TextPiece::choose(size, offset, length).map_err(&no_text)?;
+        let (first, count) = piece.bytes();
+        let bytes = tree.read(node, first, count).map_err(refused)?;
+        let (text, start) = piece.text(bytes).map_err(&no_text)?;
         let label = tree.label(node).map_err(refused)?.clone();
         self.trail.join(&label);
-        Ok(DirectoryReadTextResults { text: text.to_string(), start: start as u64, bytes: bytes.len() as u64, label })
+        Ok(DirectoryReadTextResults { text: text.to_string(), start, bytes: size, label })
     }
 
     async fn write_text(

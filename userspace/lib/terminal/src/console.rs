@@ -281,7 +281,9 @@ impl Console {
 
     /// Nothing has come from the keyboard for a while: what comes next is typed by somebody who sees the screen.
     pub fn pause(&mut self) {
-        self.decoder.pause();
+        for key in self.decoder.pause() {
+            self.key(key);
+        }
         self.paused = true;
         if self.dropping == Dropping::UntilPause {
             if self.decoder.is_pasting() {

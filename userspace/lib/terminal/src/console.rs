@@ -633,7 +633,7 @@ impl Console {
                 true => self.probe.rows_above(&editor.view, cursor, size.columns),
                 false => editor.view.cursor().row,
             };
-            editor.view.hide_above(above.min(usize::from(cursor.0.saturating_sub(1))), &mut self.out);
+            editor.view.hide_moved(above, usize::from(cursor.0.saturating_sub(1)), &mut self.out);
             editor.view.resize(size);
             self.changed = true;
         }

@@ -1,16 +1,16 @@
 //! Waiting for locks of files.
 
-use alloc::vec::Vec;
 use capos_tree::{Holder, Locks, NodeId};
+use capos_turns::Waiters;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 
 /// All locks of a volume, and those who wait for them.
 #[derive(Default)]
 pub struct LockQueue {
     locks: RefCell<Locks>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
     waiters: Cell<usize>,
 }
 
@@ -56,7 +56,7 @@ impl LockQueue {
             if self.attempt(node, holder, exclusive) {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            self.waiting.add(context);
             Poll::Pending
         })
         .await;
@@ -70,8 +70,6 @@ impl LockQueue {
     }
 
     fn wake(&self) {
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        self.waiting.wake();
     }
 }

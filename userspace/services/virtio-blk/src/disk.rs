@@ -3,12 +3,12 @@
 use crate::transport::MessageTransport;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::vec::Vec;
 use capos_block_server::Disk as BlockDisk;
 use capos_rt::Error;
 use capos_rt::memory::Mapping;
 use capos_schema::cap::CallError;
 use capos_schema::kernel::{DmaSegment, NotificationClient};
+use capos_turns::Waiters;
 use capos_virtio::{Answer, Command, Limits, Memory, Offer, Piece, ProtocolError, Queue, Refusal, SECTOR, total};
 use core::cell::RefCell;
 use core::task::{Poll, Waker};
@@ -79,7 +79,7 @@ pub struct Disk {
     /// By number.
     requests: RefCell<BTreeMap<u64, Sent>>,
     /// Tasks that wait for room in the queue, or for answers to what was sent before.
-    crowd: RefCell<Vec<Waker>>,
+    crowd: Waiters,
 }
 
 /// Why the device cannot be used.
@@ -137,7 +137,7 @@ impl Disk {
             read_only: features.contains(Features::READ_ONLY),
             flushable: features.contains(Features::FLUSH),
             requests: RefCell::default(),
-            crowd: RefCell::default(),
+            crowd: Waiters::default(),
         })
     }
 
@@ -178,9 +178,7 @@ impl Disk {
                 waker.wake();
             }
         }
-        for waker in core::mem::take(&mut *self.crowd.borrow_mut()) {
-            waker.wake();
-        }
+        self.crowd.wake();
         Ok(())
     }
 
@@ -189,7 +187,7 @@ impl Disk {
             if self.queue.borrow().has_room(pieces.len()) {
                 return Poll::Ready(());
             }
-            self.crowd.borrow_mut().push(context.waker().clone());
+            self.crowd.add(context);
             Poll::Pending
         })
         .await;
@@ -223,7 +221,7 @@ impl Disk {
             if !self.requests.borrow().range(..=last).any(|(_, sent)| matches!(sent, Sent::Waiting(_))) {
                 return Poll::Ready(());
             }
-            self.crowd.borrow_mut().push(context.waker().clone());
+            self.crowd.add(context);
             Poll::Pending
         })
         .await;

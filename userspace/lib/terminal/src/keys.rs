@@ -125,7 +125,7 @@ impl KeyDecoder {
 
     /// The line has been quiet for a while; returns the keys that had waited for what could follow. What a person can have
     /// begun ends here: Escape, even with a bracket. So does a control string. A link can also stall in a paste or in one of
-    /// its brackets, and continues there: nobody types in a paste, nor the digit of a sequence. If it stalls before the digit
+    /// its brackets, and continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
     /// of a bracket, the bracket's rest is still known when it comes without another pause.
     pub fn pause(&mut self) -> impl Iterator<Item = Key> + use<> {
         let stalled = |from| State::Stalled { bracket: BRACKETS[0], from, to: from };

@@ -121,7 +121,7 @@ pub struct Queue<M> {
 }
 
 impl<M: Memory> Queue<M> {
-    /// A queue of so many descriptors, a power of two of at most [`MAX_QUEUE`], in [`QUEUE_BYTES`] of memory that the device
+    /// A queue of this many descriptors, a power of two of at most [`MAX_QUEUE`], in [`QUEUE_BYTES`] of memory that the device
     /// finds at `base`.
     pub fn new(memory: M, base: u64, descriptors: u16) -> Self {
         let length = descriptors.clamp(1, MAX_QUEUE);
@@ -134,7 +134,7 @@ impl<M: Memory> Queue<M> {
         [DESCRIPTORS, AVAILABLE, USED].map(|place| self.base.saturating_add(place))
     }
 
-    /// Whether a request of so many pieces fits now.
+    /// Whether a request of this many pieces fits now.
     pub fn has_room(&self, pieces: usize) -> bool {
         self.free.len() >= pieces.saturating_add(ENDS.into())
     }

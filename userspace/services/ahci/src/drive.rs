@@ -101,7 +101,7 @@ impl Drive {
         matches!(self.kind, Kind::Optical(_))
     }
 
-    /// It, in words.
+    /// Its model and port, for messages.
     fn name(&self) -> String {
         format!("`{}` at port {}", self.model(), self.port())
     }

@@ -26,7 +26,7 @@ const MAX_READ: usize = 256 * 1024;
 const PAGE: u64 = 4096;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
-/// What an entry of such a list takes beside its name, in bytes.
+/// What an entry of such a list takes besides its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 /// Sectors that one request to the device carries at most.
 const MAX_SECTORS: u32 = 1024;
@@ -40,7 +40,7 @@ pub struct Medium {
     memories: RefCell<BTreeMap<u32, Paged>>,
 }
 
-/// A file's memory. Nobody but the kernel calls its pager, so it is held here to keep it alive.
+/// A file's memory. Only the kernel calls its pager, so it is held here to keep it alive.
 struct Paged {
     memory: MemoryObjectClient,
     _pager: PagerClient,
@@ -433,7 +433,7 @@ impl ReadOnlyFileServer for FileObject {
 
 /// The key of a file's pager, from which every instance of this service finds the file's content again:
 /// where it lies and how long it is. Programs outlive this service while it is restarted, and their text
-/// must go on being paged in. Files of several extents, over 4 GiB, have none.
+/// must still be paged in. Files of several extents, over 4 GiB, have none.
 fn durable_key(extents: &[Extent]) -> Option<u64> {
     match extents {
         [one] if one.lba < 1 << 30 => Some((u64::from(one.lba) << 32) | u64::from(one.bytes)),

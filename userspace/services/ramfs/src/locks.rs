@@ -38,7 +38,7 @@ impl LockQueue {
         })
     }
 
-    /// Locks a file where nobody else's lock forbids it.
+    /// Locks a file if no other holder's lock forbids it.
     pub fn attempt(&self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
         let locked = self.locks.borrow_mut().attempt(node, holder, exclusive);
         if locked && !exclusive {
@@ -48,7 +48,7 @@ impl LockQueue {
         locked
     }
 
-    /// Locks a file when nobody else's lock forbids it any more. The holder's own is given up meanwhile, so that two
+    /// Locks a file once no other holder's lock forbids it. The holder's own is given up meanwhile, so that two
     /// who share a lock and want it alone do not wait for each other.
     pub async fn wait(&self, node: NodeId, holder: Holder, exclusive: bool) {
         self.release(node, holder);

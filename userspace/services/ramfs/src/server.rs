@@ -23,13 +23,13 @@ use crate::locks::LockQueue;
 const MAX_TRANSFER: usize = 256 * 1024;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
-/// While somebody waits for a lock: how often it is looked whether its holder has gone without a word.
+/// How often a holder of a lock that is waited for is checked for having died, in nanoseconds.
 const HOLDERS_CHECKED: u64 = 1_000_000_000;
 /// Calls that may wait for locks: the service answers others meanwhile.
 const MAX_WAITING: usize = 8;
 /// The key of the durable capability to the root, read-only.
 const READ_ONLY_ROOT: u64 = 0;
-/// What an entry of such a list takes beside its name, in bytes.
+/// What an entry of such a list takes besides its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 
 /// The tree, shared by all that is served.
@@ -307,7 +307,7 @@ impl DirectoryServer for DirectoryObject {
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
         if self.node == Tree::ROOT && self.trail.is_none() {
-            // The manifest gives this to services, which go on when this one is restarted.
+            // The manifest gives this to services, which continue when this one is restarted.
             let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
             return Ok(DirectoryClient::from_cap(cap));
         }
@@ -389,7 +389,7 @@ impl DirectoryServer for DirectoryObject {
     async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
         let trail = self.trail.labelled(&label);
         if self.node == Tree::ROOT {
-            // Programs get this, and go on when this one is restarted.
+            // Programs get this, and continue when this one is restarted.
             let key = self.volume.trails.keep(trail, self.writable);
             return Ok(DirectoryClient::from_cap(self.volume.exporter.durable(key, DirectoryClient::INTERFACE_ID)?));
         }
@@ -428,7 +428,7 @@ impl FileObject {
     /// Whether the file is locked then.
     async fn lock(&self, exclusive: bool, wait: bool) -> Result<bool, CallError> {
         let Volume { locks, exporter, .. } = &*self.volume;
-        // A holder may have died, which nobody tells.
+        // A holder may have died, of which no message comes.
         if locks.attempt(self.node, self.holder, exclusive)
             || (exporter.sweep() > 0 && locks.attempt(self.node, self.holder, exclusive))
         {

@@ -156,11 +156,11 @@ impl Disk {
         u64::from(self.limits.block_bytes / SECTOR)
     }
 
-    /// Takes answers as they come, for ever.
+    /// Takes answers until the process ends.
     ///
     /// # Errors
-    /// The interrupt is gone, or the device broke the protocol: then it may still reach memory that it must not reach, and
-    /// only the end of this process keeps it from that.
+    /// The interrupt is gone, or the device broke the protocol. In that case it may still reach memory that it must not
+    /// reach, and only the end of this process prevents that.
     pub async fn listen(&self, notification: &NotificationClient) -> Result<(), Error> {
         loop {
             capos_rt::wait(notification).await?;

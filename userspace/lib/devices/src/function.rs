@@ -72,7 +72,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// What a grant is of, in words.
+/// What a grant is of, for messages.
 #[must_use]
 pub fn describe_wanted(wanted: &GrantSourcePci) -> String {
     match wanted.class {

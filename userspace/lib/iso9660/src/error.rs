@@ -1,4 +1,4 @@
-//! What can be wrong, in words.
+//! What can be wrong, and its error messages.
 
 use alloc::string::String;
 use core::fmt;

@@ -15,7 +15,7 @@ pub(crate) struct Buffer {
     cursor: usize,
     /// What was deleted last by a line- or word-wise command.
     killed: String,
-    /// From which byte on the text has changed since somebody asked.
+    /// From which byte on the text has changed since the last question.
     changed: Option<usize>,
 }
 

@@ -11,11 +11,11 @@ pub(crate) struct Completions(pub(crate) Vec<String>);
 /// What there is to do about a beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Completed {
-    /// Nothing goes on from it.
+    /// Nothing continues it.
     Nothing,
-    /// It goes on with this, whatever is meant.
+    /// This continues it, whatever is meant.
     With(String),
-    /// Several things go on from it, and share no more: their last words.
+    /// Several things continue it, and share no more: their last words.
     Choice(Vec<String>),
 }
 

@@ -41,7 +41,7 @@ pub struct Read {
     /// Whether what is pasted while it is read counts. Off where a person decides about something: a paste answers no
     /// question.
     pub pastes: bool,
-    /// What lines may begin with, whole: Tab goes on to them.
+    /// What lines may begin with, whole: Tab completes to them.
     pub completions: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct Console {
     painter: Painter,
     size: Size,
     decoder: KeyDecoder,
-    /// Keys that nobody has read yet.
+    /// Keys that have not been read yet.
     keys: VecDeque<Key>,
     editor: Option<LineEditor>,
     history: History,
@@ -235,7 +235,7 @@ impl Console {
         self.out.extend_from_slice(b"\x1b[?2004h");
     }
 
-    /// The same on a terminal that was used before, by somebody whose state is lost: whether a paste is under way is not
+    /// The same on a terminal that was used before, by a service whose state is lost: whether a paste is under way is not
     /// known, and what comes was meant for what is no more. It is dropped until the line is quiet or a paste ends.
     pub fn restart(&mut self) {
         self.start();
@@ -279,13 +279,15 @@ impl Console {
         self.dropping == Dropping::UntilPause
     }
 
-    /// Nothing has come from the keyboard for a while: what comes next is typed by somebody who sees the screen.
+    /// Nothing has come from the keyboard for a while: what comes next is typed by a person who sees the screen.
     pub fn pause(&mut self) {
-        self.decoder.pause();
+        for key in self.decoder.pause() {
+            self.key(key);
+        }
         self.paused = true;
         if self.dropping == Dropping::UntilPause {
             if self.decoder.is_pasting() {
-                // It has stalled, and goes on.
+                // It has stalled, and continues.
                 self.dropping = Dropping::UntilPasteEnd;
             } else {
                 self.heed();
@@ -453,7 +455,7 @@ impl Console {
         }
         self.take_status();
         self.painter.fresh_line(&mut self.out);
-        // In the last column some terminals go on to the next row.
+        // In the last column some terminals continue in the next row.
         let row = text.first_row(self.size.columns.saturating_sub(1));
         self.painter.paint(style, &row, &mut self.out);
         self.has_status = !row.is_empty();
@@ -631,7 +633,7 @@ impl Console {
                 true => self.probe.rows_above(&editor.view, cursor, size.columns),
                 false => editor.view.cursor().row,
             };
-            editor.view.hide_above(above.min(usize::from(cursor.0.saturating_sub(1))), &mut self.out);
+            editor.view.hide_moved(above, usize::from(cursor.0.saturating_sub(1)), &mut self.out);
             editor.view.resize(size);
             self.changed = true;
         }

@@ -33,9 +33,9 @@ pub(crate) struct LineEditor {
 /// What came of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The line goes on, and may have changed.
+    /// The line is still edited, and may have changed.
     Edited,
-    /// The line goes on as it was.
+    /// The line is still edited, as it was.
     Refused,
     /// The paste that is under way has no room, and nothing of it is in the line.
     PasteTooLong,
@@ -191,7 +191,7 @@ impl LineEditor {
     }
 }
 
-/// Words beside and below each other, each in one piece where a row of the screen has room for it.
+/// Words next to and below each other, each in one piece where a row of the screen has room for it.
 pub(crate) fn in_rows(words: &[String], columns: usize) -> String {
     const GAP: &str = "  ";
     let mut out = String::new();

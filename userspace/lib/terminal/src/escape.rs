@@ -8,7 +8,7 @@ use core::fmt::Write;
 use crate::sanitise::push_visible;
 
 /// Whether a character can stand for itself where a person decides: printable ASCII, and Latin letters with a mark of
-/// their own that are drawn as no other. Everything else could be invisible, move what stands beside it, or pass for
+/// their own that are drawn as no other. Everything else could be invisible, move what stands next to it, or pass for
 /// another: letters of other scripts (many are drawn as Latin ones, some run from right to left), combining marks,
 /// variation selectors, tags, spaces and dashes of other widths. What is not known to be clear is written out.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn is_clear(character: char) -> bool {
 }
 
 /// A text with each run of two or more spaces as `\u{20}` and their number in braces: spaces move what stands behind them
-/// anywhere on the screen, and nobody counts them. In a text without backslashes, or with only those of JSON or of the
+/// anywhere on the screen, and no person counts them. In a text without backslashes, or with only those of JSON or of the
 /// functions here, nothing else looks like that.
 #[must_use]
 pub fn count_spaces(text: &str) -> String {

@@ -23,7 +23,7 @@ const LIMIT: usize = 500;
 const BYTES: usize = 128 * 1024;
 
 impl History {
-    /// Keeps a line. Empty lines, repetitions of the last one, and lines that nobody could enter are not kept.
+    /// Keeps a line. Empty lines, repetitions of the last one, and lines that could not be entered are not kept.
     pub fn add(&mut self, line: &str) {
         self.leave();
         if line.is_empty() || line.len() > LINE_LIMIT || self.entries.back().is_some_and(|last| last == line) {

@@ -69,7 +69,19 @@ enum State {
     Text(u32),
     /// In a mouse's report, with this many bytes to come.
     Mouse(u8),
+    /// A pause came after the Escape of a sequence, or after its `[`. What has come since are the characters of a paste's
+    /// bracket from `from` up to `to`: they are keys unless the rest of the bracket follows.
+    Stalled {
+        bracket: (&'static str, u16),
+        from: usize,
+        to: usize,
+    },
 }
+
+/// What stands behind the Escape of a paste's brackets, and their number.
+const BRACKETS: [(&str, u16); 2] = [("[200~", 200), ("[201~", 201)];
+/// Keys that one byte can complete at most: those of a stalled bracket that was none, and two after broken UTF-8.
+const KEYS: usize = 6;
 
 /// The longest sequence that is read as one, in characters.
 const SEQUENCE_LIMIT: u8 = 32;
@@ -81,9 +93,9 @@ const INTERRUPT: char = '\u{3}';
 const CSI: char = '\u{9b}';
 
 impl KeyDecoder {
-    /// Takes the next byte; returns the keys that are complete with it: none, one, or two after broken UTF-8.
+    /// Takes the next byte; returns the keys that are complete with it: mostly none or one.
     pub fn push(&mut self, byte: u8) -> impl Iterator<Item = Key> + use<> {
-        let mut keys = [None, None];
+        let mut keys = [None; KEYS];
         match self.state {
             // These bytes are numbers and no characters; none of them is a control.
             State::Mouse(left) if byte >= 0x20 => {
@@ -97,32 +109,73 @@ impl KeyDecoder {
                         [characters.next(), characters.next()]
                     }
                 };
-                for (key, character) in keys.iter_mut().zip(characters) {
-                    *key = character.and_then(|character| self.take(character));
+                let mut places = keys.iter_mut();
+                for character in characters.into_iter().flatten() {
+                    let held = self.stalled(character);
+                    let continues = matches!(self.state, State::Stalled { .. });
+                    let key = if continues { None } else { self.take(character) };
+                    for (key, place) in held.chain(key).zip(&mut places) {
+                        *place = Some(key);
+                    }
                 }
             }
         }
         keys.into_iter().flatten()
     }
 
-    /// The line has been quiet for a while. What a person can have begun ends here: Escape, even with a bracket. So does a
-    /// control string. A link can also stall in a paste or in one of its brackets, and goes on there: nobody types in a
-    /// paste, nor the digit of a sequence.
-    pub fn pause(&mut self) {
+    /// The line has been quiet for a while; returns the keys that had waited for what could follow. What a person can have
+    /// begun ends here: Escape, even with a bracket. So does a control string. A link can also stall in a paste or in one of
+    /// its brackets, and continues there: no person types in a paste, or the digit of a sequence. If it stalls before the digit
+    /// of a bracket, the bracket's rest is still known when it comes without another pause.
+    pub fn pause(&mut self) -> impl Iterator<Item = Key> + use<> {
+        let stalled = |from| State::Stalled { bracket: BRACKETS[0], from, to: from };
+        let keys = self.given_up();
         match self.state {
             State::Ground | State::Escape | State::Sequence { .. } if self.pasting => {}
             State::Sequence { numbers, .. } if numbers != [0, 0] => {}
+            State::Escape => self.state = stalled(0),
+            SEQUENCE => self.state = stalled(1),
             _ => {
                 self.state = State::Ground;
                 self.utf8 = Utf8::default();
             }
         }
+        keys
     }
 
     /// Whether what comes is pasted.
     #[must_use]
     pub fn is_pasting(&self) -> bool {
         self.pasting
+    }
+
+    /// If a bracket has stalled and this character continues it, it is kept with it. Otherwise what came of it was keys.
+    fn stalled(&mut self, character: char) -> impl Iterator<Item = Key> + use<> {
+        if let State::Stalled { bracket: (text, _), from, to } = self.state {
+            let seen = text.get(..to).unwrap_or_default();
+            let continues = |(text, _): &(&'static str, u16)| {
+                text.strip_prefix(seen).is_some_and(|rest| rest.starts_with(character))
+            };
+            if let Some(bracket) = BRACKETS.into_iter().find(continues) {
+                let to = to.saturating_add(1);
+                let whole = State::Sequence { numbers: [bracket.1, 0], at: 0, length: 3, private: false };
+                self.state = if to < bracket.0.len() { State::Stalled { bracket, from, to } } else { whole };
+                return None.into_iter().flatten();
+            }
+        }
+        Some(self.given_up()).into_iter().flatten()
+    }
+
+    /// The keys that the characters of a stalled bracket were after all.
+    fn given_up(&mut self) -> impl Iterator<Item = Key> + use<> {
+        let held = match self.state {
+            State::Stalled { bracket: (text, _), from, to } => {
+                self.state = State::Ground;
+                text.get(from..to).unwrap_or_default()
+            }
+            _ => "",
+        };
+        held.chars().map(Key::Char)
     }
 
     fn take(&mut self, character: char) -> Option<Key> {
@@ -156,6 +209,8 @@ impl KeyDecoder {
                 None
             }
             State::Sequence { numbers, at, length, private } => self.sequence(character, numbers, at, length, private),
+            // It was continued or given up before.
+            State::Stalled { .. } => None,
         };
         key.filter(|_| !self.pasting)
     }
@@ -412,7 +467,7 @@ mod tests {
             assert_eq!(keys(&[start, &vec![b'a'; swallowed], b"x"].concat()), [Key::Char('x')]);
             let mut decoder = KeyDecoder::default();
             assert_eq!(start.iter().chain(b"abc").flat_map(|&byte| decoder.push(byte)).count(), 0);
-            decoder.pause();
+            assert_eq!(decoder.pause().count(), 0);
             assert_eq!(decoder.push(b'x').collect::<Vec<_>>(), [Key::Char('x')]);
         }
     }
@@ -443,27 +498,45 @@ mod tests {
         }
     }
 
-    /// Where the link stalls in a bracket, the bracket is still one: its beginning once it has a digit, its end anywhere.
+    /// What is decoded with a pause at this place.
+    fn with_pause(bytes: &[u8], at: usize) -> Vec<Key> {
+        let mut decoder = KeyDecoder::default();
+        let mut keys: Vec<Key> = bytes[..at].iter().flat_map(|&byte| decoder.push(byte)).collect();
+        keys.extend(decoder.pause());
+        keys.extend(bytes[at..].iter().flat_map(|&byte| decoder.push(byte)));
+        keys.extend(decoder.pause());
+        keys
+    }
+
     #[test]
     fn a_pause_does_not_lose_a_bracket_of_a_paste() {
-        let (begin, end) = (b"\x1b[200~", b"\x1b[201~");
-        for cut in 3..begin.len() {
-            let mut decoder = KeyDecoder::default();
-            assert_eq!(begin[..cut].iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
-            decoder.pause();
-            let after = [&begin[cut..], b"y\r"].concat();
-            let after: Vec<Key> = after.iter().flat_map(|&byte| decoder.push(byte)).collect();
-            assert_eq!(after, [Key::Pasted('y'), Key::Pasted('\n')], "{cut}");
+        for bytes in [&b"\x1b[200~y\rz\x1b[201~\r"[..], b"\x9b200~y\rz\x9b201~\r", b"\x1b[201~\r", b"x\x1b[200~"] {
+            for at in 0..=bytes.len() {
+                assert_eq!(with_pause(bytes, at), keys(bytes), "{bytes:?} {at}");
+            }
         }
-        for cut in 1..end.len() {
-            let mut decoder = KeyDecoder::default();
-            let before = [b"\x1b[200~", &end[..cut]].concat();
-            assert_eq!(before.iter().flat_map(|&byte| decoder.push(byte)).count(), 0);
-            decoder.pause();
-            let after: Vec<Key> = end[cut..].iter().flat_map(|&byte| decoder.push(byte)).collect();
-            assert_eq!(after, [Key::PasteEnd], "{cut}");
-            assert!(!decoder.is_pasting());
+    }
+
+    /// What could have been the rest of a bracket and is not is keys, at once or after the next pause.
+    #[test]
+    fn what_follows_a_pause_is_not_lost() {
+        let chars = |text: &str| text.chars().map(Key::Char).collect::<Vec<_>>();
+        for (bytes, at, typed) in [
+            (&b"\x1b["[..], 1, "["),
+            (b"\x1b[2", 1, "[2"),
+            (b"\x1b[2", 2, "2"),
+            (b"\x1b[200", 1, "[200"),
+            (b"\x1b[[x", 1, "[[x"),
+            (b"\x1b[20a", 1, "[20a"),
+            (b"\x1b[20a", 2, "20a"),
+            (b"\x1b[202~", 1, "[202~"),
+            (b"\x1b[20\xe6\x97\xa5", 1, "[20日"),
+            (b"\x1b[20\xe6a", 1, "[20\u{fffd}a"),
+        ] {
+            assert_eq!(with_pause(bytes, at), chars(typed), "{bytes:?} {at}");
         }
+        assert_eq!(with_pause(b"\x1b[20\x03", 1), [chars("[20"), vec![Key::Control('c')]].concat());
+        assert_eq!(with_pause(b"\x1b[20\x1b[A", 1), [chars("[20"), vec![Key::Up]].concat());
     }
 
     /// A person types Escape, even with a bracket, and the key after a pause is that key.
@@ -472,7 +545,7 @@ mod tests {
         for begun in [&b"\x1b"[..], b"\x1b[", b"\x1bO", b"\x1b[[", b"\x1b[M", b"\x1b]", b"\xe6\x97"] {
             let mut decoder = KeyDecoder::default();
             assert_eq!(begun.iter().flat_map(|&byte| decoder.push(byte)).count(), 0, "{begun:?}");
-            decoder.pause();
+            assert_eq!(decoder.pause().count(), 0);
             assert_eq!(decoder.push(b'A').collect::<Vec<_>>(), [Key::Char('A')], "{begun:?}");
         }
     }
@@ -513,6 +586,13 @@ mod tests {
     }
 
     proptest! {
+        /// A paste that a pause cuts anywhere is the same paste.
+        #[test]
+        fn a_paste_is_one_wherever_the_link_stalls(text in "[ -~\\r\\n\\té日]{0,20}", at: prop::sample::Index) {
+            let bytes = format!("\x1b[200~{text}\x1b[201~y\r");
+            prop_assert_eq!(with_pause(bytes.as_bytes(), at.index(bytes.len())), keys(bytes.as_bytes()));
+        }
+
         #[test]
         fn no_input_makes_it_stop_listening(bytes: Vec<u8>) {
             let mut input = bytes;

@@ -183,12 +183,17 @@ impl Rows {
         }
         let row = self.starts.partition_point(|start| *start <= wanted).saturating_sub(1);
         let mut column = self.indent_of(row);
+        let mut is_behind = true;
         self.fill(row, text, |start, cell| {
             if start.offset < offset {
                 column = column.saturating_add(cell.width);
+            } else {
+                is_behind = false;
             }
         });
-        Place { row, column }
+        // From within the last cell of a row it goes to the next one.
+        let next = row.saturating_add(1);
+        if is_behind && self.has(next, text) { Place { row: next, column: 0 } } else { Place { row, column } }
     }
 
     fn indent_of(&self, row: usize) -> usize {

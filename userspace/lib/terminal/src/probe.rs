@@ -51,7 +51,7 @@ impl Probe {
         self.asked_at = made;
     }
 
-    /// Takes one answer. The second to the last question completes it; what nobody asked for is nothing.
+    /// Takes one answer. The second to the last question completes it; an answer to no question is ignored.
     pub(crate) fn answer(&mut self, row: u16, column: u16) -> Option<Answer> {
         self.due = self.due.checked_sub(1)?;
         if self.due == 1 {

@@ -43,8 +43,10 @@ pub(crate) struct View {
     drawn: Vec<Row>,
     /// Where the cursor is, from the beginning of what is drawn.
     cursor: Place,
-    /// What is drawn has not been touched since, but for rows that may have changed from this one on.
+    /// What is drawn has not been touched since, except rows that may have changed from this one on.
     dirty: usize,
+    /// Rows that have left the screen at its top because the window became lower. What is drawn begins in the top row then.
+    gone: usize,
 }
 
 impl View {
@@ -59,6 +61,7 @@ impl View {
             drawn: Vec::new(),
             cursor: Place::default(),
             dirty: 0,
+            gone: 0,
         };
         view.resize(size);
         view
@@ -112,12 +115,18 @@ impl View {
             out.extend_from_slice(b"\x1b[J");
         }
         self.lost();
+        self.gone = 0;
     }
 
-    /// The same where the terminal has moved what is drawn: it begins so many rows above the cursor.
-    pub(crate) fn hide_above(&mut self, rows: usize, out: &mut Vec<u8>) {
-        self.cursor = Place { row: rows, column: usize::MAX };
+    /// The same if the window has another size, by which the terminal has moved what is drawn: it began `rows` above the
+    /// cursor, above which there are `screen` rows of the screen.
+    pub(crate) fn hide_moved(&mut self, rows: usize, screen: usize, out: &mut Vec<u8>) {
+        // Many terminals bring rows back that had left a lower window: then there is more above the cursor than this.
+        let back = screen.saturating_sub(rows).min(self.gone);
+        let gone = self.gone.saturating_sub(back).saturating_add(rows.saturating_sub(screen));
+        self.cursor = Place { row: rows.saturating_add(back).min(screen), column: usize::MAX };
         self.hide(out);
+        self.gone = gone;
     }
 
     /// Puts the cursor at the left edge below what is drawn, with a last remark behind the cursor or the line.

@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::sanitise::{push_visible, sanitise};
 use crate::style::TAB;
 
-/// Stands before each row that goes on with the text of the row above.
+/// Stands before each row that continues the text of the row above.
 pub const CONTINUED: &str = "  ┆ ";
 
 /// The most characters without width that are shown on top of one another. The terminal's sanitiser allows more, so that it

@@ -101,13 +101,31 @@ fn grid(session: &Session) -> Vec<Row> {
 
 /// What stands above the prompt: rows of this letter and a number.
 const ABOVE: &str = "#";
+/// What there is to choose from behind a `/`, which stands there, too.
+const COMMANDS: &str = "/run  /status";
 
 fn is_above(row: &[(usize, String)]) -> bool {
     row.first().is_none_or(|(_, first)| first == ABOVE)
 }
 
+/// Whether this row, or one that was longer, had left the screen because the window became lower. Blanks aside, which wide
+/// characters differ in.
+fn was_pushed(session: &Session, row: &str) -> bool {
+    let dense = |row: &str| row.split_whitespace().collect::<String>();
+    session.pushed.iter().any(|pushed| dense(pushed).starts_with(&dense(row)))
+}
+
+fn text_of(row: &[(usize, String)]) -> String {
+    row.iter().map(|(_, cell)| cell.as_str()).collect()
+}
+
 /// Holds the screen against what it has to show.
 fn check(session: &mut Session) -> Result<(), TestCaseError> {
+    check_with(session, false)
+}
+
+/// The same. If `came_back`, rows that had left a window when it became lower may be above the line again.
+fn check_with(session: &mut Session, came_back: bool) -> Result<(), TestCaseError> {
     let (seen, cursor, scrollback) = (grid(session), session.cursor(), session.scrollback());
     let (rows, columns) = session.terminal.screen().size();
     let (line, at) = line_of(session);
@@ -116,7 +134,11 @@ fn check(session: &mut Session) -> Result<(), TestCaseError> {
         wanted.iter().map(|row| row.iter().filter(|(_, cell)| !cell.trim().is_empty()).cloned().collect()).collect();
     prop_assert_eq!(usize::from(cursor.1), cursor_column, "{:?} {}\n{:?}", line, at, &seen);
     for row in &scrollback {
-        prop_assert!(row.is_empty() || row.starts_with(ABOVE), "scrolled away: {:?}", row);
+        prop_assert!(
+            row.is_empty() || row.starts_with(ABOVE) || row == COMMANDS || was_pushed(session, row),
+            "scrolled away: {:?}",
+            row
+        );
     }
     // Which row of the line is the first on the screen: with one that fits, the prompt's.
     let height = usize::from(rows.get());
@@ -126,7 +148,7 @@ fn check(session: &mut Session) -> Result<(), TestCaseError> {
         let window = &wanted[top..wanted.len().min(top + height)];
         let shown = seen.len().min(first + window.len());
         // A window of a long line may be shorter than the screen, by half of it at most.
-        seen[..first].iter().all(|row| is_above(row))
+        seen[..first].iter().all(|row| is_above(row) || (came_back && was_pushed(session, &text_of(row))))
             && seen[first..shown] == window[..shown - first]
             && shown - first >= window.len().min(height / 2)
             && seen[shown..].iter().all(Vec::is_empty)
@@ -142,7 +164,8 @@ enum Step {
     /// So many of a key.
     Many(&'static str, usize),
     Say,
-    Narrow(u16),
+    /// Another size of the window: columns and rows.
+    Window(u16, u16),
 }
 
 const TEXTS: [&str; 14] = [
@@ -202,9 +225,8 @@ fn act(session: &mut Session, step: &Step) {
             session.look();
             None
         }
-        Step::Narrow(columns) => {
-            let (rows, _) = session.terminal.screen().size();
-            session.resize(*columns, rows.get());
+        Step::Window(columns, rows) => {
+            session.resize(*columns, *rows);
             session.console.pause();
             session.type_(b"\x1b[C")
         }
@@ -246,19 +268,23 @@ proptest! {
     }
 
     #[test]
-    fn a_window_of_another_width_shows_the_line_once(steps in prop::collection::vec(prop_oneof![
+    fn a_window_of_another_size_shows_the_line_once(steps in prop::collection::vec(prop_oneof![
         3 => step(),
-        1 => (8u16..60).prop_map(Step::Narrow),
-    ], 0..20), columns in 8u16..60, last in 8u16..60) {
-        let mut session = session(columns, 24);
+        1 => (8u16..60, 2u16..30).prop_map(|(columns, rows)| Step::Window(columns, rows)),
+    ], 0..20), columns in 8u16..60, rows in 2u16..30, last in (8u16..60, 2u16..30), pulls: bool) {
+        let mut session = session(columns, rows);
+        session.pulls = pulls;
         session.answers = true;
         session.console.ask_size();
         session.look();
-        for step in &without_choices(steps) {
+        let steps = without_choices(steps);
+        for step in &steps {
             act(&mut session, step);
         }
-        act(&mut session, &Step::Narrow(last));
-        check(&mut session)?;
+        act(&mut session, &Step::Window(last.0, last.1));
+        // What other output stands below is not taken off the screen again when it comes back.
+        let others = steps.iter().any(|step| matches!(step, Step::Say | Step::Type("\x0c")));
+        check_with(&mut session, others)?;
     }
 
     /// The same on a terminal that wraps rows which no longer fit.
@@ -278,6 +304,15 @@ proptest! {
         }
         check(&mut session)?;
     }
+}
+
+/// A cursor before a mark, which is drawn with what is before it, is behind both.
+#[test]
+fn a_cursor_within_the_last_cell_of_a_row_is_in_the_next_row() {
+    let mut session = session(9, 5);
+    session.type_("\x1b[200~\u{301}\n\x1b[201~\x01some words here ".as_bytes());
+    assert_eq!(session.cursor(), (4, 0));
+    check(&mut session).unwrap();
 }
 
 #[test]

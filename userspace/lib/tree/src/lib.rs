@@ -16,6 +16,6 @@ mod tree;
 
 pub use locks::{Holder, Locks};
 pub use path::PathError;
-pub use text::text_of;
+pub use text::{MAX_TEXT, TextError, TextPiece};
 pub use trail::{Trail, Trails};
 pub use tree::{Info, Kind, NodeId, Tree, TreeError};

@@ -28,7 +28,7 @@ impl Locks {
         holder
     }
 
-    /// Locks a file where nobody else's lock forbids it, in place of the holder's own; otherwise that stays as it is.
+    /// Locks a file if no other holder's lock forbids it, in place of the holder's own; otherwise that stays as it is.
     pub fn attempt(&mut self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
         match self.held.get_mut(&node) {
             Some(Lock::Exclusive(other)) if *other != holder => false,

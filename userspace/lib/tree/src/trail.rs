@@ -68,7 +68,7 @@ impl Trails {
         key
     }
 
-    /// The trail behind a key, and whether its root may be written to. Nobody knows what was read through a key of an earlier
+    /// The trail behind a key, and whether its root may be written to. It is not known what was read through a key of an earlier
     /// instance.
     #[must_use]
     pub fn find(&self, key: u64) -> (Trail, bool) {

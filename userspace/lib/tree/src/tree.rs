@@ -8,10 +8,10 @@ use capos_policy::join;
 use capos_schema::authority::Label;
 use core::ops::Bound;
 
-/// What a node costs beside its content, in bytes.
+/// What a node costs besides its content, in bytes.
 const NODE_COST: u64 = 128;
 
-/// What a class of a label costs beside its name, in bytes.
+/// What a class of a label costs besides its name, in bytes.
 const CLASS_COST: u64 = 32;
 
 /// Names a node for as long as it exists.
@@ -151,7 +151,7 @@ impl Tree {
     /// The root directory.
     pub const ROOT: NodeId = NodeId(0);
 
-    /// An empty tree that may hold `budget` bytes, each node costing 128 beside its content.
+    /// An empty tree that may hold `budget` bytes, each node costing 128 besides its content.
     #[must_use]
     pub fn new(budget: u64) -> Self {
         let root = Node::new("", Content::Directory(BTreeMap::new()), 0);

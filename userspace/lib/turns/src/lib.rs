@@ -1,4 +1,4 @@
-//! One at a time.
+//! One at a time, and tasks that wait.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -8,13 +8,35 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::task::{Context, Poll, Waker};
+
+/// The tasks that wait for something, each once: a task is polled for other reasons as well, any number of times before that
+/// happens.
+#[derive(Debug, Default)]
+pub struct Waiters(RefCell<Vec<Waker>>);
+
+impl Waiters {
+    /// Has this task woken with the next [`Self::wake`].
+    pub fn add(&self, context: &Context<'_>) {
+        let mut waiting = self.0.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+    }
+
+    /// Wakes all of them.
+    pub fn wake(&self) {
+        for waker in self.0.take() {
+            waker.wake();
+        }
+    }
+}
 
 /// Lets one at a time through.
 #[derive(Debug, Default)]
 pub struct Turns {
     taken: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
 }
 
 /// Being the one, until dropped.
@@ -26,7 +48,7 @@ impl Turns {
     pub async fn next(self: &Rc<Self>) -> Turn {
         poll_fn(|context| {
             if self.taken.replace(true) {
-                self.waiting.borrow_mut().push(context.waker().clone());
+                self.waiting.add(context);
                 return Poll::Pending;
             }
             Poll::Ready(Turn(self.clone()))
@@ -39,9 +61,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.taken.set(false);
         // All who wait, not the first alone: that one may have been cancelled meanwhile.
-        for waker in self.0.waiting.take() {
-            waker.wake();
-        }
+        self.0.waiting.wake();
     }
 }
 
@@ -52,7 +72,6 @@ mod tests {
     use alloc::task::Wake;
     use core::future::Future;
     use core::sync::atomic::{AtomicBool, Ordering};
-    use core::task::Context;
 
     use super::*;
 
@@ -62,6 +81,21 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// What waits for one thing and is polled for another keeps one waker.
+    #[test]
+    fn a_task_waits_once() {
+        let waiters = Waiters::default();
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let loud = Waker::from(woken.clone());
+        for _ in 0..1000 {
+            waiters.add(&Context::from_waker(Waker::noop()));
+            waiters.add(&Context::from_waker(&loud));
+        }
+        assert_eq!(waiters.0.borrow().len(), 2);
+        waiters.wake();
+        assert!(woken.0.load(Ordering::Relaxed) && waiters.0.borrow().is_empty());
     }
 
     #[test]

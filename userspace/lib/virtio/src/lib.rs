@@ -1,4 +1,4 @@
-//! What a driver of virtio disks agrees on with its device, and how it cuts requests to that.
+//! What a driver of virtio disks agrees on with its device, how it cuts requests to that, and the queue that they go through.
 //!
 //! Every number here is the device's where it says one; the driver's own are upper bounds.
 #![cfg_attr(not(test), no_std)]
@@ -7,8 +7,12 @@
 
 extern crate alloc;
 
+mod queue;
+
 use alloc::vec::Vec;
 use core::fmt;
+
+pub use queue::{Answer, Command, Memory, ProtocolError, QUEUE_BYTES, Queue};
 
 /// Bytes of a sector, in which the device counts whatever its blocks are.
 pub const SECTOR: u32 = 512;
@@ -67,7 +71,7 @@ pub struct Limits {
     pub block_bytes: u32,
 }
 
-/// A piece of a request's memory: where it begins in the memory of the call, and its bytes.
+/// A piece of memory: where the device finds it, and its bytes.
 pub type Piece = (u64, u64);
 
 impl Limits {
@@ -94,17 +98,17 @@ impl Limits {
     }
 
     /// The next request: the pieces of memory of as many whole blocks as one request can carry, of `bytes` that begin at
-    /// `skip` in memory of consecutive `stretches`, each given by its bytes. Empty where not even one block fits.
-    pub fn cut(&self, stretches: impl IntoIterator<Item = u64>, skip: u64, bytes: u64) -> Vec<Piece> {
+    /// `skip` in the memory of consecutive `stretches`. Empty where not even one block fits.
+    pub fn cut(&self, stretches: impl IntoIterator<Item = Piece>, skip: u64, bytes: u64) -> Vec<Piece> {
         let end = skip.saturating_add(bytes);
         let mut pieces: Vec<Piece> = Vec::new();
         let mut begin = 0_u64;
-        for stretch in stretches {
+        for (address, stretch) in stretches {
             let stretch_end = begin.saturating_add(stretch);
             let mut at = begin.max(skip);
             while at < stretch_end.min(end) && pieces.len() < usize::from(self.pieces) {
                 let taken = stretch_end.min(end).saturating_sub(at).min(self.piece_bytes);
-                pieces.push((at, taken));
+                pieces.push((address.saturating_add(at.saturating_sub(begin)), taken));
                 at = at.saturating_add(taken);
             }
             begin = stretch_end;

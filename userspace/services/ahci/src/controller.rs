@@ -1,4 +1,4 @@
-//! The controller: its registers, how it is taken over and begun anew, and its interrupt.
+//! The controller: its registers, how it is taken over and reset, and its interrupt.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -181,7 +181,9 @@ impl Controller {
             }
         };
         match select(given_up, listening).await {
-            Either::First(words) => Err(Error::new(format!("{words}; the driver ends, so that it is begun anew"))),
+            Either::First(words) => {
+                Err(Error::new(format!("{words}; the driver ends, so that the controller is reset")))
+            }
             Either::Second(result) => result,
         }
     }

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::Cell;
 
 use capos_ahci::command::Piece;
@@ -10,8 +11,10 @@ use capos_ahci::fis::Fis;
 use capos_ahci::identity::{BYTES, Disk, PacketDrive};
 use capos_ahci::packet::{self, Packet};
 use capos_ahci::sense::{Meaning, Sense};
+use capos_block_server::Disk as BlockDisk;
 use capos_rt::{Context, Error};
 use capos_schema::cap::CallError;
+use capos_schema::kernel::DmaSegment;
 
 use crate::controller::MILLISECOND;
 use crate::port::{Fault, Port, Request, Signature};
@@ -98,23 +101,7 @@ impl Drive {
         matches!(self.kind, Kind::Optical(_))
     }
 
-    /// Bytes of a sector.
-    pub fn sector_bytes(&self) -> u32 {
-        match &self.kind {
-            Kind::Disk(disk) => disk.sector_bytes,
-            Kind::Optical(_) => packet::SECTOR,
-        }
-    }
-
-    /// How many sectors there are now.
-    pub fn sectors(&self) -> u64 {
-        match &self.kind {
-            Kind::Disk(disk) => disk.sectors,
-            Kind::Optical(optical) => optical.sectors.get(),
-        }
-    }
-
-    /// It, in words.
+    /// Its model and port, for messages.
     fn name(&self) -> String {
         format!("`{}` at port {}", self.model(), self.port())
     }
@@ -151,77 +138,6 @@ impl Drive {
         let _ = self.packet(optical, Packet::lock(true)).await;
         optical.changed.set(false);
         Ok(())
-    }
-
-    /// Reads sectors into memory, or with `write` writes them; whole sectors, and no more than a request takes.
-    ///
-    /// # Errors
-    /// The drive's, in words.
-    pub async fn transfer(
-        &self,
-        write: bool,
-        sector: u64,
-        count: u32,
-        pieces: &[Piece],
-        skip: u64,
-    ) -> Result<(), CallError> {
-        let bytes = u64::from(count).saturating_mul(u64::from(self.sector_bytes()));
-        let named = |error: &dyn core::fmt::Display| {
-            let verb = if write { "written" } else { "read" };
-            CallError::failed(format!("block {sector} of {} cannot be {verb}: {error}", self.name()))
-        };
-        let lies_outside = || CallError::invalid_argument("no request can name these sectors");
-        match &self.kind {
-            Kind::Disk(_) => {
-                let fis = if write { Fis::write(sector, count) } else { Fis::read(sector, count) };
-                let fis = fis.ok_or_else(lies_outside)?;
-                let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
-                self.port.run(&request).await.map_err(|fault| named(&fault))
-            }
-            Kind::Optical(_) if write => Err(CallError::invalid_argument("a disc cannot be written")),
-            Kind::Optical(optical) => {
-                let packet = Packet::read(u32::try_from(sector).map_err(|_| lies_outside())?, count);
-                let fis = Fis::packet(true, optical.drive.wants_direction);
-                let request = Request { fis, packet: Some(packet), write, pieces, skip, bytes, limit: LIMIT };
-                let mut attentions = ATTENTIONS;
-                loop {
-                    if optical.changed.get() {
-                        return Err(self.changed());
-                    }
-                    let refusal = match self.port.run(&request).await {
-                        // A request before this one may have met another disc: then this is what lies on that.
-                        Ok(()) if optical.changed.get() => return Err(self.changed()),
-                        Ok(()) => return Ok(()),
-                        Err(fault) => self.explain(optical, fault).await,
-                    };
-                    match refusal {
-                        Refusal::Sense(sense) if sense.meaning() == Meaning::Attention && attentions > 0 => {
-                            attentions = attentions.saturating_sub(1);
-                        }
-                        Refusal::Sense(sense) if matches!(sense.meaning(), Meaning::NoMedium | Meaning::Changed) => {
-                            optical.changed.set(true);
-                        }
-                        Refusal::Sense(sense) => return Err(named(&sense)),
-                        Refusal::Fault(fault) => return Err(named(&fault)),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Makes what was written durable, once what was asked for before is done.
-    ///
-    /// # Errors
-    /// The drive's, in words.
-    pub async fn flush(&self) -> Result<(), CallError> {
-        if self.is_optical() {
-            self.port.settled().await;
-            return Ok(());
-        }
-        let fis = Fis::flush();
-        let request = Request { fis, packet: None, write: false, pieces: &[], skip: 0, bytes: 0, limit: LIMIT };
-        let flushed = self.port.run(&request).await;
-        flushed.map_err(|fault| CallError::failed(format!("{} cannot be flushed: {fault}", self.name())))
     }
 
     async fn packet(&self, optical: &Optical, packet: Packet) -> Result<(), Refusal> {
@@ -268,5 +184,89 @@ impl Drive {
              service that reads it",
             self.name()
         ))
+    }
+}
+
+impl BlockDisk for Drive {
+    fn block_bytes(&self) -> u32 {
+        match &self.kind {
+            Kind::Disk(disk) => disk.sector_bytes,
+            Kind::Optical(_) => packet::SECTOR,
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        match &self.kind {
+            Kind::Disk(disk) => disk.sectors,
+            Kind::Optical(optical) => optical.sectors.get(),
+        }
+    }
+
+    fn read_only(&self) -> bool {
+        self.is_optical()
+    }
+
+    async fn transfer(
+        &self,
+        write: bool,
+        sector: u64,
+        count: u32,
+        memory: &[DmaSegment],
+        skip: u64,
+    ) -> Result<(), CallError> {
+        let pieces: Vec<Piece> = memory.iter().map(|part| Piece { address: part.address, bytes: part.bytes }).collect();
+        let pieces = pieces.as_slice();
+        let bytes = u64::from(count).saturating_mul(u64::from(self.block_bytes()));
+        let named = |error: &dyn core::fmt::Display| {
+            let verb = if write { "written" } else { "read" };
+            CallError::failed(format!("block {sector} of {} cannot be {verb}: {error}", self.name()))
+        };
+        let lies_outside = || CallError::invalid_argument("no request can name these sectors");
+        match &self.kind {
+            Kind::Disk(_) => {
+                let fis = if write { Fis::write(sector, count) } else { Fis::read(sector, count) };
+                let fis = fis.ok_or_else(lies_outside)?;
+                let request = Request { fis, packet: None, write, pieces, skip, bytes, limit: LIMIT };
+                self.port.run(&request).await.map_err(|fault| named(&fault))
+            }
+            Kind::Optical(optical) => {
+                let packet = Packet::read(u32::try_from(sector).map_err(|_| lies_outside())?, count);
+                let fis = Fis::packet(true, optical.drive.wants_direction);
+                let request = Request { fis, packet: Some(packet), write, pieces, skip, bytes, limit: LIMIT };
+                let mut attentions = ATTENTIONS;
+                loop {
+                    if optical.changed.get() {
+                        return Err(self.changed());
+                    }
+                    let refusal = match self.port.run(&request).await {
+                        // A request before this one may have met another disc: then this is what lies on that.
+                        Ok(()) if optical.changed.get() => return Err(self.changed()),
+                        Ok(()) => return Ok(()),
+                        Err(fault) => self.explain(optical, fault).await,
+                    };
+                    match refusal {
+                        Refusal::Sense(sense) if sense.meaning() == Meaning::Attention && attentions > 0 => {
+                            attentions = attentions.saturating_sub(1);
+                        }
+                        Refusal::Sense(sense) if matches!(sense.meaning(), Meaning::NoMedium | Meaning::Changed) => {
+                            optical.changed.set(true);
+                        }
+                        Refusal::Sense(sense) => return Err(named(&sense)),
+                        Refusal::Fault(fault) => return Err(named(&fault)),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn flush(&self) -> Result<(), CallError> {
+        if self.is_optical() {
+            self.port.settled().await;
+            return Ok(());
+        }
+        let fis = Fis::flush();
+        let request = Request { fis, packet: None, write: false, pieces: &[], skip: 0, bytes: 0, limit: LIMIT };
+        let flushed = self.port.run(&request).await;
+        flushed.map_err(|fault| CallError::failed(format!("{} cannot be flushed: {fault}", self.name())))
     }
 }

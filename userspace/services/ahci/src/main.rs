@@ -4,7 +4,7 @@
 //! memory reachable for the device, the time, and nothing else. The controller writes its callers' memory itself; nothing
 //! is copied here, or even mapped.
 //!
-//! Each port runs one command at a time. One that fails is answered in words after its port was begun anew; one that does
+//! Each port runs one command at a time. One that fails is answered with an error message after its port was restarted; one that does
 //! not end has a limit.
 #![cfg_attr(capos_guest, no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 
+use capos_block_server::Device;
 use capos_rt::memory::{self, Access};
 use capos_rt::{Context, Env, Error, ServeOptions, join_all, log, select};
 use capos_schema::kernel::{DmaDomainClient, ResourceAccountClient};
@@ -31,7 +32,7 @@ use capos_schema::system::PciFunctionClient;
 use controller::Controller;
 use drive::Drive;
 use port::Port;
-use server::{Device, Drives};
+use server::Drives;
 
 /// The memory window of the controller's registers: ABAR.
 const REGISTERS: u8 = 5;
@@ -97,7 +98,7 @@ async fn run(env: Env) -> Result<(), Error> {
             log::info!("{kind} `{}` at port {}", drive.model(), drive.port());
         }
         if env.variable("EPOCH").is_some_and(|epoch| epoch != "0") {
-            // Whoever opened a drive in an earlier life of this driver goes on with it, and with the disc that is in it.
+            // Clients that opened a drive of an earlier process of this driver continue with it, and with the disc that is in it.
             for drive in &drives {
                 if let Err(error) = drive.open().await {
                     log::warning!("{error}");

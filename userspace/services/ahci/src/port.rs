@@ -1,4 +1,4 @@
-//! One port: a command at a time, and the port begun anew where one fails.
+//! One port: a command at a time, and the port restarted if one fails.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub limit: u64,
 }
 
-/// Why a request has failed. The port goes on.
+/// Why a request has failed. The port continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The drive reports an error: its status and error register.
@@ -226,7 +226,7 @@ impl Port {
         Ok(Some(signature))
     }
 
-    /// Stops the port: it reaches no memory after that, but for what it receives where a drive sends by itself.
+    /// Stops the port: it reaches no memory after that, except for what a drive sends by itself.
     async fn stop(&self) -> Result<(), &'static str> {
         self.command(0, r::PX_CMD_ST);
         match self.until(STOP, |port| port.read(r::PX_CMD) & r::PX_CMD_CR == 0).await {
@@ -235,7 +235,7 @@ impl Port {
         }
     }
 
-    /// Begins anew after a fault (AHCI 1.3.1, section 6.2.2). Does not return where the port cannot be stopped: what a
+    /// Restarts the port after a fault (AHCI 1.3.1, section 6.2.2). Does not return where the port cannot be stopped: what a
     /// request was for must not be used otherwise as long as the device may write there.
     async fn recover(&self) {
         if let Err(words) = self.stop().await {

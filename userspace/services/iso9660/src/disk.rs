@@ -112,7 +112,7 @@ impl Disk {
         let turn = self.bounce.turns.next().await;
         let (blocks, into) = (self.blocks.clone(), self.bounce.clone());
         // A task of its own: where this reader is cancelled, the device still writes into the buffer, and
-        // nobody else may use it before it has done.
+        // nothing else may use it before it is done.
         let filling = capos_rt::spawn(async move { (blocks.fill(lba, sectors, &into.memory, 0).await, turn) });
         let Some((filled, _turn)) = filling.await else {
             return Err(CallError::failed("the read was ended before the device was done"));

@@ -17,7 +17,7 @@ use capos_schema::storage::{
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
     FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::text_of;
+use capos_tree::{TextError, TextPiece};
 use core::cell::RefCell;
 
 /// The most that one read carries, in bytes.
@@ -26,7 +26,7 @@ const MAX_READ: usize = 256 * 1024;
 const PAGE: u64 = 4096;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
-/// What an entry of such a list takes beside its name, in bytes.
+/// What an entry of such a list takes besides its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 /// Sectors that one request to the device carries at most.
 const MAX_SECTORS: u32 = 1024;
@@ -40,7 +40,7 @@ pub struct Medium {
     memories: RefCell<BTreeMap<u32, Paged>>,
 }
 
-/// A file's memory. Nobody but the kernel calls its pager, so it is held here to keep it alive.
+/// A file's memory. Only the kernel calls its pager, so it is held here to keep it alive.
 struct Paged {
     memory: MemoryObjectClient,
     _pager: PagerClient,
@@ -234,20 +234,12 @@ impl DirectoryServer for DirectoryObject {
         length: u32,
     ) -> Result<DirectoryReadTextResults, CallError> {
         let file = self.file(&path).await?;
-        let (offset, size) = (u64::from(offset).min(file.node.size()), file.node.size());
-        if length == 0 && size.saturating_sub(offset) > MAX_READ as u64 {
-            return Err(CallError::invalid_argument(format!(
-                "`{path}` has {size} bytes, more than the {MAX_READ} of one answer; ask for pieces, by offset and length"
-            )));
-        }
-        let most = usize::try_from(length).ok().filter(|length| *length > 0).unwrap_or(MAX_READ).min(MAX_READ);
-        // With the rest of the characters at its ends.
-        let before = offset.saturating_sub(3);
-        let skipped = usize::try_from(offset.saturating_sub(before)).unwrap_or(0);
-        let bytes = file.bytes(before, skipped.saturating_add(most).saturating_add(3)).await?;
-        let (text, start) = text_of(&bytes, skipped, skipped.saturating_add(most))
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
-        let start = before.saturating_add(start as u64);
+        let size = file.node.size();
+        let no_text = |error: TextError| CallError::invalid_argument(format!("`{path}` {error}"));
+        let piece = TextPiece::choose(size, offset, length).map_err(&no_text)?;
+        let (first, count) = piece.bytes();
+        let bytes = file.bytes(first, count).await?;
+        let (text, start) = piece.text(&bytes).map_err(&no_text)?;
         Ok(DirectoryReadTextResults { text: text.into(), start, bytes: size, label: Label::default() })
     }
 
@@ -441,7 +433,7 @@ impl ReadOnlyFileServer for FileObject {
 
 /// The key of a file's pager, from which every instance of this service finds the file's content again:
 /// where it lies and how long it is. Programs outlive this service while it is restarted, and their text
-/// must go on being paged in. Files of several extents, over 4 GiB, have none.
+/// must still be paged in. Files of several extents, over 4 GiB, have none.
 fn durable_key(extents: &[Extent]) -> Option<u64> {
     match extents {
         [one] if one.lba < 1 << 30 => Some((u64::from(one.lba) << 32) | u64::from(one.bytes)),

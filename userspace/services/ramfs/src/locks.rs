@@ -1,16 +1,16 @@
 //! Waiting for locks of files.
 
-use alloc::vec::Vec;
 use capos_tree::{Holder, Locks, NodeId};
+use capos_turns::Waiters;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 
 /// All locks of a volume, and those who wait for them.
 #[derive(Default)]
 pub struct LockQueue {
     locks: RefCell<Locks>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
     waiters: Cell<usize>,
 }
 
@@ -38,7 +38,7 @@ impl LockQueue {
         })
     }
 
-    /// Locks a file where nobody else's lock forbids it.
+    /// Locks a file if no other holder's lock forbids it.
     pub fn attempt(&self, node: NodeId, holder: Holder, exclusive: bool) -> bool {
         let locked = self.locks.borrow_mut().attempt(node, holder, exclusive);
         if locked && !exclusive {
@@ -48,7 +48,7 @@ impl LockQueue {
         locked
     }
 
-    /// Locks a file when nobody else's lock forbids it any more. The holder's own is given up meanwhile, so that two
+    /// Locks a file once no other holder's lock forbids it. The holder's own is given up meanwhile, so that two
     /// who share a lock and want it alone do not wait for each other.
     pub async fn wait(&self, node: NodeId, holder: Holder, exclusive: bool) {
         self.release(node, holder);
@@ -56,7 +56,7 @@ impl LockQueue {
             if self.attempt(node, holder, exclusive) {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            self.waiting.add(context);
             Poll::Pending
         })
         .await;
@@ -70,8 +70,6 @@ impl LockQueue {
     }
 
     fn wake(&self) {
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        self.waiting.wake();
     }
 }

@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use capos_plural::count;
 use capos_policy::join;
 use capos_rt::Server;
 use capos_schema::authority::Label;
@@ -15,7 +14,7 @@ use capos_schema::storage::{
     DirectoryReadTextResults, DirectoryServer, DirectoryStatusResults, EntryInfo, EntryKind, FileClient, FileError,
     FileServer, FileStatus, OpenOptions, ReadOnlyFileClient, ReadOnlyFileMemoryResults, ReadOnlyFileServer,
 };
-use capos_tree::{Holder, Info, Kind, NodeId, PathError, Trail, Trails, Tree, TreeError, text_of};
+use capos_tree::{Holder, Info, Kind, NodeId, PathError, TextError, TextPiece, Trail, Trails, Tree, TreeError};
 use core::cell::RefCell;
 
 use crate::locks::LockQueue;
@@ -24,13 +23,13 @@ use crate::locks::LockQueue;
 const MAX_TRANSFER: usize = 256 * 1024;
 /// The most that one list of entries takes, in bytes.
 const MAX_LIST: usize = 256 * 1024;
-/// While somebody waits for a lock: how often it is looked whether its holder has gone without a word.
+/// How often a holder of a lock that is waited for is checked for having died, in nanoseconds.
 const HOLDERS_CHECKED: u64 = 1_000_000_000;
 /// Calls that may wait for locks: the service answers others meanwhile.
 const MAX_WAITING: usize = 8;
 /// The key of the durable capability to the root, read-only.
 const READ_ONLY_ROOT: u64 = 0;
-/// What an entry of such a list takes beside its name, in bytes.
+/// What an entry of such a list takes besides its name, in bytes.
 const ENTRY_BYTES: usize = 80;
 
 /// The tree, shared by all that is served.
@@ -267,22 +266,16 @@ impl DirectoryServer for DirectoryObject {
         length: u32,
     ) -> Result<DirectoryReadTextResults, CallError> {
         let node = self.find(&path)?;
+        let no_text = |error: TextError| CallError::invalid_argument(format!("`{path}` {error}"));
         let tree = self.volume.tree.borrow();
-        let bytes = tree.read(node, 0, usize::MAX).map_err(refused)?;
-        let usize_of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let (offset, wanted) = (usize_of(offset), usize_of(length));
-        if wanted == 0 && bytes.len().saturating_sub(offset) > MAX_TRANSFER {
-            return Err(CallError::invalid_argument(format!(
-                "`{path}` has {}, more than the {MAX_TRANSFER} of one answer; ask for pieces, by offset and length",
-                count(bytes.len(), "byte")
-            )));
-        }
-        let most = if wanted == 0 { MAX_TRANSFER } else { wanted.min(MAX_TRANSFER) };
-        let (text, start) = text_of(bytes, offset, offset.saturating_add(most))
-            .map_err(|error| CallError::invalid_argument(format!("`{path}` is not UTF-8 text: {error}")))?;
+        let size = tree.info(node).map_err(refused)?.bytes;
+        let piece = TextPiece::choose(size, offset, length).map_err(&no_text)?;
+        let (first, count) = piece.bytes();
+        let bytes = tree.read(node, first, count).map_err(refused)?;
+        let (text, start) = piece.text(bytes).map_err(&no_text)?;
         let label = tree.label(node).map_err(refused)?.clone();
         self.trail.join(&label);
-        Ok(DirectoryReadTextResults { text: text.to_string(), start: start as u64, bytes: bytes.len() as u64, label })
+        Ok(DirectoryReadTextResults { text: text.to_string(), start, bytes: size, label })
     }
 
     async fn write_text(
@@ -314,7 +307,7 @@ impl DirectoryServer for DirectoryObject {
 
     async fn read_only(&self, _cx: &CallContext) -> Result<DirectoryClient, CallError> {
         if self.node == Tree::ROOT && self.trail.is_none() {
-            // The manifest gives this to services, which go on when this one is restarted.
+            // The manifest gives this to services, which continue when this one is restarted.
             let cap = self.volume.exporter.durable(READ_ONLY_ROOT, DirectoryClient::INTERFACE_ID)?;
             return Ok(DirectoryClient::from_cap(cap));
         }
@@ -396,7 +389,7 @@ impl DirectoryServer for DirectoryObject {
     async fn labelled(&self, _cx: &CallContext, label: Label) -> Result<DirectoryClient, CallError> {
         let trail = self.trail.labelled(&label);
         if self.node == Tree::ROOT {
-            // Programs get this, and go on when this one is restarted.
+            // Programs get this, and continue when this one is restarted.
             let key = self.volume.trails.keep(trail, self.writable);
             return Ok(DirectoryClient::from_cap(self.volume.exporter.durable(key, DirectoryClient::INTERFACE_ID)?));
         }
@@ -435,7 +428,7 @@ impl FileObject {
     /// Whether the file is locked then.
     async fn lock(&self, exclusive: bool, wait: bool) -> Result<bool, CallError> {
         let Volume { locks, exporter, .. } = &*self.volume;
-        // A holder may have died, which nobody tells.
+        // A holder may have died, of which no message comes.
         if locks.attempt(self.node, self.holder, exclusive)
             || (exporter.sweep() > 0 && locks.attempt(self.node, self.holder, exclusive))
         {

@@ -1,16 +1,15 @@
 //! Wakes tasks of this process.
 
-use core::cell::{Cell, RefCell};
-use core::task::{Poll, Waker};
+use core::cell::Cell;
+use core::task::Poll;
 
-extern crate alloc;
-use alloc::vec::Vec;
+use capos_turns::Waiters;
 
 /// Counts happenings; tasks wait until one has happened since a count that they know.
 #[derive(Default)]
 pub struct Happenings {
     count: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: Waiters,
 }
 
 impl Happenings {
@@ -22,10 +21,7 @@ impl Happenings {
     /// One more.
     pub fn happen(&self) {
         self.count.set(self.count.get().wrapping_add(1));
-        let waiting = core::mem::take(&mut *self.waiting.borrow_mut());
-        for waker in waiting {
-            waker.wake();
-        }
+        self.waiting.wake();
     }
 
     /// Waits until there have been more than `known`.
@@ -34,7 +30,7 @@ impl Happenings {
             if self.count.get() != known {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            self.waiting.add(context);
             Poll::Pending
         })
         .await;

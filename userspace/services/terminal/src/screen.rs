@@ -68,7 +68,7 @@ pub struct Screen {
     answer: RefCell<Option<Answer>>,
     /// Names the read that is under way.
     reader: Cell<u64>,
-    /// A Ctrl-C that nobody's read took.
+    /// A Ctrl-C that no read took.
     interrupts: Happenings,
 }
 

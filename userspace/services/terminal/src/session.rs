@@ -61,7 +61,7 @@ impl Session {
         for span in spans {
             let style = style(span.style);
             if *self.style.borrow() != style {
-                // A piece of a character or sequence does not go on in another style.
+                // A piece of a character or sequence does not continue in another style.
                 let rest = self.sanitiser.borrow_mut().finish();
                 let before = self.style.replace(style);
                 self.screen.write(before, &rest).await;

@@ -1,23 +1,21 @@
-//! The disk behind the transport: requests out, answers in.
+//! The disk behind the transport: its start, and its requests.
 
-use crate::queue::{self, Queue};
 use crate::transport::MessageTransport;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-use capos_virtio::{Limits, Offer, Refusal};
-use core::ptr::NonNull;
-use virtio_drivers::Error;
+use alloc::format;
+use capos_block_server::Disk as BlockDisk;
+use capos_rt::Error;
+use capos_rt::memory::Mapping;
+use capos_schema::cap::CallError;
+use capos_schema::kernel::{DmaSegment, NotificationClient};
+use capos_turns::Waiters;
+use capos_virtio::{Answer, Command, Limits, Memory, Offer, Piece, ProtocolError, Queue, Refusal, SECTOR, total};
+use core::cell::RefCell;
+use core::task::{Poll, Waker};
 use virtio_drivers::transport::Transport;
 
 /// The only queue of a disk.
 const REQUESTS: u16 = 0;
-/// Bytes of one request's head (16) and status (1), each slot on its own cache line.
-const SLOT: usize = 64;
-/// Requests in flight at most.
-pub const SLOTS: usize = 32;
-/// Memory that the slots need, in bytes.
-pub const SLOT_BYTES: usize = SLOT * SLOTS;
 
 /// Feature bits (virtio 1.2, sections 5.2.3 and 6).
 const FEATURE_SIZE_MAX: u64 = 1 << 1;
@@ -46,61 +44,42 @@ const SIZE_MAX: usize = 8;
 const SEG_MAX: usize = 12;
 const BLK_SIZE: usize = 20;
 
-/// What a request does; the number is the device's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Command {
-    /// Device to memory.
-    Read = 0,
-    /// Memory to device.
-    Write = 1,
-    /// Make what was written durable.
-    Flush = 4,
+/// The queue's memory, mapped here.
+pub struct Shared(pub Mapping);
+
+impl Memory for Shared {
+    fn read_word(&self, at: u64) -> u32 {
+        self.0.read_word(at).unwrap_or(u32::MAX)
+    }
+
+    fn write_word(&self, at: u64, word: u32) {
+        // The queue keeps to its bytes, all of which are mapped.
+        let _ = self.0.write_word(at, word);
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        let _ = self.0.write(at, bytes);
+    }
 }
 
-/// A piece of mapped, device-reachable memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// Address in this process.
-    pub address: usize,
-    /// Length in bytes, never 0.
-    pub bytes: usize,
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// Done.
-    Done,
-    /// The device reports an error of the medium.
-    MediumError,
-    /// The device does not know the command.
-    Unsupported,
-    /// The device broke the protocol.
-    Broken,
-}
-
-struct InFlight {
-    number: u64,
-    slot: usize,
-    command: Command,
-    segments: Vec<Segment>,
+/// A request that has been sent.
+enum Sent {
+    Waiting(Waker),
+    Answered(Answer),
 }
 
 /// A virtio disk.
 pub struct Disk {
-    transport: MessageTransport,
-    queue: Box<dyn Queue>,
+    transport: RefCell<MessageTransport>,
+    queue: RefCell<Queue<Shared>>,
     limits: Limits,
-    slots: NonNull<u8>,
-    free: Vec<usize>,
-    /// By the queue's token, which a new request may get as soon as an old one was reaped.
-    in_flight: BTreeMap<u16, InFlight>,
-    /// Number of the next request; never used twice.
-    next: u64,
     sectors: u64,
     read_only: bool,
     flushable: bool,
+    /// By number.
+    requests: RefCell<BTreeMap<u64, Sent>>,
+    /// Tasks that wait for room in the queue, or for answers to what was sent before.
+    crowd: Waiters,
 }
 
 /// Why the device cannot be used.
@@ -108,7 +87,7 @@ pub enum StartError {
     /// It has no modern interface.
     NotModern,
     /// The library refused it.
-    Library(Error),
+    Library(virtio_drivers::Error),
     /// What it can do is not enough.
     Refused(Refusal),
     /// It does not take our interrupt.
@@ -127,11 +106,11 @@ impl core::fmt::Display for StartError {
 }
 
 impl Disk {
-    /// Starts the device.
+    /// Starts the device with a queue in this memory, which it finds at `base`.
     ///
-    /// # Safety
-    /// `slots` must be [`SLOT_BYTES`] of zeroed memory, reachable by the device and used by nothing else.
-    pub unsafe fn start(mut transport: MessageTransport, slots: NonNull<u8>) -> Result<Self, StartError> {
+    /// # Errors
+    /// It cannot be used.
+    pub fn start(mut transport: MessageTransport, shared: Shared, base: u64) -> Result<Self, StartError> {
         if transport.read_device_features() & FEATURE_VERSION_1 == 0 {
             return Err(StartError::NotModern);
         }
@@ -143,22 +122,22 @@ impl Disk {
         let block_bytes = said(Features::BLK_SIZE, BLK_SIZE)?;
         let offer = Offer { queue: transport.max_queue_size(REQUESTS), pieces, piece_bytes, block_bytes };
         let limits = Limits::agree(&offer).map_err(StartError::Refused)?;
-        let queue = queue::make(&mut transport, REQUESTS, limits.queue).map_err(StartError::Library)?;
+        let queue = Queue::new(shared, base, limits.queue);
+        let [descriptors, available, used] = queue.addresses();
+        transport.queue_set(REQUESTS, limits.queue.into(), descriptors, available, used);
         if !transport.vector_taken(REQUESTS) {
             return Err(StartError::NoInterrupt);
         }
         transport.finish_init();
         Ok(Self {
-            transport,
-            queue,
+            transport: RefCell::new(transport),
+            queue: RefCell::new(queue),
             limits,
-            slots,
-            free: (0..SLOTS).rev().collect(),
-            in_flight: BTreeMap::new(),
-            next: 0,
             sectors: u64::from(low) | (u64::from(high) << 32),
             read_only: features.contains(Features::READ_ONLY),
             flushable: features.contains(Features::FLUSH),
+            requests: RefCell::default(),
+            crowd: Waiters::default(),
         })
     }
 
@@ -172,120 +151,123 @@ impl Disk {
         self.limits
     }
 
-    /// Whether it refuses writes.
-    pub fn read_only(&self) -> bool {
-        self.read_only
+    /// Sectors of a block.
+    fn block_sectors(&self) -> u64 {
+        u64::from(self.limits.block_bytes / SECTOR)
     }
 
-    /// Whether it knows [`Command::Flush`].
-    pub fn flushable(&self) -> bool {
-        self.flushable
-    }
-
-    /// Whether a request of so many segments fits now.
-    pub fn has_room(&self, segments: usize) -> bool {
-        !self.free.is_empty() && self.queue.free() >= segments.saturating_add(2)
-    }
-
-    fn slot(&self, slot: usize) -> NonNull<u8> {
-        // SAFETY: slots are numbered below SLOTS, so the result lies in the SLOT_BYTES given to `start`.
-        unsafe { self.slots.add(slot.min(SLOTS - 1) * SLOT) }
-    }
-
-    /// Sends a request; its number comes back from [`Disk::reap`].
+    /// Takes answers until the process ends.
     ///
-    /// # Safety
-    /// The segments must stay mapped, reachable and untouched until then.
-    pub unsafe fn send(&mut self, command: Command, sector: u64, segments: Vec<Segment>) -> Result<u64, Error> {
-        let slot = self.free.pop().ok_or(Error::QueueFull)?;
-        let head = self.slot(slot);
-        // SAFETY: the slot is free, so neither the device nor another request uses it; it is 64-byte aligned.
-        unsafe {
-            head.cast::<u32>().write(command as u32);
-            head.cast::<u32>().add(1).write(0);
-            head.cast::<u64>().add(1).write(sector);
-            head.add(16).write(0xff);
-        }
-        // SAFETY: the caller keeps the segments; the slot is ours.
-        let added =
-            unsafe { with_buffers(head, command, &segments, |inputs, outputs| self.queue.add(inputs, outputs)) };
-        match added {
-            Ok(token) => {
-                let number = self.next;
-                self.next = number.wrapping_add(1);
-                self.in_flight.insert(token, InFlight { number, slot, command, segments });
-                if self.queue.wants_notice() {
-                    self.transport.notify(REQUESTS);
-                }
-                Ok(number)
-            }
-            Err(error) => {
-                self.free.push(slot);
-                Err(error)
-            }
+    /// # Errors
+    /// The interrupt is gone, or the device broke the protocol. In that case it may still reach memory that it must not
+    /// reach, and only the end of this process prevents that.
+    pub async fn listen(&self, notification: &NotificationClient) -> Result<(), Error> {
+        loop {
+            capos_rt::wait(notification).await?;
+            self.reap().map_err(|error| {
+                Error::new(format!("the disk broke the protocol: {error}; the driver ends, so that the disk is reset"))
+            })?;
         }
     }
 
-    /// Takes the answers that have come.
-    pub fn reap(&mut self) -> Vec<(u64, Answer)> {
-        let mut answers = Vec::new();
-        let _cause = self.transport.ack_interrupt();
-        while let Some(token) = self.queue.answered() {
-            let Some(request) = self.in_flight.remove(&token) else {
-                // The device names a request that is not in flight: it cannot be trusted with any further one.
-                let lost = core::mem::take(&mut self.in_flight);
-                answers.extend(lost.into_values().map(|request| (request.number, Answer::Broken)));
-                break;
-            };
-            let head = self.slot(request.slot);
-            // SAFETY: these are the buffers that `send` added under this token.
-            let popped = unsafe {
-                with_buffers(head, request.command, &request.segments, |inputs, outputs| {
-                    self.queue.take(token, inputs, outputs)
-                })
-            };
-            // SAFETY: the request has ended, so the slot is ours again.
-            let status = unsafe { head.add(16).read_volatile() };
-            self.free.push(request.slot);
-            answers.push((
-                request.number,
-                match (popped, status) {
-                    (Ok(_), 0) => Answer::Done,
-                    (Ok(_), 1) => Answer::MediumError,
-                    (Ok(_), 2) => Answer::Unsupported,
-                    _ => Answer::Broken,
-                },
-            ));
+    fn reap(&self) -> Result<(), ProtocolError> {
+        let _cause = self.transport.borrow_mut().ack_interrupt();
+        while let Some((number, answer)) = self.queue.borrow_mut().take()? {
+            let before = self.requests.borrow_mut().insert(number, Sent::Answered(answer));
+            if let Some(Sent::Waiting(waker)) = before {
+                waker.wake();
+            }
         }
-        answers
+        self.crowd.wake();
+        Ok(())
+    }
+
+    async fn request(&self, command: Command, sector: u64, pieces: &[Piece]) -> Result<(), CallError> {
+        core::future::poll_fn(|context| {
+            if self.queue.borrow().has_room(pieces.len()) {
+                return Poll::Ready(());
+            }
+            self.crowd.add(context);
+            Poll::Pending
+        })
+        .await;
+        let sent = self.queue.borrow_mut().send(command, sector, pieces);
+        let number = sent.ok_or_else(|| CallError::failed("the request does not fit into the disk's queue"))?;
+        if self.queue.borrow().wants_notice() {
+            self.transport.borrow_mut().notify(REQUESTS);
+        }
+        let answer = core::future::poll_fn(|context| {
+            let mut requests = self.requests.borrow_mut();
+            if let Some(Sent::Answered(answer)) = requests.get(&number) {
+                let answer = *answer;
+                requests.remove(&number);
+                return Poll::Ready(answer);
+            }
+            requests.insert(number, Sent::Waiting(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        match answer {
+            Answer::Done => Ok(()),
+            Answer::MediumError => Err(CallError::failed(format!("the disk reports an error at sector {sector}"))),
+            Answer::Unsupported => Err(CallError::unimplemented("the disk does not know this request")),
+        }
+    }
+
+    /// Waits until the device has answered what was sent to it before.
+    async fn settled(&self) {
+        let Some(last) = self.requests.borrow().last_key_value().map(|(number, _)| *number) else { return };
+        core::future::poll_fn(|context| {
+            if !self.requests.borrow().range(..=last).any(|(_, sent)| matches!(sent, Sent::Waiting(_))) {
+                return Poll::Ready(());
+            }
+            self.crowd.add(context);
+            Poll::Pending
+        })
+        .await;
     }
 }
 
-/// Calls with the buffers of a request, in the order that the device wants: head, data, status.
-///
-/// # Safety
-/// `head` must be a slot and the segments mapped, and none of it used otherwise during the call.
-unsafe fn with_buffers<R>(
-    head: NonNull<u8>,
-    command: Command,
-    segments: &[Segment],
-    call: impl for<'a> FnOnce(&'a [&'a [u8]], &'a mut [&'a mut [u8]]) -> R,
-) -> R {
-    let pointer = |segment: &Segment| core::ptr::with_exposed_provenance_mut::<u8>(segment.address);
-    let mut inputs: Vec<&[u8]> = Vec::with_capacity(segments.len().saturating_add(1));
-    let mut outputs: Vec<&mut [u8]> = Vec::with_capacity(segments.len().saturating_add(1));
-    // SAFETY: the head is 16 bytes of the slot, apart from the status byte.
-    inputs.push(unsafe { core::slice::from_raw_parts(head.as_ptr(), 16) });
-    for segment in segments {
-        // SAFETY: the caller promises mapped segments that nothing else uses; they do not overlap.
-        unsafe {
-            match command {
-                Command::Write => inputs.push(core::slice::from_raw_parts(pointer(segment), segment.bytes)),
-                _ => outputs.push(core::slice::from_raw_parts_mut(pointer(segment), segment.bytes)),
-            }
-        }
+impl BlockDisk for Disk {
+    fn block_bytes(&self) -> u32 {
+        self.limits.block_bytes
     }
-    // SAFETY: the status byte follows the head in the slot.
-    outputs.push(unsafe { core::slice::from_raw_parts_mut(head.as_ptr().add(16), 1) });
-    call(&inputs, &mut outputs)
+
+    fn blocks(&self) -> u64 {
+        self.sectors.checked_div(self.block_sectors()).unwrap_or(0)
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    async fn transfer(
+        &self,
+        write: bool,
+        block: u64,
+        count: u32,
+        memory: &[DmaSegment],
+        skip: u64,
+    ) -> Result<(), CallError> {
+        let command = if write { Command::Write } else { Command::Read };
+        let first = self.block_sectors().saturating_mul(block);
+        let bytes = u64::from(count).saturating_mul(self.limits.block_bytes.into());
+        let mut done = 0_u64;
+        while done < bytes {
+            let stretches = memory.iter().map(|segment| (segment.address, segment.bytes));
+            let pieces = self.limits.cut(stretches, skip.saturating_add(done), bytes.saturating_sub(done));
+            if pieces.is_empty() {
+                return Err(CallError::failed("a request to the disk carries less than one of its blocks"));
+            }
+            self.request(command, first.saturating_add(done / u64::from(SECTOR)), &pieces).await?;
+            done = done.saturating_add(total(&pieces));
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), CallError> {
+        // A device flushes what it has answered.
+        self.settled().await;
+        if self.flushable { self.request(Command::Flush, 0, &[]).await } else { Ok(()) }
+    }
 }

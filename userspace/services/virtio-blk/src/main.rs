@@ -9,34 +9,36 @@ extern crate alloc;
 mod configuration;
 mod disk;
 mod hal;
-mod queue;
-mod server;
 mod transport;
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use capos_block_server::Device;
 use capos_rt::memory::{self, Access, Mapping};
 use capos_rt::{Context, Env, Error, ServeOptions, log};
 use capos_schema::kernel::{DmaDomainClient, ResourceAccountClient};
 use capos_schema::storage::BlockDeviceService;
 use capos_schema::system::PciFunctionClient;
+use capos_virtio::QUEUE_BYTES;
 use configuration::{BARS, Configuration};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use disk::{Disk, SLOT_BYTES};
-use hal::{Platform, Stretch};
-use server::Device;
+use disk::{Disk, Shared};
+use hal::{Platform, Window};
 use transport::MessageTransport;
 use virtio_drivers::transport::DeviceType;
 use virtio_drivers::transport::pci::PciTransport;
 use virtio_drivers::transport::pci::bus::{DeviceFunction, PciRoot};
 
-/// Memory for the queue and the requests' heads, in bytes.
-const POOL_BYTES: u64 = 32 * 1024;
 /// The device's place on the bus is the bus manager's matter; the transport only repeats it.
 const FUNCTION: DeviceFunction = DeviceFunction { bus: 0, device: 0, function: 0 };
 /// Common configuration, in the vendor capabilities of virtio (virtio 1.2, section 4.1.4).
 const COMMON: u8 = 1;
+/// Place of the command register in the configuration space, and its bit that the windows answer.
+const COMMAND: usize = 4;
+const MEMORY: u8 = 1 << 1;
 /// A PCI capability that is the vendor's.
 const VENDOR: u8 = 9;
 
@@ -65,8 +67,13 @@ async fn run(env: Env) -> Result<(), Error> {
     let pci = env.cap::<PciFunctionClient>("pci")?;
     let dma = env.cap::<DmaDomainClient>("dma")?;
     let account = env.cap::<ResourceAccountClient>("account")?;
-    pci.enable().await.context("enabling the device")?;
+    // A device whose last driver has died may have requests left, kept from reaching memory. It is reset before it may reach
+    // any again. One whose windows do not answer was never used.
     let space = pci.config().await.context("reading the configuration space")?;
+    let answers = space.bytes.get(COMMAND).is_some_and(|command| command & MEMORY != 0);
+    if !answers {
+        pci.enable().await.context("enabling the device")?;
+    }
 
     // The memory windows, mapped for the life of this process.
     let mut sizes = [0_u64; BARS];
@@ -77,7 +84,7 @@ async fn run(env: Env) -> Result<(), Error> {
         let mapping =
             memory::map(&window.mmio, 0, window.bytes, Access::ReadWrite).context("mapping a window of the device")?;
         let bus = window.mmio.info().await?.address;
-        hal::add_window(Stretch { address: mapping.pointer().expose_provenance(), bus, bytes: length });
+        hal::add_window(Window { address: mapping.pointer().expose_provenance(), bus, bytes: length });
         *size = window.bytes;
         windows.push((index, mapping));
     }
@@ -89,35 +96,29 @@ async fn run(env: Env) -> Result<(), Error> {
     }
     let common = NonNull::new(window.pointer().wrapping_add(offset)).context("the device's window is missing")?;
 
-    // Memory that the device shares with this process.
-    let pool = dma.allocate(POOL_BYTES).await.context("allocating memory for the queue")?;
-    let length = usize::try_from(POOL_BYTES).unwrap_or(0);
-    let memory = memory::map(&pool.region, 0, POOL_BYTES, Access::ReadWrite).context("mapping the queue's memory")?;
-    let address = memory.pointer();
-    let slots = NonNull::new(address).context("mapping the queue's memory")?;
-    let taken = SLOT_BYTES.next_multiple_of(4096);
-    hal::add_reachable(Stretch { address: address.expose_provenance(), bus: pool.address, bytes: taken });
-    hal::add_pool(Stretch {
-        address: address.expose_provenance().wrapping_add(taken),
-        bus: pool.address.wrapping_add(taken as u64),
-        bytes: length.saturating_sub(taken),
-    });
-
-    // Interrupts.
-    let notification = account.create_notification().await?;
-    let interrupt = pci.interrupt(0).await.context("the device has no message-signalled interrupt")?;
-    interrupt.bind(&notification, 1).await?;
-
     let mut root = PciRoot::new(Configuration::new(space.bytes, sizes));
     let inner = PciTransport::new::<Platform, _>(&mut root, FUNCTION)
         .map_err(|error| Error::new(format!("the device is not a virtio device that can be used: {error:?}")))?;
     // SAFETY: the window is mapped for the life of this process, and the offset was checked.
-    let transport = unsafe { MessageTransport::new(inner, common) };
+    let mut transport = unsafe { MessageTransport::new(inner, common) };
+    if !transport.reset() {
+        return Err(Error::new("the device does not come out of its reset"));
+    }
+    if answers {
+        pci.enable().await.context("enabling the device")?;
+    }
     if virtio_drivers::transport::Transport::device_type(&transport) != DeviceType::Block {
         return Err(Error::new("the device is not a disk"));
     }
-    // SAFETY: the slots are the pool's first bytes, which `add_pool` did not get.
-    let disk = unsafe { Disk::start(transport, slots) }
+
+    let notification = account.create_notification().await?;
+    let interrupt = pci.interrupt(0).await.context("the device has no message-signalled interrupt")?;
+    interrupt.bind(&notification, 1).await?;
+
+    // Memory that the device shares with this process.
+    let pool = dma.allocate(QUEUE_BYTES).await.context("allocating memory for the queue")?;
+    let shared = memory::map(&pool.region, 0, QUEUE_BYTES, Access::ReadWrite).context("mapping the queue's memory")?;
+    let disk = Disk::start(transport, Shared(shared), pool.address)
         .map_err(|error| Error::new(format!("the disk does not start: {error}")))?;
     let limits = disk.limits();
     log::info!(
@@ -126,11 +127,13 @@ async fn run(env: Env) -> Result<(), Error> {
         limits.block_bytes,
         limits.queue
     );
-    let device = Rc::new(Device::new(disk, dma, notification));
+    let device = Rc::new(Device::new(disk, dma));
     env.serve(0, Rc::new(BlockDeviceService(device.clone())));
-    let ended = capos_rt::select(device.listen(), env.run_with(OPTIONS)).await;
-    // The mappings live until here.
-    drop((windows, memory, interrupt));
+    // What the device was given to write to is given back by the end of the process alone: the kernel keeps it then until
+    // `init` has kept the device from memory.
+    let mut serving = ManuallyDrop::new(Box::pin(env.run_with(OPTIONS)));
+    let ended = capos_rt::select(device.disk().listen(&notification), serving.as_mut()).await;
+    core::mem::forget((device, pool, windows, interrupt));
     match ended {
         capos_rt::Either::First(result) | capos_rt::Either::Second(result) => result,
     }

@@ -1,5 +1,6 @@
 //! The library's PCI transport, plus what it leaves out: message-signalled interrupts.
 
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use virtio_drivers::transport::pci::PciTransport;
 use virtio_drivers::transport::{DeviceStatus, DeviceType, InterruptStatus, Transport};
@@ -10,12 +11,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const CONFIG_VECTOR: usize = 0x10;
 const QUEUE_SELECT: usize = 0x16;
 const QUEUE_VECTOR: usize = 0x1a;
+/// How often the device is asked whether its reset is done: a second's worth, since each time takes a microsecond or more.
+const RESET_READS: u32 = 1_000_000;
 /// "No vector".
 const NO_VECTOR: u16 = 0xffff;
 
 /// A transport whose queues raise MSI-X vector 0.
 pub struct MessageTransport {
-    inner: PciTransport,
+    /// Never dropped: the library waits for the device's reset then, for ever if the device does not do it.
+    inner: ManuallyDrop<PciTransport>,
     common: NonNull<u8>,
 }
 
@@ -25,7 +29,13 @@ impl MessageTransport {
     /// # Safety
     /// `common` must be the device's common configuration, mapped for the life of the process.
     pub unsafe fn new(inner: PciTransport, common: NonNull<u8>) -> Self {
-        Self { inner, common }
+        Self { inner: ManuallyDrop::new(inner), common }
+    }
+
+    /// Resets the device: it reaches no memory after that. Whether it is done.
+    pub fn reset(&mut self) -> bool {
+        self.inner.set_status(DeviceStatus::empty());
+        (0..RESET_READS).any(|_| self.inner.get_status().is_empty())
     }
 
     fn write16(&mut self, offset: usize, value: u16) {

@@ -17,6 +17,12 @@ pub struct Session {
     pub answers: bool,
     /// Bytes that were shown.
     pub shown: usize,
+    /// Rows that have left the screen because the window became lower, whatever was on them.
+    pub pushed: Vec<String>,
+    /// Whether the terminal brings such rows back when the window becomes higher.
+    pub pulls: bool,
+    /// Rows that have left the screen of a terminal that does not.
+    left: Vec<String>,
 }
 
 impl Session {
@@ -27,7 +33,15 @@ impl Session {
     pub fn of(columns: u16, rows: u16) -> Self {
         let settings = Settings { columns, rows, colour: true };
         let terminal = Parser::new(number(rows), number(columns), 10_000);
-        Self { console: Console::new(settings), terminal, answers: false, shown: 0 }
+        Self {
+            console: Console::new(settings),
+            terminal,
+            answers: false,
+            shown: 0,
+            pushed: Vec::new(),
+            pulls: true,
+            left: Vec::new(),
+        }
     }
 
     /// Types, and looks at the screen.
@@ -68,9 +82,19 @@ impl Session {
         }
     }
 
-    /// Makes the window another size, of which nobody tells the console.
+    /// Makes the window another size, of which the console is not told. A lower one keeps the cursor's row on the screen.
     pub fn resize(&mut self, columns: u16, rows: u16) {
+        if !self.pulls && rows > self.terminal.screen().size().0.get() {
+            self.left = self.scrollback();
+            let mut higher = Parser::new(number(rows), self.terminal.screen().size().1, 10_000);
+            let shown = self.terminal.screen().contents_formatted();
+            higher.process(shown.as_bytes());
+            self.terminal = higher;
+        }
+        let before = self.scrollback().len();
         self.terminal.screen_mut().set_size(number(rows), number(columns));
+        let after = self.scrollback();
+        self.pushed.extend(after.into_iter().skip(before));
     }
 
     /// The same of a terminal that wraps rows which no longer fit, and leaves the others as they are.
@@ -116,15 +140,14 @@ impl Session {
         lines
     }
 
-    /// Rows that have left the screen at its top.
+    /// Rows that have left the screen at its top, as wide as they were then.
     pub fn scrollback(&mut self) -> Vec<String> {
-        let (_, columns) = self.terminal.screen().size();
         self.terminal.screen_mut().set_scrollback(usize::MAX);
         let all = self.terminal.screen().scrollback();
-        let mut lines = Vec::new();
+        let mut lines = self.left.clone();
         for back in (1..=all).rev() {
             self.terminal.screen_mut().set_scrollback(back);
-            let row = self.terminal.screen().rows(0, columns.get()).next();
+            let row = self.terminal.screen().rows(0, u16::MAX).next();
             lines.push(row.unwrap_or_default().trim_end().to_owned());
         }
         self.terminal.screen_mut().set_scrollback(0);

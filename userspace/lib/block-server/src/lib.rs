@@ -1,0 +1,142 @@
+//! A disk served as a `BlockDevice`: what a call asks for is checked, its memory is made reachable for the device, and it is
+//! cut to requests.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects)]
+
+extern crate alloc;
+
+use alloc::format;
+
+use capos_schema::cap::{CallContext, CallError};
+use capos_schema::kernel::{DmaDomainClient, DmaSegment, MemoryObjectClient};
+use capos_schema::storage::{BlockDeviceInfoResults, BlockDeviceServer};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Bytes of memory that are pinned at once at most. The list of their addresses fits into the kernel's answer, however
+/// scattered the pages are.
+pub const MAX_REQUEST: u64 = 63 * PAGE;
+/// What the beginning of a transfer in memory is a multiple of, in bytes.
+const ALIGNMENT: u64 = 512;
+
+/// A disk, as its driver knows it.
+pub trait Disk {
+    /// Bytes of a block.
+    fn block_bytes(&self) -> u32;
+
+    /// How many blocks there are now; 0 without a medium.
+    fn blocks(&self) -> u64;
+
+    /// Whether it cannot be written.
+    fn read_only(&self) -> bool;
+
+    /// Reads blocks into memory that the device reaches, or writes them: the memory from `skip` on, of at most
+    /// [`MAX_REQUEST`] bytes. The future is not dropped before it ends, except with the process.
+    fn transfer(
+        &self,
+        write: bool,
+        block: u64,
+        count: u32,
+        memory: &[DmaSegment],
+        skip: u64,
+    ) -> impl Future<Output = Result<(), CallError>>;
+
+    /// Waits until earlier requests are done, and makes what was written durable.
+    fn flush(&self) -> impl Future<Output = Result<(), CallError>>;
+}
+
+/// A disk, served.
+pub struct Device<D> {
+    disk: D,
+    dma: DmaDomainClient,
+}
+
+impl<D: Disk> Device<D> {
+    /// Serves this disk; its callers' memory is made reachable for the device through `dma`.
+    pub fn new(disk: D, dma: DmaDomainClient) -> Self {
+        Self { disk, dma }
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    async fn transfer(
+        &self,
+        write: bool,
+        block: u64,
+        count: u32,
+        memory: &MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        let (blocks, block_bytes) = (self.disk.blocks(), self.disk.block_bytes());
+        // Without a medium there are none; the driver then says why.
+        if blocks != 0 && block.checked_add(u64::from(count)).is_none_or(|end| end > blocks) {
+            return Err(CallError::invalid_argument(format!(
+                "blocks {block} to {} lie outside the disk, which has {blocks}",
+                block.saturating_add(u64::from(count))
+            )));
+        }
+        if !offset.is_multiple_of(ALIGNMENT) {
+            return Err(CallError::invalid_argument(format!("the offset must be a multiple of {ALIGNMENT} bytes")));
+        }
+        let most = u32::try_from(MAX_REQUEST.checked_div(block_bytes.into()).unwrap_or(1)).unwrap_or(1);
+        let (mut block, mut left, mut offset) = (block, count, offset);
+        while left > 0 {
+            let taken = left.min(most);
+            let bytes = u64::from(taken).saturating_mul(block_bytes.into());
+            let skip = offset % PAGE;
+            let start = offset.saturating_sub(skip);
+            let pinned = self.dma.pin(memory, start, skip.saturating_add(bytes).next_multiple_of(PAGE)).await?;
+            // Calls are never dropped before they are answered, so the memory stays pinned until the device is done with it.
+            let result = self.disk.transfer(write, block, taken, &pinned.segments, skip).await;
+            drop(pinned.region);
+            result?;
+            block = block.saturating_add(u64::from(taken));
+            left = left.saturating_sub(taken);
+            offset = offset.saturating_add(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl<D: Disk> BlockDeviceServer for Device<D> {
+    async fn info(&self, _cx: &CallContext) -> Result<BlockDeviceInfoResults, CallError> {
+        Ok(BlockDeviceInfoResults {
+            block_bytes: self.disk.block_bytes(),
+            blocks: self.disk.blocks(),
+            read_only: self.disk.read_only(),
+        })
+    }
+
+    async fn read(
+        &self,
+        _cx: &CallContext,
+        block: u64,
+        count: u32,
+        memory: MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        self.transfer(false, block, count, &memory, offset).await
+    }
+
+    async fn write(
+        &self,
+        _cx: &CallContext,
+        block: u64,
+        count: u32,
+        memory: MemoryObjectClient,
+        offset: u64,
+    ) -> Result<(), CallError> {
+        if self.disk.read_only() {
+            return Err(CallError::invalid_argument("the disk is read-only"));
+        }
+        self.transfer(true, block, count, &memory, offset).await
+    }
+
+    async fn flush(&self, _cx: &CallContext) -> Result<(), CallError> {
+        self.disk.flush().await
+    }
+}

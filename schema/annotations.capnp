@@ -2,12 +2,12 @@
 # Annotations that the generator and the tool table read.
 
 enum Category {
-  # What a method does to the world; the permission map is keyed by it.
+  # The kind of effect that a method has. It is the key of the permission map.
   readOnly @0;     # Looks, changes nothing.
   mutating @1;     # Changes local state in a way that can be undone.
   destructive @2;  # Destroys data or stops something.
   outbound @3;     # Sends data off the machine.
-  admin @4;        # Changes the system or somebody's authority.
+  admin @4;        # Changes the system or the authority of a session.
 }
 
 annotation tool @0xb1a7c0de5c4e3a02 (method) :Text;
@@ -17,9 +17,9 @@ annotation category @0xb1a7c0de5c4e3a03 (method) :Category;
 # Category of a tool method.
 
 annotation abortable @0xb1a7c0de5c4e3a04 (method) :Void;
-# The call may be cancelled while it runs without leaving harm behind. Once nobody waits for the answer any more,
-# because the caller cancelled, died or lost its capability, the server's handler is dropped where it stands, and
-# with it the calls that it has made itself. A method without this mark runs to its end.
+# The call may be cancelled at any point without damage. If its caller cancels, ends or loses its capability, the
+# server's handler is dropped at its current point, and with it the calls that it has made itself. A method without this
+# mark runs to its end.
 
 annotation timeoutMs @0xb1a7c0de5c4e3a05 (method) :UInt32;
 # Time limit of one call as a tool, in milliseconds; 30,000 where absent.
@@ -28,7 +28,7 @@ annotation maxResult @0xb1a7c0de5c4e3a06 (method) :UInt32;
 # Bytes of the result that may reach a model; 16,384 where absent.
 
 annotation untrusted @0xb1a7c0de5c4e3a07 (method) :Void;
-# The result holds text that others wrote: files, logs, network.
+# The result contains text that others wrote: files, logs, network.
 
 annotation label @0xb1a7c0de5c4e3a08 (method) :Text;
 # Label that the result carries at least; `public` where absent.
@@ -40,21 +40,22 @@ annotation kernelCalls @0xb1a7c0de5c4e3a0b (interface) :Void;
 # Implemented by a process and invoked by the kernel.
 
 annotation optional @0xb1a7c0de5c4e3a0c (field, param) :Void;
-# A pointer that may be null: the field is an Option in Rust and need not be given in JSON.
+# A pointer that may be null: the field is an Option in Rust and optional in JSON.
 
 annotation results @0xb1a7c0de5c4e3a0d (method) :UInt32;
-# Bytes of the results at most, where they may be more than 65,536.
+# The most bytes of the results, if that is more than 65,536.
 
 annotation runner @0xb1a7c0de5c4e3a0f (param) :Void;
-# Of a tool: what the runner gives, or is told, and the model is not. A parameter is not in the JSON Schema and is refused in a
-# model's arguments; a result is not in the text that the model reads. `label :Authority.Label` is, as a parameter, the
-# label of all that the model has seen, and as a result what the result is labelled with besides.
+# Of a tool: a parameter or result that only the runner sees, not the model. Such a parameter is not in the JSON Schema
+# and is rejected in a model's arguments. Such a result is not in the text that the model reads. As a parameter, `label
+# :Authority.Label` is the label of everything that the model has seen. As a result, it is an additional label of the
+# result.
 
 annotation pieces @0xb1a7c0de5c4e3a10 (method) :Void;
-# Of a tool whose parameters `offset` and `length` choose a piece of a text, in bytes, and whose results for the runner are
-# `start`, where `text` begins, and `bytes`, the length of the whole. The runner asks for more on both sides, so that no secret
-# is cut in two before it is looked for, and tells the model where the rest begins.
+# Of a tool whose parameters `offset` and `length` select a piece of a text, in bytes. Its results for the runner are
+# `start`, where `text` begins, and `bytes`, the length of the whole. The runner asks for more on both sides, so that no
+# secret is cut in two before the search for secrets. It tells the model where the rest begins.
 
 annotation inRegisters @0xb1a7c0de5c4e3a0e (method) :Void;
-# A method of a kernel object that has no parameters and answers at once with one UInt64: clients ask for it by the system call
-# INVOKE first. Such a call comes before entries that are queued, and no other task runs meanwhile.
+# A method of a kernel object that has no parameters and answers at once with one UInt64. Clients call it by the system
+# call INVOKE first. Such a call comes before entries that are queued, and no other task runs meanwhile.

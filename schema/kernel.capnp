@@ -4,16 +4,16 @@
 # capability array.
 
 struct Limits {
-  # What an account may hold at most. Carved from the parent's share.
+  # The most that an account may hold. Carved from the parent's share.
   frames @0 :UInt64;        # 4 KiB frames: memory, page tables, rings.
   capabilities @1 :UInt32;  # Capability slots.
   threads @2 :UInt32;       # Threads.
   processes @3 :UInt32;     # Processes.
-  objects @4 :UInt32;       # Other kernel objects, ended threads that are still designated among them.
+  objects @4 :UInt32;       # Other kernel objects, including ended threads that a capability still designates.
   priority @5 :Int8;        # The highest priority of its threads: see Thread.setPriority. Never above the parent's.
   cpuNanoseconds @6 :UInt64;
-  # CPU time that its threads may use from when this is set, in all. 0: no limit of its own; it uses its parent's, where
-  # that has one.
+  # CPU time that its threads may use in total from when this is set. 0: no limit of its own; it uses its parent's, if
+  # there is one.
 }
 
 struct Usage {
@@ -23,7 +23,7 @@ struct Usage {
   threads @2 :UInt32;
   processes @3 :UInt32;
   objects @4 :UInt32;
-  cpuNanoseconds @5 :UInt64;  # CPU time that its own threads have used, and those of children that are gone.
+  cpuNanoseconds @5 :UInt64;  # CPU time that its own threads have used, and those of ended children.
 }
 
 struct NamedCapability {
@@ -40,7 +40,7 @@ struct LaunchRecord {
   environment @2 :List(Text);
   capabilities @3 :List(NamedCapability);
   processors @4 :UInt32;
-  # How many processors run threads.
+  # The number of processors that run threads.
 }
 
 interface Object {
@@ -50,16 +50,16 @@ interface Object {
 interface ResourceAccount {
   # Pays for kernel resources. Holding it is the authority to use memory at all.
   #
-  # It retires with its process, or with the last capability to it where it was carved: it pays for nothing more,
-  # and what of its limits is not in use is its parent's again. The rest follows as what is in use ends.
+  # It retires with its process, or, if it was carved, with the last capability to it. Then it pays for nothing more,
+  # and the unused part of its limits returns to its parent. The rest returns as the objects in use end.
 
   createMemory @0 (bytes :UInt64) -> (memory :MemoryObject);
   # Anonymous memory, zeroed, rounded up to 4 KiB, paid for at once.
 
   createPagedMemory @1 (bytes :UInt64, pager :Pager) -> (memory :MemoryObject);
-  # Memory whose pages the pager supplies on first touch. Its pages live in the page cache, are
-  # shared read-only by all who map them and are evicted under pressure. Never writable. Where the pager's
-  # capability is revoked, no page comes in any more: who touches one that is not in dies with a report.
+  # Memory whose pages the pager supplies on first touch. Its pages live in the page cache, are shared read-only by all
+  # mappings and are evicted under pressure. It is never writable. If the pager's capability is revoked, no page comes
+  # in any more. A process that touches an absent one then ends with a report.
 
   createEndpoint @2 () -> (endpoint :Endpoint);
   # A place to receive calls.
@@ -71,16 +71,16 @@ interface ResourceAccount {
   # An empty process: no memory, no capabilities, no threads; its account is carved from this one.
 
   carve @5 (limits :Limits) -> (account :ResourceAccount);
-  # A child account. It is an object of this one's, beside its limits.
+  # A child account. It counts as an object of this account, in addition to its limits.
 
   usage @6 () -> (usage :Usage, limits :Limits, cpuLeft :UInt64);
-  # What is held now, and what may be held. Nothing, once the account has retired. `cpuLeft` is the CPU time that it may
-  # still use, of its own or of its parent's; all bits set where nothing limits it.
+  # Returns what the account holds and may hold: nothing once it has retired. `cpuLeft` is the CPU time that it may
+  # still use, of its own or of its parent's; all bits are set if there is no limit.
 
   cut @7 (limits :Limits) -> (limits :Limits);
-  # Lowers the account's limits to these at most, and gives what they are then. None goes below what is in use; the parent
-  # has the difference at once. A limit of CPU time counts from now on, and is set where there was none. The priority
-  # stays. Needs the manage right.
+  # Lowers the account's limits to at most these, and returns the new limits. None falls below what is in use, and the
+  # parent gets the difference at once. A limit of CPU time counts from now on, and is set if there was none. The
+  # priority stays. Needs the manage right.
 }
 
 struct ExitInfo {
@@ -88,12 +88,12 @@ struct ExitInfo {
   enum Cause {
     exited @0;   # By EXIT; `code` is its code.
     killed @1;   # By a holder of its capability.
-    fault @2;    # By what it did; `report` says what.
-    cpuTime @3;  # By the limit of its account's CPU time, all of which was used.
+    fault @2;    # By a fault; `report` says which.
+    cpuTime @3;  # By the limit of its account's CPU time, which was used up.
   }
   cause @0 :Cause;
   code @1 :Int32;
-  report @2 :Text;  # One line of words, for people.
+  report @2 :Text;  # One line of text, for people.
 }
 
 interface Process {
@@ -103,7 +103,7 @@ interface Process {
   account @1 () -> (account :ResourceAccount);
 
   grant @2 (capability :Object, rights :UInt32) -> (id :UInt64);
-  # Copies a capability into the process's table with these rights at most; gives its identifier there.
+  # Copies a capability into the process's table with at most these rights. Returns its identifier there.
 
   table @3 () -> (table :CapabilityTable);
   # The process's own capability table.
@@ -111,12 +111,12 @@ interface Process {
   createThread @4 (entry :UInt64, stack :UInt64, argument0 :UInt64, argument1 :UInt64,
                    ring :UInt64, submissionEntries :UInt32, completionEntries :UInt32,
                    threadPointer :UInt64) -> (thread :Thread);
-  # Starts a thread at `entry` with rdi, rsi = arguments, rdx = `ring`, rsp = `stack`, FS base =
-  # `threadPointer`. Its rings are mapped at `ring` (page aligned, free). It runs only once the caller
-  # has its capability: no thread runs where the call fails. Needs the execute right.
+  # Starts a thread at `entry` with rdi, rsi = arguments, rdx = `ring`, rsp = `stack`, FS base = `threadPointer`. Its
+  # rings are mapped at `ring` (page aligned, free). It runs only once the caller has its capability: if the call fails,
+  # no thread runs. Needs the execute right.
 
   kill @5 (reason :Text) -> ();
-  # Ends the process; everything it held is returned.
+  # Ends the process and returns everything that it held.
 
   wait @6 () -> (exit :ExitInfo);
   # Answers when the process has ended.
@@ -124,17 +124,16 @@ interface Process {
   info @7 () -> (name :Text, id :UInt64, threads :UInt32, alive :Bool);
 
   currentThread @8 () -> (thread :Thread);
-  # The thread that calls, where it belongs to this process. Needs the execute right.
+  # The calling thread, if it belongs to this process. Needs the execute right.
 }
 
 interface Thread {
-  # One thread of a process. The capability outlives the thread, and keeps nothing of it but how it
-  # ended.
+  # One thread of a process. The capability outlives the thread, and then keeps only how it ended.
 
   info @0 () -> (id :UInt64, cpuNanoseconds :UInt64, alive :Bool, name :Text, priority :Int8);
 
   kill @1 () -> ();
-  # Ends the thread; what it had in flight is dropped. The last thread's end ends the process.
+  # Ends the thread and drops its operations in flight. The last thread's end ends the process.
 
   wait @2 () -> (exit :ExitInfo);
   # Answers when the thread has ended. A thread cannot wait for itself.
@@ -143,13 +142,13 @@ interface Thread {
   # For reports and `info`: 1 to 32 bytes, no control characters. Needs the manage right.
 
   setPriority @4 (priority :Int8) -> ();
-  # -1 background, 0 ordinary (where a thread begins), 1 high, 2 highest. A thread runs only while no
-  # thread with a higher priority can; those with the same take turns. Its process's limits set
-  # the most. Needs the manage right.
+  # -1 background, 0 ordinary (the initial value), 1 high, 2 highest. A thread runs only while no thread with a higher
+  # priority can run. Threads with the same priority take turns. The limits of its process set the maximum. Needs the
+  # manage right.
 
   setAffinity @5 (processors :UInt64) -> ();
-  # The processors that it may run on, from bit 0; a thread begins with all. One of them at least must be there. It
-  # leaves another one at once. Needs the manage right.
+  # The processors that it may run on, from bit 0; initially all. At least one of them must exist. The thread leaves
+  # other processors at once. Needs the manage right.
 }
 
 interface AddressSpace {
@@ -160,8 +159,8 @@ interface AddressSpace {
   }
 
   map @0 (memory :Object, address :UInt64, offset :UInt64, length :UInt64, access :Access) -> ();
-  # Maps a MemoryObject, Mmio or DmaRegion. Address, offset and length are multiples of 4,096;
-  # writable and executable at once is refused; so is what overlaps a mapping.
+  # Maps a MemoryObject, Mmio or DmaRegion. Address, offset and length are multiples of 4,096. A mapping that is
+  # writable and executable, or that overlaps another, is rejected.
 
   unmap @1 (address :UInt64, length :UInt64) -> ();
   # Removes whole mappings or their parts.
@@ -171,31 +170,32 @@ interface MemoryObject {
   info @0 () -> (bytes :UInt64, residentPages :UInt64, paged :Bool);
 
   evict @1 () -> (pages :UInt64);
-  # Drops the pages of paged memory that are in; says how many. For tests and tuning. Needs the manage right.
+  # Evicts the present pages of paged memory and returns their number. For tests and tuning. Needs the manage right.
 
   frames @2 (offset :UInt64, count :UInt32) -> (ids :List(UInt64));
   # Identifiers of resident frames (0 where absent), equal where memory is shared. Needs the manage right.
 
   copy @3 (account :ResourceAccount, offset :UInt64, bytes :UInt64) -> (memory :MemoryObject);
-  # Anonymous memory with what lies at `offset`, both whole pages, paid for by `account` at once and in full. It has the
-  # frames of this memory until one of the two writes: then the writer gets a frame of its own. Pages of paged memory that
-  # are not in are asked of its pager, and the call is answered once they have come; one that does not come is an exception
-  # that names it. What the copy holds does not depend on what becomes of this memory. Needs the right to read.
+  # Anonymous memory with the content at `offset`, in whole pages, charged to `account` at once and in full. It shares
+  # the frames of this memory until one of the two writes: then the writer gets a frame of its own. Absent pages of
+  # paged memory come from its pager, and the call is answered once they have come. A page that does not come is an
+  # exception that names it. The copy's content does not depend on the later fate of this memory. Needs the right to
+  # read.
 }
 
 interface Pager $import "annotations.capnp".kernelCalls {
-  # Supplies the pages of paged memory. The kernel calls it on the endpoint that the client
-  # capability given to createPagedMemory belongs to; its badge tells which object is meant.
+  # Supplies the pages of paged memory. The kernel calls it on the endpoint of the client capability that
+  # createPagedMemory was given. The badge identifies the memory object.
 
   pageIn @0 (offset :UInt64, bytes :UInt64, window :MemoryObject) -> ();
-  # Fill `window` (`bytes` long, zeroed) with what lies at `offset`. When the call is answered the
-  # window is revoked and its frames are the page cache's. An exception makes the touch a fault.
+  # Fills `window` (`bytes` long, zeroed) with the content at `offset`. When the call is answered, the window is revoked
+  # and its frames belong to the page cache. An exception makes the touch a fault.
 }
 
 interface Endpoint {
   mint @0 (badge :UInt64, interface :UInt64) -> (client :Object);
-  # A capability to call this endpoint's receivers: they see the badge, nothing else of the caller.
-  # `interface` is the only one that calls through it may name.
+  # A capability to call this endpoint's receivers. They see the badge and nothing else of the caller. Calls through it
+  # may name only `interface`.
 }
 
 interface Notification {
@@ -218,8 +218,8 @@ interface Interrupt {
   # Signals these bits each time the interrupt comes.
 
   acknowledge @1 () -> ();
-  # Lets a line that is level triggered come again: it is masked from each interrupt to this. Edges, as of legacy ISA
-  # lines, and messages are never masked.
+  # Unmasks a level-triggered line: each interrupt masks it until this call. Edges, such as those of legacy ISA lines,
+  # and messages are never masked.
 }
 
 interface IoPorts {
@@ -248,10 +248,10 @@ struct DmaSegment {
 }
 
 interface DmaDomain {
-  # The authority to let a device reach memory. A driver names its own regions, never memory at large.
+  # The authority to let a device reach memory. A driver names its own regions, never arbitrary memory.
 
   allocate @0 (bytes :UInt64) -> (region :DmaRegion, address :UInt64);
-  # Physically contiguous zeroed memory, uncached nowhere, paid for by the caller's account.
+  # Physically contiguous zeroed memory, cached everywhere, charged to the caller's account.
 
   pin @1 (memory :MemoryObject, offset :UInt64, bytes :UInt64)
       -> (region :DmaRegion, segments :List(DmaSegment))
@@ -279,11 +279,11 @@ interface Entropy {
 
 interface DebugLog {
   write @0 (text :Text) -> ();
-  # Lines to the kernel's log, each with the process's name before it and its control characters, but for tabs, written
-  # out. As many as fit into one call; of each at most 1 KiB with the name, and `...` where that is not all. The log
-  # keeps the newest 256 KiB.
+  # Writes lines to the kernel's log, each with the process's name before it. Control characters except tabs are written
+  # out. A call takes as many lines as fit into it. A line has at most 1 KiB with the name, and ends in `...` if it was
+  # longer. The log keeps the newest 256 KiB.
   read @1 (position :UInt64) -> (data :Data, next :UInt64, lost :UInt64);
-  # The log's bytes from a position on (at most 16 KiB); waits where there are none yet. A position behind the
+  # Returns the log's bytes from a position on (at most 16 KiB), and waits if there are none yet. A position behind the
   # end counts as the end. Needs the receive right.
 }
 
@@ -296,13 +296,13 @@ struct CapabilityInfo {
 }
 
 interface CapabilityTable {
-  # A process's capabilities, its own to look at.
+  # The capabilities of a process.
   list @0 () -> (capabilities :List(CapabilityInfo));
   info @1 (id :UInt64) -> (info :CapabilityInfo);
   derive @2 (id :UInt64, rights :UInt32) -> (id :UInt64);
-  # A weaker copy that revoking the original kills.
+  # A weaker copy; revoking the original revokes it.
   revoke @3 (id :UInt64) -> (count :UInt32);
-  # Kills everything that derives from it, mappings and calls in flight included; itself stays.
+  # Revokes everything that derives from it, mappings and calls in flight included. The capability itself stays.
 }
 
 struct MachineInfo {
@@ -312,9 +312,9 @@ struct MachineInfo {
   memoryBytes @3 :UInt64;     # Usable memory.
   processors @4 :UInt32;
   tscHertz @5 :UInt64;
-  powerOffPort @6 :UInt16;    # ACPI PM1a control port, 0 where there is none.
-  powerOffValue @7 :UInt16;   # What to write there.
-  pciConfigBase @8 :UInt64;   # Memory-mapped configuration space, 0 where there is none.
+  powerOffPort @6 :UInt16;    # ACPI PM1a control port, 0 if there is none.
+  powerOffValue @7 :UInt16;   # The value to write there.
+  pciConfigBase @8 :UInt64;   # Memory-mapped configuration space, 0 if there is none.
 }
 
 struct MachineStatistics {
@@ -330,7 +330,7 @@ struct MachineStatistics {
   contextSwitches @9 :UInt64;
   kernelEntryTsc @10 :UInt64;    # Time stamp counter when the kernel was entered.
   initStartTsc @11 :UInt64;      # The same at the first instruction of the first process.
-  idleNanoseconds @12 :UInt64;   # Time that the processors had nothing to do.
+  idleNanoseconds @12 :UInt64;   # Time in which the processors were idle.
   heapFrames @13 :UInt64;        # Frames that the kernel heap holds. They are not free.
   timerInterrupts @14 :List(UInt64);  # Interrupts of each processor's timer.
 }
@@ -339,5 +339,5 @@ interface Machine {
   info @0 () -> (info :MachineInfo);
   statistics @1 () -> (statistics :MachineStatistics);
   framebuffer @2 () -> (address :UInt64, width :UInt32, height :UInt32, pitch :UInt32, bitsPerPixel :UInt16);
-  # Address 0 where there is none.
+  # Address 0 if there is none.
 }

@@ -1,27 +1,27 @@
 @0xd3f1a0c5b2e94709;
-# The system manifest as it lies in the boot package: the checked form of iso_root/etc/manifest.toml.
+# The system manifest in the boot package: the checked form of iso_root/etc/manifest.toml.
 
 using Authority = import "authority.capnp";
 using Kernel = import "kernel.capnp";
 using Models = import "models.capnp";
 
 struct Manifest {
-  services @0 :List(Service);   # In the order in which they are started: each after those that it calls.
-  programs @1 :List(Service);   # What the launcher may start.
+  services @0 :List(Service);   # In the order of their start: each after those that it calls.
+  programs @1 :List(Service);   # Programs that the launcher may start.
   medium @2 :Text;              # The service whose Directory is the boot medium's root.
   mediumOrdinal @3 :UInt16;     # Which of its provided interfaces that is.
-  profiles @4 :List(SessionProfile);  # What sessions hold; empty where no service issues any.
+  profiles @4 :List(SessionProfile);  # The capabilities of sessions; empty if no service issues sessions.
 }
 
 struct SessionProfile {
-  # What the sessions of one profile hold, and how the tools in it are permitted.
+  # The capabilities of the sessions of one profile, and the modes of its tools.
   profile @0 :Authority.Profile;
   grants @1 :List(SessionGrant);
   modes @2 :List(CategoryMode);  # One for each category.
 }
 
 struct SessionGrant {
-  # A capability that each session of a profile derives from one of its issuer.
+  # A capability of each session of a profile, derived from one of its issuer.
   name @0 :Text;       # In the session.
   held @1 :Text;       # In the issuer: `SERVICE.INTERFACE`.
   interface @2 :UInt64;
@@ -36,16 +36,16 @@ struct CategoryMode {
 }
 
 interface SessionProfiles {
-  # What the manifest says of sessions. Held by their issuer.
+  # The manifest's statements about sessions. Held by their issuer.
   list @0 () -> (profiles :List(SessionProfile));
   services @1 () -> (services :List(ServiceEnd));
-  # What it means to restart or stop each service.
+  # The effect of restarting or stopping each service.
 }
 
 struct ServiceEnd {
-  # What a service's end means for others.
+  # The effect of a service's end on others.
   name @0 :Text;
-  trusted @1 :Bool;    # No session may bring it about.
+  trusted @1 :Bool;    # No session may cause it.
   loses @2 :Text;      # As in `Service`.
 }
 
@@ -59,12 +59,13 @@ struct Service {
   provides @5 :List(Provided);
   grants @6 :List(Grant);
   limits @7 :Kernel.Limits;
-  maxRestarts @8 :UInt32;       # In `perSeconds`; one more and the service has failed.
+  maxRestarts @8 :UInt32;       # Restarts permitted within `perSeconds`; after one more the service has failed.
   perSeconds @9 :UInt32;
-  when @10 :Text;               # Path on the medium without which it is not started; empty: always.
+  when @10 :Text;               # A path on the medium; the service starts only if it exists. Empty: always.
   clients @11 :List(Text);      # Names of its clients; the number of a client is its index plus 1.
-  trusted @12 :Bool;            # Keeps records or decisions about sessions: none of them restarts or stops it.
-  loses @13 :Text;              # What is lost when it is restarted or stopped, in words; `nothing`; empty: not said.
+  trusted @12 :Bool;            # Keeps records or decisions about sessions, so no session restarts or stops it.
+  loses @13 :Text;              # What is lost when it is restarted or stopped, as text; `nothing` if nothing is; empty
+                                # if not stated.
 }
 
 struct Provided {
@@ -79,7 +80,7 @@ struct Grant {
   rights @2 :UInt32;
   source :union {
     service :group {
-      service @3 :Text;      # Who provides it; `init` for the first process.
+      service @3 :Text;      # The provider; `init` for the first process.
       ordinal @4 :UInt16;    # Which of its provided interfaces.
       client @5 :UInt16;     # The client's number there.
     }
@@ -91,11 +92,12 @@ struct Grant {
     pci :group {
       vendor @9 :UInt16;
       devices @10 :List(UInt16);
-      class @15 :UInt32;     # Class, subclass and programming interface, in place of both; 0 where they say it.
+      class @15 :UInt32;     # Class, subclass and programming interface, instead of both; 0 if vendor and devices are
+                             # given.
     }
-    kernel @11 :Text;        # Name of a capability of the first process, passed on as it is.
-    powerOff @12 :Void;      # The ports that turn the machine off, as ACPI tells.
+    kernel @11 :Text;        # Name of a capability of the first process, passed on unchanged.
+    powerOff @12 :Void;      # The ports that turn the machine off, from ACPI.
   }
-  from @13 :Text;        # The source as the manifest's text names it.
+  from @13 :Text;        # The source, as named in the manifest's text.
   readOnly @14 :Bool;    # The read-only form of a directory.
 }

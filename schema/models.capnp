@@ -79,7 +79,7 @@ struct InferenceRequest {
   stopSequences @4 :List(Text);
   responseSchema @5 :Text;          # JSON Schema of the final answer; empty: none.
   nonce @6 :Data;                   # Correlates with the audit log.
-  endRepetition @7 :Bool;           # An answer whose text repeats itself without end is ended, as `repetition`.
+  endRepetition @7 :Bool;           # Ends an answer whose text repeats itself without end, as `repetition`.
 }
 
 struct TokenUsage {
@@ -94,7 +94,7 @@ enum FinishReason {
   cancelled @3;
   contentFilter @4;
   error @5;
-  repetition @6;                    # Its text said the same over and over, and `endRepetition` was asked for.
+  repetition @6;                    # Its text repeated itself, and the request has `endRepetition`.
 }
 
 struct InferenceResponse {
@@ -133,15 +133,15 @@ struct ModelInfo {
   id @0 :Text;               # Content-addressed: fs-verity digest and architecture.
   displayName @1 :Text;
   arch @2 :Text;
-  contextTokens @3 :UInt32;  # 0 where the file does not tell.
-  outputTokens @4 :UInt32;   # The most of one answer: the backend policy's maxTokensPerCall, and no more than the context.
-                             # 0 where the model embeds texts and writes none.
-  backend @5 :Text;          # What computes the answers: begins with `local-` where that is this machine.
+  contextTokens @3 :UInt32;  # 0 if the file does not say.
+  outputTokens @4 :UInt32;   # Maximum of one answer: the backend policy's maxTokensPerCall, and no more than the
+                             # context. 0 if the model only embeds texts.
+  backend @5 :Text;          # The backend that computes the answers; begins with `local-` if that is this machine.
   quantisation @6 :Text;
   supportsTools @7 :Bool;
   bytes @8 :UInt64;
   license @9 :Text;
-  description @10 :Text;     # What the file says of the model, on one line and cut short. Nobody has checked it.
+  description @10 :Text;     # The file's description of the model, shortened to one line. It is not verified.
 }
 
 interface LanguageModel {
@@ -153,9 +153,9 @@ interface LanguageModel {
 interface TokenStream {
   # Lives as long as its response.
   next @0 () -> (chunk :StreamChunk, done :Bool) $A.abortable;
-  # Cancelling the call stops the work on it; the response can be read on, or cancelled.
+  # Cancelling the call stops the work on it. The response can still be read or cancelled.
   cancel @1 () -> ();
-  # Ends the response; the read that is under way answers with the end.
+  # Ends the response; the read in progress answers with the end.
 }
 
 struct Vector {
@@ -165,27 +165,27 @@ struct Vector {
 interface TextEmbedder {
   info @0 () -> (info :ModelInfo);
   embed @1 (texts :List(Text)) -> (vectors :List(Vector)) $A.abortable $A.results(1048576);
-  # A vector of length one for each text, in their order. A text that does not fit into the model is refused, and so are
-  # more texts than one answer has room for; none is cut. Cancelling the call stops the work on it.
+  # Returns a vector of length one for each text, in their order. A text that does not fit into the model is rejected,
+  # as are more texts than fit into one answer. No text is cut. Cancelling the call stops the work on it.
 }
 
 struct BackendPolicy {
-  # Which models may be opened on this machine, and how much one call may make them say, whoever asks.
+  # The models that may be opened on this machine, and the length of one answer, for every caller.
   allowLocal @0 :Bool = true;
   allowRemote @1 :Bool = false;        # Every backend that is not local. No worker of this system has one yet.
-  maxTokensPerCall @2 :UInt32 = 4096;  # A call that asks for more is cut to it and ends as `length`. At least 1.
+  maxTokensPerCall @2 :UInt32 = 4096;  # A call for more is cut to it and ends as `length`. At least 1.
 }
 
 interface ModelCatalog {
   # Administrative. Never granted to a session.
   list @0 () -> (models :List(ModelInfo));
   openLanguageModel @1 (id :Text) -> (model :LanguageModel);
-  # Refused where the model embeds texts and writes none.
+  # Rejected if the model only embeds texts.
   openEmbedder @2 (id :Text) -> (embedder :TextEmbedder);
   # Every model that the engine runs; a language model embeds, too.
   replaceWorker @3 (id :Text, reason :Text) -> ();
-  # Ends the model's worker, which did not answer, and starts another one in its place. What it was saying ends with it;
-  # what waited for it goes to the next.
+  # Ends the model's worker, which did not answer, and starts another one. Its answers in progress end with it; waiting
+  # requests go to the next.
 }
 
 interface ModelAdmin {
@@ -194,20 +194,20 @@ interface ModelAdmin {
   loadWeights @0 (source :Storage.ReadOnlyFile, info :ModelInfo, name :Text, signature :Data,
                   tree :Storage.ReadOnlyFile) -> (id :Text);
   # Verifies and registers a model. `signature` is the whole signature file, `name` the name that the model was signed
-  # under, `tree` its Merkle tree: no block of `source` or `tree` is believed that is not what was signed. What `info`
-  # says has to be so; what it leaves empty is not asked.
+  # under, and `tree` its Merkle tree. A block of `source` or `tree` is used only if it is what was signed. The fields
+  # of `info` must match the file; empty fields are not compared.
 
   unload @1 (id :Text) -> ();
   # Ends the model's worker and forgets the model.
 
   setBackendPolicy @2 (policy :BackendPolicy) -> ();
-  # In force for every model from the answer on: workers of backends that are not allowed any more end, and others are
-  # started anew where the limit of a call changed. What they were saying ends with them.
+  # Sets the policy for every model, from the answer on. Workers of backends that are no longer allowed end. Others are
+  # started again if the limit of a call changed. Their answers in progress end with them.
 
   backendPolicy @3 () -> (policy :BackendPolicy);
   # The policy in force.
 
   weights @4 (id :Text) -> (memory :Kernel.MemoryObject, bytes :UInt64);
-  # The verified memory that workers of the model map, read-only, and the file's length. Its holder may look at its
-  # frames and evict its pages, which then come in again, checked again.
+  # Returns the verified memory that workers of the model map, read-only, and the file's length. Its holder may inspect
+  # its frames and evict its pages, which are verified again when they come in again.
 }

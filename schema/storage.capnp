@@ -13,7 +13,7 @@ interface BlockDevice {
   # Fills memory from `offset` on with `count` blocks; the device writes the memory itself, nothing is copied.
   write @2 (block :UInt64, count :UInt32, memory :Kernel.MemoryObject, offset :UInt64) -> ();
   flush @3 () -> ();
-  # Answers when what was asked for before is done, and what was written is on the medium.
+  # Answers when earlier requests are done, and written data is on the medium.
 }
 
 struct Drive {
@@ -27,10 +27,10 @@ interface DiskController {
   # A controller with several drives. Held by file systems, never by sessions.
 
   drives @0 () -> (drives :List(Drive));
-  # Those that answered when the controller was started, optical ones first.
+  # Drives that answered when the controller was started, optical ones first.
   open @1 (port :UInt32) -> (device :BlockDevice);
-  # One of them, with the medium that is in it now. When that is taken out or changed, whoever opened it is refused until
-  # the drive is opened again.
+  # Opens a drive with its current medium. When the medium is removed or changed, calls of the opened device are
+  # rejected until the drive is opened again.
 }
 
 enum EntryKind {
@@ -43,34 +43,35 @@ struct EntryInfo {
   name @0 :Text;
   kind @1 :EntryKind;
   bytes @2 :UInt64;
-  modifiedUnix @3 :Int64;  # Seconds since 1970, 0 where unknown.
+  modifiedUnix @3 :Int64;  # Seconds since 1970, 0 if unknown.
 }
 
 enum FileError {
-  # Why a path was refused, told apart so that a program can act on it. What is wrong with the call itself, or with
-  # the server, is an exception as everywhere.
+  # Why a path was rejected, so that a program can act on it. A fault of the call itself, or of the server, is an
+  # exception as everywhere.
   none @0;          # It was done.
   notFound @1;      # Nothing of this name, or a folder on the way to it is missing.
   exists @2;        # The name is taken.
-  isDirectory @3;   # A folder where a file is needed.
-  notDirectory @4;  # A file where a folder is needed.
+  isDirectory @3;   # A folder instead of a file.
+  notDirectory @4;  # A file instead of a folder.
   notEmpty @5;      # The folder has entries.
-  readOnly @6;      # The tree, or this way into it, cannot be changed.
+  readOnly @6;      # The tree, or this capability to it, is read-only.
   noSpace @7;       # The volume's budget does not cover it.
-  tooLarge @8;      # Past what a file can be.
-  badPath @9;       # The path holds what no path holds, or leads out of the directory.
+  tooLarge @8;      # Larger than a file can be.
+  badPath @9;       # The path is malformed, or leads out of the directory.
   tooLong @10;      # The path, or a name in it, is too long.
-  isLink @11;       # A link where none is to be followed, or too many on the way.
+  isLink @11;       # A link that must not be followed, or too many on the path.
   intoItself @12;   # A folder cannot be moved into itself.
-  notLink @13;      # Something else where a link is needed.
+  notLink @13;      # Something other than a link.
 }
 
 struct FileStatus {
-  # What a program asks of a file or folder.
+  # The status of a file or folder.
   kind @0 :EntryKind;
   bytes @1 :UInt64;                # Length of a file.
-  modifiedMilliseconds @2 :Int64;  # Since 1970, 0 where unknown.
-  id @3 :UInt64;                   # Of all names and handles of one file while the server runs; 0 where it has none.
+  modifiedMilliseconds @2 :Int64;  # Since 1970, 0 if unknown.
+  id @3 :UInt64;                   # The same for all names and handles of one file while the server runs; 0 if it has
+                                   # none.
 }
 
 struct DirectoryEntry {
@@ -79,11 +80,11 @@ struct DirectoryEntry {
 }
 
 struct OpenOptions {
-  write @0 :Bool;      # To write: the answer is a File, otherwise a ReadOnlyFile. Folders cannot be written.
-  create @1 :Bool;     # Make the file where it does not exist.
-  exclusive @2 :Bool;  # With `create`: refuse where the name is taken, by a link too.
+  write @0 :Bool;      # Open to write: the answer is a File, otherwise a ReadOnlyFile. Folders cannot be written.
+  create @1 :Bool;     # Make the file if it does not exist.
+  exclusive @2 :Bool;  # With `create`: reject a name that is taken, also by a link.
   truncate @3 :Bool;   # With `write`: begin empty.
-  noFollow @4 :Bool;   # Refuse a link as the path's last name.
+  noFollow @4 :Bool;   # Reject a link as the path's last name.
 }
 
 interface ReadOnlyFile {
@@ -95,10 +96,10 @@ interface ReadOnlyFile {
   memory @2 () -> (memory :Kernel.MemoryObject, bytes :UInt64);
   # The whole file as paged memory, read-only, shared by all who map it.
   readInto @3 (offset :UInt64, bytes :UInt64, memory :Kernel.MemoryObject, memoryOffset :UInt64) -> ();
-  # Fills memory (whole blocks of 4,096 from multiples of 4,096); what lies past the end is zero.
+  # Fills memory (whole blocks of 4,096 from multiples of 4,096); bytes past the end are zero.
   status @4 () -> (status :FileStatus);
   lock @5 (exclusive :Bool, wait :Bool) -> (held :Bool);
-  # As of a File.
+  # As for a File.
   unlock @6 () -> ();
 }
 
@@ -108,16 +109,17 @@ interface File {
   info @0 () -> (info :EntryInfo);
   read @1 (offset :UInt64, count :UInt32) -> (data :Data) $A.results(270336);
   write @2 (offset :UInt64, data :Data) -> (written :UInt32);
-  # `overloaded` where the volume's budget does not cover it; nothing is written then. So do `truncate` and `append`.
+  # `overloaded` if the volume's budget does not cover it; nothing is written then. The same holds for `truncate` and
+  # `append`.
   truncate @3 (bytes :UInt64) -> ();
   status @4 () -> (status :FileStatus);
   append @5 (data :Data) -> (offset :UInt64);
-  # Writes at the end, wherever that is by now; says where it was.
+  # Writes at the current end and returns its offset.
   setModified @6 (milliseconds :Int64) -> ();
   lock @7 (exclusive :Bool, wait :Bool) -> (held :Bool);
-  # Keeps others who lock the same file away: all with `exclusive`, otherwise those who want it so. The lock is this
-  # opened file's, in place of the one that it had; it ends by `unlock` and when nobody holds the capability any more.
-  # Nobody who does not lock is kept from reading or writing. `overloaded` where too many wait already.
+  # Locks the file against other locks: against all with `exclusive`, otherwise against exclusive ones. The lock belongs
+  # to this opened file and replaces its earlier one. It ends by `unlock`, or with the last capability to the opened
+  # file. The lock is advisory: it stops no read or write. `overloaded` if too many wait already.
   unlock @8 () -> ();
 }
 
@@ -137,7 +139,7 @@ interface Directory {
   # Opens a file to read.
 
   create @3 (path :Text) -> (file :File);
-  # Opens a file to write, made where it does not exist.
+  # Opens a file to write, and makes it if it does not exist.
 
   openDirectory @4 (path :Text) -> (directory :Directory);
   # A narrower tree.
@@ -161,39 +163,40 @@ interface Directory {
   # Makes a folder in the home directory.
 
   readOnly @9 () -> (directory :Directory);
-  # The same tree, its changing methods refused.
+  # The same tree; its changing methods are rejected.
 
   # For programs: what follows tells why a path was refused.
 
   openWith @10 (path :Text, options :OpenOptions)
       -> (error :FileError, status :FileStatus, file :File $A.optional, reader :ReadOnlyFile $A.optional,
           directory :Directory $A.optional);
-  # Opens whatever the path names: one of the three. A file that was opened stays readable and writable by its
+  # Opens the object that the path names and returns one of the three. An opened file stays readable and writable by its
   # holders when its name is removed.
 
   status @11 (path :Text, follow :Bool = true) -> (error :FileError, status :FileStatus);
-  # Without `follow`, a link as the path's last name is what is asked about.
+  # Without `follow`, the status of a link that is the path's last name is its own.
 
   entries @12 (path :Text, after :Text) -> (error :FileError, entries :List(DirectoryEntry), more :Bool)
       $A.results(270336);
-  # Entries of a folder whose names come after `after`, in the order of their bytes; `more` where not all of them.
+  # Returns the entries of a folder whose names come after `after`, in the order of their bytes. `more` is set if there
+  # are others.
 
   createDirectory @13 (path :Text) -> (error :FileError);
   removeFile @14 (path :Text) -> (error :FileError);
   removeDirectory @15 (path :Text) -> (error :FileError);
 
   rename @16 (from :Text, to :Text) -> (error :FileError);
-  # In one step; a file, or an empty folder, at `to` is replaced by one of its kind.
+  # Atomic. It replaces a file, or an empty folder, at `to` by one of the same kind.
 
   setModified @17 (path :Text, milliseconds :Int64) -> (error :FileError);
   readLink @18 (path :Text) -> (error :FileError, target :Text);
 
-  # Files have labels, which copies keep: what is written joins its label to the file's, and nothing but a new file lowers it.
+  # Files have labels, which copies keep. A write joins its label to the file's, and only a new file has a lower one.
 
   labelled @19 (label :Label) -> (directory :Directory);
-  # The same tree for one holder, such as a program: whatever is written through it, and through all that is opened by it,
-  # carries `label` and the labels of all that was read through it.
+  # The same tree for one holder, such as a program. Data written through it, or through anything opened by it, carries
+  # `label` and the labels of everything that was read through it.
 
   label @20 () -> (label :Label);
-  # What is written through this directory carries now; empty where it was not made by `labelled`.
+  # The label that data written through this directory gets now; empty if `labelled` did not make it.
 }

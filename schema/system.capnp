@@ -11,7 +11,7 @@ enum ServiceState {
   running @2;
   failed @3;     # Its restarts are used up.
   restarting @4;
-  unneeded @5;   # What it is there for is not on this system; lastExit says what.
+  unneeded @5;   # Its purpose does not exist on this system; lastExit names it.
 }
 
 struct ServiceInfo {
@@ -19,13 +19,13 @@ struct ServiceInfo {
   state @1 :ServiceState;
   restarts @2 :UInt32;       # Since boot.
   maxRestarts @3 :UInt32;
-  lastExit @4 :Text;         # How it last ended, or why it is not needed, in words; empty where it never did.
+  lastExit @4 :Text;         # How it last ended, or why it is not needed, as text; empty if it never ended.
   frames @5 :UInt64;         # 4 KiB frames that it holds.
   description @6 :Text;
 }
 
 interface SystemStatus {
-  # What the machine and its services are doing.
+  # The state of the machine and its services.
 
   summary @0 () -> (uptimeSeconds :UInt64, memoryBytes :UInt64, freeBytes :UInt64,
                     processors :UInt32, processes :UInt32, services :UInt32)
@@ -55,7 +55,7 @@ struct LogEntry {
 }
 
 interface Logger {
-  # One service's way to write to the log; its name is bound to the capability.
+  # Writes to the log for one service; the service's name is bound to the capability.
   write @0 (level :LogLevel, text :Text) -> ();
 }
 
@@ -86,29 +86,29 @@ interface ServiceSupervisor {
 }
 
 interface StateKeeper {
-  # Keeps a few bytes for one service over its restarts, so that a crash does not make it forget what it counts against
-  # somebody. Each service has its own; they end with the machine.
+  # Keeps a few bytes for one service over its restarts. So a crash does not reset what the service counts against a
+  # principal. Each service has its own; they end with the machine.
   load @0 () -> (state :Data);
-  # What was stored last; empty where nothing was.
+  # Returns what was stored last; empty if nothing was.
   store @1 (state :Data) -> ();
-  # Takes the place of what was stored; at most 4096 bytes.
+  # Replaces what was stored; at most 4096 bytes.
 }
 
 interface FaultInjector {
-  # Ends services as faults would, trusted ones as well, for programs that test supervision. No session may hold it.
+  # Ends services as faults would, including trusted ones, for programs that test supervision. No session may hold it.
   kill @0 (name :Text) -> ();
   # Kills its process; supervision acts as it does after a fault.
 }
 
 struct ProgramResult {
   code @0 :Int32;
-  report @1 :Text;   # How it ended, in words.
-  output @2 :Text;   # What it wrote, at most 64 KiB.
+  report @1 :Text;   # How it ended, as text.
+  output @2 :Text;   # Its output, at most 64 KiB.
 }
 
 interface Launcher {
-  # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there.
-  # A program ends with the call that runs it: when nobody waits for its result any more, it is killed.
+  # Runs the programs that the manifest lists as launchable, each with exactly the grants listed there. A program ends
+  # with the call that runs it: if no caller waits for its result any more, it is killed.
 
   run @0 (program :Text, arguments :List(Text) = [], label :Label $A.runner $A.optional)
       -> (result :ProgramResult, label :Label $A.runner)
@@ -119,89 +119,93 @@ interface Launcher {
       $A.tool("list_programs") $A.category(readOnly) $A.abortable;
   # Lists the programs that can be run.
 
-  # For a shell, which gives a program what its session holds and no more:
+  # For a shell, which gives a program only capabilities of its session:
 
   describe @2 () -> (programs :List(ProgramInfo));
-  # The programs with what each asks for.
+  # The programs and what each needs.
 
   runWith @3 (program :Text, arguments :List(Text), environment :List(Text), own :List(Text), grants :List(Grant))
       -> (exit :Kernel.ExitInfo) $A.abortable;
-  # Runs an installed program with exactly `grants`, which are the caller's, and with those of its grants in the manifest
-  # that `own` names. These can be such only as no session needs to hold: see ProgramNeed. Answers when it has ended; ends it
-  # when nobody waits any more.
+  # Runs an installed program with exactly `grants`, which are the caller's, and with those of its grants in the
+  # manifest that `own` names. `own` can name only grants that no session needs to hold: see ProgramNeed. Answers when
+  # the program has ended, and ends it if no caller waits any more.
 
   usage @4 () -> (usage :ProgramsUsage);
-  # What the programs that were run hold now. A program that has ended holds nothing.
+  # Returns what the programs that were run hold now. A program that has ended holds nothing.
 }
 
 struct ProgramsUsage {
   running @0 :UInt32;
-  usage @1 :Kernel.Usage;   # What the accounts of all programs hold, those that have ended among them.
+  usage @1 :Kernel.Usage;   # What the accounts of all programs hold, including ended programs.
 }
 
 struct ProgramInfo {
   name @0 :Text;
   description @1 :Text;
   needs @2 :List(ProgramNeed);
-  limits @3 :Kernel.Limits;   # What it may use.
+  limits @3 :Kernel.Limits;   # Its limits.
 }
 
 struct ProgramNeed {
-  # A capability that a program asks for in the manifest.
+  # A capability that a program requests in the manifest.
   name @0 :Text;
   interface @1 :UInt64;
   from @2 :Text;       # `SERVICE.INTERFACE` or `kernel.OBJECT`.
   readOnly @3 :Bool;   # The read-only form of a directory is enough.
-  own @4 :Bool;        # The launcher gives it to whoever runs the program: time, chance, or a way to write to the log.
+  own @4 :Bool;        # The launcher gives it to every caller that runs the program: time, random numbers, or writing
+                       # to the log.
 }
 
 struct Grant {
   name @0 :Text;
-  capability @1 :Kernel.Object;   # Must itself be allowed to be passed on.
+  capability @1 :Kernel.Object;   # It must have the right to be passed on.
   interface @2 :UInt64;
-  rights @3 :UInt32 = 0xffffffff; # What the process gets of it at most.
+  rights @3 :UInt32 = 0xffffffff; # The most rights that the process gets.
 }
 
 interface ProcessSpawner {
-  # Starts a program file with exactly the capabilities listed. Held by few.
+  # Starts a program file with exactly the listed capabilities. Few processes hold it.
   spawn @0 (name :Text, program :Text, arguments :List(Text), grants :List(Grant), limits :Kernel.Limits)
       -> (process :Kernel.Process);
 }
 
 interface Standard {
-  # Where a launched program writes: a terminal, another program, or what its launcher keeps.
+  # Output of a launched program: to a terminal, to another program, or to its launcher.
 
   write @0 (text :Text) -> ();
-  # Writes all of it, as `writeBytes` does; an exception where nobody reads any more.
+  # Writes all of it, as `writeBytes` does. An exception if there is no reader any more.
 
   writeBytes @1 (data :Data, wait :Bool = true) -> (written :UInt32, open :Bool) $A.abortable;
-  # Writes all of it, as there is room. Without `wait`, what there is room for now. Of at most 4,096 bytes all or nothing
-  # is written in one piece. Less is written where nobody reads any more: it is not `open` then.
+  # Writes all of it, as there is room. Without `wait`, it writes what there is room for now. Data of at most 4,096
+  # bytes is written in one piece, all or nothing. Less is written if there is no reader any more: it is not `open`
+  # then.
 
   ready @2 (wait :Bool) -> (ready :Bool, open :Bool) $A.abortable;
-  # Whether `writeBytes` would not have to wait. With `wait`, answers when that is so.
+  # Tells whether `writeBytes` can proceed without waiting. With `wait`, it answers when that is so.
 
   screen @3 () -> (terminal :Bool, columns :UInt16, rows :UInt16);
-  # Whether a person reads it, and the size of their screen.
+  # Tells whether a person reads it, and the size of their screen.
 
   close @4 () -> ();
-  # Nothing more is written.
+  # Ends the output.
 }
 
 interface StandardInput {
-  # What a launched program reads: a terminal's lines, or what another program writes.
+  # Input of a launched program: a terminal's lines, or the output of another program.
 
   read @0 (most :UInt32, wait :Bool = true) -> (data :Data, end :Bool) $A.abortable;
-  # At least a byte and at most `most`, or 32 KiB; nothing at the end, and without `wait` where there is nothing now.
+  # Returns at least one byte and at most `most`, or 32 KiB. It returns none at the end, and, without `wait`, if there
+  # is none now.
 
   ready @1 (wait :Bool) -> (ready :Bool, end :Bool, bytes :UInt32) $A.abortable;
-  # Whether `read` would not have to wait, since `bytes` are there or this is the end. With `wait`, answers when that is so.
+  # Tells whether `read` can proceed without waiting, because of `bytes` or the end. With `wait`, it answers when that
+  # is so.
 
   screen @2 () -> (terminal :Bool, columns :UInt16, rows :UInt16);
-  # Whether a person writes it, and the size of their screen.
+  # Tells whether a person writes it, and the size of their screen.
 
   close @3 () -> ();
-  # Nothing more is read.
+  # Ends the reading.
 }
 
 interface Power {
@@ -213,17 +217,17 @@ interface Power {
 interface PciFunction {
   # One device on the PCI bus, for its driver.
   config @0 () -> (bytes :Data, address :UInt32);
-  # Its 256 bytes of configuration space, and its bus address.
+  # Returns its 256 bytes of configuration space, and its bus address.
   bar @1 (index :UInt8) -> (mmio :Kernel.Mmio, bytes :UInt64);
   # One memory window of the device.
   enable @2 () -> ();
   # Lets it decode memory and master the bus.
   interrupt @3 (vector :UInt16) -> (interrupt :Kernel.Interrupt);
-  # Makes the vector of MSI-X, or the only one of MSI where the device has no MSI-X, deliver to an interrupt object.
+  # Makes the vector of MSI-X deliver to an interrupt object. If the device has no MSI-X, it is the only vector of MSI.
 }
 
 interface SessionObserver {
-  # Told when a session has ended, after the broker recorded that, or could not. Calls that could not be aborted may
-  # still write the records of their ends later.
+  # Hears when a session has ended, after the broker recorded that, or could not. Calls that could not be aborted may
+  # still record their ends later.
   ended @0 (session :Text) -> ();
 }

@@ -1,5 +1,5 @@
 @0xd3f1a0c5b2e94703;
-# The terminal. One service owns the device and sanitises all that is shown.
+# The terminal. One service owns the device and sanitises all output.
 
 enum Style {
   plain @0;
@@ -10,13 +10,13 @@ enum Style {
   error @5;
   tool @6;
   prompt @7;
-  model @8;     # What the model says.
+  model @8;     # Text of the model.
   question @9;
   success @10;
 }
 
 struct Span {
-  # A piece of output. Text is data: control sequences in it are shown, never obeyed.
+  # A piece of output. Text is data: control sequences in it are shown, never executed.
   text @0 :Text;
   style @1 :Style;
 }
@@ -25,7 +25,7 @@ enum LineEnd {
   entered @0;      # The line was entered.
   interrupted @1;  # Ctrl-C.
   endOfInput @2;   # Ctrl-D on an empty line.
-  cancelled @3;    # The reader gave up.
+  cancelled @3;    # The reader gave up the read.
 }
 
 interface TerminalSession {
@@ -33,21 +33,22 @@ interface TerminalSession {
 
   write @0 (spans :List(Span)) -> ();
   readLine @1 (prompt :List(Span), history :Bool, completions :List(Text), typedAhead :Bool) -> (line :Text, end :LineEnd);
-  # Reads a line with editing. Only one reader at a time. Tab completes the line's beginning to that of `completions`, each
-  # of which begins a line. What was typed before the prompt was shown counts with `typedAhead`; without it, it is dropped.
+  # Reads a line with editing. Only one reader at a time. Tab completes the start of the line to one of `completions`,
+  # each of which starts a line. Input typed before the prompt was shown counts with `typedAhead`; without it, it is
+  # dropped.
   readSecret @2 (prompt :List(Span)) -> (line :Text, end :LineEnd);
   # Without echo, without history.
   ask @3 (question :List(Span), details :List(Span)) -> (answer :Text, end :LineEnd);
-  # As readLine, but drops everything typed before the question was shown.
+  # As readLine, but drops input typed before the question was shown.
   waitInterrupt @4 () -> (count :UInt64);
-  # Answers at the next Ctrl-C that no reader takes.
+  # Answers at the next Ctrl-C that no reader receives.
   size @5 () -> (columns :UInt16, rows :UInt16);
   clear @6 () -> ();
   giveUp @7 () -> ();
-  # Ends the read that is under way, which answers `cancelled`; nothing where there is none.
+  # Ends the read in progress, which answers `cancelled`. Without one, it does nothing.
   status @8 (text :Text, style :Style) -> ();
-  # A line that stands below all else until anything is shown: how far something has come. One row of it at most; nothing while a
-  # line is being read.
+  # Shows a line of progress below all other output until the next output. It takes at most one row, and is not shown
+  # while a line is being read.
 }
 
 interface Terminal {

@@ -1,8 +1,8 @@
 //! `capos bench`: figures of the system, with how each was measured, into `target/bench.json`.
 //!
-//! Sizes are looked up. Everything else is measured in the guest by scenarios, most in `tests/bench`, on a machine whose
-//! clocks count instructions, so that a figure does not depend on the host: the guest writes lines
-//! `bench NAME VALUE UNIT: HOW` to its log.
+//! Sizes are looked up. The guest measures everything else in scenarios, most of them in `tests/bench`. Their machines'
+//! clocks count instructions, so a figure does not depend on the host. The guest writes lines `bench NAME VALUE UNIT:
+//! HOW` to its log.
 
 use std::collections::BTreeMap;
 use std::io::Write;

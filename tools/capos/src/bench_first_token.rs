@@ -1,6 +1,6 @@
-//! `capos bench-first-token`: how far it is from power-on to the first token of the built-in model's first answer, which is
-//! there once the prompt has been read, and how far for a minimal Linux with llama.cpp and the same prompt, in the same
-//! virtual machine, which counts instructions.
+//! `capos bench-first-token`: the time from power-on to the first token of the built-in model's first answer, once the
+//! prompt has been read. A minimal Linux with llama.cpp and the same prompt runs in the same kind of virtual machine,
+//! which counts instructions.
 //!
 //! Times when all wait are left out where kernels tell of them: capOS to the nanosecond, Linux to a hundredth of a second;
 //! what the firmware waits for is in both.

@@ -1,5 +1,5 @@
-//! A model whose words are known beforehand, and that the engine computes like any other: behind each token of a chain the
-//! likeliest one is the next of the chain, whatever was said before.
+//! A model whose output is known beforehand, and that the engine computes like any other. After each token of a chain,
+//! its likeliest token is the next of the chain, whatever preceded it.
 //!
 //! Embeddings are the axes of a space, all layers add nothing, and the output matrix has a one where a token follows another.
 

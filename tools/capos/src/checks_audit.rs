@@ -43,7 +43,7 @@ pub struct Call {
     pub id: String,
     /// What the model calls the tool.
     pub tool: String,
-    /// One of the six decisions; left out, nobody decided on it.
+    /// One of the six decisions. Left out: the call was never decided on.
     pub decision: Option<String>,
     /// One of the nine outcomes.
     pub outcome: String,
@@ -327,8 +327,8 @@ const DESCRIPTOR: [&str; 10] = [
 const MESSAGE: [&str; 9] =
     ["conversation", "turn", "role", "atNanoseconds", "length", "hash", "provenance", "label", "toolCallId"];
 
-/// Reads the log and checks what holds for every run: the chain is whole and ends where the guest says, every effect has
-/// its two records, every call is told of once, and each record has the members that its kind has.
+/// Reads the log and checks what holds for every run. The chain is complete and ends where the guest says; every effect
+/// has its two records; every call has one record; each record has the members of its kind.
 pub fn chain(lines: &[u8], guest: &Value, wanted: &Audit, failures: &mut Vec<String>) -> Vec<Record> {
     let text: Vec<&[u8]> = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     match capos_audit::verify_lines(text.iter().copied(), None) {
@@ -385,9 +385,10 @@ fn epoch(records: &[Record], restarted: bool, failures: &mut Vec<String>) {
     }
 }
 
-/// Whether the broker's own records and those of the calls say the same: each call that was decided on has one decision,
-/// recorded before anything came of it, and no other decision was made on a call. In the chain of a log that was
-/// restarted a late record may tell of a call whose decision is lost. Of so many calls at most there is the decision alone.
+/// Checks that the broker's records and the records of calls agree. Each call that was decided on has one decision,
+/// recorded before its effect and its result. No call has a second decision. In the chain of a log that was restarted,
+/// a late record may name a call whose decision is lost. At most `untold` calls have a decision and no record of their
+/// own.
 fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut Vec<String>) {
     let key = |record: &Record| (field(record, "conversation").to_owned(), field(record, "callId").to_owned());
     let mut made: BTreeMap<(String, String), Vec<&Record>> = BTreeMap::new();

@@ -27,8 +27,8 @@ pub struct Timing {
     pub begins: String,
     /// What it ends with.
     pub ends: String,
-    /// Of the time from `after` to `ends` at least so many hundredths went by from `begins` to `ends`. It is a share, so that
-    /// it does not depend on how fast the host is.
+    /// Of the time from `after` to `ends`, at least this percentage passed between `begins` and `ends`. It is a share,
+    /// so that it does not depend on how fast the host is.
     pub share: u32,
 }
 
@@ -57,7 +57,7 @@ fn parse(text: &str) -> Option<Vec<Piece>> {
 /// What appeared on a terminal, and when it had come so far.
 struct Timed {
     text: String,
-    /// Bytes of the text with the time at which there were so many; both grow.
+    /// Lengths of the text in bytes, each with the time at which the text reached it; both grow.
     reached: Vec<(usize, Duration)>,
 }
 

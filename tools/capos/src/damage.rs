@@ -32,7 +32,7 @@ type Items = Vec<(String, Vec<u8>)>;
 enum Damage {
     /// Files of the boot package, before it is packed.
     Items(fn(&mut Items) -> Result<()>),
-    /// The manifest, which is encoded as it is then.
+    /// The manifest, which is encoded after the change.
     Manifest(fn(&mut Manifest) -> Result<()>),
     /// The boot package's bytes.
     Package(fn(&mut Vec<u8>) -> Result<()>),

@@ -78,7 +78,7 @@ impl Stripper {
             0..=0x1f | 0x7f => {}
             0x20..=0x7e => {
                 text.push(char::from(byte));
-                // What goes on in the next row is one line.
+                // A marker at a line's end joins the next row to it.
                 if text.ends_with(CONTINUED) {
                     text.truncate(text.len() - CONTINUED.len());
                 }

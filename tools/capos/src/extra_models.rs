@@ -96,7 +96,7 @@ pub enum Signer {
     OtherPurpose,
     /// A key for weights that the image does not know.
     Unknown,
-    /// Nobody: there is no signature.
+    /// There is no signature.
     Nobody,
 }
 
@@ -122,8 +122,8 @@ pub enum Part {
     Signature,
 }
 
-/// Makes the models of the scenario in `scenario` in `tree`, a folder that goes on the image over the one in `stage`.
-/// `keys` holds the key that the image trusts.
+/// Makes the models of the scenario in `scenario`. They go to `tree`, a folder that is laid over the one in `stage` on
+/// the image. `keys` holds the key that the image trusts.
 pub fn make(models: &[ExtraModel], scenario: &Path, keys: &Path, stage: &Path, tree: &Path) -> Result<()> {
     if tree.exists() {
         std::fs::remove_dir_all(tree).with_context(|| format!("removing {}", tree.display()))?;

@@ -82,7 +82,7 @@ pub fn mirror(wanted: &[(String, PathBuf)], to: &Path) -> Result<()> {
 
 /// Copies `from` to `to` where that is older or missing. A hard link is made where it can be: models are large.
 ///
-/// The new file is made under another name and renamed, so that nobody finds half of it, and so that nothing is ever
+/// The new file is written under another name and then renamed. So no reader finds half of it, and nothing is ever
 /// written through a link that leads back to `from`.
 pub fn copy_if_newer(from: &Path, to: &Path) -> Result<()> {
     if up_to_date(to, &[from.to_owned()])? && std::fs::metadata(from)?.len() == std::fs::metadata(to)?.len() {

@@ -119,9 +119,9 @@ fn make(library: &Path, format: &str, early: &Path, scratch: &Path, modules: &[&
     Ok(made)
 }
 
-/// The configuration: starts at once, keeps the serial terminal for the system. Where a file cannot be loaded, and
-/// nothing else would say so there, it is said on the serial terminal and the screen; the entry ends only with the
-/// machine then, since GRUB would start what it has.
+/// The configuration: starts at once, keeps the serial terminal for the system. If a file cannot be loaded, the entry
+/// reports that on the serial terminal and the screen, since nothing else would. It then never returns, because GRUB
+/// would start what it has loaded.
 fn configuration(command_line: &str) -> Result<String> {
     if command_line.contains(['\n', '\r', '\'']) {
         bail!("the kernel's command line may not hold line ends or single quotes: `{}`", command_line.escape_debug());

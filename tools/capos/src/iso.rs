@@ -48,8 +48,8 @@ impl Models {
     }
 }
 
-/// The files of a list whose separator may stand in a path too: from each place on the longest path that is a file, or else
-/// what comes before the next blank behind `.gguf`, which every model's name ends in.
+/// The files of a list whose separator may also occur in a path. At each position it takes the longest path that is a
+/// file; otherwise the text up to the next blank after `.gguf`, the ending of every model's name.
 fn listed(list: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut rest = list.trim();

@@ -1,4 +1,4 @@
-//! A program on Linux, in the machine that capOS runs in: Debian's kernel as it is packaged, and the program as its first
+//! A program on Linux, in the same kind of machine as capOS: Debian's kernel as packaged, and the program as its first
 //! process.
 
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::{cpio, tool};
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where a package has its kernel.
 const KERNEL: &str = "./boot/vmlinuz-";
-/// Its kernel writes to COM2, stays where it was linked, makes no detours round faults of processors that capOS makes
-/// none round, and begins anew where its first process ends, which ends the machine.
+/// The kernel writes to COM2, stays at its link address, and applies no mitigations that capOS does not apply either.
+/// It reboots when its first process ends, which ends the machine.
 const COMMAND_LINE: &str = "console=ttyS1 quiet nokaslr mitigations=off tsc=reliable panic=-1";
 /// What the kernel says of a first process that ended well.
 const ENDED_WELL: &str = "exitcode=0x00000000";

@@ -28,9 +28,9 @@ const EMPTY_DISK: [&str; 4] = [
     "virtio-blk-pci,drive=empty",
 ];
 
-/// Both boards, both firmwares, each kind of drive that there is a driver for, 256 MiB to 8 GiB, one processor to eight; the
-/// queues of disks as small as there are, and larger than the driver uses; a medium that is neither the first device of its
-/// kind nor at the first root bus.
+/// Both boards, both firmwares, each kind of drive that has a driver, 256 MiB to 8 GiB, one processor to eight. Disk
+/// queues are as small as devices offer, and larger than the driver uses. A medium is neither the first device of its
+/// kind nor on the first root bus.
 const KINDS: [Kind; 7] = [
     Kind {
         about: "",

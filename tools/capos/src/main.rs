@@ -64,7 +64,7 @@ enum Command {
     Tools(session_tools::Args),
     /// Make a signing key for one purpose.
     Keygen(weights_keygen::Args),
-    /// Sign a file: write its Merkle tree and its signature beside it.
+    /// Sign a file: write its Merkle tree and its signature next to it.
     Sign(weights_sign::Args),
     /// Verify a signed file.
     Verify(weights_verify::Args),

@@ -24,13 +24,13 @@ enum Action {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the capability graph: who holds what, and whom it may call.
+    /// Print the capability graph: which capabilities each process holds, and which services it may call.
     Print {
         /// The manifest's TOML file, and those that go over it.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Draw the capability graph: who may call whom, by which interface.
+    /// Draw the capability graph: which process may call which service, by which interface.
     Draw {
         /// The manifest's TOML file, and those that go over it.
         #[arg(required = true)]

@@ -19,8 +19,9 @@ const FOLDER: &str = "boot/models";
 /// Where the image says in which order models are offered: their files' names, one a line.
 const ORDER: &str = "etc/models";
 
-/// Model files that a backend of the system could serve when they were looked at, each by a name of its own. That comes before
-/// anything is built, which takes much longer; a file that is changed meanwhile is packed as it is then.
+/// Model files that a backend of the system could serve when they were checked, each under its own name. They are
+/// checked before anything is built, since a build takes much longer. A file that changes afterwards is packed with its
+/// new content.
 #[derive(Debug)]
 pub struct PackedModels(Vec<PathBuf>);
 

@@ -1,9 +1,9 @@
 //! A model of the shape of one that people have, with its tokenizer's kind and random weights.
 //!
 //! Weights that are random say nothing, and would never begin a call among all other tokens. So a few rows of the embedding,
-//! which is the output as well, are more than random: behind the end of a line a call is likeliest, the end of a call
-//! wherever it may come, and the end of the answer behind that. What stands in a call is what the random numbers make of
-//! what the grammar leaves.
+//! which is also the output matrix, are not random. After the end of a line a call is likeliest, then the end of the
+//! call wherever the grammar allows it, then the end of the answer. The arguments of a call are what the random numbers
+//! choose among the tokens that the grammar allows.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Random {
 /// The models whose shapes are known.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub enum Named {
-    /// Qwen 2.5 with 1.5 thousand million parameters, quantised to `Q4_K_M`.
+    /// Qwen 2.5 with 1.5 billion parameters, quantised to `Q4_K_M`.
     #[serde(rename = "qwen2.5-1.5b-q4_k_m")]
     Qwen25,
     /// The same with few and narrow layers below the whole vocabulary: what a test has time for.
@@ -116,7 +116,7 @@ struct Model {
 enum Fill {
     /// Numbers around this one, no further away than a tenth.
     Around(f32),
-    /// A matrix of so many columns, in blocks of so many bytes.
+    /// A matrix of `columns` columns, in blocks of `block` bytes.
     Matrix { columns: u64, block: usize, what: What },
 }
 
@@ -371,7 +371,7 @@ mod tests {
         vec![text(&page).unwrap()]
     }
 
-    /// A07: as large as the model whose shape it has, and described as it is.
+    /// A07: as large as the model whose shape it has, with the same description.
     #[test]
     fn a07_the_header_says_one_and_a_half_thousand_million_parameters() {
         let model = Model::new(QWEN25, "numbers", &template(), &words(), 7).unwrap();

@@ -1,5 +1,5 @@
-//! A vocabulary like that of a family of models: byte pairs and marks as it has them, in its numbers, with merges that are
-//! learned from a few texts, and made up where those have no more.
+//! A vocabulary like that of a family of models: byte pairs and special tokens as the family has them, in the same
+//! numbers. Its merges are learned from a few texts; when those are used up, the rest are made up.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 

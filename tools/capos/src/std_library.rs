@@ -1,9 +1,9 @@
-//! The toolchain's own `std`, but for the function that looks up names for a backtrace.
+//! The toolchain's own `std`, except the function that looks up names for a backtrace.
 //!
-//! That function reads the program's file for symbols and DWARF. Programs lie on an image without either, so it would
-//! find nothing; and since any program can panic, each would carry its parsers and what they call of the C library: 200
-//! KiB. In a copy of the compiled `std` it returns at once, and the linker leaves out what only it called. Backtraces
-//! then give addresses, which [`symbols`](crate::symbols) names from the file that the linker made.
+//! That function reads the program's file for symbols and DWARF. Programs are packed on an image without either, so it
+//! would find nothing. But any program can panic, so each would contain those parsers and the parts of the C library
+//! that they call: 200 KiB. In a copy of the compiled `std` it returns at once, and the linker leaves out what only it
+//! called. Backtraces then give addresses, which [`symbols`](crate::symbols) names from the file that the linker made.
 
 use std::mem::{offset_of, size_of};
 use std::path::Path;

@@ -76,7 +76,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Those of the source folder `root`, whose programs have names in its manifest and in these beside it.
+    /// The symbols of the source folder `root`, whose programs have names in its manifest and in these additional ones.
     pub fn open(root: &Path, manifests: &[&Path]) -> Result<Self> {
         let own = root.join("iso_root/etc/manifest.toml");
         let sources: Vec<&Path> = [own.as_path()].into_iter().chain(manifests.iter().copied()).collect();

@@ -165,7 +165,7 @@ impl System {
         Ok(stage)
     }
 
-    /// The image's files but for those that boot it.
+    /// The image's files except those that boot it.
     fn stage(&self, programs: &[Program], user: &Path, std: &Path) -> Result<PathBuf> {
         let mut wanted = self.placed(programs, user, std)?;
         let (models, trust) = self.model()?;
@@ -216,12 +216,12 @@ fn sources_named(sources: &[&Path]) -> String {
 }
 
 impl Parts {
-    /// The kernel's file as it lies on an image.
+    /// The kernel's file as it is packed on an image.
     pub fn kernel(&self) -> &Path {
         &self.kernel
     }
 
-    /// The folder of an image's files but for those that boot it.
+    /// The folder of an image's files except those that boot it.
     pub fn stage(&self) -> &Path {
         &self.stage
     }

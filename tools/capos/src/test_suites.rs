@@ -154,7 +154,7 @@ fn host_tests(system: &System, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally)
     Ok(())
 }
 
-/// A line of cargo test that is not shown as it is.
+/// A line of cargo test's output that is not shown unchanged.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Result(u64, u64),
@@ -201,8 +201,8 @@ struct Executed {
     took: Duration,
 }
 
-/// Executes the runs and takes what each came to. Machines with one processor run beside each other, as many as the host
-/// has processors, first those that may take longest; then each of the others has the host to itself.
+/// Executes the runs and passes each result to `take`. Machines with one processor run in parallel, as many as the host
+/// has processors, those with the longest limit first. Then each of the others has the host to itself.
 fn in_lanes(
     runs: Vec<Run>,
     execute: &(impl Fn(Run) -> Executed + Sync),
@@ -221,7 +221,7 @@ fn in_lanes(
             scope.spawn(move || {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                    // Nobody takes any more where taking has failed.
+                    // The receiver stops after an error; then the results are no longer needed.
                     if next.is_none_or(|run| sender.send(execute(run)).is_err()) {
                         return;
                     }
@@ -323,7 +323,7 @@ fn judge(system: &System, run: &Run, report: &Report, out: &Path, tally: &mut Ta
     Ok(())
 }
 
-/// Counts what was found of one figure of the kernel, or of one curve.
+/// Counts the verdict on one figure of the kernel, or on one curve.
 fn figure(run: &str, verdict: Verdict, tally: &mut Tally) {
     let name = format!("{run}/{}", verdict.name);
     match verdict.outcome {

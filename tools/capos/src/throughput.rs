@@ -1,6 +1,6 @@
-//! What several processors do at once: processes of capOS on a machine with four, and as a measure of what there is to be
-//! had, processes of the host that compute the same in the same way. Where two processors of the host share one core, two
-//! processes there do less than twice the work of one, and two on capOS can do no more.
+//! Throughput of several processors: processes of capOS on a machine with four. As a reference, processes of the host
+//! that compute the same in the same way. If two processors of the host share one core, two processes there do less
+//! than twice the work of one, and capOS can do no better.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub fn compute(args: &ComputeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long so many processes take that compute at once, in nanoseconds. Each has to come to the same.
+/// How long `at_once` processes take that compute at the same time, in nanoseconds. Each must have the same result.
 fn together(at_once: u64) -> Result<u64> {
     let program = std::env::current_exe().context("finding this program")?;
     let expected = capos_measure::compute(STEPS);

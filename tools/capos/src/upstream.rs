@@ -34,7 +34,7 @@ pub struct Args {
     /// Run the suites whose name contains this only.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// Write the lock files anew, after the list or its crates have changed.
+    /// Write the lock files again, after the list or its crates have changed.
     #[arg(long)]
     relock: bool,
     /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.

@@ -20,7 +20,7 @@ pub struct Program {
     pub file: PathBuf,
 }
 
-/// Builds the programs of one member of a workspace. With `relock` its lock file may change, else it is as it stands.
+/// Builds the programs of one member of a workspace. With `relock` its lock file may change; otherwise it is unchanged.
 pub fn build(root: &Path, workspace: &Workspace, suite: &Suite, manifest: &Path, relock: bool) -> Result<Vec<Program>> {
     let target = &workspace.target;
     let packages = [package(manifest)?];

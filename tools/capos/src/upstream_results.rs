@@ -14,11 +14,11 @@ pub struct Outcome {
     pub listed: BTreeSet<String>,
     /// How many it said there are, after the last name.
     pub announced: Option<usize>,
-    /// How it ended after naming them, in words.
+    /// How it ended after naming them, as a sentence.
     pub list_report: Option<String>,
     /// Those that ended, and how.
     pub ended: BTreeMap<String, End>,
-    /// How it ended after running them, in words.
+    /// How it ended after running them, as a sentence.
     pub report: Option<String>,
 }
 

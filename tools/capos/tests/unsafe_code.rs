@@ -1,6 +1,6 @@
 //! Where unsafe code is, counted by file: `docs/reference/unsafe.md` says it, and this test that it is true.
 //!
-//! `UPDATE_DOCS=1 cargo test -p capos-tools --test unsafe_code` writes the page's table anew.
+//! `UPDATE_DOCS=1 cargo test -p capos-tools --test unsafe_code` updates the page's table.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ pub const CAP: &str = "::capos_schema::cap";
 /// How a field is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// As it is.
+    /// Its own type.
     Plain,
     /// `Option`, absent where the pointer is null.
     Optional,
@@ -263,7 +263,7 @@ fn read_pointer(schema: &Schema, path: &str, ty: &Type, pointer: &str) -> Result
     })
 }
 
-/// A vector of what is made of each `item` of a list.
+/// A vector with the value of `item` for each item of a list.
 fn collect(path: &str, list: &str, items: &str, item: &str) -> String {
     format!(
         "{{ let items = {list}; let mut out = items.room({path:?})?; \
@@ -418,7 +418,7 @@ fn write_list(code: &mut Code, schema: &Schema, path: &str, inner: &Type, at: &s
     Ok(())
 }
 
-/// An expression for the size of a message in words, from the borrowed values of its fields.
+/// An expression for the size of a message in 8-byte words, from the borrowed values of its fields.
 pub fn size_hint(schema: &Schema, structure: &Struct, names_of: &[(&Field, String)]) -> Result<String> {
     let mut fixed = structure.words().saturating_add(2);
     let mut sum = String::new();

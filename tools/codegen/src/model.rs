@@ -232,7 +232,7 @@ impl Method {
 }
 
 impl Struct {
-    /// Size of its data section and pointer section in words.
+    /// Size of its data section and pointer section in 8-byte words.
     pub fn words(&self) -> u32 {
         u32::from(self.data_words) + u32::from(self.pointers)
     }

@@ -167,7 +167,7 @@ pub fn typed_message(data: &[u8]) {
         let Ok(value) = wire::from_bytes::<T>(bytes) else { return };
         // What lies in the message more than once may be too much to be written.
         let Ok(written) = wire::to_bytes(&value) else { return };
-        // In words, in which what is no number is the same as itself.
+        // Compared as text, in which NaN equals itself.
         let again = wire::from_bytes::<T>(&written).map(|again| format!("{again:?}"));
         assert_eq!(again, Ok(format!("{value:?}")), "it is read otherwise than it was written");
     }

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../../.."
 here=tools/infer/compare
-# Beside target/llama-cpp, which is made anew whenever another llama.cpp is compared with.
+# Next to target/llama-cpp, which is rebuilt whenever another llama.cpp is compared with.
 built=target/llama-cpp-first-token
 
 for program in c++ cmake ninja python3; do

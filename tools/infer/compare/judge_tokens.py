@@ -18,9 +18,9 @@ FAMILIES = """
 """.split()
 OTHERS = ["sentence_piece", "sentence_piece_bare", "sentence_piece_without_bytes", "word_piece"]
 
-# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. Of what stands for several
-# characters of a Hindi, Burmese or Korean word it keeps the first only, and it takes all white space beyond ASCII for one
-# character, which is in none of these families' ranges.
+# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. Where one token stands for
+# several characters of a Hindi, Burmese or Korean word, llama.cpp keeps the first only. It also takes all white space
+# beyond ASCII for one character, which is in none of these families' ranges.
 UNLIKE = {
     ("word_piece", None): [27, 31, 53],
     ("byte_pair_across", "deepseek-llm"): [9, 46],

@@ -33,8 +33,8 @@ GREEDY = 48
 LARGEST = 400e6
 # How much farther from the reference than llama.cpp the mean of so few prompts may be by chance.
 CHANCE = 1.25
-# How much farther from llama.cpp than its own two ways are from each other logits may be: rounding activations otherwise is as
-# far as rounding what attention adds up otherwise, or nearer, with each of the three models.
+# How much farther logits may be from llama.cpp's than those of its two code paths are from each other. With each of the
+# three models, a different rounding of activations has at most the effect of a different rounding in attention.
 APART = 2
 
 

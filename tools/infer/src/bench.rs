@@ -27,7 +27,7 @@ pub struct Args {
     /// How often to measure; the best counts.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Measure also how fast so many sequences are written together.
+    /// Measure also how fast this many sequences are written together.
     #[arg(long, default_value_t = 1)]
     sequences: usize,
     /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits behind each.
@@ -62,7 +62,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         if args.sequences > 1 {
             together = together.max(decode_together(&run, options, &prompt, args)?);
         }
-        // The first pass of so many rows takes memory that the later ones have.
+        // The first pass over a new number of rows allocates memory that later ones reuse.
         for (index, least) in passes.iter_mut().enumerate() {
             for _ in 0..PASSES {
                 let ids = prompt.iter().cycle().take(index.saturating_add(1));
@@ -141,10 +141,11 @@ fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &A
 /// Bytes that are read together before a thread takes the next.
 const PIECE: usize = 1 << 20;
 
-/// How often the file is read for its rate, and a pass of so many rows made; the best counts.
+/// How often the file is read to measure the rate, and each pass repeated; the best counts.
 const PASSES: usize = 4;
 
-/// Bytes a second, of a `pass` over so many bytes. The first one is not measured: it finds pages that are not mapped yet.
+/// Bytes a second, of a `pass` over `bytes` bytes. The first one is not measured: it finds pages that are not mapped
+/// yet.
 fn bandwidth_of(bytes: usize, mut pass: impl FnMut() -> Duration) -> f64 {
     pass();
     (0..PASSES).map(|_| bytes as f64 / pass().as_secs_f64()).fold(0.0, f64::max)

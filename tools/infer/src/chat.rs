@@ -190,7 +190,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The whole answer to the one request. Its text is printed as it comes, unless JSON follows.
+/// The whole answer to the one request. Its text is printed as it arrives, unless JSON follows.
 fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finish)> {
     let mut answer = Answer::default();
     loop {

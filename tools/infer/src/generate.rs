@@ -39,7 +39,7 @@ pub struct SamplingOptions {
     /// Divide all logits by this: less than 1 makes likely tokens likelier.
     #[arg(long, default_value_t = 1.0)]
     temperature: f32,
-    /// Leave so many of the likeliest tokens; all at 0.
+    /// Keep only this many of the likeliest tokens; 0 keeps all.
     #[arg(long, default_value_t = 0)]
     top_k: usize,
     /// Leave the likeliest tokens that together have this probability.

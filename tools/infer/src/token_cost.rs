@@ -15,7 +15,7 @@ use capos_measure::count;
 const SHORT: usize = 8;
 const LONG: usize = 72;
 
-/// Instructions that an answer of so many tokens takes.
+/// Instructions that an answer of at most `most` tokens takes.
 fn cost(assistant: &mut Assistant<'_>, most: usize) -> Result<u64, Box<dyn Error>> {
     let messages = vec![Message::new(Role::User, "Say a sentence.")];
     let request = Request { messages, limit: Some(most), sampling: Some(Sampling::default()), ..Request::default() };

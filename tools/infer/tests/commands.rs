@@ -177,7 +177,7 @@ fn bench_measures_with_the_kernels_that_are_named() {
     assert_eq!(found["threads"], 1);
     assert!(found["prefillPerSecond"].as_f64().unwrap() > 0.0);
     assert!(found["decodePerSecond"].as_f64().unwrap() > 0.0);
-    // All matrices but the embedding, of which only a row is read.
+    // All matrices except the embedding: a pass reads one row of it.
     assert_eq!(found["bytesPerToken"], (48 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96)) / 32 * 34);
 }
 

@@ -28,8 +28,8 @@ CLASSES = {
 }
 
 
-# Conversations of these classes of which only the calls are learnt, of a hundred: which tool it takes is harder than what
-# to say of its result.
+# Percentage of conversations of these classes in which only the calls are learnt: choosing the tool is harder than
+# describing its result.
 CUT, CUT_CLASSES = 55, ("call",)
 
 

@@ -13,8 +13,8 @@ from .model import Network, Shape
 from .optimizer import Optimizer
 
 CHECKPOINT = "checkpoint.pt"
-# What rows may be made of: drills alone; few tools, and many of them such as no system has; more; as many as they come; the
-# same, and more of capOS's own.
+# The kinds of rows: drills alone; few tools, most of them invented; more tools; all tools; the same, with more of
+# capOS's own.
 KINDS = {
     "drills": rows.Kind(256, drills=100),
     "few": rows.Kind(256, tools=3, generic=50, drills=20),
@@ -22,7 +22,7 @@ KINDS = {
     "all": rows.Kind(generic=20, drills=5),
     "own": rows.Kind(generic=10, drills=3),
 }
-# Tokens in work at a time: what is made of them stays in the processor's cache.
+# Tokens per step: their activations stay in the processor's cache.
 _AT_ONCE = 2048
 
 

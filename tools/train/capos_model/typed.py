@@ -119,7 +119,7 @@ class Typed(Values):
             return str(self.number())
         if name == "hour":
             return self.choose(["{0}", "{0}:30", "{0} pm", "{0}pm", "{0} o'clock"]).format(self.random.randint(1, 12))
-        # Where a word that nobody knows stands in the place of one, it is copied as well.
+        # An unknown word instead of a known one has to be copied as well.
         return self.word() if self.chance(0.06) else self.choose(_PARTS[name])
 
     def sentence(self, least=1, most=6):

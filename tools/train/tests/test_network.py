@@ -131,7 +131,7 @@ class Networks(unittest.TestCase):
     def test_a_network_that_has_grown_says_the_same_and_learns_with_all_that_is_new(self):
         network = self.network()
         with torch.no_grad():
-            # As large as trained ones are: what norms add to a mean is nothing beside it.
+            # As large as in trained networks, so that what norms add to a mean is negligible.
             network.embedding.mul_(20)
         grown = growth.grown(network, 48, 80, 1)
         self.assertEqual((grown.shape.width, grown.shape.inner), (48, 80))

@@ -42,7 +42,7 @@ pub struct Args {
     /// Let strings in calls be any, not only what was said.
     #[arg(long)]
     no_copy: bool,
-    /// Answer only so many conversations, from the first on.
+    /// Answer only this many conversations, from the first one.
     #[arg(long)]
     limit: Option<usize>,
     /// Write what the model answered, a conversation on a line.

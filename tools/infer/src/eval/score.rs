@@ -17,7 +17,7 @@ const DEVIATIONS: f64 = 1.96;
 /// Groups that are shown before the classes.
 const FIRST: [&str; 3] = ["all", "own tools", "other tools"];
 
-/// So many of so many.
+/// Right answers out of all.
 #[derive(Clone, Copy, Default)]
 struct Count {
     right: u32,

@@ -43,7 +43,7 @@ impl<T: Pod> Aligned<T> {
         self.lines.capacity().saturating_mul(LINE)
     }
 
-    /// Makes it so many zeros.
+    /// Makes it `length` zeros.
     pub fn refill(&mut self, length: usize) {
         self.lines.clear();
         self.resize(length);

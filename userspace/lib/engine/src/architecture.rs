@@ -53,7 +53,7 @@ pub enum WindowPattern {
     Never,
     /// All, where the file names a window.
     Every,
-    /// All but the last of every so many.
+    /// All but the last of every N.
     AllButLastOf(usize),
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn attention(
     let group = config.heads.checked_div(config.kv_heads).unwrap_or(1);
     let (query_width, value_width) = (group.saturating_mul(config.key_size), group.saturating_mul(config.value_size));
     let tokens = queries.chunks_exact(config.queries().max(1)).zip(out.chunks_exact_mut(config.mixed().max(1)));
-    // Those of each head by themselves, of which the last may get further tokens.
+    // Separate parts for each head; the last part may get further tokens.
     let mut heads: Vec<Vec<Part<'_>>> = Vec::new();
     heads.resize_with(config.kv_heads, Vec::new);
     let most = machine.kernels.vectors_together();

@@ -202,7 +202,7 @@ impl Texts<'_> {
         }
     }
 
-    /// Goes on behind the tokens up to `done`; says whether there is nothing left.
+    /// Continues after the tokens up to `done`; returns whether nothing is left.
     fn go_on(&mut self, model: &Model<'_>, done: usize) -> bool {
         self.done = done;
         if done < self.ids.len() {
@@ -232,7 +232,7 @@ impl Texts<'_> {
     }
 }
 
-/// The vector of length one of a text whose tokens have these states; one of zeros stays as it is.
+/// The vector of length one for a text whose tokens have these states; zeros stay zeros.
 fn vector(states: &[f32], width: usize, pooling: Pooling) -> Result<Vec<f32>, EngineError> {
     let mut rows = states.chunks_exact(width);
     let pooled: Vec<f64> = match pooling {

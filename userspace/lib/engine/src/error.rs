@@ -1,4 +1,4 @@
-//! Why a file cannot be run, or a pass cannot be made, in words.
+//! Why a file cannot be run, or a pass cannot be made, with the message.
 
 use alloc::string::{String, ToString};
 use core::fmt;

@@ -21,7 +21,7 @@ impl FeedForwardScratch {
     }
 }
 
-/// Parts of a single row that is gated by several threads have a multiple of so many numbers.
+/// If several threads gate one row, each of their parts is a multiple of this many numbers.
 const GATES_TOGETHER: usize = 64;
 
 /// Writes the results for all rows of `input` to `out`.

@@ -1,4 +1,4 @@
-//! A set of tokens, of which the next one may be.
+//! The set of tokens that may come next.
 
 use alloc::vec::Vec;
 

@@ -66,7 +66,8 @@ impl<'a> Model<'a> {
         &self.config
     }
 
-    /// The names of tensors in the file that it is not made of: of models beside it that change nothing of its answers.
+    /// The names of tensors in the file that this model does not use: those of additional models that do not affect its
+    /// answers.
     pub fn unused(&self) -> &[&'a str] {
         &self.unused
     }

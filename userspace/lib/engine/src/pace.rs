@@ -35,7 +35,7 @@ impl<'m> Pace<'m> {
         self.clock.map_or(0, |clock| clock())
     }
 
-    /// Tells that a pass of so many tokens, which began at `began`, is over.
+    /// Records that a pass of `count` tokens, which began at `began`, is over.
     pub fn passed(&mut self, count: usize, began: u64) {
         if self.clock.is_none() {
             return;

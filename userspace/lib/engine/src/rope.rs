@@ -25,7 +25,7 @@ pub struct Yarn {
     pub factor: f32,
     /// Tokens that the model was trained with.
     pub original: usize,
-    /// Turns by which the angle of a pair must have come round over the trained context to be left as it is.
+    /// A pair whose angle turns at least this often over the trained context is not scaled.
     pub fast: f32,
     /// Turns up to which the angle of a pair is scaled in full.
     pub slow: f32,

@@ -21,7 +21,7 @@ pub fn greedy(logits: &[f32]) -> u32 {
 pub struct Sampling {
     /// Logits are divided by it; at 0 the likeliest token is taken.
     pub temperature: f32,
-    /// So many of the likeliest tokens stay; all at 0.
+    /// Only this many of the likeliest tokens stay; 0 keeps all.
     pub top_k: usize,
     /// The likeliest tokens that together have this probability stay.
     pub top_p: f32,
@@ -154,7 +154,7 @@ fn penalise(logits: &[f32], penalty: f32, tokens: &[u32], penalised: &mut Vec<f3
     }
 }
 
-/// Keeps so many of the largest and sorts them.
+/// Keeps this many of the largest and sorts them.
 fn keep_largest(candidates: &mut Vec<Candidate>, count: usize) {
     if count < candidates.len() {
         candidates.select_nth_unstable_by(count, Candidate::order);

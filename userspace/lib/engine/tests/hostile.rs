@@ -1,4 +1,4 @@
-//! Files that are not what they should be: refused in words, and no reason to end.
+//! Malformed files are rejected with an error message and never end the process.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 

@@ -23,8 +23,8 @@ const STANDARD_ERRORS: f64 = 3.0;
 /// How many times as far from the reference as llama.cpp logits may be, whatever the chance.
 const MOST: f64 = 1.25;
 
-/// The standard error that comes from having one draw of weights: types whose activations both round alike are by this
-/// much nearer or farther (`make judge-infer` has several draws, over which that cancels out).
+/// The standard error that comes from having one draw of weights. Types whose activations both programs round alike
+/// differ by this much (`make judge-infer` has several draws, over which that cancels out).
 const OF_ONE_DRAW: f64 = 0.06;
 
 fn answers() -> BTreeMap<String, Value> {
@@ -32,7 +32,7 @@ fn answers() -> BTreeMap<String, Value> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A model as it is run in one sequence.
+/// A model that runs in one sequence.
 struct Run<'m> {
     model: &'m Model<'m>,
     kernels: &'static dyn Kernels,

@@ -57,7 +57,7 @@ fn logits_do_not_depend_on_the_number_of_threads() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let (file, expected) = read(name);
         let model = Model::open(&file, None).unwrap();
-        // So many that each thread has several.
+        // Long enough that each thread gets several tokens.
         let prompt = expected.ids.repeat(3);
         for kernels in kernels() {
             let logits = |pool: &dyn Pool| {

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use crate::Tokenizer;
 
-/// Turns tokens into text as they come. A character whose bytes come with several tokens appears with the last of them.
+/// Turns tokens into text as they arrive. A character whose bytes come with several tokens appears with the last of
+/// them.
 pub struct Decoder<'a> {
     tokenizer: &'a Tokenizer,
     marks: bool,

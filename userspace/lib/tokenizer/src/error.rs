@@ -1,4 +1,4 @@
-//! What can be wrong with a file's vocabulary, in words.
+//! What can be wrong with a file's vocabulary, with the message.
 
 use alloc::string::String;
 use core::fmt;

@@ -6,8 +6,8 @@
 pub enum Step {
     /// Each match becomes a piece of its own, and so does what lies between matches.
     Isolate(&'static str),
-    /// Each match becomes a piece. Where nothing matches, white space does, but for its last character where something
-    /// follows: that stays with what follows. Patterns write this as `\s+(?!\S)|\s+`.
+    /// Each match becomes a piece. White space between matches becomes a piece, except its last character before other
+    /// text: that stays with the text. Patterns write this as `\s+(?!\S)|\s+`.
     Words(&'static str),
     /// White space at the end becomes a piece.
     Trailing,
@@ -20,7 +20,7 @@ pub struct Family {
     pub names: &'static [&'static str],
     /// How text is split.
     pub steps: &'static [Step],
-    /// Whether a word that is a token as it stands is taken so, whatever merging would make of it.
+    /// Whether a word that is itself a token is encoded as that token, whatever the merges would make of it.
     pub whole_words: bool,
     /// Whether text begins with the begin token where the file does not say.
     pub add_begin: bool,

@@ -1,8 +1,8 @@
 //! Text to tokens and back, as a model file says.
 //!
-//! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and refuses in words what does not hold together.
-//! What is in the file is not needed afterwards. Marks such as `<|im_end|>`, which tell a model who speaks, are found in
-//! text only where that is asked for: text of a person or a tool never turns into one ([`Marks`]).
+//! [`Tokenizer::new`] takes the vocabulary out of a file's metadata and rejects inconsistent ones with an error
+//! message. The file is not needed afterwards. Marks such as `<|im_end|>`, which tell a model who speaks, are found in
+//! text only if the caller asks for that: text of a person or a tool never becomes one ([`Marks`]).
 //!
 //! ```
 //! # use capos_gguf::{Header, Writer, WriterValue};

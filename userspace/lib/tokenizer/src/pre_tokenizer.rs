@@ -88,7 +88,7 @@ impl Prepared {
         };
         let (mut given, mut at) = (0, 0);
         while let Some(next) = text.get(at..).and_then(|rest| rest.chars().next()) {
-            // What goes on after a place where nothing matched.
+            // Where to continue if nothing matches here.
             let mut after = at.saturating_add(next.len_utf8());
             let found = self.find(&mut cache, text, at);
             match found {

@@ -127,8 +127,9 @@ impl Special {
     }
 }
 
-/// Ordinary tokens that are marks all the same, in order: they look like marks, and the template speaks of them or text never
-/// comes to them by `encode`, so that they were added to a vocabulary that was there. Converters have not always told so.
+/// Ordinary tokens that are marks all the same, in order. They look like marks, and either the template contains them
+/// or `encode` never produces them from text, so they were added to an existing vocabulary. Some converters do not
+/// record that.
 pub fn mistyped(
     header: &Header<'_>,
     vocabulary: &Vocabulary,

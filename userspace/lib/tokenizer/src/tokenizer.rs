@@ -141,7 +141,7 @@ impl Tokenizer {
     /// The tokens of marks and of text between them, in which no marks are looked for.
     pub fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Vec<u32> {
         let mut ids = Vec::new();
-        // Text that follows a mark begins anew.
+        // Text that follows a mark starts over.
         let mut anew = true;
         for piece in pieces {
             match (piece, &self.model) {

@@ -182,7 +182,7 @@ impl Vocabulary {
     /// Finds the tokens that end an answer, and makes marks of what is known to be one.
     fn find_marks(&mut self, header: &Header<'_>) -> Result<(), TokenizerError> {
         let named = ENDS.iter().filter_map(|text| self.find(text));
-        // In vocabularies that have both of the others, `<|end|>` ends a message and the answer goes on.
+        // In vocabularies that have both of the others, `<|end|>` ends a message and the answer continues.
         let harmony = self.find("<|return|>").is_some() && self.find("<|call|>").is_some();
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();

@@ -82,7 +82,7 @@ pub struct RowMut<'a> {
 }
 
 impl<'a> RowMut<'a> {
-    /// Its parts of so many values, which are so many quants: whole [`GROUP`]s. Neither is none.
+    /// Splits it into parts of `values` values, which are `quants` quants: whole [`GROUP`]s. Neither number is 0.
     fn parts(self, values: usize, quants: usize) -> impl Iterator<Item = RowMut<'a>> {
         let groups = quants / GROUP;
         let values = self.values.chunks(values);
@@ -108,9 +108,9 @@ impl Activations {
         &mut self.values
     }
 
-    /// Makes of all rows what the kernels want for a matrix of this kind, where they want more than the numbers: quants
-    /// for quantised types, of which `columns` must be whole groups, and what is laid out for products with many rows.
-    /// What is done already is left as it is.
+    /// Prepares all rows for a matrix of this kind, if the kernels need more than the numbers: quants for quantised
+    /// types, and the layout for products with many rows. For quants, `columns` must be a multiple of the group. Rows
+    /// that are prepared already stay unchanged.
     pub fn prepare(&mut self, kind: Kind, kernels: &dyn Kernels, pool: &dyn Pool) {
         if self.columns == 0 {
             return;
@@ -143,7 +143,7 @@ impl Activations {
         }
     }
 
-    /// Takes back what was made of other numbers.
+    /// Drops what was computed from earlier numbers.
     fn forget(&mut self) {
         self.quantised = false;
         self.layout = None;

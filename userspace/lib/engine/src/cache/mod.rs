@@ -110,7 +110,7 @@ impl Cache {
         layers.fold(0, |sum: usize, rows| sum.saturating_add(bytes(rows)))
     }
 
-    /// Gives back memory until it has at most so many bytes: what no token uses, then what the last tokens use.
+    /// Frees memory until at most `bytes` are used: first unused room, then the last tokens.
     pub fn shrink(&mut self, bytes: usize) {
         self.truncate(bytes.checked_div(self.token_bytes()).unwrap_or(0));
         for layer in &mut self.layers {
@@ -123,7 +123,7 @@ impl Cache {
     /// Makes room for `count` more tokens.
     ///
     /// # Errors
-    /// [`EngineError::Full`] where the cache was not made for so many, [`EngineError::Memory`] where there is none.
+    /// [`EngineError::Full`] if the cache was not made for that many, [`EngineError::Memory`] if there is no memory.
     pub fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
         self.room(count).map(|_| ())
     }

@@ -58,7 +58,7 @@ impl Rows {
         (self.heads, self.size) == (heads, size)
     }
 
-    /// Makes it at least so many rows.
+    /// Makes it at least this many rows.
     pub fn grow(&mut self, rows: usize) -> Result<(), EngineError> {
         let wanted = self.row().checked_mul(rows).ok_or_else(none_left)?;
         match &mut self.numbers {

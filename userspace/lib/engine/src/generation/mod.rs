@@ -4,9 +4,9 @@
 //! the prompts that are being read. A pass is bounded work, so whoever cancels between two of them waits for one only.
 //! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
-//! What a request comes to does not depend on the others, nor on the pieces, to the last bit with the kernels `scalar`,
-//! `swar` and `sse41`. `avx2`, `avx512` and `amx` add up in another order where two or more tokens are in a pass, so
-//! there two tokens of which each is as likely as the other, nearly, may change places.
+//! With the kernels `scalar`, `swar` and `sse41`, a request's result does not depend on other requests or on the
+//! pieces, to the last bit. `avx2`, `avx512` and `amx` add in another order when a pass has two or more tokens. Two
+//! tokens that are almost equally likely may then change places.
 
 mod prefixes;
 mod request;
@@ -39,8 +39,8 @@ pub struct Options<'m> {
     pub kept: usize,
     /// How keys and values are kept; as [`Model::cache_type`] has it where it is not said.
     pub cache: Option<CacheType>,
-    /// Nanoseconds since a time that stays the same. With it a pass has only so many of [`Options::prefill`] tokens
-    /// that it is over within some 40 ms; where even one token takes longer, no fewer than six.
+    /// Nanoseconds since a time that stays the same. If it is set, a pass has only as many of [`Options::prefill`]
+    /// tokens as take some 40 ms, but at least six.
     pub clock: Option<&'m dyn Fn() -> u64>,
 }
 
@@ -88,8 +88,8 @@ impl<'m> Generation<'m> {
     /// Takes a request, whose new tokens have to be as `constraint` says, if there is one.
     ///
     /// # Errors
-    /// [`EngineError`] where it cannot be run: the model writes nothing, the prompt is empty or too long, or has a token
-    /// that the vocabulary does not have, or a setting of the sampler cannot be meant.
+    /// [`EngineError`] if it cannot be run: the model generates no text, the prompt is empty or too long, the
+    /// vocabulary lacks one of its tokens, or a sampler setting is out of range.
     pub fn submit(
         &mut self,
         request: Request,

@@ -46,7 +46,7 @@ impl Prefixes {
         let shared = self.kept.iter().map(|kept| common(&kept.tokens, tokens));
         let (shared, index) = shared.zip(0..).max().filter(|(shared, _)| *shared > least)?;
         let kept = self.kept.remove(index)?;
-        // What goes on where another has ended takes its place.
+        // A request that continues a finished one takes over its cache.
         if shared == kept.tokens.len() {
             return Some(kept.cache);
         }

@@ -43,12 +43,12 @@ pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
 const ROWS: usize = 32;
 const COLUMNS: usize = 512;
 
-/// How often each set is tried that may be the fastest. The sets take turns: what holds the thread up for a while holds up all
-/// of them, so that workers which are started beside other work choose the same set, where one is clearly the fastest.
+/// How often each set is tried that may be the fastest. The sets take turns, so that a delay of the thread affects all
+/// of them. Then workers that start under load choose the same set, if one is clearly the fastest.
 const TRIALS: usize = 9;
 
-/// After so many trials a set is tried no more that has always taken [`HOPELESS`] times as long as the fastest. One alone tells
-/// little: code that is new to an emulator is translated first.
+/// After this many trials, a set that has always taken [`HOPELESS`] times as long as the fastest is dropped. One alone
+/// tells little: code that is new to an emulator is translated first.
 const TRIALS_AT_LEAST: usize = 3;
 const HOPELESS: u64 = 2;
 
@@ -66,7 +66,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// With so many rows of activations and weights of this kind.
+    /// With this many rows of activations and weights of this kind.
     fn new(kernels: &dyn Kernels, kind: Kind, count: usize) -> Self {
         let mut activations = Activations::default();
         activations.resize(count, COLUMNS).fill(0.5);
@@ -108,8 +108,8 @@ impl Candidate {
     }
 }
 
-/// The set with the better way for each number of rows of activations, by a trial with each number of rows that many may
-/// begin with, and weights of the type that files mostly have.
+/// The set with the faster code path for each number of rows of activations. It tries each number from which the path
+/// for many rows may start, with weights of the most common type.
 fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     let bytes = alloc::vec![0x11; ROWS * COLUMNS / 256 * 144];
     let [always, .., seldom] = MANY_FROM;
@@ -160,7 +160,7 @@ mod tests {
     /// Looks at the clock in a set's turn.
     const TURN: usize = 2 * COUNTS.len();
 
-    /// What is chosen, and after how many looks at a clock that goes on by `step` at each.
+    /// The chosen set, and how often it read the clock, which advances by `step` at each reading.
     fn chosen(step: impl Fn(usize) -> i64) -> (&'static str, usize) {
         let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
         let now = || {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_once_changes_nothing() {
         let sets = available().len();
-        // The first set takes longer than all others, but for the trial in which the clock goes back.
+        // The first set takes longer than all others, except in the trial in which the clock goes back.
         let step = |look: usize| match look {
             1 => -1,
             _ if (look / TURN).is_multiple_of(sets) => 15,
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_set_that_takes_much_longer_is_soon_tried_no_more() {
         let sets = available().len();
-        // The second set is the fastest, but for its first trial.
+        // The second set is the fastest, except in its first trial.
         let step = |look: usize| {
             let (set, round) = (look / TURN % sets, look / TURN / sets);
             if set == 1 && round > 0 || round >= TRIALS_AT_LEAST { 1 } else { 100 }

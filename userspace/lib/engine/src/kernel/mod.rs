@@ -102,8 +102,8 @@ pub trait Kernels: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Whether arithmetic of floating point is slow beside that of integers, as it is where the processor is emulated: then
-    /// little of it is worth handing to other threads.
+    /// Whether floating point is slow compared with integers, for instance because the processor is emulated. Then
+    /// little of it is worth sharing with other threads.
     fn has_slow_floats(&self) -> bool {
         false
     }
@@ -123,8 +123,8 @@ pub trait Kernels: Sync {
         portable::lay_out(rows, tiles, rests);
     }
 
-    /// The set that computes as this one, except that it multiplies as many rows of activations as these and more the way
-    /// that is meant for many, if there are two ways: one of [`MANY_FROM`], of which the trial finds the best.
+    /// The same set, except that it uses the code path for many rows from this number of rows of activations on, if
+    /// there are two paths. The number is one of [`MANY_FROM`]; the trial finds the best.
     fn many_from(&self, _rows: usize) -> Option<&'static dyn Kernels> {
         None
     }
@@ -152,8 +152,8 @@ pub trait Kernels: Sync {
         }
     }
 
-    /// Vectors that are best multiplied with rows of the cache at once, those of several tokens among them. What one
-    /// token comes to then depends on the tokens beside it, by the order of sums.
+    /// Vectors that are best multiplied with rows of the cache at once, those of several tokens among them. The result
+    /// of one token then depends on the other tokens of the pass, through the order of sums.
     fn vectors_together(&self) -> usize {
         1
     }

@@ -17,7 +17,7 @@ pub fn prefetch<T>(bytes: &[T]) {
     prefetch_ahead(bytes, AHEAD);
 }
 
-/// The same of what is so many bytes behind them.
+/// The same, `ahead` bytes after their start.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch_ahead<T>(bytes: &[T], ahead: usize) {

@@ -97,8 +97,8 @@ fn nearest(number: f32) -> i64 {
     i64::from((number + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()).cast_signed())
 }
 
-/// A block's scale, of which a compiler has to take each by itself: out of vectors, which it would make of several, an
-/// emulated processor takes longer to get numbers than it takes for all that is done with them.
+/// A block's scale. It keeps the compiler from loading several scales as a vector: an emulated processor takes longer
+/// to extract numbers from vectors than for all arithmetic with them.
 #[inline(always)]
 fn alone(block: &Q8_0) -> [u8; 2] {
     black_box(block.scale)
@@ -224,8 +224,8 @@ fn lane_of<T, const W: usize, const L: usize>(words: &mut [[T; L]; W], word: usi
     words.get_mut(word)?.get_mut(lane)
 }
 
-/// Weights that are multiplied before what was found is asked for: within so many there is no jump, and a jump is what
-/// takes long where a processor is emulated.
+/// Weights that are multiplied before the sums are read. These have no jump between them, since a jump is slow on an
+/// emulated processor.
 const UNROLLED: usize = 16;
 
 /// The sums of products of a group.

@@ -1,4 +1,4 @@
-//! Vocabularies that do not hold together are refused in words.
+//! Inconsistent vocabularies are rejected with an error message.
 
 use crate::fixture::{Fixture, expected, texts};
 use capos_gguf::WriterValue;

@@ -95,7 +95,7 @@ fn marks_of_ordinary_type_are_marks() {
         assert!(!tokenizer.encode(mark, Marks::Foreign).contains(&id), "{mark}");
         assert!(!tokenizer.encode(mark, Marks::Text).contains(&id), "{mark}");
     }
-    // What looks like a mark and is a word that texts come to, of which the template does not speak, is a word.
+    // A text that looks like a mark, but that merges produce and the template does not contain, is an ordinary word.
     let word = tokenizer.vocabulary().find("<i>").unwrap();
     assert_eq!(tokenizer.encode("<i>", Marks::Foreign), [word]);
 }
@@ -126,8 +126,7 @@ fn long_texts_are_encoded_soon() {
     assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
 }
 
-/// A text is merged as a whole, but for one that is longer than any: that one in parts, between which nothing is merged in
-/// any case.
+/// A text is merged as a whole, unless it exceeds every usual length: then in parts that no merge would join anyway.
 #[test]
 fn a_text_without_end_has_the_tokens_of_its_words() {
     let tokenizer = tokenizer("sentence_piece");

@@ -32,7 +32,7 @@ pub unsafe fn products<W: Weights>(matrix: &Tensor<'_>, activations: &Activation
     let tiles = unsafe { Tiles::set_up([(ROWS as u8, LINE as u16); 8]) };
     let values: Vec<&[FloatTile]> = activations.floats().collect();
     let rests: Vec<&[FloatTile]> = activations.rests().collect();
-    // Pairs are whole; nobody asks for the products of a last one's second tile if that is not there.
+    // Pairs are whole; the products of a last pair's missing second tile are never read.
     let mut sums: Box<[MaybeUninit<[Sums; STRIPS]>]> = Box::new_uninit_slice(values.len().next_multiple_of(PAIR));
     let mut panel = Panel::new::<W>(matrix.rows());
     let row_bytes = matrix.row_bytes().max(1);
@@ -196,7 +196,7 @@ fn write_row(lanes: __m512i, start: usize, out: &mut [f32]) {
     let Some(out) = out.get_mut(start..) else { return };
     match out.first_chunk_mut() {
         Some(out) => store_numbers(out, lanes),
-        // SAFETY: so many of the lanes are written as there is room for.
+        // SAFETY: the mask has as many lanes as `out` has room for.
         None => unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), (1_u16 << out.len()).wrapping_sub(1), lanes) },
     }
 }

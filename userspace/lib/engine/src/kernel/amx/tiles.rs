@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 #[repr(C, align(64))]
 struct Sizes {
     palette: u8,
-    /// Where an interrupted load goes on.
+    /// Where an interrupted load continues.
     start: u8,
     nothing: [u8; 14],
     /// Bytes of a row.
@@ -23,7 +23,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Sets up tiles of so many rows, and bytes in each of these: at most 16 and 64.
+    /// Sets up tiles, each with its number of rows (at most 16) and of bytes in a row (at most 64).
     ///
     /// # Safety
     /// The processor has AMX, and the program may use it. There are no other [`Tiles`] on this thread.

@@ -34,7 +34,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// One for such weights, of so many rows and an even number of strips.
+    /// A panel for such weights, of this many rows and an even number of strips.
     pub fn new<W: Weights>(rows: usize) -> Self {
         let empty = [WeightTile([[0; TILE_COLUMNS]; ROWS]); ACROSS];
         let strips = rows.div_ceil(ROWS).min(STRIPS).next_multiple_of(2);
@@ -51,7 +51,7 @@ pub trait Weights {
     const VALUE_RESTS: bool;
     /// Bytes of a whole chunk of a row.
     const CHUNK_BYTES: usize;
-    /// A row's chunk, or what was made of it.
+    /// A row's chunk, or values computed from it.
     type Chunk<'a>;
 
     /// A row's chunk.
@@ -159,7 +159,7 @@ impl<F: Widen + 'static, const RESTS: bool> Weights for Floats<F, RESTS> {
 }
 
 impl Panel {
-    /// Lays out a chunk of each row. Rows that are not there keep what was there before; nobody asks for their products.
+    /// Lays out a chunk of each row. Absent rows keep their earlier content; their products are never read.
     ///
     /// # Safety
     /// The processor has AVX-512 with BF16.

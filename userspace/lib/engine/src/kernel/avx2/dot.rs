@@ -1,5 +1,5 @@
-//! Products with few rows of activations: each row of weights is used as it is unpacked, in registers of the types that
-//! people's files mostly have, by way of memory of all others.
+//! Products with few rows of activations: each row of weights is used as soon as it is unpacked. The types that common
+//! files have are unpacked in registers, all others through memory.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -260,8 +260,8 @@ unsafe fn add_eight<B: Flat, const N: usize>(blocks: &[B], values: &[Values<'_>;
     }
 }
 
-/// Adds the products of so many blocks of 32 values with the first groups of the activations. Their number is known before,
-/// which makes no loop of them.
+/// Adds the products of `COUNT` blocks of 32 values with the first groups of the activations. Their number is a
+/// constant, so that the compiler unrolls the loop.
 #[inline(always)]
 unsafe fn add_blocks<B: Flat, const COUNT: usize, const N: usize>(
     blocks: &[B; COUNT],

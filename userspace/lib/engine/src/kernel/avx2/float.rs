@@ -1,6 +1,6 @@
 //! Weights that are floating point numbers. With few rows of activations each row of weights is widened in registers and
-//! used at once. With many, sixteen rows are widened and laid out so that each is a lane, and then multiplied with all of
-//! them, six at a time: so many sums go on at once that none is waited for.
+//! used at once. With many, sixteen rows are widened and laid out so that each is a lane, and then multiplied with all
+//! activations, six at a time. That many sums in flight hide the latency of each.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;

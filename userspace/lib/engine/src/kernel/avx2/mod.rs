@@ -17,7 +17,7 @@ use crate::architecture::Activation;
 use crate::block::{BFloat16, Block, Float16, Float32, Kind, Q8_0, with_block};
 use crate::tensor::Tensor;
 
-/// Rows of activations that a row of weights is multiplied with at once, as it is unpacked.
+/// Rows of activations that a row of weights is multiplied with at once, while it is unpacked.
 const TOGETHER: usize = 4;
 
 /// Kernels for processors with AVX2.
@@ -168,7 +168,7 @@ fn product(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]
 }
 
 /// Whether quants have at most six bits, so that with signed bytes four products fit into 16 bits. All others have
-/// eight, of which the upper one turned over is a sign.
+/// eight, whose inverted upper bit is a sign.
 const fn small<B: Block>() -> bool {
     const { assert!(B::OFFSET <= 32 || B::OFFSET == 128) }
     B::OFFSET < 128

@@ -19,7 +19,7 @@ const TOGETHER: usize = 4;
 /// A chunk of each of sixteen rows.
 #[repr(C, align(32))]
 struct Panel {
-    /// The chunks, of which the rest is made.
+    /// The chunks from which the rest is computed.
     rows: [Chunk; ROWS],
     /// Four quants of each row, for every four columns.
     quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
@@ -66,7 +66,7 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
             for (tiles, sums) in activations.eights().zip(&mut sums) {
                 let Some(tile) = tiles.get(chunk) else { continue };
                 let (first, last) = sums.split_at_mut(TOGETHER);
-                // Nobody asks for the sums of rows that are not there.
+                // The sums of absent rows are never read.
                 match left {
                     0 => {}
                     1 => multiply::<B, 1, 0>(&panel, tile, first),
@@ -86,8 +86,7 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
     }
 }
 
-/// Unpacks a chunk of each row and lays it out. Rows that are not there keep what was there before; nobody asks for their
-/// products.
+/// Unpacks a chunk of each row and lays it out. Absent rows keep their earlier content; their products are never read.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) {
@@ -127,7 +126,7 @@ fn fill<'a, B: Unpack>(panel: &mut Panel, rows: impl Iterator<Item = &'a [u8]>) 
     }
 }
 
-/// Writes the first numbers of each row beside each other.
+/// Writes the first numbers of the rows next to each other.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn lay_out(rows: [&[f32; GROUPS]; LANES], count: usize, half: usize, out: &mut [Column; GROUPS]) {

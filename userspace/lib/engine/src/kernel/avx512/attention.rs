@@ -69,7 +69,7 @@ pub fn dots_f16(vectors: ChunksExact<'_, f32>, rows: Parts<'_, u16>, out: Chunks
 struct Columns([[f32; LANES]; MOST]);
 
 impl Columns {
-    /// Widens up to sixteen rows. What is in the place of others means nothing.
+    /// Widens up to sixteen rows. The values of absent rows mean nothing.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
     #[inline]
     fn fill<'a>(&mut self, rows: impl Iterator<Item = &'a [u16]>) {

@@ -1,8 +1,8 @@
 //! Blocks, unpacked into registers. The types that people's files mostly have are unpacked with instructions of their
 //! own; all others as everywhere.
 //!
-//! Nothing here may go through a function that is compiled without these instructions and takes a closure, such as `map`
-//! of arrays: where it is not inlined, each instruction in the closure becomes a call.
+//! No function here may call a function that is compiled without these instructions and takes a closure, such as `map`
+//! of arrays. If it is not inlined, each instruction in the closure becomes a call.
 
 use core::arch::x86_64::*;
 

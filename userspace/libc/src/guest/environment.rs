@@ -69,7 +69,7 @@ fn checked(name: &CStr) -> Result<&[u8]> {
 /// Gives a variable another line, or none. What was there stays in memory: somebody may read it.
 ///
 /// # Safety
-/// Nobody looks through `environ` at the same time, as C asks for.
+/// No other thread reads `environ` at the same time, as C demands.
 unsafe fn change(name: &[u8], line: Option<*const c_char>) {
     let mut changed = CHANGED.lock();
     let lines = &mut changed.0;
@@ -86,7 +86,7 @@ unsafe fn change(name: &[u8], line: Option<*const c_char>) {
         }
     }
     lines.retain(|line| {
-        // SAFETY: a string, but for the null at the end.
+        // SAFETY: a string, unless it is the null at the end.
         !line.is_null()
             && !unsafe { CStr::from_ptr(*line) }.to_bytes().strip_prefix(name).is_some_and(|it| it.starts_with(b"="))
     });

@@ -70,7 +70,7 @@ extern "C" fn __errno_location() -> *mut c_int {
     thread_block::current().errno.as_ptr()
 }
 
-/// An error number in words.
+/// The text of an error number.
 fn words(error: c_int) -> &'static str {
     match error {
         0 => "success",

@@ -209,7 +209,7 @@ pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
         }
         (_, Some(file), _) if write => Open::ToWrite(Handle::own(file)),
         (_, _, Some(reader)) if !write => Open::ToRead(Handle::own(reader)),
-        // The server gave what nobody asked for.
+        // The server returned another kind of object than requested.
         _ => return Err(Errno(libc::EIO)),
     };
     if flags & libc::O_DIRECTORY != 0 || place.path.directory {

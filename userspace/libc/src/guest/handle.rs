@@ -66,7 +66,7 @@ pub fn failed(error: CallError) -> Errno {
     }
 }
 
-/// The same for calls that open a file, which is a capability: the process's account covers so many.
+/// The same for calls that open a file, which is a capability: the process's account limits their number.
 pub fn not_opened(error: CallError) -> Errno {
     match error {
         CallError::Transport(Status::QuotaExceeded) => Errno(libc::EMFILE),

@@ -58,7 +58,7 @@ pub fn map_new(length: u64) -> Result<u64> {
 fn try_map_new(length: u64) -> Result<u64> {
     let account: ResourceAccountClient = cap("account").ok_or(Errno(libc::ENOMEM))?;
     let space: AddressSpaceClient = cap("space").ok_or(Errno(libc::ENOMEM))?;
-    // Whoever asks for memory is told that there is none where the account's share is used up, or no account has so much.
+    // A caller that asks for memory gets `ENOMEM` if the account's share is used up, or if no account has that much.
     let refused = |error: CallError| match Errno::from(error) {
         Errno(libc::EAGAIN | libc::EINVAL) => Errno(libc::ENOMEM),
         other => other,
@@ -115,7 +115,7 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
     }
     let start = map_new(length)?;
     let (pointer, count) = (usize::try_from(start).unwrap_or(0), usize::try_from(length).unwrap_or(0));
-    // SAFETY: the mapping was just made, and nobody else knows of it.
+    // SAFETY: the mapping was just made, and no other code knows its address.
     let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
     let filled = file.status().and_then(|status| {
         let has = status.bytes.saturating_sub(offset).min(length);

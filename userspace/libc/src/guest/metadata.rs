@@ -15,8 +15,8 @@ use crate::guest::namespace::{self, Place, Target};
 const BLOCK: i64 = 64 << 10;
 /// Bytes that C counts blocks in.
 const COUNTED_BLOCK: i64 = 512;
-/// Permission bits of everything. What may be done with a file is not theirs to say but the capability's, so they are
-/// the same for all, and a copy has those of what it was made from.
+/// Permission bits of everything. The capability decides what may be done with a file, not these bits. So they are the
+/// same for all files, and a copy has those of its source.
 pub const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn statx(
         // SAFETY: all zero is one; then the caller's place for the answer.
         unsafe {
             out.write_bytes(0, 1);
-            // All but the time of birth, which nobody keeps.
+            // All but the time of birth, which no file server keeps.
             (*out).stx_mask = libc::STATX_BASIC_STATS;
             (*out).stx_blksize = u32::try_from(BLOCK).unwrap_or(4096);
             (*out).stx_nlink = 1;

@@ -144,7 +144,7 @@ unsafe extern "C" fn renameat(
     answer(places.0.and_then(|from| move_name(from, places.1?)))
 }
 
-/// Where a link leads, as it is written.
+/// The target of a link, unresolved.
 fn link_target(place: &Place) -> Result<String> {
     if place.path.as_str() == "/proc/self/exe" && matches!(place.target, Target::File(_)) {
         return Ok(String::from("/program"));
@@ -163,7 +163,7 @@ unsafe fn give_link(target: Result<String>, buffer: *mut c_char, length: usize) 
         if count > 0 && buffer.is_null() {
             return Err(Errno(libc::EFAULT));
         }
-        // SAFETY: so many bytes fit the caller's buffer.
+        // SAFETY: `count` bytes fit the caller's buffer.
         unsafe { core::ptr::copy_nonoverlapping(target.as_ptr().cast(), buffer, count) };
         isize::try_from(count).map_err(|_| Errno(libc::EINVAL))
     }))
@@ -299,7 +299,7 @@ extern "C" fn fchdir(number: c_int) -> c_int {
     }))
 }
 
-/// There is one kind of link, which the medium has; nobody makes any.
+/// The only links are those of the medium; programs cannot make any.
 #[unsafe(no_mangle)]
 extern "C" fn symlink(_target: *const c_char, _path: *const c_char) -> c_int {
     answer(Err(Errno(libc::EPERM)))
@@ -352,7 +352,7 @@ unsafe extern "C" fn faccessat(directory: c_int, path: *const c_char, mode: c_in
     }))
 }
 
-/// Permission bits are nobody's: setting those that a file has already is no change, anything else is refused.
+/// Permission bits cannot change: setting those that a file already has succeeds, anything else is rejected.
 fn change_mode(found: &metadata::Metadata, mode: libc::mode_t) -> Result<c_int> {
     if mode & 0o7777 == found.mode & 0o7777 { Ok(0) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }

@@ -134,7 +134,7 @@ pub fn flush() {
             core::mem::take(if stream == Stream::Output { &mut held.output } else { &mut held.error })
         };
         if !rest.is_empty() {
-            // The process ends: nobody is left to be told.
+            // The process ends, so there is no caller to report an error to.
             let _ = log(stream, &String::from_utf8_lossy(&rest));
         }
     }

@@ -14,7 +14,7 @@ use crate::guest::{clock, descriptor, futex, stream};
 
 /// Counts what has happened to pipes and counters: those who wait for any of them wait for another number.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
-/// How many wait, so that nobody is woken where nobody sleeps.
+/// How many threads wait, so that there is no wake-up call without a waiter.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// What has happened so far; to be asked before looking.
@@ -92,7 +92,7 @@ fn wait_for(watched: &[libc::pollfd], seen: u32, deadline: u64) {
     WAITING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Waits for so many nanoseconds at most; `None` is for ever.
+/// Waits for this many nanoseconds at most; `None` is for ever.
 fn poll_for(watched: &mut [libc::pollfd], nanoseconds: Option<u64>) -> Result<c_int> {
     let deadline = match nanoseconds {
         Some(0) => 0,

@@ -42,7 +42,7 @@ extern "C" fn getpid() -> c_int {
     1
 }
 
-/// Nobody: a process is not told who started it.
+/// None: a process does not learn which process started it.
 #[unsafe(no_mangle)]
 extern "C" fn getppid() -> c_int {
     0

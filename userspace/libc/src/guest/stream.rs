@@ -155,7 +155,7 @@ impl Output {
         Handle::granted(self.id).client_within(ANSWER_ROOM)
     }
 
-    /// Writes all, or what there is room for where it may not block. `EPIPE` once nobody reads any more.
+    /// Writes all, or what there is room for where it may not block. `EPIPE` once no process reads from it any more.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         for piece in bytes.chunks(MAX_TRANSFER) {

@@ -137,7 +137,7 @@ fn an_executor_ends_with_what_it_runs() -> Outcome {
         let greeter = greeter()?;
         let other = greeter.clone();
         spawn(async move { drop(other.greet("stay").await) });
-        // One call goes on in a task, another is carried out of the executor.
+        // One call continues in a task, another is carried out of the executor.
         let mut call = Box::pin({
             let greeter = greeter.clone();
             async move { greeter.greet("stay").await }

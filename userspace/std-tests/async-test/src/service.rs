@@ -42,7 +42,7 @@ impl Count {
 struct Greeter {
     /// Calls that came to stay.
     staying: Count,
-    /// Those of them that nobody waits for any more.
+    /// Those of them whose callers no longer wait.
     left: Count,
     /// Calls that came to meet another.
     met: Count,
@@ -59,7 +59,7 @@ impl GreeterServer for Greeter {
         let (what, number) = name.split_once(' ').unwrap_or((&name, ""));
         let number: u32 = number.parse().unwrap_or(0);
         match what {
-            // Until nobody waits for the answer.
+            // Until the caller stops waiting for the answer.
             "stay" => {
                 self.staying.add();
                 capos_rt::cancelled(cx).await?;

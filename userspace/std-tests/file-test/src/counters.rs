@@ -13,7 +13,7 @@ use crate::{Outcome, Test, check, told};
 pub const TESTS: &[(&str, Test)] = &[("counters count", counters_count)];
 
 fn made(value: u32, flags: i32) -> Result<File, String> {
-    // SAFETY: numbers; the descriptor is nobody else's.
+    // SAFETY: numbers; no other code uses the descriptor.
     let counter = unsafe {
         let number = libc::eventfd(value, flags);
         if number < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(number)) }

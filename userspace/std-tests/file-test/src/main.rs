@@ -23,7 +23,7 @@ fn check(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// For `map_err`: what failed, in words.
+/// For `map_err`: says what failed.
 fn told<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }

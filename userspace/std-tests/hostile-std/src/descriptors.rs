@@ -223,7 +223,7 @@ pub fn across_threads() -> Outcome {
         let ended = threads.map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?);
         ended.into_iter().collect::<Outcome>()
     })?;
-    // Nothing is left that cannot be closed, and the numbers begin anew.
+    // Each descriptor can be closed, and numbers start over.
     for number in 3..1024 {
         fitting(c::close(number), "closing what is left")?;
     }

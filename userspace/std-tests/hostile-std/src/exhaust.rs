@@ -43,7 +43,7 @@ pub fn descriptors() -> Outcome {
     let copies = until_refused("duplicates", libc::EMFILE, || reader.try_clone())?;
     // Standard streams, and the first pipe.
     check(copies == 1024 - 5, || format!("a process has {copies} descriptors and 5"))?;
-    // A pipe of which one end found no number has left none.
+    // A pipe whose second end found no free number leaves no first end behind.
     check(pairs == copies / 2, || format!("{pairs} pipes, {copies} duplicates"))?;
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let all: Vec<_> = (0..copies).filter_map(|_| reader.try_clone().ok()).collect();
@@ -89,7 +89,7 @@ pub fn memory() -> Outcome {
     }
     refused(c::map(0, both, alone, -1, 0), libc::EINVAL, "mapping nothing")?;
     refused(c::allocate_aligned(3, 16), libc::EINVAL, "an alignment of 3")?;
-    // Nobody maps over what is there, and no data becomes code.
+    // No program maps over existing memory, and data never becomes code.
     refused(c::map(4096, both, alone | libc::MAP_FIXED, -1, 0), libc::ENOSYS, "mapping at a place of its own choice")?;
     let own = Mapped(c::map(piece, both, alone, -1, 0).map_err(told("mapping"))?);
     for protection in [libc::PROT_EXEC, libc::PROT_EXEC | libc::PROT_READ, libc::PROT_EXEC | both] {
@@ -151,7 +151,7 @@ pub fn threads() -> Outcome {
         let large = thread::Builder::new().stack_size(bytes).spawn(|| ());
         refused(large, libc::EAGAIN, &format!("a stack of {bytes:#x} bytes"))?;
     }
-    // Those that nobody waits for are as good as gone, too.
+    // Detached threads that have ended do not count either.
     for _ in 0..200 {
         let (over, ended) = std::sync::mpsc::channel();
         drop(thread::Builder::new().stack_size(64 << 10).spawn(move || over.send(())).map_err(told("a thread"))?);

@@ -181,7 +181,7 @@ pub fn malformed() -> Outcome {
     fs::remove_file(&name).map_err(told("removing it"))
 }
 
-/// Links, to leave a directory by what stands in it: nobody makes any.
+/// Links, which could lead out of a directory: programs cannot make any.
 pub fn links() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let home = File::open("/home").map_err(told("opening a directory"))?;

@@ -53,7 +53,7 @@ fn index(ring: &Ring, offset: usize) -> &AtomicU32 {
     unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(address)) }
 }
 
-/// Queues an entry as it is, has the kernel take it, and waits for its answer.
+/// Queues an unchecked entry, submits it to the kernel, and waits for its answer.
 fn answered(ring: &Ring, entry: &RawEntry) -> Result<Completion, String> {
     // SAFETY: what the entries name is memory that nothing relies on, or is not this process's: then the kernel refuses.
     let queued = unsafe { ring.push_raw(entry) };
@@ -68,7 +68,7 @@ fn expect(ring: &Ring, what: &str, operation: Operation, wanted: &[Status]) -> O
     check(status.is_some_and(|status| wanted.contains(&status)), || format!("{what}: {completion:?}"))
 }
 
-/// Lists a directory through a capability that nobody gave the program a name for.
+/// Lists a directory through a capability that the program was not given under a name.
 fn listed(id: u64) -> Result<Option<Vec<String>>, String> {
     // SAFETY: `here` tells the truth on each thread.
     let guessed: DirectoryClient = unsafe { BlockingCap::borrowed(here, id) };
@@ -107,7 +107,7 @@ pub fn guessed_capabilities() -> Outcome {
     Ok(())
 }
 
-/// Entries that name what is not the program's: each is refused, and the library goes on above them.
+/// Entries that name capabilities and memory of others: each is rejected, and the library continues to work.
 pub fn forged_entries() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let ring = &ring()?;
@@ -235,8 +235,8 @@ pub fn system_call_instruction(number: &str) -> Outcome {
     let number = u64::from_str_radix(number, 16).map_err(told("the number"))?;
     let mut text = *b"text\n";
     let mut answer = number;
-    // SAFETY: the kernel takes numbers, and ends the process where it knows none such; what it takes for a count of
-    // completions and a time of the past is memory that it does not touch.
+    // SAFETY: the kernel takes numbers, and ends the process if it does not know the call. Where it reads a count of
+    // completions and a time in the past, it accesses no memory.
     unsafe {
         asm!(
             "syscall",

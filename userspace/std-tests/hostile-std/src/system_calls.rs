@@ -12,7 +12,7 @@ extern "C" fn handler(_signal: i32) {
     HANDLED.store(true, Ordering::Release);
 }
 
-/// Signals: nobody sends any, and no handler can be set.
+/// Signals: none is ever sent, and no handler can be set.
 pub fn signals() -> Outcome {
     for signal in [libc::SIGUSR1, libc::SIGSEGV, libc::SIGKILL, 0, -1, 1000] {
         for process in [0, 1, -1, 2, i32::MAX, i32::MIN] {

@@ -1,7 +1,7 @@
-//! Calls on several processors at once: a test. Pairs of processes call without end; meanwhile others that do the same, or ask
-//! an object of the kernel in registers, are ended and lose their capabilities in the midst of a call, and memory is mapped
-//! and taken away. Every answer is the right one, whoever is left alone has all of them, and in the end nothing is held that
-//! was not before.
+//! Calls on several processors at once: a test. Pairs of processes call each other without end. Meanwhile other
+//! processes, which do the same or call a kernel object in registers, are ended or lose their capabilities in the
+//! middle of a call. Memory is mapped and unmapped. Every answer must be right, undisturbed pairs must get all of
+//! theirs, and in the end no object may be left over.
 
 use alloc::format;
 use alloc::vec;
@@ -22,9 +22,9 @@ use crate::entries::{self, CAPS, RESULTS};
 use crate::throughput::{self, CALLS};
 use crate::{Bench, calls, timer};
 
-/// How often somebody is disturbed, each time the test is gone through.
+/// How often a process is disturbed in each run of the test.
 const ROUNDS: u64 = 9;
-/// Pairs that nobody disturbs.
+/// Pairs that are left undisturbed.
 const PAIRS: usize = 2;
 /// Processes that call one server and are disturbed: the first sends a capability along each time.
 const CALLERS: u64 = 3;
@@ -56,9 +56,9 @@ pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     Ok(())
 }
 
-/// The part of a process that has a call of its own under way with each of two others, and makes each anew as soon as it is answered:
-/// while it waits with one that stands, the other's answer may come from another processor. Its exit code says how many
-/// answers were right.
+/// The part of a process that always has a call in flight with each of two others, and calls again as soon as one is
+/// answered. While it waits for one server, the other's answer may come from another processor. Its exit code says how
+/// many answers were right.
 pub fn call_two(env: &Env) -> Result<(), Error> {
     let targets: [ObjectClient; 2] = [env.cap("target")?, env.cap("other")?];
     let mut tag = 0;
@@ -150,8 +150,8 @@ async fn held(machine: &MachineClient) -> Result<(u64, u64), Error> {
 }
 
 impl Bench {
-    /// Maps memory, writes to it and takes it away, so many times: others wait for that where they are in the kernel, and have
-    /// to forget it where they are not.
+    /// Maps memory, writes to it and unmaps it, `times` times. Other processors wait for that if they are in the
+    /// kernel, and otherwise must forget the translation.
     async fn map_and_unmap(&self, times: u64) -> Result<(), Error> {
         for time in 0..times {
             let block = self.account.create_memory(16 * PAGE).await?;

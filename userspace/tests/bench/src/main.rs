@@ -2,8 +2,8 @@
 //! counter counts instructions. Each figure is a line `bench NAME VALUE UNIT: HOW` in the log; a name with
 //! `@AXIS=POINT` is a point of a curve.
 //!
-//! On a machine of several processors it measures instead what they do at once; with `tests=timer` on the kernel's command
-//! line it tests when they are interrupted, and with `tests=calls` what becomes of calls beside each other.
+//! On a machine of several processors it measures their throughput instead. With `tests=timer` on the kernel's command
+//! line it tests when the timer interrupts them, and with `tests=calls` concurrent calls.
 //!
 //! With an argument it is the other side of one of its own measurements.
 #![cfg_attr(capos_guest, no_std, no_main)]

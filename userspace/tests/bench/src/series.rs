@@ -41,8 +41,8 @@ impl Series {
         log::info!("bench {name}{} {value} instructions: {how}; {words}", self.suffix);
     }
 
-    /// The cost of one ENTER, from its first instruction to its return, with so many entries like this one that all end
-    /// before it returns: for each of them.
+    /// The cost of one ENTER per entry, from its first instruction to its return, with `times` entries like this one
+    /// that all complete before it returns.
     pub fn enter(&self, name: &str, (entry, times): (&RawEntry, u32), how: &str) -> Result<(), Error> {
         self.enter_in_turns(name, (&[*entry], times), how)
     }

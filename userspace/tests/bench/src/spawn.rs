@@ -162,7 +162,7 @@ impl Spawner {
         entries::run("starting it", &last)?;
         let thread = self.create_thread.received();
         entries::run("releasing it", &[memory, thread, space, account].map(entries::release))?;
-        // It has ended, and says so as often as it is asked.
+        // It has ended, and reports that each time it is asked.
         let process: ProcessClient = capos_rt::adopt(process);
         let exit = process.wait().await?;
         // The counter's low half is what its exit code can hold.

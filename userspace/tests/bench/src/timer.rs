@@ -110,8 +110,8 @@ impl Timers<'_> {
         self.check(&found, DEADLINES, DEADLINES, &format!("{DEADLINES} deadlines"))
     }
 
-    /// The end of a turn for which the timer is set means nothing any more once nobody runs: the next interrupt is that of
-    /// the deadline behind it.
+    /// Once no thread runs, the timer set for the end of a turn is void: the next interrupt is that of the deadline
+    /// after it.
     async fn rest(&self) -> Result<(), Error> {
         let mut found = Vec::new();
         for _ in 0..DEADLINES {
@@ -130,7 +130,7 @@ impl Timers<'_> {
         self.check(&found, DEADLINES, most, &format!("{DEADLINES} deadlines behind turns"))
     }
 
-    /// A thread that nobody waits behind is not interrupted, whatever deadlines are to come.
+    /// A thread without competitors is not interrupted, whatever deadlines are to come.
     async fn alone(&self) -> Result<(), Error> {
         let found = self.during(|| compute(WHILE)).await?;
         self.check(&found, 0, 0, "who computes alone")

@@ -12,16 +12,16 @@ use capos_schema::system::SystemStatusClient;
 
 use crate::patience::Patience;
 
-/// How long nothing may have changed for the machine to be at rest, in nanoseconds, so many times in a row.
+/// The machine is at rest if nothing changes for this long, in nanoseconds, this many times in a row.
 const PAUSE: u64 = 20_000_000;
 const PAUSES: u32 = 10;
-/// A machine that is not at rest after so many looks never will be.
+/// A machine that is not at rest after this many checks never will be.
 const LOOKS: u32 = 5_000;
 
 /// The smallest block of the kernel's heap, in bytes.
 const BLOCK: u64 = 16;
-/// Of what would be lost with each kill, so much counts as lost: one of so many. The first process, which is not killed, has
-/// room for more or for less that is under way at once, which is 19 frames and 5 KiB of the kernel's heap, up or down.
+/// One lost unit per this many kills counts as a leak. The first process is not killed. What it has in flight may
+/// differ by 19 frames and 5 KiB of the kernel's heap, up or down.
 const SHARE: u64 = 3;
 /// What a page of a file that is kept takes there at most, in bytes: a group of pages, and two nodes above it.
 const RECORD: u64 = 2 << 10;
@@ -67,14 +67,14 @@ impl Rest {
         Err(Error::new("the machine does not come to rest"))
     }
 
-    /// Frames that are nobody's who was killed: the kernel's, the first process's, the campaign's. What a service has put
-    /// aside for its own processes counts as in use.
+    /// Frames that do not belong to a service that was killed: those of the kernel, the first process and the campaign.
+    /// Reserved frames of a service count as in use.
     fn frames(&self) -> i64 {
         let own = self.services.iter().fold(0, |sum: u64, (_, frames)| sum.saturating_add(*frames));
         self.figures.frames.wrapping_sub(own).cast_signed()
     }
 
-    /// Whether frames were lost since then: one for each of so many kills of one service.
+    /// Whether frames were lost since `then`: at least one per [`SHARE`] kills.
     fn lost_frames(&self, then: &Self, kills: u64) -> bool {
         self.frames().saturating_sub(then.frames()) >= (kills / SHARE).cast_signed()
     }
@@ -86,7 +86,7 @@ impl Rest {
         now.heap_bytes.saturating_sub(then.heap_bytes) >= (kills / SHARE).saturating_mul(BLOCK).saturating_add(records)
     }
 
-    /// Where the services' frames differ, in words.
+    /// The differences between the services' frames, as text.
     fn difference(&self, before: &Self) -> String {
         let mut words = String::new();
         for ((name, now), (_, then)) in self.services.iter().zip(&before.services).filter(|(now, then)| now != then) {
@@ -121,7 +121,7 @@ impl Ledger {
         Self { before, later: Vec::new() }
     }
 
-    /// Notes what was found after so many more kills of each service.
+    /// Records what was found after `kills` more kills of each service.
     pub fn note(&mut self, rest: Rest, kills: u64) {
         self.later.push((rest, kills));
     }

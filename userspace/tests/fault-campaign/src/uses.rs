@@ -20,7 +20,7 @@ use capos_schema::terminal::{Span, Style, TerminalClient};
 
 /// How many uses of a service there are.
 pub const USES: usize = 10;
-/// A file of the medium, and how long what is read of it is.
+/// A file of the medium, and how much of it is read.
 const FILE: &str = "bin/shell";
 const PIECE: u32 = 32 << 10;
 /// The first four bytes of a program.
@@ -97,7 +97,7 @@ impl Uses {
         })
     }
 
-    /// Whether there is work for this service. One that serves nobody is killed over its own beginning.
+    /// Whether there is work for this service. A service without clients is killed during its own start.
     pub fn known(service: &str) -> bool {
         matches!(
             service,
@@ -285,7 +285,7 @@ impl Uses {
             };
             session.permissions(&[tool]).await?;
         } else {
-            // The broker has an answer under way then, which its worker goes on with.
+            // The broker has an answer in flight then, which its worker continues.
             let model = session.model("").await?.model;
             let answer = model.stream(&question()).await?;
             while !answer.next().await?.done {}

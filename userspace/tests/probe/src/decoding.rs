@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// Shares of so many rounds in hundredths, and what the one in the middle is.
+/// The median of shares in percent, and a text with all of them.
 fn middle(shares: &[u64]) -> (u64, String) {
     let mut sorted = shares.to_vec();
     sorted.sort_unstable();
@@ -72,8 +72,9 @@ fn middle(shares: &[u64]) -> (u64, String) {
     (median, format!("median of {shares:?}"))
 }
 
-/// Three workers of one model, of which one has two threads, answer the same alternately: the one with one thread, the one
-/// with two, and both with one at once, which tells what two processors are good for where nothing waits for anything.
+/// Three workers of one model, one of them with two threads, answer the same in turns: the one with one thread, the one
+/// with two, and both single-threaded ones at once. The last measures what two processors add if no thread waits for
+/// another.
 ///
 /// # Errors
 /// An answer is another one than the first, or shorter than asked.

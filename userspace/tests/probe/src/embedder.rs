@@ -61,7 +61,7 @@ fn why<T>(result: Result<T, capos_schema::cap::CallError>) -> String {
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-/// What does not fit is refused in words and never cut.
+/// Texts that do not fit are rejected with an error message and never cut.
 async fn what_does_not_fit_is_refused(embedder: &TextEmbedderClient) -> Result<(), Error> {
     for (texts, words) in [
         (vec!["a ".repeat(63)], "text 1 has 65 tokens, and the model takes 64; divide it"),

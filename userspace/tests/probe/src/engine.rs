@@ -64,7 +64,7 @@ async fn threads_change_nothing(env: &Env, model: &ModelInfo, report: &Report) -
     Ok(first.message.content.clone())
 }
 
-/// B01, B09: streams add up, alone and beside each other; stop sequences and schemas are heeded.
+/// B01, B09: the pieces of streams add up, alone and in parallel; stop sequences and schemas are respected.
 async fn requests_are_heeded(model: &LanguageModelClient, said: &str, report: &Report) -> Result<(), Error> {
     let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
     let alone = model.complete(&other).await?.message.content;
@@ -121,8 +121,8 @@ async fn reading_can_be_cancelled(model: &LanguageModelClient, report: &Report) 
 /// Tokens of an answer that is cancelled long before its end.
 const LONG: u32 = 2048;
 
-/// C11, B02: an answer that is cancelled while the model writes ends behind what was said, others are served meanwhile, and
-/// what goes on beside it is not touched.
+/// C11, B02: an answer that is cancelled while the model writes ends after the text so far. Others are served
+/// meanwhile, and a concurrent answer is unaffected.
 async fn writing_can_be_cancelled(model: &LanguageModelClient, report: &Report) -> Result<(), Error> {
     let other = InferenceRequest { max_tokens: TOKENS, ..request("Say another.") };
     let alone = model.complete(&other).await?.message.content;
@@ -283,7 +283,7 @@ const WINDOW: u64 = 32;
 pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> {
     let status = env.cap::<SystemStatusClient>("status")?;
     for large in named(env, &["large"]).await? {
-        // Each request goes to a worker of its own, so that the prompt is read anew.
+        // Each request goes to a worker of its own, so that the prompt is processed again.
         let sentence = request("The quick brown fox jumps over the lazy dog; 0123456789.");
         let asked = InferenceRequest { max_tokens: 4, ..sentence };
         let forge = Forge::of(env, &large.id).await?;

@@ -142,7 +142,7 @@ async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error>
     Ok(())
 }
 
-/// B18: what does not keep to the response schema is an error in words, streamed or not.
+/// B18: an answer that violates the response schema is an error with a message, streamed or not.
 async fn formless_answers_are_errors(model: &LanguageModelClient, schema: String) -> Result<(), Error> {
     let formless = InferenceRequest { response_schema: schema, ..request("How warm is it?") };
     let complete = model.complete(&formless).await.err();
@@ -371,7 +371,7 @@ async fn starting_workers_heed_too(
     ensure(loaded == second.id, "it came back as another one")
 }
 
-/// B21: whoever opens a model does not end another one that is just being opened, and that nobody holds yet.
+/// B21: opening a model does not end another one that is being opened and has no holder yet.
 async fn openings_do_not_meet(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,

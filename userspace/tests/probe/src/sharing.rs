@@ -17,7 +17,7 @@ use crate::{Report, ensure};
 const FILE: &str = "boot/models/scripted.gguf";
 /// A page, in bytes.
 const PAGE: usize = 4096;
-/// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and what else goes on meanwhile.
+/// Frames that mapping a file may take besides its pages: page tables, bookkeeping, and other activity.
 const ASIDE: u64 = 1024;
 
 fn touch(mapping: &FileMapping) -> u64 {

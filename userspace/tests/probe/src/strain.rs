@@ -1,5 +1,5 @@
-//! What whoever holds a session's capabilities can ask of the broker, and what a worker can keep it from: neither ends it, nor
-//! what others have of it.
+//! What a holder of a session's capabilities can ask of the broker, and what a worker can keep it from. Neither ends
+//! the broker, nor affects other sessions.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -32,7 +32,8 @@ const OF_QUESTIONS: usize = 16_000;
 const OF_REQUESTS: usize = 130_000;
 /// Bytes of a question's arguments.
 const ARGUMENTS: usize = 64 << 10;
-/// Bytes of a conversation that is nearly as long as a request can be, and of one that another session still sends beside it.
+/// Bytes of a conversation that is nearly as long as a request can be, and of one that another session can still send
+/// at the same time.
 const LONGEST: usize = 1000 << 10;
 const LONG: usize = 160 << 10;
 /// Bytes in memory of one message of a conversation.
@@ -44,7 +45,7 @@ const HELD: usize = 16;
 /// Models that one session can hold, and sessions that can be open at once.
 const MODELS: usize = 4;
 const SESSIONS: usize = 16;
-/// KiB that the broker takes with one session and nothing under way: half of what is reckoned with besides calls, since there
+/// KiB that the broker takes with one session and nothing under way: half of its estimate besides calls, since there
 /// may be sixteen, and buffers that wait for calls.
 const AT_REST: u64 = 1536 + 1536;
 /// Tokens of each of those under way.
@@ -55,7 +56,7 @@ fn request(text: &str) -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, ..models::request(text) }
 }
 
-/// Parameters of which the first field is a list, or is a struct whose first field is one, with so many elements of nothing.
+/// Parameters whose first field is a list, or a struct whose first field is one, with `elements` elements of no size.
 fn of_nothing(words: usize, in_struct: bool, size: u64, elements: usize) -> Message {
     let pointer: u64 = 1 << 48;
     let mut head = Vec::from([pointer]);
@@ -131,9 +132,9 @@ fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option
     }
 }
 
-/// A worker that answers nothing any more keeps nobody from asking others: what waits for it can be given up or cancelled, and
-/// then it no longer counts. Somebody who talks to another model meanwhile notices nothing. It leaves a cancel unanswered, so
-/// another worker takes its place, which answers what waited for it.
+/// A worker that stops answering does not block other requests: those that wait for it can be given up or cancelled,
+/// and then no longer count. A session with another model meanwhile notices nothing. It leaves a cancel unanswered, so
+/// another worker replaces it and answers the waiting requests.
 async fn a_deaf_worker_keeps_nobody(
     env: &Env,
     broker: &AuthorityBrokerClient,
@@ -155,7 +156,7 @@ async fn a_deaf_worker_keeps_nobody(
         format!("{} wait for a deaf worker, and one more is told {more:?}", asked.len()),
     )?;
     ensure(!two.ask(GRACE.first).await?.is_empty(), "nothing is answered beside a deaf worker")?;
-    // One that was cancelled, though its holder goes on to read it.
+    // A cancelled one, though its holder continues to read it.
     first.cancel().await?;
     ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
     asked.extend(begin(one.model.stream(&hello)));
@@ -165,7 +166,7 @@ async fn a_deaf_worker_keeps_nobody(
     let cancelled = matches!(&end.chunk, StreamChunk::Finish(finish) if finish.reason == FinishReason::Cancelled);
     ensure(end.done && cancelled, format!("a cancelled answer of a deaf worker ends with {end:?}"))?;
     ensure(why(first.next().await).contains("has ended"), "it goes on behind its end")?;
-    // All that nobody waits for any more.
+    // Requests without a waiting caller.
     drop((first, asked));
     let mut held = Vec::new();
     for _ in 0..ANSWERS {
@@ -178,7 +179,7 @@ async fn a_deaf_worker_keeps_nobody(
     let replaced = records(env, "broker.decision", "replaced: its worker has not answered a cancel for 30 s").await?;
     let ended = records(env, "worker.replaced", &deaf.id).await?;
     ensure((replaced, ended) == (1, 1), format!("{replaced} records of the broker and {ended} of a worker's end"))?;
-    // The next one is as deaf, and nobody gives its answer up.
+    // The next one stops answering, too, and its answer is not given up.
     let again = one.model.stream(&request("Go deaf.")).await?;
     ensure(matches!(again.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so again")?;
     let read = begin(again.next()).ok_or_else(|| Error::new("a deaf worker answers"))?;
@@ -192,7 +193,7 @@ async fn a_deaf_worker_keeps_nobody(
     let more = why(one.model.stream(&longest).await);
     ensure(more.contains("what this session has under way"), format!("two of the longest requests: {more:?}"))?;
     drop((waits, mortal));
-    // What was sent to the deaf worker was used, though nobody knows how much of it was read.
+    // What was sent to the deaf worker counts as used, though it is unknown how much of it was read.
     let prompt = "Are you there? ".repeat(64);
     let least = 2 * prompt.len() as u64 / 16;
     let prompt = request(&prompt);
@@ -315,7 +316,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
         format!("{} sessions are open: {refused:?}", sessions.len()),
     )?;
     let one = sessions.pop().ok_or_else(|| Error::new("none"))?;
-    // What a session that nobody holds was given is gone with it, once the broker has looked.
+    // Grants of a session without a holder end with it, once the broker has checked.
     let gone = sessions.pop().ok_or_else(|| Error::new("none"))?;
     let (kept, kept_model) = (gone.bundle().await?, gone.model(&model.id).await?.model);
     drop((gone, sessions));

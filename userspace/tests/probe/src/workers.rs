@@ -80,7 +80,7 @@ impl Forge {
         })
     }
 
-    /// Starts a worker with so many threads.
+    /// Starts a worker with this many threads.
     pub async fn worker(&self, threads: u32) -> Result<Worker, Error> {
         let endpoint = self.account.create_endpoint().await?;
         let client = endpoint.mint(0, LanguageModelClient::INTERFACE_ID).await?;
@@ -120,7 +120,7 @@ impl Forge {
 impl Worker {
     /// Has the worker read every byte of its weights, and gives what it says of them.
     async fn reads_its_weights(&self) -> Result<String, Error> {
-        // The endpoint outlives the worker: whoever asks a dead one would wait for ever.
+        // The endpoint outlives the worker: a caller of a dead one would wait for ever.
         let asked = request("Read your weights.");
         match capos_rt::select(self.model.complete(&asked), self.process.wait()).await {
             Either::First(response) => Ok(response?.message.content),
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// How much of the processor the worker takes for so many milliseconds, in percent.
+    /// How much processor time the worker uses during `milliseconds`, in percent.
     async fn share(&self, milliseconds: u64) -> Result<u64, Error> {
         let used = async || Ok::<_, Error>(self.account.usage().await?.usage.cpu_nanoseconds);
         let (start, before) = (capos_rt::now()?, used().await?);

@@ -31,7 +31,7 @@ enum Part {
     Give,
     /// Notifies the other thread, and counts how long it takes to be notified.
     NotifyAndCount,
-    /// Notifies who has notified it.
+    /// Notifies the thread that notified it.
     Notify,
 }
 
@@ -118,7 +118,7 @@ impl Crew {
     pub fn new(env: &Env) -> Result<Self, Error> {
         let stack = |_| {
             let stack = vec![0_u128; STACK / 16].leak();
-            // As after a call: the stack is aligned but for a return address.
+            // As after a call: the stack is aligned except for a return address.
             stack.as_mut_ptr_range().end.expose_provenance() as u64 - 8
         };
         Ok(Self { process: env.cap("process")?, account: env.cap("account")?, stacks: [0, 1].map(stack) })

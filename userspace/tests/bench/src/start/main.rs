@@ -1,5 +1,5 @@
-//! Measures how far it is to the first words of a program on `std`, and of one on the runtime alone: from opening its
-//! file to the call that brings its first line. Lines `bench NAME VALUE UNIT: HOW` go to the log, and then how the two
+//! Measures the time to the first output of a program on `std`, and of one on the runtime alone: from opening its file
+//! to the call that carries its first line. Lines `bench NAME VALUE UNIT: HOW` go to the log, and then how the two
 //! compare.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;

@@ -81,7 +81,7 @@ pub async fn pass_reply(kit: &Kit) -> Result<(), Error> {
             answers.expect(CALL, Status::Ok)?;
         }
     }
-    // In another call to itself: whoever has it can answer, once.
+    // In another call to itself: the new holder can answer, once.
     let mut answers = Answers::new();
     let reply = receive_own_call(kit, &mut answers)?;
     kit.put_slot(0, CapSlot::send(reply, Rights::ALL, TransferMode::Move));
@@ -114,7 +114,7 @@ pub async fn answer_cancelled(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Calls itself with nobody there to receive.
+/// Calls itself without a receiver.
 pub async fn call_itself(kit: &Kit) -> Result<(), Error> {
     let mut answers = Answers::new();
     for tag in 100..140 {

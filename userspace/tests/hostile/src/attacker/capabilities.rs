@@ -151,7 +151,7 @@ pub async fn rights(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Gives up its own account, space and table, and goes on.
+/// Drops its own account, space and table, and continues.
 pub async fn release_own(kit: &Kit) -> Result<(), Error> {
     for cap in [kit::id(&kit.table), kit::id(&kit.space), kit::id(&kit.account)] {
         kit::expect(&kit::release(TAG, cap), Status::Ok)?;

@@ -380,8 +380,8 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Keeps what a process made that is dead: that is all that this one's account lacks, of every resource, and
-/// each part of it is back as soon as it is given up.
+/// Keeps the objects that a dead process made. Only they are missing from this one's account, in every
+/// resource, and each part returns as soon as it is released.
 pub async fn kept_objects(kit: &Kit) -> Result<(), Error> {
     // The first time, this process's runtime makes what it then keeps.
     drop(keep_objects(kit).await);
@@ -435,8 +435,8 @@ async fn keep_objects(kit: &Kit) -> Result<(), Error> {
     kit::ensure(held().await? == before, || "the account is not what it was".into())
 }
 
-/// Leaves processes behind that nobody else knows: one that holds itself and never starts, two that
-/// hold each other, and one that loops for ever.
+/// Leaves processes behind that no other process holds: one that holds itself and never starts, two
+/// that hold each other, and one that loops for ever.
 pub async fn orphans(kit: &Kit) -> Result<(), Error> {
     let all = u32::MAX;
     let alone = idle_process(kit).await?;

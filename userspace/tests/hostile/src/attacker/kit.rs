@@ -199,9 +199,8 @@ pub fn submit(entries: &[RawEntry]) -> u64 {
 
 /// Queues an entry; false where there is no place for it.
 pub fn queue(entry: &RawEntry) -> bool {
-    // SAFETY: attacks name their own leaked pages, or memory that is not theirs: what the
-    // kernel then does is what is tested, and it must not write anywhere that Rust code of
-    // this process relies on.
+    // SAFETY: attacks name their own leaked pages, or memory of others. The kernel's reaction is
+    // what the test checks; it must not write where Rust code of this process relies on memory.
     unsafe { raw::push(entry) }
 }
 
@@ -211,7 +210,7 @@ pub fn collect() -> Vec<Completion> {
     core::iter::from_fn(raw::pop).map(plain).collect()
 }
 
-/// Completions by tag, as they come.
+/// Completions by tag, in order of arrival.
 #[derive(Default)]
 pub struct Answers {
     by_tag: BTreeMap<u64, Completion>,
@@ -268,7 +267,7 @@ impl Answers {
     }
 }
 
-/// A status in words.
+/// The text of a status.
 pub fn words(status: i32) -> alloc::string::String {
     match Status::from_raw(status) {
         Some(known) => format!("{known:?}"),

@@ -217,7 +217,7 @@ pub async fn revoked(kit: &Kit) -> Result<(), Error> {
     survived("writing to", mapping.address())
 }
 
-/// Unmaps its own rings and goes on using the system calls.
+/// Unmaps its own rings and continues to use the system calls.
 pub async fn unmap_ring(kit: &Kit) -> Result<(), Error> {
     // Its answer is written to rings that it can no longer see.
     let answer = kit.space.unmap(FIRST_RING, 4 * PAGE);

@@ -1,5 +1,5 @@
 //! Pagers: one that does its work, and many that do not. The process that touches their pages must
-//! get what it was promised or die with words; nobody else may notice.
+//! get what it was promised or die with a report; no other process may notice.
 
 use alloc::format;
 use core::future::poll_fn;
@@ -168,7 +168,7 @@ pub async fn serve(kit: &Kit, way: &str) -> Result<(), Error> {
                 }
             }
             "copies-window" => {
-                // What it writes to its copy afterwards is nobody else's.
+                // What it writes to its copy afterwards stays in the copy.
                 pager.fill(&request)?;
                 let copy = request.window.copy(&kit.account, 0, request.bytes).await?;
                 let mapping = memory::map(&copy, 0, request.bytes, Access::ReadWrite)?;
@@ -214,8 +214,8 @@ pub async fn read_pages(env: &Env, content: u8) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies `weights`, of which nothing is in: the copy has the content, and is its own; or the copy is refused in words of
-/// which `refusal` is a part.
+/// Copies `weights`, none of whose pages is present. Either the copy has the content and is independent, or the copy is
+/// rejected with a message that contains `refusal`.
 pub async fn copy_pages(kit: &Kit, refusal: &str) -> Result<(), Error> {
     let weights: MemoryObjectClient = kit.env.cap("weights")?;
     let info = weights.info().await?;

@@ -127,8 +127,8 @@ pub fn states(kit: &Kit) -> Result<(), Error> {
     for flags in [0x400_u64, 0x4_0000, 0x4000, 0x20_0000, 0x4_4400, 0x24_4400] {
         let mut taken: u64 = 0;
         let mut after: u64;
-        // SAFETY: an ENTER that submits nothing and does not wait; the flags are put back before
-        // Rust code goes on.
+        // SAFETY: an ENTER that submits nothing and does not wait; the flags are restored before
+        // Rust code continues.
         unsafe {
             asm!(
                 "pushfq", "or qword ptr [rsp], {flags}", "popfq",

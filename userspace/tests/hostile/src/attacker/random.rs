@@ -218,8 +218,8 @@ pub async fn kernel_words(kit: &Kit, seed: u64) -> Result<(), Error> {
     capos_rt::exit(0)
 }
 
-/// Receives a message over the rings' own indices: that is the process's loss alone, and the kernel
-/// goes on with the indices that it keeps for itself.
+/// Receives a message over the rings' own indices. That harms the process only: the kernel
+/// continues with its own copy of the indices.
 pub async fn receive_into(kit: &Kit) -> Result<(), Error> {
     for offset in [SUBMISSION_HEAD, COMPLETION_TAIL] {
         let place = FIRST_RING + u64::try_from(offset).unwrap_or(0);

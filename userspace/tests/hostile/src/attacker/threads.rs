@@ -48,13 +48,13 @@ enum Part {
     Look,
     /// Uses the first thread's rings through the runtime. Ends with what came of it.
     Meddle,
-    /// Counts the word up for as long as it is let.
+    /// Counts the word up until it is stopped.
     Count,
     /// Keeps the kernel busy for long until the word changes.
     Busy,
     /// Revokes what it is told to, each time the word changes, until it is [`OVER`].
     Revoke,
-    /// Writes over the submission entries of the first thread for as long as it is let.
+    /// Overwrites the submission entries of the first thread until it is stopped.
     Scribble,
 }
 
@@ -246,7 +246,7 @@ impl<'a> Crew<'a> {
     async fn start_with(&mut self, at: usize, part: Part, word: u64) -> Result<ThreadClient, Error> {
         while self.stacks.len() <= at {
             let stack = alloc::vec![0_u128; STACK / 16].leak();
-            // As after a call: the stack is aligned but for a return address.
+            // As after a call: the stack is aligned except for a return address.
             self.stacks.push(stack.as_mut_ptr_range().end.expose_provenance() as u64 - 8);
         }
         let stack = self.stacks.get(at).copied().unwrap_or(0);
@@ -265,7 +265,7 @@ impl<'a> Crew<'a> {
         Ok(thread.wait().await.context("waiting for a thread")?.code)
     }
 
-    /// Waits until so many threads wait for words.
+    /// Waits until `count` threads wait for words.
     fn gather(&self, count: u32) -> Result<(), Error> {
         loop {
             let here = counter(self.word + 8).load(Ordering::Acquire);
@@ -428,8 +428,8 @@ pub async fn ended(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// A thread counts in memory that another one unmaps, and that is mapped at a second place: when it is unmapped, nobody
-/// writes there any more. The next write ends the process.
+/// A thread counts in memory that is mapped at two places, and another thread unmaps the place it uses. After that the
+/// word must not change. The next write ends the process.
 pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
     const PLACES: [u64; 2] = [0x5300_0000_0000, 0x5400_0000_0000];
     let mut crew = Crew::new(kit)?;
@@ -452,8 +452,9 @@ pub async fn stale_translation(kit: &Kit) -> Result<(), Error> {
     crew.code(&thread).await.map(drop)
 }
 
-/// A thread counts in memory while it is copied: what a copy holds does not change, what is written to it is not counted on
-/// from, and the thread goes on. Each copy is as large as the memory, whose other pages nobody touches.
+/// A thread counts in memory while it is copied. The content of a copy does not change, a write to the copy does not
+/// reach the thread, and the thread continues. Each copy is as large as the memory, whose other pages are never
+/// touched.
 pub async fn copies_elsewhere(kit: &Kit) -> Result<(), Error> {
     const PLACE: u64 = 0x5300_0000_0000;
     const COPY: u64 = 0x5400_0000_0000;

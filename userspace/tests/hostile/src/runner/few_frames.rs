@@ -1,5 +1,5 @@
-//! A process that calls another, started again and again with an account of one frame more each time: it does not come into
-//! being, or says what it lacks, until it has as much as it needs. It never panics.
+//! A process that calls another is started again and again, each time with one frame more in its account. Until that
+//! suffices, it does not start, or reports what it lacks. It never panics.
 
 use alloc::format;
 use alloc::string::String;
@@ -27,7 +27,7 @@ fn tells_of_lack(said: &str) -> bool {
     LACKS.iter().any(|lacks| said.contains(lacks))
 }
 
-/// Whether the process has written a line that tells of the lack, behind a position of the log, which goes on.
+/// Whether the process has written a line about the lack since `position` of the log; advances `position`.
 async fn has_told(runner: &Runner, position: &mut u64) -> Result<bool, String> {
     loop {
         let read = runner.log.read(*position).await.map_err(words)?;

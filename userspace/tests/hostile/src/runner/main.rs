@@ -1,10 +1,10 @@
 //! The first process of the hostile test image: starts one attack after another, each in a process
-//! of its own with an account of its own, and judges what became of it.
+//! of its own with an account of its own, and judges the outcome.
 //!
-//! An attack has passed when its process ended as it must, when a process beside it answered all
-//! the while, and when the machine's free memory, the kernel's heap and the runner's account are to the byte what
-//! they were before. The last line is `N passed, N failed`; then the machine is ended through the
-//! debug-exit device, with value 0x10 where all passed and 0x11 otherwise.
+//! An attack has passed if three conditions hold: its process ended as expected, a concurrent process answered all the
+//! time, and the machine's free memory, the kernel's heap and the runner's account are unchanged to the byte. The last
+//! line is `N passed, N failed`; then the machine is ended through the debug-exit device, with value 0x10 where all
+//! passed and 0x11 otherwise.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 
@@ -40,7 +40,7 @@ const PASSED: u32 = 0x10;
 const FAILED: u32 = 0x11;
 /// How long an attack may take, in nanoseconds of the machine's time.
 const LIMIT: u64 = 60_000_000_000;
-/// How long one that goes on for ever is let run.
+/// How long an endless attack may run.
 const WHILE: u64 = 60_000_000;
 /// Readers of the log that the kernel keeps room for once there were as many.
 const LOG_READERS: usize = 8;
@@ -219,7 +219,7 @@ impl Runner {
         }
     }
 
-    /// The canary must answer, whatever goes on beside it.
+    /// The canary must answer during every attack.
     async fn sing(&self, times: u32) -> Result<(), String> {
         for _ in 0..times {
             let song = capos_rt::timeout(LIMIT, self.canary.greet("the runner")).await;
@@ -234,7 +234,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for the end of a process, as it is expected; ends it where it is to run on.
+    /// Waits for a process to end as expected; ends it if it is meant to run on.
     async fn end(&self, started: &Started, expect: Expect) -> Result<(), String> {
         if matches!(expect, Expect::Runs) {
             let until = self.clock.now().saturating_add(WHILE);
@@ -258,8 +258,8 @@ impl Runner {
         }
     }
 
-    /// What has used up its CPU time has had all of it, and its account says so: what it carved for another process and that
-    /// one did not use would have come off its limit.
+    /// A process that was ended for its CPU time has used all of it, and its account says so. Time that it gave to
+    /// another process and that was not used would be missing from its limit.
     async fn spent(&self, started: &Started) -> Result<(), String> {
         let found = started.account.usage().await.map_err(words)?;
         let (used, limit) = (found.usage.cpu_nanoseconds, found.limits.cpu_nanoseconds);
@@ -269,7 +269,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs one attack, and its pager beside it.
+    /// Runs one attack, and its pager in parallel.
     async fn attack(&self, plan: &Plan) -> Result<(), String> {
         let mut grants = Vec::new();
         let mut pager = None;

@@ -95,7 +95,7 @@ pub struct Plan {
     pub expect: Expect,
     /// What it may hold.
     pub size: Size,
-    /// A process beside it that supplies the pages of `weights`: its way, and how it must end.
+    /// A process that supplies the pages of `weights`: its way, and how it must end.
     pub pager: Option<(&'static str, Expect)>,
 }
 
@@ -122,7 +122,7 @@ const fn on_std(attack: &'static str, argument: &'static str, expect: Expect) ->
     Plan { attacker: Std, ..plan(attack, argument, expect) }
 }
 
-/// Instructions of which the processor says "general protection".
+/// Instructions that raise "general protection" in the processor.
 const PROTECTED: Expect = Dies(&["general protection", "exception 13", "instruction 0x"]);
 
 const fn instruction(name: &'static str) -> Plan {

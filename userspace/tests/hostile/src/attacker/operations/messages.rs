@@ -44,7 +44,7 @@ enum Field {
 enum Target {
     Struct(Shape),
     Text,
-    /// A list whose elements have this code and so many bits.
+    /// A list whose elements have this code and this many bits.
     List {
         code: u64,
         bits: u64,

@@ -2,8 +2,8 @@
 //! the schema gives the objects, with parameters made from it.
 //!
 //! Each entry that the kernel takes must be answered exactly once, and what was made must be gone with the process:
-//! the runner looks at that. Only this process's own end is out of reach, so that all operations are done: random
-//! entries name neither itself as a process nor its address space, and its pager is another process.
+//! the runner looks at that. Random entries name neither this process nor its address space, and its pager is another
+//! process, so that the process lives until all operations are done.
 
 mod messages;
 mod values;
@@ -30,9 +30,9 @@ use victims::Safe;
 
 /// Operations of one process.
 pub const OPERATIONS: u32 = 50_000;
-/// Operations after which all is made anew.
+/// Operations after which everything is made again.
 const EPOCH: u32 = 2_500;
-/// Operations in flight at once, of which each has memory of its own.
+/// Operations in flight at once; each has its own memory.
 const SLOTS: usize = 64;
 /// In flight, at most, before some are cancelled.
 const CROWD: usize = 44;
@@ -57,7 +57,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether it may be given up. A process that nobody holds lives on, and would be paid for to the end.
+    /// Whether it may be released. A process without a holder lives on, and its account would pay for it to the end.
     fn loseable(self) -> bool {
         self.interface != ProcessClient::INTERFACE_ID
     }
@@ -453,7 +453,7 @@ impl<'a> World<'a> {
         kit::patched(entry, 8, tag | raw::TAG)
     }
 
-    /// Sends so many entries and looks at what was answered.
+    /// Submits `count` entries and checks the answers.
     fn batch(&mut self, count: u32) -> Result<(), Error> {
         let mut queued = 0;
         for _ in 0..count {

@@ -74,7 +74,7 @@ impl Values<'_> {
         self.random.next() % bound.max(1)
     }
 
-    /// A number of so many bits, of which the schema's name says this.
+    /// A number of this many bits; `hint` is what the schema's name says about it.
     pub fn number(&mut self, bits: u32, hint: Hint) -> u64 {
         let word = self.random.next();
         let (way, at) = (word % 16, word >> 8);

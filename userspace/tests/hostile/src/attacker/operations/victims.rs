@@ -10,7 +10,8 @@ use capos_schema::kernel::{AddressSpaceAccess, Limits, MemoryObjectClient, Pager
 use super::Held;
 use crate::kit::{self, Kit};
 
-/// Where a victim's code is mapped. As a size it is more than there is, so that nobody fills so much with zeros.
+/// Where a victim's code is mapped. As a size it exceeds the machine's memory, so that no operation fills that much
+/// with zeros.
 pub const CODE: u64 = 0x1000_0000_0000;
 /// Where random addresses lie that are free in a victim.
 pub const PLACES: u64 = 0x2000_0000_0000;
@@ -36,7 +37,7 @@ fn keep<C: AsCap + Client>(client: C) -> Held {
 /// Memory that is neither paged nor a device's, and may be mapped into this process: its identifiers.
 pub struct Safe(pub Vec<u64>);
 
-/// Makes everything anew.
+/// Makes everything again.
 ///
 /// # Errors
 /// The account does not cover it: something was not given back.

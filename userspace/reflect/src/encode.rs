@@ -58,7 +58,8 @@ pub fn encode_call(
 /// The JSON is not exactly what the type holds, or the message is too large.
 pub fn encode(ty: Type, value: &Value) -> Result<Message, ReflectError> {
     let schema = pointer::schema_of(ty).map_err(|error| Path::default().capnp(&error))?;
-    // The encoder may run twice and knows only its own errors; the refusal in words goes beside it.
+    // The encoder may run twice and knows only its own errors; the rejection with its path is returned through this
+    // cell.
     let refusal: RefCell<Option<ReflectError>> = RefCell::new(None);
     let result = wire::encode::<any_pointer::Owned>(64, |root, _caps| {
         let mut path = Path::default();
@@ -127,7 +128,7 @@ fn members_of<'v>(value: &'v Value, path: &Path) -> Result<&'v Map<String, Value
     value.as_object().ok_or_else(|| path.error(format!("expected an object, found {}", kind_of(value))))
 }
 
-/// What a JSON value is, in words.
+/// The kind of a JSON value, as text.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -29,7 +29,7 @@ impl ReflectError {
         &self.path
     }
 
-    /// Why, in words.
+    /// Why, as text.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason

@@ -1,9 +1,9 @@
 //! Calls by reflection: the parameters of any method from JSON, and its results as JSON.
 //!
-//! What a model says is data. [`parse`] takes its text (no duplicate names, limited size and
-//! depth), [`encode_params`] makes a message of it that says exactly what the text says or refuses
-//! it with the path of the offence, and [`decode_results`] tells what came back. [`validate`] checks
-//! a value against a JSON Schema that somebody gave.
+//! A model's output is data. [`parse`] takes its text (no duplicate names, limited size and depth).
+//! [`encode_params`] makes a message that says exactly what the text says, or rejects it with the
+//! path of the error. [`decode_results`] turns the answer into JSON. [`validate`] checks a value
+//! against a JSON Schema.
 //!
 //! # The JSON form
 //!

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(addresses.take(9 * PAGE), Some(a));
     }
 
-    /// Looking at every mapping for each would take 20 thousand million steps here.
+    /// Searching all mappings for each would take 20 billion steps here.
     #[test]
     fn many_mappings_do_not_make_the_next_one_dear() {
         const MANY: u64 = 200_000;

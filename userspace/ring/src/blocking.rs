@@ -27,7 +27,7 @@ const SHORT_ANSWER: u32 = 512;
 /// tells the truth on each thread that it is called on, for as long as that thread lives.
 pub type Here = fn() -> u64;
 
-/// Room for so many bytes, or none where there is no memory for them.
+/// A buffer of `bytes` bytes, or an empty one if there is no memory.
 fn buffer(bytes: usize) -> Vec<Word> {
     let mut words = Vec::new();
     if words.try_reserve_exact(bytes / 8).is_ok() {
@@ -36,8 +36,8 @@ fn buffer(bytes: usize) -> Vec<Word> {
     words
 }
 
-/// Room for the results of a call. Where there is no memory for as much, for a short answer, as most are: who has used up
-/// the account can still give things back.
+/// Room for the results of a call. If there is no memory for that many, room for a short answer, which most are: a
+/// process whose account is used up can still release objects.
 fn room(results: u32) -> Result<Vec<Word>, CallError> {
     let rooms = [results, results.min(SHORT_ANSWER)].map(|bytes| usize::try_from(bytes).unwrap_or(0));
     let found = rooms.into_iter().map(|bytes| (bytes, buffer(bytes))).find(|(bytes, room)| room.len() == bytes / 8);
@@ -75,7 +75,7 @@ impl Ring {
     }
 }
 
-/// A call that is to be waited for beside others.
+/// A call to wait for in parallel with others.
 #[derive(Debug)]
 pub struct Asked {
     /// The capability.
@@ -89,10 +89,9 @@ pub struct Asked {
 }
 
 impl Ring {
-    /// Waits until the first of these comes to pass: a word of memory is woken or holds something else than expected, one
-    /// of the calls is answered, the deadline (nanoseconds since boot) is over. All of them have ended then. The answers
-    /// are not looked at: the calls ask no more than to be told when. One fewer of them than
-    /// [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) count.
+    /// Waits for the first of these: a word of memory is woken or differs from the expected value, one of the calls is
+    /// answered, or the deadline (nanoseconds since boot) is over. Then all of them have ended. The answers are
+    /// dropped: only their arrival matters. At most [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) - 1 calls are made.
     pub fn wait_for_any(&self, word: (u64, u32), calls: Vec<Asked>, deadline: u64) {
         let (address, expected) = word;
         let mut operations = Vec::from([Operation::WaitWord { address, expected }]);

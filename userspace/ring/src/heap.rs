@@ -1,9 +1,9 @@
 //! The process's one heap. It begins with an arena inside the program and grows by memory objects that the
 //! process's account pays for.
 //!
-//! Growing calls the kernel while the allocator is locked, so it allocates nothing: its messages
-//! are made by `raw_calls` on the stack, and its completions are taken out of the ring
-//! from between those of others.
+//! Growing calls the kernel while the allocator is locked, so it must not allocate. `raw_calls`
+//! makes its messages on the stack, and it takes its completions from the ring among those of
+//! others.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;

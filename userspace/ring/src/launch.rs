@@ -5,8 +5,9 @@ use capos_schema::kernel::{AddressSpaceClient, DebugLogClient, ResourceAccountCl
 use capos_schema::kernel_capnp::{launch_record, named_capability};
 use capos_schema::system::LoggerClient;
 
-/// The identifiers of the account and of the address space with which the process's heap can grow, read where the record
-/// lies: it may be larger than the memory that a process begins with. `None` where it has not both, or is no record.
+/// The identifiers of the account and of the address space with which the process's heap can grow. The record is read
+/// in place, since it may be larger than the process's first memory. `None` if it lacks one of them, or is not a
+/// record.
 #[must_use]
 pub fn means_to_grow(record: &[u8]) -> Option<(u64, u64)> {
     let account = ("account", ResourceAccountClient::INTERFACE_ID);

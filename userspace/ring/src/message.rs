@@ -30,7 +30,7 @@ pub fn address(buffer: &mut [Word]) -> u64 {
     if buffer.is_empty() { 0 } else { buffer.as_mut_ptr().expose_provenance() as u64 }
 }
 
-/// The words of a message of so many bytes. A last word that is not whole is none of its: the rest of it is left over in the
+/// The number of words in a message of `bytes` bytes. A partial last word does not count: its rest is left over in the
 /// buffer from other messages.
 #[inline]
 #[must_use]
@@ -94,8 +94,8 @@ pub fn call(
 }
 
 impl Lent {
-    /// The array as an entry names it: with the capabilities that are sent, and room for so many that come. What is left in
-    /// it of messages before is read by nobody, since each side is told how many places were written.
+    /// The array as an entry names it: with the capabilities that are sent, and room for `accepted` ones. Leftovers of
+    /// earlier messages in it are never read, since each side learns how many places were written.
     #[inline]
     pub fn array(&mut self, accepted: u8) -> CapArray {
         let sent = u8::try_from(self.sent_caps.len()).unwrap_or(MAX_CAPS);

@@ -121,7 +121,7 @@ impl Ring {
         unsafe { self.push_raw(&entry.encode()) }
     }
 
-    /// The same with an entry as it lies in the ring.
+    /// The same with an encoded entry.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -260,8 +260,8 @@ impl Ring {
         completion.unwrap_or_else(|| failed(Status::Cancelled))
     }
 
-    /// Runs several operations, of which the first [`MOST_AT_ONCE`] count, until one of them has ended, or until the
-    /// deadline; then cancels the others. All have ended when this returns. Allocates nothing.
+    /// Runs several operations until one of them has ended, or until the deadline; then cancels the others. Only the
+    /// first [`MOST_AT_ONCE`] are run. All have ended when this returns. Allocates nothing.
     ///
     /// # Safety
     /// As [`Ring::push`], until this returns.
@@ -502,7 +502,7 @@ mod tests {
         script(&mut memory, &cancelled);
         let ring = memory.ring();
         let wait = Operation::WaitWord { address: 64, expected: 0 };
-        // SAFETY: nobody reads the word.
+        // SAFETY: the word is never read.
         unsafe { ring.run_any(&[wait; 3], NO_DEADLINE) };
         assert_eq!(tags(&ring), [1]);
         // None ends in time.

@@ -1,8 +1,8 @@
 //! A thread's own stock of free blocks, from which most allocations are served without a lock.
 //!
-//! Blocks of up to [`LARGEST`] bytes are sorted by size. A size that runs out is filled from the process's heap, several
-//! blocks under one lock, and one that grows too long gives as many back; so the lock is taken once for many
-//! allocations, however many threads there are. What lies in a stock is bounded, and goes back when its thread ends.
+//! Blocks of up to [`LARGEST`] bytes are sorted by size. An empty list is filled from the process's heap, several
+//! blocks under one lock, and a list that grows too long gives as many back. So the lock is taken once for many
+//! allocations, however many threads there are. A stock is bounded, and returns to the heap when its thread ends.
 
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -23,13 +23,13 @@ const LARGEST_BATCH: usize = 32;
 
 /// Where blocks come from. It serves all threads.
 pub trait BlockSource {
-    /// Gives up to so many blocks, each to `each`; fewer where there is no memory for more.
+    /// Gives up to `count` blocks, each to `each`; fewer if memory runs out.
     fn take(&self, layout: Layout, count: usize, each: impl FnMut(NonNull<u8>));
 
     /// Takes blocks back for as long as `next` has one.
     ///
     /// # Safety
-    /// Each came from [`take`](BlockSource::take) with this layout, and nobody uses it any more.
+    /// Each came from [`take`](BlockSource::take) with this layout, and is no longer used.
     unsafe fn give(&self, layout: Layout, next: impl FnMut() -> Option<NonNull<u8>>);
 }
 
@@ -61,7 +61,7 @@ impl List {
     }
 
     /// # Safety
-    /// A block of this list's size that nobody uses.
+    /// An unused block of this list's size.
     #[inline]
     unsafe fn push(&self, block: NonNull<u8>) {
         let block = block.cast::<Free>();
@@ -72,7 +72,7 @@ impl List {
     }
 }
 
-/// The number of the smallest size that holds so many bytes, at most [`LARGEST`].
+/// The number of the smallest size that holds `bytes` bytes, at most [`LARGEST`].
 #[inline]
 fn size_number(bytes: usize) -> usize {
     let last = bytes.saturating_sub(1);
@@ -215,7 +215,7 @@ impl ThreadCache {
     /// Takes a block back.
     ///
     /// # Safety
-    /// It was allocated with this layout, by this thread or another one from the same source, and nobody uses it any more.
+    /// It was allocated with this layout, by this thread or another one from the same source, and is no longer used.
     #[inline]
     pub unsafe fn release(&self, source: &impl BlockSource, block: NonNull<u8>, layout: Layout) {
         let size = Self::size_for(layout).and_then(|number| Some((number, self.0.get(number)?, MOST.get(number)?)));
@@ -227,7 +227,7 @@ impl ThreadCache {
         unsafe { list.push(block) };
     }
 
-    /// Gives blocks of a size back until so many are left.
+    /// Gives blocks of a size back until `left` remain.
     #[cold]
     fn empty(source: &impl BlockSource, number: usize, list: &List, left: usize) {
         let Some(layout) = Self::layout(number) else { return };

@@ -61,14 +61,14 @@ struct Block {
     mark: u8,
 }
 
-// SAFETY: whoever has it is the only one who uses it.
+// SAFETY: the holder of the block is its only user.
 unsafe impl Send for Block {}
 
 impl Block {
     fn new(cache: &ThreadCache, source: &Counted, bytes: usize, mark: u8) -> Option<Self> {
         let at = cache.allocate(source, layout(bytes))?;
         assert!(at.as_ptr().addr().is_multiple_of(16));
-        // SAFETY: the block is new and has so many bytes.
+        // SAFETY: the block is new and has this many bytes.
         unsafe { at.write_bytes(mark, bytes) };
         Some(Self { at, bytes, mark })
     }

@@ -255,9 +255,9 @@ impl Mapping {
 
 /// A file, or a part of one, mapped read-only: it can be borrowed as bytes.
 ///
-/// Paged memory is never writable, by nobody, so its bytes stay as they are for as long as its
-/// pager gives the same content for the same page; a pager that does not (a disk that changes
-/// under a file that is not verified) breaks that promise for the processes that trust it.
+/// Paged memory is never writable, so its bytes stay the same as long as its pager gives the same
+/// content for the same page. A pager may break that promise for the processes that trust it, for
+/// example when a disk changes under a file that is not verified.
 #[derive(Debug)]
 pub struct FileMapping {
     mapping: Mapping,
@@ -291,7 +291,7 @@ impl Deref for FileMapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: readable for `bytes` as long as `self` lives; nobody can write the memory (see
+        // SAFETY: readable for `bytes` as long as `self` lives; the memory is never writable (see
         // the type's description). A page that cannot be supplied ends the process.
         unsafe { core::slice::from_raw_parts(self.mapping.pointer(), self.bytes) }
     }

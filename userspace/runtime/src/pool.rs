@@ -7,15 +7,15 @@ use capnp::Word;
 use capos_ring::message::{Lent, whole_words};
 use capos_schema::cap::{CapArg, RESULTS};
 
-/// Sizes that are kept, in words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
+/// Sizes of kept buffers, in 8-byte words: 1 KiB, 4 KiB, 16 KiB, 64 KiB, 128 KiB, 320 KiB, 1 MiB.
 const CLASSES: [usize; 7] = [128, 512, 2 << 10, 8 << 10, 16 << 10, 40 << 10, 128 << 10];
 /// How many buffers of each size are kept; those of the usual one are, with what else operations lend.
 const KEPT: [usize; 7] = [16, 16, 8, 0, 2, 2, 1];
 
 /// How much else that operations lend is kept.
 const LENT: usize = 32;
-/// The size that most operations want, in words: that of a call's results. What serves for it is larger than the size
-/// before. How many of it are kept.
+/// The size that most operations want, in 8-byte words: that of a call's results. Each larger buffer than the size
+/// below serves for it. Then how many of it are kept.
 const USUAL: usize = CLASSES[3];
 const BELOW: usize = CLASSES[2];
 const WHOLE: usize = 4;

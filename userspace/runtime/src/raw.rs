@@ -14,7 +14,7 @@ use crate::runtime;
 /// The bit of the user data that keeps an entry apart from the runtime's own.
 pub const TAG: u64 = 1 << 63;
 
-/// Queues an entry as it is; `false` where the submission ring is full.
+/// Queues an unchecked entry; `false` where the submission ring is full.
 ///
 /// # Safety
 /// Until the entry completes, the kernel may read and write what it names as buffers: memory that
@@ -24,8 +24,8 @@ pub unsafe fn push(entry: &RawEntry) -> bool {
     runtime::with(|rt| unsafe { rt.ring().push_raw(entry) }).unwrap_or(false)
 }
 
-/// Takes the oldest completion of an entry with the bit [`TAG`]. Those of others go to who waits
-/// for them; where nobody does, they are dropped.
+/// Takes the oldest completion of an entry with the bit [`TAG`]. Those of others go to the tasks
+/// that wait for them, and are dropped if none does.
 #[must_use]
 pub fn pop() -> Option<Completion> {
     runtime::with(|rt| {

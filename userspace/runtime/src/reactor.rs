@@ -19,7 +19,7 @@ use capos_ring::{BLOCKING_ROOM, Ring};
 
 use crate::pool::Pool;
 
-/// Tag of entries whose completion nobody waits for.
+/// Tag of entries without a task that waits.
 const FORGOTTEN: u64 = 0;
 
 /// Names an operation. Never 0, and never used twice.
@@ -111,7 +111,7 @@ pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> 
 pub(crate) enum Ended {
     /// Somebody waits for it.
     Wake(Waker),
-    /// Nobody does, and this is what it held.
+    /// No task waits; this is what the operation held.
     Drop(Box<Lent>),
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Reactor {
     watches_in_flight: u32,
     /// Entries queued in the ring or taken by the kernel whose completion was not read yet.
     in_flight: u32,
-    /// Of these, the ones that nobody waits for. They complete as soon as they are taken.
+    /// Those among `in_flight` without a task that waits. They complete as soon as they are taken.
     forgotten: u32,
     /// Operations with a future that waits.
     waited_for: u32,
@@ -145,7 +145,7 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    /// Starts an operation, and wakes `waker` when it has ended. `None` where four thousand million are in flight.
+    /// Starts an operation, and wakes `waker` when it has ended. `None` if 2^32 are in flight.
     pub(crate) fn start(
         &mut self,
         ring: &Ring,
@@ -175,7 +175,7 @@ impl Reactor {
         Some(key)
     }
 
-    /// Queues an entry whose completion nobody waits for. It must lend nothing.
+    /// Queues an entry whose completion no task waits for. It must lend nothing.
     pub(crate) fn forget(&mut self, ring: &Ring, operation: entry::Operation) {
         self.queue(ring, Entry { user_data: FORGOTTEN, operation }, Class::Prompt);
     }
@@ -346,7 +346,7 @@ impl Reactor {
         let mut queued: Vec<u64> = Vec::new();
         for class in BY_URGENCY {
             let waiting = core::mem::take(self.backlog(class));
-            // What nobody waits for still has to be done.
+            // Operations without a waiting task must still be done.
             let (forgotten, waited_for) = waiting.into_iter().partition(|entry| entry.user_data == FORGOTTEN);
             *self.backlog(class) = forgotten;
             queued.extend(VecDeque::<Entry>::into_iter(waited_for).map(|entry| entry.user_data));
@@ -414,8 +414,7 @@ impl Reactor {
         None
     }
 
-    /// Releases the capabilities that came with a completion that nobody wants, and the call that
-    /// a RECV brought.
+    /// Releases the capabilities of an unwanted completion, and the call that a RECV brought.
     pub(crate) fn release_received(&mut self, ring: &Ring, lent: &Lent, completion: &Completion, receives: bool) {
         if completion.status < 0 {
             return;

@@ -2,9 +2,9 @@
 //!
 //! Badges of capabilities that the manifest made hold the ordinal of the provided interface (bits
 //! 0 to 15) and the client's number (bits 16 to 31). Badges that the service makes itself have bit
-//! 63 set, the instance's epoch in bits 32 to 62 and a counter below, so that a capability of an
-//! instance that died is told from one of this instance. Badges with bit 62 alone are durable: the
-//! rest is a key of the service's own, from which any instance finds the object again.
+//! 63 set, the instance's epoch in bits 32 to 62 and a counter below. So a capability of a dead
+//! instance differs from one of this instance. Badges with bit 62 alone are durable: the rest is a
+//! key of the service's own, from which any instance finds the object again.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ use crate::watch::{Watch, unless_cancelled};
 const EXPORTED: u64 = 1 << 63;
 /// Set, without bit 63, in badges that outlive the instance.
 const DURABLE: u64 = 1 << 62;
-/// Exports before the first look for those that nobody holds any more.
+/// Exports before the first search for objects without holders.
 const FIRST_SWEEP: usize = 32;
 
 /// How a service receives.
@@ -185,14 +185,14 @@ impl Server {
 
     /// A capability to an object of this process.
     ///
-    /// The object lives as long as anybody holds a capability to it: this process a clone of what
-    /// is returned, or another process one that it was sent. What nobody holds any more is found
-    /// from time to time, when the number of exported objects has doubled, or by
-    /// [`Server::sweep`]; [`Server::unexport`] ends an object at once. The kernel, where it calls an
-    /// object as a pager, holds no capability that counts: keep one here.
+    /// The object lives as long as it has a holder: this process with a clone of the returned
+    /// capability, or another process that was sent one. Objects without holders are found when the
+    /// number of exported objects has doubled, or by [`Server::sweep`]; [`Server::unexport`] ends an
+    /// object at once. The kernel, if it calls an object as a pager, does not count as a holder:
+    /// keep a capability here.
     ///
-    /// On `std` the thread that exports an object is the one that has to answer for it: where another answers at the
-    /// process's endpoint, calls through the capability learn that the object has ended.
+    /// On `std` the thread that exports an object must also answer its calls. If another thread answers at the
+    /// process's endpoint, callers get the error that the object has ended.
     ///
     /// # Errors
     /// The process has no endpoint, or no room for a capability; another thread of it answers at the endpoint.
@@ -228,7 +228,7 @@ impl Server {
         number
     }
 
-    /// Drops the exported objects that nobody holds any more. Says how many.
+    /// Drops the exported objects without holders. Returns their number.
     pub fn sweep(&self) -> usize {
         let held: BTreeSet<u64> = match self.table.as_ref().map(|table| wait_for(table.list())) {
             Some(Ok(infos)) => infos.into_iter().filter(|info| info.descendants > 0).map(|info| info.id).collect(),
@@ -478,17 +478,17 @@ fn give_back(lent: Box<Lent>) {
     runtime::with(|rt| rt.give_back(lent));
 }
 
-/// Bytes of a buffer for calls with so many bytes of parameters.
+/// Bytes of a buffer for calls with `bytes` bytes of parameters.
 fn room_for(bytes: u32) -> u32 {
     bytes.saturating_add(64).min(MAX_MESSAGE).next_multiple_of(8)
 }
 
-/// So many bytes to receive into, and the array, as an entry names them.
+/// A buffer of `length` bytes to receive into, and the array, as an entry names them.
 fn room(lent: &mut Lent, length: u32) -> (Buffer, CapArray) {
     (Buffer { address: address(&mut lent.received), length }, lent.array(MAX_CAPS))
 }
 
-/// Receives one call, with at most so many bytes of parameters.
+/// Receives one call, with at most `bytes` bytes of parameters.
 async fn receive(endpoint: u64, bytes: u32) -> Result<Received, Status> {
     let length = room_for(bytes);
     let size = usize::try_from(length).unwrap_or(0);
@@ -583,7 +583,7 @@ impl Reply {
         self.give(exception, message, bytes).await;
     }
 
-    /// Gives an answer of so many bytes.
+    /// Gives an answer of `bytes` bytes.
     async fn give(mut self, exception: u8, message: Message, bytes: usize) {
         let mut lent = runtime::with(|rt| rt.reactor(|reactor, _| reactor.pool.lend(0))).unwrap_or_default();
         (lent.sent, lent.sent_caps) = (message.words, message.caps);

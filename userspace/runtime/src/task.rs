@@ -1,4 +1,4 @@
-//! Tasks: work that goes on beside its starter.
+//! Tasks: work in parallel with its starter.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;

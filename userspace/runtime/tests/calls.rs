@@ -473,7 +473,7 @@ fn with_echo<F: Future<Output = ()>>(test: impl FnOnce(Cap) -> F) {
     });
 }
 
-/// A message of so many words, none of which is zero.
+/// A message of `count` words, none of which is zero.
 fn words(count: u8) -> Message {
     Message { words: (1..=count).map(|word| capnp::word(word, 1, 2, 3, 4, 5, 6, 7)).collect(), caps: Vec::new() }
 }

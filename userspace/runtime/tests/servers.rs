@@ -225,7 +225,7 @@ fn what_a_message_before_left_in_the_last_word_is_not_read() {
                 results,
                 caps: CapArray::default(),
             };
-            // SAFETY: both buffers live until the completion has come, and are looked at by nobody until then.
+            // SAFETY: both buffers live until the completion has come, and are not accessed until then.
             assert!(unsafe { raw::push(&Entry { user_data: raw::TAG, operation }.encode()) });
             let completion = loop {
                 if let Some(completion) = raw::pop() {
@@ -239,7 +239,7 @@ fn what_a_message_before_left_in_the_last_word_is_not_read() {
     });
 }
 
-/// Runs a test in which the server can be dropped and begun anew: by its last argument.
+/// Runs a test in which the server can be dropped and started again, with its last argument.
 fn with_process<F: Future<Output = ()>>(test: impl FnOnce(Cap, Rc<Probe>, Box<dyn Fn()>) -> F) {
     simulated::run(ALL, |env| async move {
         let probe = Rc::new(Probe::default());
@@ -275,7 +275,7 @@ fn a_server_that_is_dropped_has_answered_and_takes_no_call_with_it() {
     with_process(|cap, probe, begin| async move {
         let mut held = None;
         for round in 0..20 {
-            // The answer and the wait for the next call are one entry, of which the first part is done.
+            // The answer and the wait for the next call are one entry, whose first part is done.
             cap.call(PROBE, AT_ONCE, number(round)).await.unwrap();
             let method = if round % 2 == 0 { DROPS } else { AT_ONCE };
             cap.call(PROBE, method, number(round)).await.unwrap();

@@ -52,7 +52,7 @@ fn word(value: u64) -> Word {
 }
 
 impl Builder {
-    /// A message that is sent, whose root is a struct of these sizes, and which probably takes so many words.
+    /// A message to send, whose root is a struct of these sizes, and which probably takes `words` words.
     #[inline]
     #[must_use]
     pub fn new(words: usize, data: u16, pointers: u16) -> (Self, Place) {
@@ -85,7 +85,7 @@ impl Builder {
         Message { words: self.words, caps: self.caps }
     }
 
-    /// The first of so many new words, all zero.
+    /// Appends `words` zero words; returns the index of the first.
     #[inline]
     fn grow(&mut self, words: usize) -> Result<usize, WireError> {
         let start = self.words.len();
@@ -97,7 +97,7 @@ impl Builder {
         Ok(start)
     }
 
-    /// Room for so many words in all: for twice as many as there was room for, where that is more, and no more than it may have.
+    /// Room for `end` words in all. The capacity at least doubles, up to the permitted length.
     #[cold]
     fn extend_to(&mut self, end: usize) -> Result<(), WireError> {
         if end > self.most {
@@ -159,8 +159,8 @@ impl Builder {
         }
     }
 
-    /// A new list of so many elements, of which so many words are, that the pointer at this word leads to: the first of
-    /// its words.
+    /// A new list of `count` elements in `words` words, for the pointer at word `at`. Returns the index of its first
+    /// word.
     #[inline]
     fn list(
         &mut self,
@@ -176,7 +176,7 @@ impl Builder {
         Ok(start)
     }
 
-    /// Bytes, with so many zeros behind them, that the pointer at this word leads to.
+    /// Bytes, followed by this many zeros, for the pointer at word `at`.
     fn list_of_bytes(&mut self, path: &'static str, at: usize, bytes: &[u8], zeros: usize) -> Result<(), WireError> {
         let count = bytes.len().saturating_add(zeros);
         let start = self.list(path, at, BYTES, count, 0)?;
@@ -255,7 +255,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A list of so many pointers that the pointer at this word leads to: the first of them.
+    /// A list of `count` pointers, for the pointer at word `at`: returns the index of the first.
     ///
     /// # Errors
     /// The message becomes longer than one may be.
@@ -263,7 +263,7 @@ impl Builder {
         self.list(path, at, POINTERS, count, count)
     }
 
-    /// A list of so many structs of these sizes that the pointer at this word leads to: where each of them lies.
+    /// A list of `count` structs of these sizes, for the pointer at word `at`: returns where each of them is.
     ///
     /// # Errors
     /// The message becomes longer than one may be.

@@ -194,13 +194,13 @@ pub enum Begun {
     Ended(CallResult),
     /// The transport keeps it under this number: [`CapTransport::poll_call`] asks after it.
     Kept(u64),
-    /// It goes on as a future of its own.
+    /// It continues as a future of its own.
     Future(LocalBoxFuture<'static, CallResult>),
 }
 
 /// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
-    /// Begins to call a method, by interface and ordinal, with room for so many bytes of results. Where the call is
+    /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. Where the call is
     /// [kept](Begun::Kept), `context` is woken when it ends.
     fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
 
@@ -210,13 +210,13 @@ pub trait CapTransport {
         Poll::Ready(Err(CallError::Transport(Status::Disconnected)))
     }
 
-    /// Cancels a call that is [kept](Begun::Kept) and that nobody waits for any more.
+    /// Cancels a call that is [kept](Begun::Kept) and whose answer is no longer wanted.
     fn abandon_call(&self, number: u64) {
         let _ = number;
     }
 
-    /// Calls a method that has no parameters and answers at once with one number, and has no other effect where it gives none:
-    /// then the method has to be called with a message.
+    /// Calls a method that has no parameters and answers at once with one number. If it returns `None`, it had no
+    /// effect, and the method must be called with a message.
     fn invoke(&self, method: (u64, u16)) -> Option<u64> {
         let _ = method;
         None
@@ -443,8 +443,8 @@ pub trait Dispatch {
     /// Whether it answers calls of this interface: its own and those that it extends.
     fn implements(&self, interface: u64) -> bool;
 
-    /// Whether a call of this method is dropped where it stands once nobody waits for its answer any
-    /// more: what the schema marks `$abortable`.
+    /// Whether a call of this method is dropped, even halfway, once its caller no longer waits:
+    /// those that the schema marks `$abortable`.
     fn is_abortable(&self, interface: u64, method: u16) -> bool {
         let _ = (interface, method);
         false

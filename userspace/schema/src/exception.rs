@@ -8,7 +8,7 @@ pub use capos_abi::ExceptionKind;
 /// Longest reason that travels, in bytes.
 pub const MAX_REASON: usize = 512;
 
-/// A refusal: its kind, and the reason in words.
+/// A rejection: its kind, and the reason as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The kind.

@@ -1,12 +1,12 @@
-//! Reading a message where it lies: one segment, nothing believed.
+//! Reading a message in place: one segment, nothing trusted.
 //!
-//! This is what generated code reads with. Offsets and sizes come from the schema, and everything else from the message: a
-//! pointer is followed where all that it points to lies inside, where it is not too deep, and where the message has not
-//! been read four times over already. What a message of another version of the schema lacks reads as its default, and
-//! what it has besides is passed over, lists included.
+//! Generated code reads with this. Offsets and sizes come from the schema, and everything else from the message. A
+//! pointer is followed if all that it points to is inside the message, if it is not too deep, and if the message has
+//! not been read four times over already. Fields that a message of another schema version lacks read as their defaults;
+//! additional ones are skipped, lists included.
 //!
-//! How large a list's elements are in the message is its sender's choice, and how large they are in memory is not: lists,
-//! texts and bytes are taken out of what [`memory_for`] allows the whole message before memory is asked for.
+//! The sender chooses the size of a list's elements in the message, but not their size in memory. So lists, texts and
+//! bytes are charged to what [`memory_for`] allows the whole message before memory is allocated.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -126,7 +126,7 @@ impl<'a> Segment<'a> {
         self.words.get(at).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// So many words from one on that a pointer leads to, once it may.
+    /// The `length` words from `start` on that a pointer leads to, after checks.
     #[inline]
     fn take(&self, path: &'static str, start: usize, length: usize) -> Result<&[[u8; WORD]], WireError> {
         let found = start.checked_add(length).and_then(|end| self.words.get(start..end));
@@ -142,15 +142,15 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// Accounts for bytes that are copied. Long ones count four times, as much as a message has of memory for each of its
-    /// own: so whatever points to the same text again and again, texts are no longer in memory than the message is.
+    /// Accounts for bytes that are copied. Long ones count four times, which is the memory that a message has for each
+    /// of its own bytes. So texts take no more memory than the message, even if many pointers lead to the same text.
     #[inline]
     fn account_bytes(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
         let again = bytes.saturating_sub(LONG).wrapping_mul(MEMORY_FACTOR - 1);
         self.account(path, bytes.wrapping_add(again))
     }
 
-    /// Accounts for a piece of memory of so many bytes, before it is asked for. What is empty takes none.
+    /// Accounts for an allocation of `bytes` bytes, before it is made. Empty ones are free.
     #[inline]
     fn account(&self, path: &'static str, bytes: usize) -> Result<(), WireError> {
         if bytes > 0 {

@@ -165,8 +165,9 @@ impl InterfaceInfo {
         self.methods.iter().filter_map(|method| method.label).filter(|label| *label != "public")
     }
 
-    /// The methods that a holder may offer to a model, with what the model is told of each: the tool as the schema has
-    /// it, forbidden until somebody permits it, and without a handle. A read-only form has none that changes anything.
+    /// The methods that a holder may offer to a model, each with its tool description: as in the schema, forbidden
+    /// until a policy permits it, and without a handle. For a read-only capability, methods that change something are
+    /// left out.
     pub fn offered(&self, read_only: bool) -> impl Iterator<Item = (&'static MethodInfo, ToolDescriptor)> + use<> {
         let (id, methods) = (self.id, self.methods);
         let methods = methods.iter().filter(move |method| !(read_only && method.changes()));

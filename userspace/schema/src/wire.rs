@@ -23,7 +23,7 @@ use crate::reader::{Segment, StructReader};
 
 /// Deepest nesting of a message that is read.
 pub const MAX_DEPTH: i32 = 64;
-/// Longest message that is made to be kept, in words: 64 MiB.
+/// Longest message that is made for storage, in 8-byte words: 64 MiB.
 pub const MAX_WORDS: usize = 8 << 20;
 /// Longest message that is sent, in bytes. Anything larger travels as memory.
 pub const MAX_SENT: usize = MAX_MESSAGE as usize;
@@ -42,7 +42,7 @@ pub struct WireError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Words(Cow<'static, str>),
-    /// It takes a longer message than one of so many words.
+    /// It needs a longer message than this many words.
     TooLong(usize),
 }
 
@@ -54,7 +54,7 @@ impl WireError {
         Self { path, reason: Reason::Words(reason.into()) }
     }
 
-    /// A value that takes a longer message than one of so many words.
+    /// A value that needs a longer message than `words` words.
     #[must_use]
     #[cold]
     pub fn too_long(words: usize) -> Self {
@@ -332,20 +332,20 @@ pub fn reader_options(words: usize) -> ReaderOptions {
     options
 }
 
-/// Words that may be read of a message of so many, counting those that are read again.
+/// Words that may be read of a message of `words` words, counting repeated reads.
 pub(crate) fn words_to_read(words: usize) -> usize {
     words.saturating_mul(4).saturating_add(128)
 }
 
-/// Bytes of memory that what is read of a message may take, for each of the message's own.
+/// Bytes of memory that the values read from a message may take, for each byte of the message.
 pub const MEMORY_FACTOR: usize = 4;
 /// Bytes that it may take besides: no short message is refused, whatever its lists hold.
 pub const MEMORY_BESIDES: usize = 4 << 10;
 /// Bytes that are counted for each piece of memory besides its own: what it is rounded up by, and what the heap keeps of it.
 pub const ALLOCATION: usize = 32;
 
-/// Bytes of memory that what is read of a message of so many bytes may take: lists by the size that their elements have in
-/// Rust, texts and data by their length.
+/// Bytes of memory that the values read from a message of `bytes` bytes may take: lists by the size that their elements
+/// have in Rust, texts and data by their length.
 #[must_use]
 pub const fn memory_for(bytes: usize) -> usize {
     bytes.saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_BESIDES)

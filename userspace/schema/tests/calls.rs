@@ -341,8 +341,8 @@ fn results_that_outgrow_the_first_guess_keep_their_capabilities() {
     assert_eq!(drops.get(), 1);
 }
 
-/// A message that cannot be sent is not made: its sender is told so by the status with which it would not get through, and whoever
-/// asked for it in words.
+/// A message that cannot be sent is not made: the sender gets the status that sending would return, and the caller an
+/// error message.
 #[test]
 fn what_is_longer_than_a_message_is_told_to_both_sides() {
     let (_, _, client) = start();

@@ -1,4 +1,4 @@
-//! What is read of a message takes no more memory than its length accounts for, whatever its lists are made of.
+//! The values read from a message take no more memory than its length accounts for, whatever its lists contain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 extern crate alloc;
@@ -96,7 +96,7 @@ fn to_list(offset: u64, size: u64, count: u64) -> u64 {
     1 | offset << 2 | size << 32 | count << 35
 }
 
-/// A message whose root has so many pointers, of which one leads to the list that comes behind them.
+/// A message whose root has `pointers` pointers; number `at` leads to the list that follows them.
 fn with_list(pointers: usize, at: usize, list: u64, elements: &[u64]) -> Vec<u64> {
     let mut words = vec![to_struct(0, 0, pointers as u64)];
     let offset = (pointers - at - 1) as u64;
@@ -105,7 +105,7 @@ fn with_list(pointers: usize, at: usize, list: u64, elements: &[u64]) -> Vec<u64
     words
 }
 
-/// A list of so many structs, each of so many words of data and pointers, all zero.
+/// A list of `count` structs with these numbers of data words and pointers, all zero.
 fn of_structs(count: u64, data: u64, pointers: u64) -> (u64, Vec<u64>) {
     let words = count * (data + pointers);
     let mut elements = vec![to_struct(count, data, pointers)];
@@ -113,8 +113,8 @@ fn of_structs(count: u64, data: u64, pointers: u64) -> (u64, Vec<u64>) {
     (to_list(0, 7, words), elements)
 }
 
-/// The first pointer of a request is to its messages, of which each takes 104 bytes in memory: as many as the limit of what is
-/// read lets through were fifty times the message, and with elements of single bytes a hundred.
+/// The first pointer of a request leads to its messages, each of which takes 104 bytes in memory. Without the limit
+/// they could take fifty times the message's size, and with elements of single bytes a hundred times.
 #[test]
 fn lists_of_nothing_are_refused_before_they_are_made() {
     let count = 100_000;
@@ -208,8 +208,8 @@ fn every_kind_of_list_is_counted() {
     assert_eq!(read, Ok(words * 8), "four bytes each are as much as may be");
 }
 
-/// What this system sends passes: of no list are the elements larger in memory than what is accounted for them, even where all
-/// that they point to is missing, and where it is not, the shortest texts are.
+/// Messages of this system pass. In no list are the elements larger in memory than their charge, even if everything
+/// that they point to is missing; otherwise not even with the shortest texts.
 #[test]
 fn what_the_schema_describes_is_never_refused() {
     for element in capos_schema::ELEMENTS.iter().flat_map(|file| file.iter()) {

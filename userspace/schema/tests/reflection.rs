@@ -59,7 +59,7 @@ fn every_tool_says_what_it_does_and_has_a_category() {
     assert!(count >= 10);
 }
 
-/// Methods that change something and may be dropped where they stand all the same, and why that does no harm.
+/// Methods that change something and may still be dropped halfway, and why that is safe.
 const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("Launcher", "run", "the program is killed, and what it did until then it did by its own grants"),
     ("Launcher", "runWith", "the same"),

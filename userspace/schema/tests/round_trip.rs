@@ -147,12 +147,12 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A pointer to a struct of these sizes, so many words on.
+/// A pointer to a struct of these sizes, `offset` words on.
 fn to_struct(offset: u64, data: u64, pointers: u64) -> u64 {
     offset << 2 | data << 32 | pointers << 48
 }
 
-/// A pointer to a list of so many elements of this size, so many words on.
+/// A pointer to a list of `count` elements of this size, `offset` words on.
 fn to_list(offset: u64, size: u64, count: u64) -> u64 {
     1 | offset << 2 | size << 32 | count << 35
 }

@@ -30,7 +30,7 @@ pub(super) fn refused() -> Option<usize> {
     Some(REFUSED.load(Ordering::Relaxed)).filter(|bytes| *bytes != 0)
 }
 
-/// There is no memory for so many bytes.
+/// There is no memory for `bytes` bytes.
 #[cold]
 fn refuse(bytes: usize) -> *mut u8 {
     REFUSED.store(bytes, Ordering::Relaxed);
@@ -106,8 +106,8 @@ impl Memory {
     }
 }
 
-// SAFETY: blocks of a layout that a stock keeps come from the heap rounded up to one of its sizes and go back to it as such,
-// whichever thread has them; all others are the heap's own.
+// SAFETY: blocks of a layout that a stock keeps come from the heap rounded up to one of its sizes and return to it as
+// such, from whichever thread. All others belong to the heap directly.
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

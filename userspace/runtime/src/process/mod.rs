@@ -52,7 +52,7 @@ extern "C" fn start(record: u64, length: u64, ring: u64) -> ! {
 fn fail(error: &Error) {
     crate::log::write(crate::log::LogLevel::Error, format!("{error}"));
     if let Some(errors) = runtime::with(|rt| rt.facts.borrow().errors.clone()).flatten() {
-        // Who runs the program may have closed the stream; there is nobody else to tell.
+        // The program that runs this one may have closed the stream; there is no other place to report to.
         let _ = runtime::with(|rt| rt.block_on(errors.write(&format!("Error: {error}\n"))));
     }
 }

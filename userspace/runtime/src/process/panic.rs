@@ -66,8 +66,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     capos_ring::exit(if lacking.is_some() { exit_code::OUT_OF_MEMORY } else { exit_code::PANIC })
 }
 
-/// How many bytes an allocation needed, where the panic is that of an allocation which nobody could do without. Only its words
-/// tell it from others; they name the bytes that the allocator has just refused.
+/// The bytes that an allocation needed, if the panic is that of an allocation that could not fail gracefully. Only its
+/// message distinguishes it from others: it names the bytes that the allocator has just refused.
 fn lacking(info: &PanicInfo<'_>) -> Option<usize> {
     let bytes = heap::refused()?;
     let (mut words, mut expected) = (Line::new(), Line::new());

@@ -9,8 +9,8 @@ use crate::runtime::Runtime;
 struct OneThread(UnsafeCell<Option<Runtime>>);
 
 // SAFETY: only the first thread gets to what is inside. A process that may have more threads can start
-// them, but each needs a stack of its own: one on the first thread's stack would destroy what both of them
-// keep there, whatever they do with this crate.
+// them, but each needs its own stack. A thread on the first thread's stack would overwrite the data of
+// both, whatever they do with this crate.
 unsafe impl Sync for OneThread {}
 
 static PLACE: OneThread = OneThread(UnsafeCell::new(None));

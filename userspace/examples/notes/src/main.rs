@@ -1,4 +1,4 @@
-//! The service `notes`: keeps notes for whoever holds a capability to it.
+//! The service `notes`: keeps notes for the holders of a capability to it.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 

@@ -26,7 +26,7 @@ fn values(arguments: impl Iterator<Item = String>) -> Result<BTreeMap<String, Va
 
 fn fill(template: &str, values: BTreeMap<String, Value>) -> Result<String, String> {
     let mut environment = Environment::new();
-    // A name that nobody gave is a mistake and not an empty text.
+    // A missing name is an error, not an empty text.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.render_str(template, values).map_err(|error| error.to_string())
 }

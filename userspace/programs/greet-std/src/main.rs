@@ -12,7 +12,7 @@ fn greet(name: &str) -> Result<String, Error> {
     Ok(capos_rt::call(greeter.greet(name))?)
 }
 
-/// On an executor the same calls are awaited, and go on beside each other.
+/// On an executor the same calls are awaited, and run in parallel.
 async fn greet_all(names: Vec<String>) -> Result<(), Error> {
     let greeter = capos_rt::env()?.cap::<GreeterClient>("greeter")?;
     let calls: Vec<_> = names.iter().map(|name| greeter.greet(name)).collect();

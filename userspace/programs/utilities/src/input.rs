@@ -29,7 +29,7 @@ pub fn each(
     Ok(())
 }
 
-/// Hands on what is read, piece by piece as it comes.
+/// Passes on the input, piece by piece as it arrives.
 pub fn pieces(
     name: &str,
     input: &mut (impl Read + ?Sized),

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn complain(why: std::fmt::Arguments<'_>) -> ExitCode {
-    // Where nobody can be told, the exit code has to do.
+    // If this cannot be printed, the exit code remains.
     let _ = writeln!(io::stderr(), "{why}");
     ExitCode::FAILURE
 }

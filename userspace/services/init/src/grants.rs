@@ -55,7 +55,7 @@ impl System {
     /// the labels of what it reads there.
     ///
     /// # Errors
-    /// In words, with the grant that cannot be given.
+    /// The grant that cannot be given, and why.
     pub async fn give(self: &Rc<Self>, entry: &Entry, label: Option<&Label>) -> Result<Given, Error> {
         let mut given = Given::default();
         for grant in &entry.grants {

@@ -248,7 +248,7 @@ impl LauncherServer for ProgramLauncher {
         };
         let mut all = label;
         for directory in labelled {
-            // Where the server of files has restarted meanwhile, nobody knows what the program has read.
+            // If the file server has restarted meanwhile, it is unknown what the program has read.
             all = join(&all, &directory.label().await.unwrap_or_else(|_| all_above()));
         }
         Ok(LauncherRunResults { result: ProgramResult { code, report, output: output.0.text() }, label: all })
@@ -318,7 +318,7 @@ impl LauncherServer for ProgramLauncher {
         let started = self.start(entry, given, Start { arguments, environment, grants }).await?;
         let running = self.running(entry, started, None, "its launcher does not wait for it any more");
         let exit = running.started.process.wait().await;
-        // Who is told of its end finds nothing of it left.
+        // A task that learns of its end finds no trace of it.
         self.accounts.settle(&running.started.account, &running.name).await;
         exit
     }

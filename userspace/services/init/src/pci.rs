@@ -45,7 +45,7 @@ impl Bus {
         &self.found
     }
 
-    /// What is on the bus, in words.
+    /// The devices on the bus, as text.
     #[must_use]
     pub fn describe(&self) -> String {
         let all: Vec<String> = self.found.iter().map(|found| format!("{found}")).collect();

@@ -97,7 +97,7 @@ impl Service {
         self.starts.get()
     }
 
-    /// How it last ended, in words.
+    /// How it last ended, as text.
     pub fn last_exit(&self) -> String {
         self.last_exit.borrow().clone()
     }

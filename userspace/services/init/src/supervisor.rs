@@ -68,8 +68,8 @@ impl System {
         Ok(process)
     }
 
-    /// One life of a service: how it ended, in words, and whether another try can help. What the
-    /// machine does not have it will not have then either.
+    /// One instance of a service: how it ended, as text, and whether another try can help. It
+    /// cannot if the machine lacks a device.
     async fn live(self: &Rc<Self>, service: &Service) -> (String, bool) {
         service.set_state(ServiceState::Starting);
         let given = match self.give(&service.entry, None).await {
@@ -152,18 +152,18 @@ impl System {
         let reason = format!("service `{}` {words}: {}", service.name(), service.last_exit());
         let wanted = service.changed.until(|| service.wish.get() == Wish::Run);
         if let Either::Second(()) = select(wanted, refuse_calls(&service.endpoint, &reason)).await {
-            // The endpoint itself is gone; nobody can call any more.
+            // The endpoint itself is gone, so no caller can reach it.
             service.changed.until(|| service.wish.get() == Wish::Run).await;
         }
     }
 }
 
-/// What the system serves to whoever may look after services.
+/// What the system serves to sessions that may manage services.
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
-    /// The service, where a session may stop it. A trusted one keeps the record of what sessions did, or counts what
-    /// they may still do: whoever could make it begin anew could make it forget.
+    /// The service, where a session may stop it. A trusted one records what sessions did, or counts what they may still
+    /// do: a session that could restart it could make it forget.
     fn find_untrusted(&self, name: &str) -> Result<Rc<Service>, CallError> {
         let service = find(&self.0, name)?;
         if service.entry.trusted {

@@ -193,7 +193,7 @@ impl System {
         let options = ServeOptions { buffers: 8, message_bytes: 64 << 10, concurrent: 64 };
         let booting = async {
             match self.clone().boot().await {
-                // What was started goes on by itself.
+                // Started services continue by themselves.
                 Ok(()) => core::future::pending().await,
                 Err(error) => error,
             }

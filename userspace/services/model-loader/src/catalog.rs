@@ -119,8 +119,8 @@ impl Catalog {
     }
 
     /// Registers every model file in a directory of the medium; those that are refused are reported. The models are
-    /// offered in the order of `first`, names of files, and the others after these in the order of their names; those
-    /// that play a script come before all where `script_first`.
+    /// offered in the order of `first`, which lists file names; the others follow in the order of their names. If
+    /// `script_first` is set, those that play a script come before all.
     pub async fn register_all(&self, directory: &str, first: &str, script_first: bool) -> Result<usize, Error> {
         let mut count = 0_usize;
         for entry in self.medium.list(directory).await.with_context(|| format!("listing {directory}"))? {
@@ -154,8 +154,8 @@ impl Catalog {
         Ok(model.worker.clone().filter(|worker| !worker.is_given_up()))
     }
 
-    /// Ends the workers that nobody holds, but that of the model that is wanted: each keeps its whole account. So the
-    /// model that a session leaves is ready until it leaves another one.
+    /// Ends the workers without a holder, except that of the wanted model: each keeps its whole account. So the model
+    /// that a session leaves is ready until it leaves another one.
     async fn end_unheld(&self, wanted: &str) {
         let workers: Vec<(Rc<Worker>, u64)> = self
             .models
@@ -169,7 +169,7 @@ impl Catalog {
         if workers.is_empty() {
             return;
         }
-        // Without the list nobody can tell, and all go on.
+        // Without the list it is unknown which are held, so none is ended.
         let Ok(held) = self.table.list().await else { return };
         for (worker, given) in workers {
             // Somebody may have opened it since the list was made, or be about to.

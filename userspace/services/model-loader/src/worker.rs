@@ -42,9 +42,9 @@ const LIMITS: Limits = Limits {
 const FRAMES_PER_THREAD: u64 = 1_024;
 /// Objects for each further thread.
 const OBJECTS_PER_THREAD: u32 = 8;
-/// Bytes of weights for each further frame that a model may use at least that the engine runs, and so embeds with: what
-/// passes between layers, and keys and values of conversations, grow with the model. How much more it may use follows its
-/// shape and the machine.
+/// The engine's models may use one further frame per this many bytes of weights, for embeddings too: the data between
+/// layers, and the keys and values of conversations, grow with the model. How much more it may use follows its shape
+/// and the machine.
 const BYTES_PER_FRAME: u64 = 8 * FRAME;
 /// Bytes of a frame.
 pub const FRAME: u64 = 4096;
@@ -88,14 +88,14 @@ pub struct Worker {
     starts: RefCell<Vec<u64>>,
     /// How often it was given to somebody.
     given: Cell<u64>,
-    /// Who is just being given it, and holds nothing of it yet.
+    /// Callers that are being given it, and hold nothing of it yet.
     openings: Cell<u32>,
     given_up: Cell<bool>,
     /// Its process was ended so that another one takes its place.
     renewed: Cell<bool>,
 }
 
-/// A worker that is being opened. Until this is gone, it does not end because nobody holds it.
+/// A worker that is being opened. Until this is dropped, the worker does not end for lack of a holder.
 pub struct Opening(Rc<Worker>);
 
 impl Opening {
@@ -128,7 +128,7 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// A new one, at which nobody answers yet.
+    /// A new one, which no process serves yet.
     ///
     /// # Errors
     /// The account has no room for it.
@@ -172,7 +172,7 @@ impl Worker {
     }
 
     /// Starts its process, and others after it, within bounds. The task ends with the first start,
-    /// and goes on where its caller is cancelled: others may hold the worker already.
+    /// and continues if its caller is cancelled: others may hold the worker already.
     pub fn start(self: &Rc<Self>) -> Task<Result<(), Error>> {
         let worker = self.clone();
         capos_rt::spawn(async move {
@@ -189,7 +189,7 @@ impl Worker {
         })
     }
 
-    /// The model, as it is given to sessions.
+    /// The model's capability, for a session.
     pub fn language_model(&self) -> LanguageModelClient {
         self.count();
         self.entrance.language_model.clone()
@@ -326,8 +326,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of a model that needs so much memory, on a machine of so many bytes. Where nothing is known of what it needs, or
-    /// it has no conversations, it is what follows from the file's size.
+    /// For a model with this need, on a machine with `machine` bytes. If its need is unknown, or it has no
+    /// conversations, the file's size decides.
     pub fn of(info: &ModelInfo, need: Option<&Need>, machine: u64) -> Self {
         let least = limits(info).frames;
         let Some(need) = need.filter(|_| info.backend == LOCAL_ENGINE) else {
@@ -366,7 +366,7 @@ fn limits(info: &ModelInfo) -> Limits {
     Limits { frames, objects, threads, ..LIMITS }
 }
 
-/// A grant of which the worker gets these rights; who starts it may pass it on, the worker may not.
+/// A grant of these rights; the process that starts the worker may pass it on, the worker may not.
 fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
     Grant {
         name: name.to_string(),
@@ -377,7 +377,7 @@ fn grant<C: Client>(name: &str, client: &C, rights: Rights) -> Grant {
 }
 
 /// Waits for the worker's end and starts it again, within bounds. The verified memory stays, so a
-/// new worker verifies nothing anew.
+/// new worker verifies nothing again.
 async fn supervise(worker: Rc<Worker>, first: ProcessClient) {
     let mut process = first;
     loop {

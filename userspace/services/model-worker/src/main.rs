@@ -1,9 +1,9 @@
 //! The model worker: it serves `LanguageModel` (0) and, where the engine runs the model, `TextEmbedder` (1).
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
-//! nothing else. Its arguments are the model's id, the weights' length in bytes, the script's length in bytes,
-//! the most tokens of one call, the number of threads and, where it is not as many as the file says, the tokens of the
-//! longest conversation. Which backend it is the model's file says.
+//! nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens
+//! of one call, and the number of threads. The tokens of the longest conversation follow if they differ from the file's
+//! number. The model's file selects the backend.
 
 mod chunk;
 mod inference;
@@ -126,7 +126,8 @@ fn player(env: &Env, length: u64) -> Result<Player, Error> {
         let memory = env.cap::<MemoryObjectClient>("script")?;
         FileMapping::new(&memory, length).context("mapping the script")?.to_vec()
     };
-    // A script that cannot be played is told to whoever asks the model: this process has no other way to say it.
+    // If a script cannot be played, each caller of the model gets that error: this process has no other way to report
+    // it.
     Ok(match Script::parse(&script) {
         Ok(script) => Player::new(script),
         Err(why) => Player::broken(format!("its script cannot be played: {why}")),

@@ -10,7 +10,8 @@ use capos_schema::system::{LauncherClient, ProcessSpawnerClient};
 use capos_schema::terminal::{TerminalClient, TerminalSessionClient};
 use capos_script::Crash;
 
-/// What no model may have: the person's terminal and session, what starts programs, who asks and decides, files.
+/// Capabilities that a model never has: the person's terminal and session, starting programs, questions and decisions,
+/// files.
 const BEYOND: [(&str, u64); 8] = [
     (TerminalClient::NAME, TerminalClient::INTERFACE_ID),
     (TerminalSessionClient::NAME, TerminalSessionClient::INTERFACE_ID),
@@ -26,8 +27,8 @@ const PLACES: u64 = 64;
 /// How often each place is taken to have been used before.
 const GENERATIONS: u64 = 4;
 
-/// Calls the first method of everything that no model may have, by each capability that the process holds and by every
-/// id of the first places of its table, and says what became of it.
+/// Calls the first method of every interface that no model may have, with each capability that the process holds and
+/// with every id of the first places of its table. Reports the results.
 pub async fn reach(table: &CapabilityTableClient) -> Result<String, CallError> {
     let mut ids: Vec<u64> = table.list().await?.iter().map(|entry| entry.id).collect();
     let held = ids.len();

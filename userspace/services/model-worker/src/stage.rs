@@ -19,7 +19,7 @@ pub struct Stage {
     pub weights: Weights,
     /// The process's own capabilities.
     pub table: CapabilityTableClient,
-    /// The same in words.
+    /// The same as text.
     pub held: String,
 }
 
@@ -55,7 +55,7 @@ impl Stage {
     }
 }
 
-/// Computes for so many nanoseconds, or until it is cancelled.
+/// Computes for this many nanoseconds, or until it is cancelled.
 async fn compute(nanoseconds: u64, cancelled: &CancelToken) -> Result<(), CallError> {
     let end = capos_rt::now()?.saturating_add(nanoseconds);
     let mut state = 1_u64;

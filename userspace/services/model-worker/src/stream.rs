@@ -60,8 +60,8 @@ impl Stream {
             reading: Cell::new(false),
             forged: RefCell::default(),
         });
-        // The stream's service, but for answers that the stream has forged: a script can say what no well-formed value holds
-        // (text that is not UTF-8, a finish reason that the schema does not know), as a hostile worker would.
+        // The stream's service, except for answers that the script forges, as a hostile worker would: texts that are
+        // not UTF-8, or a finish reason that the schema does not know.
         Rc::new(Before::new(Rc::new(TokenStreamService(stream.clone())), move |service, cx, method, message| {
             let stream = stream.clone();
             Box::pin(async move {

@@ -15,7 +15,7 @@ pub enum Written {
 }
 
 impl Written {
-    /// The answer to a request, as it is drawn out.
+    /// The answer to a request, token by token.
     pub fn respond(&self, request: &InferenceRequest) -> Result<Response, CallError> {
         let view = view(request);
         match self {

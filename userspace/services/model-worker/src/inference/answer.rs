@@ -11,7 +11,7 @@ use capos_schema::models::{
 
 use super::requests::Requests;
 
-/// An answer, as it is made. Dropping it ends the work on it.
+/// An answer in progress. Dropping it ends the work on it.
 pub struct Answer {
     requests: Rc<Requests>,
     id: RequestId,

@@ -30,8 +30,8 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Of a file that was made ready; none where it writes nothing. One that the engine refuses says so to whoever asks
-    /// it: this process has no other way to.
+    /// Of a file that was made ready; none where it writes nothing. If the engine rejects the file, each caller gets
+    /// that error: this process has no other way to report it.
     pub fn new(
         ready: &Result<Ready, String>,
         info: ModelInfo,

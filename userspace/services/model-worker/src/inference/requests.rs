@@ -11,11 +11,11 @@ use capos_schema::models::InferenceRequest;
 use super::answer::Answer;
 use super::{cannot_be_run, conversation};
 
-/// The engine with one model, and what it has said that nobody has read yet.
+/// The engine with one model, and its output that has not been read yet.
 ///
 /// A step of the engine, which takes all requests further, is made when somebody waits for a piece of an answer and at
-/// no other time. So nothing piles up of an answer that nobody reads, but for what others' steps bring, which the
-/// answer's own limit bounds.
+/// no other time. So an unread answer does not grow, except by the steps of others, which the answer's own limit
+/// bounds.
 pub struct Requests {
     /// Why there is none, where the file cannot be run.
     assistant: RefCell<Result<Assistant<'static>, String>>,
@@ -54,7 +54,7 @@ impl Requests {
         };
         let mut unread = self.unread.borrow_mut();
         for (id, event) in events {
-            // Nobody reads the end of an answer that was dropped.
+            // The end of a dropped answer is never read.
             if let Some(unread) = unread.get_mut(&id) {
                 unread.push_back(event);
             }
@@ -68,7 +68,7 @@ impl Requests {
         }
     }
 
-    /// Ends the work on a request whose answer nobody reads any more.
+    /// Ends the work on a request whose answer is no longer read.
     pub fn forget(&self, id: RequestId) {
         self.cancel(id);
         self.unread.borrow_mut().remove(&id);

@@ -17,8 +17,8 @@
 //! | 61 (u8) | caps accepted | caps accepted | 0 | 0 | 0 | 0 | 0 | 0 |
 //! | 62 (u16) | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |
 //!
-//! The rest of the opcodes work on words of the process's own memory and on the thread itself, but for the last, which is a
-//! RETURN and a RECV in one:
+//! The other opcodes work on words of the process's own memory and on the thread itself. The last is a RETURN and a
+//! RECV in one:
 //!
 //! | offset | WAIT_WORD | WAKE_WORD | THREAD_POINTER | RETURN_RECV |
 //! |---|---|---|---|---|
@@ -69,12 +69,12 @@ pub enum Opcode {
     Cancel = 5,
     /// Set bits of a notification.
     Notify = 6,
-    /// Wait until a notification (or interrupt) has bits set, and take and clear them; or, through
-    /// the reply to a received call, until nobody waits for the answer any more.
+    /// Wait until a notification (or interrupt) has bits set, and take and clear them. On the reply
+    /// to a received call: wait until the caller no longer waits for the answer.
     Wait = 7,
     /// Wait until a word of memory is woken, if it holds an expected value.
     WaitWord = 8,
-    /// Wake who waits for a word of memory.
+    /// Wake threads that wait for a word of memory.
     WakeWord = 9,
     /// Set the thread's own thread pointer (FS base).
     ThreadPointer = 10,
@@ -82,7 +82,7 @@ pub enum Opcode {
     ReturnRecv = 11,
 }
 
-/// An entry as it lies in the ring: bytes, nothing believed.
+/// An encoded entry of the ring, not validated.
 pub type RawEntry = [u8; ENTRY_SIZE];
 
 /// The same as little-endian words.

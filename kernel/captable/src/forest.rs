@@ -5,10 +5,10 @@
 //! capability is revoked, and lives on when the capability is only released.
 //!
 //! A removed node with several children or with attachments stays as a nameless joint, so that its
-//! descendants still die with its ancestors; one with a single child is replaced by that child.
-//! Where only attachments are left, each can keep a joint of its own below joints that branch. There are
-//! therefore fewer than twice as many joints as living nodes, and removing costs the same however many
-//! descendants there are.
+//! descendants are still revoked with its ancestors. A removed node with a single child is replaced by
+//! that child. If only attachments are left, each can keep a joint of its own below joints that
+//! branch. There are therefore fewer than twice as many joints as living nodes, and removing costs the
+//! same however many descendants there are.
 
 use crate::pool::{NIL, Pool};
 
@@ -53,7 +53,7 @@ struct Node<H> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round(u64);
 
-/// The derivation forest. `H` says who holds a node: a slot of a table, a mapping.
+/// The derivation forest. `H` is the type of a node's holder: a slot of a table, a mapping.
 pub struct Forest<H> {
     nodes: Pool<Node<H>>,
     /// The generation that is given out next; none is ever given out twice.
@@ -128,13 +128,13 @@ impl<H> Forest<H> {
         Ok(self.id(index))
     }
 
-    /// Who holds the node.
+    /// The holder of the node.
     #[must_use]
     pub fn holder(&self, id: NodeId) -> Option<&H> {
         self.checked(id).and_then(|node| node.holder.as_ref())
     }
 
-    /// Changes who holds the node: the capability was moved. Gives the old holder.
+    /// Changes the holder of the node: the capability was moved. Returns the old holder.
     pub fn set_holder(&mut self, id: NodeId, holder: H) -> Option<H> {
         self.checked(id)?;
         self.node_mut(id.index).and_then(|node| node.holder.replace(holder))
@@ -169,7 +169,7 @@ impl<H> Forest<H> {
                 let holder = node.holder.take();
                 self.unlink(attachment);
                 self.release(attachment);
-                // Who has asked may not ask again: nothing is left that joins nothing.
+                // The caller may not call again, so joints that join nothing are removed now.
                 self.collapse(child);
                 if holder.is_some() {
                     return holder;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 const NIL: u32 = u32::MAX;
 
-/// Names one element of a [`KeyedList`] as long as it is in the list.
+/// Identifies one element of a [`KeyedList`] while it is in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ListKey {
     index: u32,

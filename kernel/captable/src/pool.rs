@@ -38,8 +38,8 @@ impl<T> Chunk<T> {
     }
 }
 
-/// The pool. A chunk whose elements are all gone is given back, and so are the places of chunks at
-/// its end: a pool that has once been large is small again when its elements are few.
+/// The pool. Empty chunks are freed, and so are the places of chunks at its end. So a pool that has
+/// once been large is small again when its elements are few.
 pub struct Pool<T> {
     chunks: Vec<Chunk<T>>,
     /// First chunk with room.

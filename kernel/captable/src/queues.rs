@@ -1,5 +1,5 @@
-//! Many queues by key in one structure: first in first out within a key, removal from the middle,
-//! and a cost that grows with the logarithm of all elements, whatever the keys are.
+//! Many queues by key in one structure: first in first out within a key, with removal from the
+//! middle. The cost grows with the logarithm of all elements, whatever the keys are.
 //!
 //! It is a treap: a binary tree by key and age whose shape depends on numbers drawn from a secret
 //! seed, so that who chooses keys and times cannot make it deep.

@@ -28,7 +28,7 @@ impl Physical for LowMemory {
         if address == 0 || end > REACHABLE {
             return None;
         }
-        // SAFETY: the entry code mapped all of the first 4 GiB at its own address, and what is read here (the
+        // SAFETY: the entry code mapped all of the first 4 GiB at its own address. The memory read here (the
         // Multiboot2 information, modules, firmware tables) is not written while the loader runs.
         Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) })
     }

@@ -14,7 +14,8 @@ pub const OLD_AREA: usize = 512;
 /// Bytes of an area with XSAVE and nothing but x87 and SSE: those, and a header.
 const FIRST: usize = 576;
 
-/// The sets that are turned on, of those that the processor has. Any other, such as tiles, would be kept by nobody.
+/// The sets that are turned on, of those that the processor has. Others, such as tiles, would not be saved for a
+/// thread.
 #[must_use]
 pub fn enabled(supported: u64) -> u64 {
     let avx = supported & AVX;
@@ -69,7 +70,7 @@ mod tests {
         for (supported, expected) in [
             (0b11, BASE),
             (0b111, BASE | AVX),
-            // Memory bounds, protection keys, and tiles are kept by nobody.
+            // Memory bounds, protection keys, and tiles are not saved.
             (0x1f, BASE | AVX),
             (0x6_02e7, BASE | AVX | AVX512),
             (u64::MAX, BASE | AVX | AVX512),

@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(range.overlaps(hole), common);
     }
 
-    /// Frames against a set, of which one more comes out than is in.
+    /// Frames, compared with a set that may give out one more than it contains.
     #[test]
     fn frames_come_out_as_a_set_has_them(
         frames in 1_usize..300,

@@ -5,7 +5,7 @@ pub const BLOCK_PAGES: u64 = 512;
 
 const WORDS: usize = 8;
 
-/// Which frames of a block are held for pages that nobody has asked for yet, and how many hold pages that are in.
+/// Which frames of a block are reserved for pages that have not been requested yet, and how many hold present pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     held: [u64; WORDS],

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Names an entry of the clock for as long as it is in.
+/// Identifies an entry of the clock while it is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Slot(usize);
 
@@ -56,7 +56,7 @@ impl<K: Copy> Clock<K> {
         true
     }
 
-    /// So many of the entries that were expected do not come.
+    /// `count` expected entries will not be inserted.
     pub fn take_back(&mut self, count: usize) {
         self.expected = self.expected.saturating_sub(count);
     }

@@ -21,7 +21,7 @@ pub const PAGE: u64 = 4096;
 /// Bytes of a large page.
 pub const LARGE_PAGE: u64 = 2 << 20;
 
-/// How many pages hold so many bytes.
+/// How many pages hold `bytes` bytes.
 #[must_use]
 pub const fn pages_for(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE)

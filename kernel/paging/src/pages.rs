@@ -189,7 +189,8 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
     }
 
     /// How many absent pages to ask for together, `page` first: at most `limit`, up to the end of
-    /// the object or the first page that is not absent. 0 where `page` itself is not to be asked for.
+    /// the object or the first page that is not absent. The result is 0 if `page` itself must not be
+    /// asked for.
     #[must_use]
     pub fn run_of_absent(&self, page: u64, limit: u64) -> u64 {
         let end = self.count.min(page.saturating_add(limit));
@@ -200,8 +201,8 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.root.as_ref()?.next(self.shift, 0, page, &of)
     }
 
-    /// The pages from `page` on that are in, at most `limit`, up to the first that is not, or to the last that is kept beside
-    /// it. To be asked again for what lies behind where [`Self::goes_on`] says so.
+    /// The present pages from `page` on, at most `limit`, up to the first that is absent or the last of the same group.
+    /// Call it again for the pages after those if [`Self::goes_on`] says so.
     #[must_use]
     #[inline]
     pub fn run_of_resident(&self, page: u64, limit: u64) -> &[R] {

@@ -36,7 +36,7 @@ impl Step {
         }
     }
 
-    /// Takes it. Who has waited may free its memory at once.
+    /// Takes it. After that the waiting thread may free its memory at once.
     pub fn take(&self, futex: &impl Futex) {
         let word = core::ptr::from_ref(&self.0);
         if self.0.swap(Self::DONE, Ordering::AcqRel) == Self::AWAITED {
@@ -45,7 +45,7 @@ impl Step {
     }
 }
 
-/// Whether something is to be looked at: raised by whoever has changed it, lowered before it is looked at.
+/// Whether something has to be checked: raised after a change, lowered before the check.
 #[derive(Debug)]
 pub struct Flag(AtomicBool);
 
@@ -85,7 +85,7 @@ pub struct Knocks(AtomicU32);
 
 impl Knocks {
     const_unless_loom! {
-        /// Nobody has knocked.
+        /// Without a knock.
         #[must_use]
         #[expect(clippy::new_without_default, reason = "knocks are made where they lie")]
         pub const fn new() -> Self {

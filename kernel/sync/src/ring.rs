@@ -1,11 +1,11 @@
 //! The indices of a ring, at its four ends.
 //!
 //! The process keeps its indices in the ring alone ([`SharedProducer`], [`SharedConsumer`]). The kernel keeps its own in
-//! its own memory ([`Producer`], [`Consumer`]), publishes them, and never reads them back: all that it believes of the
-//! ring is the other side's index, and that only where it can be.
+//! its own memory ([`Producer`], [`Consumer`]), publishes them, and never reads them back. It uses only the other
+//! side's index of the ring, and only if that is plausible.
 //!
 //! An index is published with release order after the slot before it was written or read, and read with acquire order
-//! before a slot is: a slot is one side's at a time.
+//! before the slot is accessed. So a slot belongs to one side at a time.
 
 use capos_abi::ring::distance;
 

@@ -2,7 +2,7 @@
 
 use crate::primitives::{AtomicU32, Ordering, const_unless_loom};
 
-/// The lock. It keeps no value: who has taken it has whatever it stands for.
+/// The lock. It keeps no value: its holder owns whatever it stands for.
 #[derive(Debug)]
 pub struct TicketLock {
     /// The ticket that is drawn next.

@@ -57,8 +57,8 @@ proptest! {
         }
     }
 
-    /// Whatever a process writes into all four indices, the kernel believes no more than the ring can hold, names the
-    /// index that cannot be, and goes on from its own.
+    /// Whatever a process writes into all four indices, the kernel accepts no more than the ring can hold, names the
+    /// implausible index, and continues from its own.
     #[test]
     fn any_indices_are_believed_within_the_ring_or_corrupt(
         own in any::<u32>(),

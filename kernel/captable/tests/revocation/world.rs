@@ -4,7 +4,7 @@
 use capos_abi::{CapId, Rights, Status};
 use capos_captable::{Forest, KeyedList, ListKey, NodeId, Table};
 
-/// Who holds a node of the forest.
+/// The holder of a node of the forest.
 #[derive(Debug)]
 enum Holder {
     Slot(usize, CapId),

@@ -45,7 +45,7 @@ impl Disk {
     /// Reads the answer to IDENTIFY DEVICE.
     ///
     /// # Errors
-    /// In words, where this is no disk that can be used.
+    /// Why this is not a usable disk.
     pub fn parse(identity: &[u8; BYTES]) -> Result<Self, &'static str> {
         let commands = word(identity, 83);
         // Bits 15 and 14 say that the others mean something.
@@ -78,7 +78,7 @@ impl PacketDrive {
     /// Reads the answer to IDENTIFY PACKET DEVICE.
     ///
     /// # Errors
-    /// In words, where this is no drive that takes packets of 12 bytes.
+    /// Why this is not a drive that takes packets of 12 bytes.
     pub fn parse(identity: &[u8; BYTES]) -> Result<Self, &'static str> {
         let general = word(identity, 0);
         if general & 0xc000 != 0x8000 {

@@ -1,4 +1,4 @@
-//! Commands for optical drives (SPC and MMC), as they lie in a command table, and what they answer.
+//! Commands for optical drives (SPC and MMC), as encoded in a command table, and their answers.
 
 /// Bytes of a packet. Drives that want 16 are not optical ones.
 pub const BYTES: usize = 12;
@@ -48,7 +48,7 @@ impl Packet {
         Self([code::PREVENT_ALLOW_MEDIUM_REMOVAL, 0, 0, 0, u8::from(locked), 0, 0, 0, 0, 0, 0, 0])
     }
 
-    /// Reads sectors, with READ(10), which every drive knows, where so many fit into it.
+    /// Reads sectors, with READ(10), which every drive knows, if `count` fits into it.
     #[must_use]
     pub fn read(sector: u32, count: u32) -> Self {
         let [s0, s1, s2, s3] = sector.to_be_bytes();

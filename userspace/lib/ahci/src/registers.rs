@@ -71,7 +71,7 @@ pub const PX_IS_PRCS: u32 = 1 << 22;
 pub const PX_IS_PCS: u32 = 1 << 6;
 /// PxIS: a command's data could be transferred, and other progress.
 pub const PX_IS_PROGRESS: u32 = 0x2f;
-/// PxIS: what a port must be started anew after.
+/// PxIS: errors after which a port must be restarted.
 pub const PX_IS_FATAL: u32 = PX_IS_HBFS | PX_IS_HBDS | PX_IS_IFS;
 /// Command and status.
 pub const PX_CMD: u64 = 0x18;
@@ -113,9 +113,9 @@ pub const PX_SSTS_DET: u32 = 0xf;
 pub const PX_SSTS_DET_UP: u32 = 3;
 /// Control of the line.
 pub const PX_SCTL: u64 = 0x2c;
-/// PxSCTL: what the line is told.
+/// PxSCTL: the request to the link.
 pub const PX_SCTL_DET: u32 = 0xf;
-/// PxSCTL.DET: begin anew.
+/// PxSCTL.DET: reset.
 pub const PX_SCTL_DET_RESET: u32 = 1;
 /// Errors of the line; cleared by writing ones.
 pub const PX_SERR: u64 = 0x30;

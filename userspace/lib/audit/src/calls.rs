@@ -1,9 +1,9 @@
-//! What the chain knows of each call: the one place at which a decision and what became of the call meet.
+//! What the chain knows of each call: the one place where a decision and the outcome of the call meet.
 //!
 //! The broker and the runner write to the log independently, and a runner that is interrupted stops waiting for a
-//! decision that may be recorded all the same. Whoever comes first here settles it: a decision that was recorded is that
-//! of the call, whatever its runner knew or says; a call that was told of cannot be decided on any more, and the broker, whose
-//! record is refused, does not let its decision hold.
+//! decision that may be recorded all the same. The record that comes first settles it. A recorded decision is that of
+//! the call, whatever its runner knew or says. Once a call's outcome is recorded, a decision on it is rejected, and the
+//! broker then does not let its decision hold.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

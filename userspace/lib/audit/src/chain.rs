@@ -17,9 +17,9 @@ use crate::record::{Event, Head, Record};
 
 /// The records since boot.
 ///
-/// The bound counts the bytes of all lines. A record *before* an effect is taken only if the record *after* it will fit
-/// too, so an effect that was allowed to begin can always be told of; when that is no longer so the chain refuses, and
-/// whoever asked must not go on. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
+/// The bound counts the bytes of all lines. A record *before* an effect is accepted only if the record *after* it will
+/// fit too, so the end of each permitted effect can be recorded. If it does not fit, the chain rejects the record, and
+/// the caller must not continue. A chain that several sessions share ([`Chain::shared`]) bounds each of them.
 #[derive(Debug)]
 pub struct Chain {
     records: Vec<Record>,
@@ -111,10 +111,11 @@ impl Chain {
     ///
     /// # Errors
     /// `Full` where it, and the ends of all effects that have begun, do not fit, `Share` where its session's would not. `Invalid` for an end without its
-    /// beginning, an end whose call is not the one that began, a second beginning or refusal of one call, another decision
-    /// than the one that is recorded of it, an error or reason longer than [`ERROR_LIMIT`], a label longer than [`LABEL_LIMIT`], arguments of a call that never ran longer
-    /// than [`ARGUMENTS_LIMIT`], or a part only of the arguments of one that did. A late end may come without its
-    /// beginning, which was lost with an earlier chain; it says 0 in the place of the record before.
+    /// beginning, an end that differs from its call, or a second beginning or rejection of one call. Also for a
+    /// decision other than the recorded one, an error or reason longer than [`ERROR_LIMIT`], or a label longer than
+    /// [`LABEL_LIMIT`]. Also for arguments of a call that never ran longer than [`ARGUMENTS_LIMIT`], or cut arguments
+    /// of one that did. A late end may come without its beginning, which was lost with an earlier chain; it then says 0
+    /// for the sequence of the record before.
     pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {
         if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
@@ -188,7 +189,8 @@ impl Chain {
     ///
     /// # Errors
     /// `Full` or `Share` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
-    /// and `-`, for a field name that occurs twice, and for a decision on a call that was decided on or told of before.
+    /// and `-`, and for a field name that occurs twice. Also for a decision on a call that already has a decision or an
+    /// outcome.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
         if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {

@@ -1,4 +1,4 @@
-//! Times of records in words, and a person's words for a time. All are UTC.
+//! The text of records' times, and parsing a person's text for a time. All are UTC.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,8 +25,9 @@ pub fn clock(nanoseconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
 }
 
-/// The time that a person means, in nanoseconds since 1970: a date, a date and a time of day as `2026-11-21T09:05`, which
-/// are UTC unless an offset follows, or how long before `now`, as `90m`, `2h`, `7d` or `1 week`.
+/// The time that a person means, in nanoseconds since 1970. It is a date; a date and a time of day as
+/// `2026-11-21T09:05`, which are UTC unless an offset follows; or a time before `now`, as `90m`, `2h`, `7d` or `1
+/// week`.
 ///
 /// # Errors
 /// What can be said, where the text is none of these.

@@ -1,4 +1,4 @@
-//! "What did it do on my behalf": records in words.
+//! "What did it do on my behalf": records as sentences.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

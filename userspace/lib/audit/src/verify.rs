@@ -45,8 +45,8 @@ impl core::error::Error for Broken {}
 /// Checks whole chains, line by line without newlines, oldest first. With `head` the end is checked too; without it a
 /// chain that was cut off cannot be told from a shorter one.
 ///
-/// A line is dropped before the next is asked for, and of an effect that is open only hashes are kept: lines that are
-/// made one by one are checked in the memory that the longest of them takes, however long the chain is.
+/// A line is dropped before the next is read, and only hashes of an open effect are kept. So a chain that is read line
+/// by line needs the memory of its longest line, whatever its length.
 ///
 /// # Errors
 /// The first place at which something is wrong.

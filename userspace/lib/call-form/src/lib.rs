@@ -16,11 +16,11 @@ use names::reads;
 
 /// Stands before the arguments in [`CallForm::MistralArgs`].
 pub const ARGS: &str = "[ARGS]";
-/// Stands there before what the call is called, which nobody needs.
+/// Stands there before the call's id, which is not needed.
 pub const CALL_ID: &str = "[CALL_ID]";
 
-/// A family's way to write a call: a mark, then JSON objects with the tool's name and its arguments, or the name and behind
-/// it an object of the arguments, or the tool's line.
+/// A family's way to write a call, after a mark. It is a JSON object with the tool's name and its arguments, or the
+/// name and an object of the arguments after it, or the tool's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
@@ -97,8 +97,8 @@ impl CallForm {
         }
     }
 
-    /// What stands between a tool's name, which follows the mark as it is, and the object of its arguments; none where both
-    /// lie in one object.
+    /// The text between a tool's name, which follows the mark directly, and the object of its arguments; none if both
+    /// are in one object.
     pub fn separator(self) -> Option<&'static str> {
         match self {
             Self::MistralArgs => Some(ARGS),
@@ -122,7 +122,7 @@ impl CallForm {
     }
 
     /// Whether an answer that begins with the object of a call is one, be the object in a fence of Markdown or not.
-    /// Qwen2.5-Coder with 1.5 thousand million parameters writes nearly all of its calls so, whatever its template says.
+    /// Qwen2.5-Coder with 1.5 billion parameters writes nearly all of its calls so, whatever its template says.
     pub fn may_lack_mark(self) -> bool {
         self == Self::Hermes
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a file, in words.
+//! What can be wrong with a file, with the message.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,8 +8,8 @@ use capos_plural::count;
 /// Why a file is not accepted, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GgufError {
-    /// The metadata goes on behind the bytes that were given: call again with at least this many
-    /// bytes from the start of the file (never more than the file has).
+    /// The metadata continues after the given bytes: call again with at least this many bytes from
+    /// the start of the file (never more than the file has).
     NeedMore {
         /// Bytes from the start of the file.
         bytes: u64,

@@ -9,8 +9,8 @@ pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 /// Key of the template of conversations with tools, of files that have one for these.
 pub const TOOL_TEMPLATE: &str = "tokenizer.chat_template.tool_use";
 
-/// The facts about a model that its file tells, each as far as it is there and of the right type. What is not UTF-8 is not
-/// there.
+/// The facts about a model in its file, each if it is present and has the right type. Texts that are not UTF-8 count as
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
     /// `general.name`.

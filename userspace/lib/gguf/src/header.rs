@@ -92,8 +92,7 @@ impl<'a> Header<'a> {
         Ok(alignment)
     }
 
-    /// What is needed to run a model must be UTF-8. What people write about it may be in any encoding, and so may entries
-    /// that nobody knows.
+    /// Entries that running a model needs must be UTF-8. Descriptions and unknown entries may be in any encoding.
     fn check_texts(&self) -> Result<(), GgufError> {
         let architecture = self.get(ARCHITECTURE).and_then(|value| value.as_text());
         let of_architecture =

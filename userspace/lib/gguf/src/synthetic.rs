@@ -42,7 +42,7 @@ impl fmt::Display for SyntheticError {
 
 impl core::error::Error for SyntheticError {}
 
-/// A model file of the architecture `llama`, or `qwen3moe` where it has experts: all tensors that one has, at sizes that
+/// A model file of the architecture `llama`, or `qwen3moe` if it has experts. It has all tensors of one, at sizes that
 /// fit the file's, filled with small numbers that depend on a seed only. One tensor more, which engines do not know,
 /// fills the file to the exact size. The model says nothing sensible.
 pub struct Synthetic {
@@ -267,7 +267,7 @@ pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Res
     Ok(Synthetic { header, places: writer.places().collect(), size, seed }.to_vec())
 }
 
-/// A value as it is written again; none of the kinds that no entry about tokens has.
+/// The value for the copy; none for kinds that no entry about tokens has.
 fn copied(value: &Value<'_>) -> Option<WriterValue> {
     match value {
         Value::Text(text) => Some(WriterValue::Text(text.to_string())),

@@ -46,8 +46,9 @@ pub struct Rules<'a> {
     pub tools: &'a [Tool],
     /// The schema of an answer without calls.
     pub schema: Option<&'a Value>,
-    /// What strings in calls have to repeat, for [`CallForm::Lines`]: each is found there from the beginning of a word
-    /// to the end of one, or is two such with a slash between, or is empty, a dot or one of an enumeration's values.
+    /// Texts that strings in calls have to repeat, for [`CallForm::Lines`]. Each string is found there from the
+    /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
+    /// enumeration's values.
     pub said: Option<&'a [String]>,
 }
 

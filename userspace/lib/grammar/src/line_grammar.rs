@@ -29,7 +29,7 @@ pub struct LineTokens {
     ends: Vec<u32>,
     /// All that is text.
     text: SimpleVob,
-    /// All that can be in a string as it is.
+    /// All that a string can contain without escapes.
     plain: SimpleVob,
     backslash: Option<u32>,
     /// What can follow a backslash.
@@ -128,7 +128,7 @@ pub struct LineGrammar {
 }
 
 enum Place {
-    /// In one of some sequences, so many tokens of them behind. The answer may end before the first.
+    /// In one of some sequences, after `taken` of its tokens. The answer may end before the first.
     Choice { branches: Vec<Branch>, taken: usize, may_end: bool },
     /// In text, that is not empty or is.
     Text { begun: bool },
@@ -322,7 +322,7 @@ impl LineGrammar {
         any
     }
 
-    /// Goes on behind a sequence.
+    /// Continues after a sequence.
     fn go_on(&mut self, then: Then) {
         self.place = match then {
             Then::Lines => choice(self.line_choice()),

@@ -37,7 +37,7 @@ impl Said {
         said
     }
 
-    /// Adds a text in its pieces; where there is none nothing goes on.
+    /// Adds a text in its pieces; a gap ends the run of each.
     fn push(&mut self, pieces: Vec<Option<String>>, tokenizer: &Tokenizer) {
         for piece in pieces.into_iter().chain([None]) {
             let ids = piece.map_or_else(|| vec![GAP], |piece| tokenizer.encode(&piece, Marks::Foreign));
@@ -174,7 +174,7 @@ mod tests {
         );
     }
 
-    /// What is written in JSON can be said again as it is written there.
+    /// A string in JSON can be repeated in its encoded form.
     #[test]
     fn strings_of_json_are_taken_as_they_are() {
         assert_eq!(

@@ -41,8 +41,8 @@ impl<'m> Assistant<'m> {
     /// the oldest turns are.
     ///
     /// # Errors
-    /// [`InferenceError`] where the model's template refuses the conversation, the last turn is too long, the answer's
-    /// schema asks for what it cannot be held to, or a setting of the sampler cannot be meant.
+    /// [`InferenceError`] if the model's template rejects the conversation, the last turn is too long, the answer's
+    /// schema cannot be enforced, or a setting of the sampler is out of range.
     pub fn request(&mut self, mut request: Request) -> Result<RequestId, InferenceError> {
         let model = self.model;
         if !model.supports_tools() {
@@ -134,7 +134,7 @@ impl<'m> Assistant<'m> {
 
     fn take(&mut self, id: RequestId, token: u32, events: &mut Vec<(RequestId, Event)>) {
         let Some(Answer { reader, repetition, endless }) = self.answers.get_mut(&id) else { return };
-        // What a call is given may repeat itself because a person wants it so. A call begins a text anew.
+        // What a call is given may repeat itself because a person wants it so. A call starts a new text.
         if reader.in_call() {
             *repetition = repetition.take().map(|_| Repetition::default());
         } else if let Some(repetition) = repetition {

@@ -1,4 +1,4 @@
-//! Why there is no answer, in words.
+//! Why there is no answer, with the message.
 
 use std::fmt;
 

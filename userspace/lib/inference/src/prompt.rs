@@ -27,7 +27,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
         return Ok(whole);
     }
     let turns = request.messages.iter().filter(|message| message.role == Role::User).count();
-    // So many of the oldest turns are too few to leave out, and so many are enough if any are.
+    // Leaving out `too_few` of the oldest turns does not suffice; leaving out `enough` does, if any number does.
     let (mut too_few, mut enough) = (0, turns.saturating_sub(1));
     let mut found = render(enough)?;
     if !fits(&found.1) {
@@ -47,7 +47,7 @@ pub fn fitting(model: &LanguageModel<'_>, request: &Request) -> Result<(Prompt, 
     Ok(found)
 }
 
-/// The messages without so many of the oldest turns. What comes before the first belongs to it, but for instructions.
+/// The messages without the `left_out` oldest turns. Messages before the first turn belong to it, except instructions.
 fn without_turns(messages: &[Message], left_out: usize) -> Vec<Message> {
     let mut turn = 0usize;
     let kept = messages.iter().filter(|message| {

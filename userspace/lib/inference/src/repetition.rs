@@ -15,7 +15,7 @@ pub struct Repetition {
     last: [Option<u32>; BLOCK],
     /// Where the next token goes: the place of the oldest.
     next: usize,
-    /// For each length of a block, how many of the newest tokens are those of so many tokens before.
+    /// For each length of a block, how many of the newest tokens equal those that many tokens before.
     repeated: [usize; BLOCK],
 }
 

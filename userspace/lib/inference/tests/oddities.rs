@@ -1,5 +1,5 @@
-//! Files as people's converters and editors leave them: with things in them that nobody needs, or that are written in
-//! another way. Each has to answer as the plain file does.
+//! Files as converters and editors leave them: with entries that are not needed, or that are written in another way.
+//! Each has to answer as the plain file does.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)] // Helpers of tests count as tests.
 
@@ -33,8 +33,8 @@ fn list(kind: u32, values: &[Vec<u8>]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &(values.len() as u64).to_le_bytes(), &values.concat()].concat()
 }
 
-/// The file with its tensors at multiples of `alignment`, in another order, with so many bytes besides in front of each and
-/// behind the last, and with these entries more.
+/// The file with its tensors at multiples of `alignment`, in another order, with additional bytes before each and after
+/// the last, and with these additional entries.
 fn laid_out(file: &[u8], alignment: u64, gap: u64, more: &[Vec<u8>]) -> Vec<u8> {
     let header = Header::parse(file, file.len() as u64).unwrap();
     let entries = header.entries().count() + more.len();

@@ -39,7 +39,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) document: &'a Document,
     /// Clients of each service, in the order of their numbers.
     clients: BTreeMap<String, Vec<String>>,
-    /// Who holds which hardware.
+    /// The holders of each piece of hardware.
     ports: Vec<(u32, u32, String)>,
     lines: BTreeMap<u8, String>,
     devices: BTreeMap<(u16, u16), String>,

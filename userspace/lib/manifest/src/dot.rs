@@ -30,9 +30,9 @@ fn drawn(process: &Service) -> Vec<(&str, bool, u32, Option<&GrantSource>)> {
         .collect()
 }
 
-/// Who may call whom, by which interface, as a directed graph: services as boxes, profiles and programs as ellipses, of
-/// which those that hold the same are one. Time, entropy and writing log lines are left out, and what the broker keeps
-/// for sessions.
+/// Which process may call which service, by which interface, as a directed graph: services as boxes, profiles and
+/// programs as ellipses. Those with the same capabilities share one ellipse. Time, entropy and writing log lines are
+/// left out, and the broker's capabilities for sessions.
 #[must_use]
 pub fn dot(manifest: &Manifest) -> String {
     let services = manifest.services.iter().map(|service| (service.name.clone(), service));

@@ -1,4 +1,4 @@
-//! The capability graph in words.
+//! The capability graph as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use capos_schema::manifest::{Grant, GrantSource, Manifest, Service, SessionProfi
 use crate::source::RIGHTS;
 use crate::tools::grant_tools;
 
-/// Who is started in which order, what each holds, and whom it may call.
+/// The processes in the order of their start, their capabilities, and the services that each may call.
 #[must_use]
 pub fn describe(manifest: &Manifest) -> String {
     let mut out = String::new();

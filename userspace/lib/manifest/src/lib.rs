@@ -46,7 +46,7 @@ pub fn read_layers(files: &[(&str, &str)]) -> Result<Manifest, ManifestError> {
     compile(&names.join(" with "), &document)
 }
 
-/// A manifest as it lies in the boot package.
+/// An encoded manifest of the boot package.
 ///
 /// # Errors
 /// It is too large.

@@ -1,4 +1,5 @@
-//! Properties of the capability graph: what must stay true of who holds what, however the manifest changes.
+//! Properties of the capability graph: what must stay true of each process's capabilities, however the manifest
+//! changes.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ impl<'a> Named<'a> {
         self.is_of(held) && (self.read_only || !held.read_only)
     }
 
-    /// Whether who may hold this one may hold what is held.
+    /// Whether a process that may hold this may hold `held`.
     fn covers(&self, held: &Held) -> bool {
         self.is_of(held) && (held.read_only || !self.read_only)
     }
@@ -89,7 +90,7 @@ impl std::fmt::Display for Reached {
     }
 }
 
-/// Who holds what.
+/// The capabilities of each process.
 struct Graph<'a> {
     /// By group, each in the order of the manifest; profiles as `profile.NAME`.
     holders: Vec<(&'static str, String, Vec<Held>)>,

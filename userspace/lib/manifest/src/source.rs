@@ -36,7 +36,7 @@ pub const INIT: &[&str] = &[
     "StateKeeper",
 ];
 
-/// Interfaces that no session may hold, since whoever holds one could get around the broker or the audit log.
+/// Interfaces that no session may hold, since a holder could bypass the broker or the audit log.
 pub const NEVER_IN_SESSIONS: &[&str] = &[
     "AuditLog",
     "AuditWriter",

@@ -22,7 +22,7 @@ pub struct Document {
     /// What sessions hold, by name of the profile.
     #[serde(default)]
     pub profile: BTreeMap<String, Profile>,
-    /// What must stay true of who holds what.
+    /// What must stay true of each process's capabilities.
     #[serde(default)]
     pub property: Vec<Property>,
 }
@@ -51,7 +51,7 @@ impl Document {
     }
 }
 
-/// What must stay true of who holds what.
+/// What must stay true of each process's capabilities.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Property {
@@ -59,7 +59,7 @@ pub struct Property {
     pub says: String,
     /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, where it is left out.
     pub of: Option<Vec<String>>,
-    /// Who is left out of these.
+    /// Those that are left out of these.
     #[serde(default)]
     pub but: Vec<String>,
     /// None of them holds any of this.
@@ -122,7 +122,7 @@ pub struct Process {
     /// Whether sessions may not restart or stop it.
     #[serde(default)]
     pub trusted: bool,
-    /// What is lost when it is restarted or stopped, in words; `nothing`.
+    /// What is lost when it is restarted or stopped, as a phrase; `nothing`.
     #[serde(default)]
     pub loses: String,
 }

@@ -340,7 +340,7 @@ fn properties_hold_or_are_refused_with_who_breaks_them_by_what() {
 fn the_read_only_form_is_less_than_the_whole() {
     let whole = SMALL.to_owned();
     let less = with("from = \"disk.Directory\", rights = [\"call\"]", "from = \"disk.Directory\", read_only = true");
-    // What is stated, and whether who holds the whole breaks it, and who holds the read-only form.
+    // The property, and whether the holder of the whole violates it, and the holder of the read-only form.
     let cases = [
         ("never = [\"Directory\"]", true, false),
         ("never = [\"disk.Directory read-only\"]", true, true),
@@ -448,7 +448,7 @@ fn a_device_is_granted_by_its_numbers_or_by_its_class() {
     assert!(words.contains("`shell` holds the PCI device of class 010601; one driver per device"), "{words}");
 }
 
-/// A driver runs once for each of its devices, so what these processes and their grants are called is nobody else's name.
+/// A driver runs once for each of its devices, so the names of these processes and their grants are reserved.
 #[test]
 fn a_driver_leaves_room_for_several_devices() {
     let driver = "\n[[service]]\nname = \"net\"\nprogram = \"/bin/net\"\nprovides = [\"Greeter\"]\n\
@@ -479,7 +479,7 @@ fn a_driver_leaves_room_for_several_devices() {
 
 #[test]
 fn each_shipped_property_is_broken_by_what_it_is_there_for() {
-    // Who is given what, for each property in the order of the manifest.
+    // A grant that violates each property, in the order of the manifest.
     let given = [
         ("name = \"seq\"", "kernel.dma", ""),
         ("name = \"seq\"", "kernel.interrupts", ", line = 5"),

@@ -34,8 +34,8 @@ impl Samples {
         self.0.push(to.saturating_sub(from).saturating_sub(overhead));
     }
 
-    /// The median where each sample is `per` of what is measured, and in words how often that was
-    /// done and how much it differs.
+    /// The median, where each sample is `per` operations, and a text about the number of samples
+    /// and their range.
     #[must_use]
     pub fn median(mut self, per: u64) -> (u64, String) {
         self.0.sort_unstable();
@@ -46,8 +46,8 @@ impl Samples {
     }
 }
 
-/// Arithmetic that keeps one processor busy and touches no memory: so many steps, each of which depends on the one before.
-/// The result is known only by doing them all.
+/// Arithmetic that keeps one processor busy and touches no memory: `steps` steps, each of which depends on the one
+/// before. The result is known only by doing them all.
 #[inline(never)]
 #[must_use]
 pub fn compute(steps: u64) -> u64 {

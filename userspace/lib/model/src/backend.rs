@@ -1,4 +1,4 @@
-//! Which backend of the worker computes a model's answers. The file says, and nobody else.
+//! Which backend of the worker computes a model's answers. Only the file decides.
 
 use core::fmt;
 

@@ -79,7 +79,7 @@ pub fn embeds(info: &ModelInfo) -> bool {
     [LOCAL_ENGINE, LOCAL_EMBEDDER].contains(&info.backend.as_str())
 }
 
-/// What is said of a model and is not so, in words. What is left empty, zero or false says nothing.
+/// The difference between a stated description of a model and its file, as text. Empty, zero and false state nothing.
 #[must_use]
 pub fn difference(said: &ModelInfo, found: &ModelInfo) -> Option<String> {
     let texts = [

@@ -22,7 +22,7 @@ const LEAST_KEPT: u64 = 16 << 20;
 /// The part of keys and values that may be taken twice while their memory grows.
 const GROWTH_PART: u64 = 8;
 
-/// Bytes that a worker which may use so many keeps of what it has read.
+/// Bytes of finished conversations that a worker with `bytes` bytes keeps.
 #[must_use]
 pub fn kept(bytes: u64) -> u64 {
     (bytes / KEPT_PART).max(LEAST_KEPT)
@@ -39,7 +39,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Of the model of a file that is run with so many threads; none where the engine does not run it.
+    /// Of the model of a file that runs with `threads` threads; `None` if the engine cannot run it.
     #[must_use]
     pub fn of(header: &Header<'_>, threads: u32) -> Option<Self> {
         let config = Config::of(header).ok()?;
@@ -56,13 +56,13 @@ impl Need {
         let cache = cache.saturating_add(cache / GROWTH_PART);
         let own = BASE.saturating_add(self.vocabulary.saturating_mul(VOCABULARY));
         let used = own.saturating_add(passes).saturating_add(cache);
-        // With what is kept beside it.
+        // With the kept conversations.
         let of_part = used.saturating_add(used.div_ceil(KEPT_PART.saturating_sub(1)));
         of_part.max(used.saturating_add(LEAST_KEPT))
     }
 
-    /// Tokens of the longest conversation that can be had with so many bytes: all that the model was made for, or the
-    /// largest multiple of [`STEP`] that is less.
+    /// Tokens of the longest conversation that is possible with `bytes` bytes: the model's full context, or the largest
+    /// multiple of [`STEP`] below it.
     ///
     /// # Errors
     /// The bytes that the shortest takes, where they are more.
@@ -87,9 +87,9 @@ impl Need {
     }
 }
 
-/// Bytes that one worker may have of a machine with `machine` bytes: half of what is left beside its file and what the
-/// rest of the system takes, since a session that changes its model has two workers for a while; and a quarter of all where
-/// the file leaves less, for its pages give way.
+/// Bytes that one worker may have of a machine with `machine` bytes. It is half of the memory that its file and the
+/// rest of the system leave, since a session that changes its model has two workers for a while. If a large file leaves
+/// less, it is a quarter of the machine, because the file's pages can be evicted.
 #[must_use]
 pub fn share(machine: u64, file: u64) -> u64 {
     const REST: u64 = 192 << 20;

@@ -32,7 +32,7 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Why a call does not run to which the person has not agreed, in words for the person, the record and the model.
+/// Why a call does not run to which the person has not agreed, for the person, the record and the model.
 #[must_use]
 pub fn unagreed(reply: Reply, mode: PermissionMode) -> &'static str {
     match reply {

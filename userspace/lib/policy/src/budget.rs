@@ -106,8 +106,8 @@ impl Budgets {
         Ok(in_session.min(of_principal))
     }
 
-    /// Counts a request to a model, made `now`, against the rate of the session and that of the principal: so many in a
-    /// minute. One that is refused counts for neither.
+    /// Counts a request to a model, made `now`, against the limits per minute of the session and of the principal. A
+    /// rejected one counts for neither.
     ///
     /// # Errors
     /// There were too many, and how long to wait.

@@ -17,7 +17,8 @@ const CLASS_LIMIT: usize = 64;
 /// The most that the classes of a label may come to, in bytes of their names, each counted with 4 more.
 pub const LABEL_LIMIT: usize = 1024;
 
-/// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown as it is.
+/// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown without
+/// escapes.
 fn is_class(class: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-*".contains(&byte);
     (1..=CLASS_LIMIT).contains(&class.len()) && class.bytes().all(is_letter)
@@ -84,7 +85,7 @@ pub fn join(one: &Label, other: &Label) -> Label {
     joined
 }
 
-/// What is made of something untrusted is untrusted.
+/// Data made from something untrusted is untrusted.
 #[must_use]
 pub fn join_provenance(one: Provenance, other: Provenance) -> Provenance {
     if one == Provenance::Untrusted { one } else { other }

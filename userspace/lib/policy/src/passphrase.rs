@@ -8,7 +8,7 @@ use capos_plural::count;
 use pbkdf2::pbkdf2_hmac;
 use sha2::Sha256;
 
-/// A passphrase as it is kept: salted, and hashed often enough that guessing is slow (PBKDF2 with HMAC-SHA-256).
+/// A stored passphrase: salted, and hashed often enough that guessing is slow (PBKDF2 with HMAC-SHA-256).
 ///
 /// As text: `pbkdf2-sha256$ITERATIONS$SALT$HASH`, salt (16 bytes) and hash (32 bytes) in hex.
 #[derive(Clone, PartialEq, Eq)]
@@ -110,8 +110,8 @@ fn derive(passphrase: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
     hash
 }
 
-/// How often a passphrase may be tried: after five wrong ones in a row it has to be waited, 30 seconds at first and
-/// twice as long after each further wrong one, up to an hour. The right one forgives all.
+/// How often a passphrase may be tried. After five wrong ones in a row there is a wait: 30 seconds at first and twice
+/// as long after each further wrong one, up to an hour. The right one resets the count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
     wrong: u32,
@@ -181,7 +181,7 @@ impl Attempts {
         Ok(kept)
     }
 
-    /// Compares the passphrase of an attempt that was counted. The right one forgives all.
+    /// Compares the passphrase of an attempt that was counted. The right one resets the count.
     ///
     /// # Errors
     /// It is the wrong one.
@@ -193,7 +193,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The count as it is kept outside the process that counts.
+    /// The count in the form that is stored outside the counting process.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 12] {
         let mut bytes = [0; 12];

@@ -84,7 +84,7 @@ impl ProfileRules {
     /// Whether a session may use a model with that backend (`ModelInfo.backend`).
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason why not.
     pub fn may_use(&self, backend: &str, opted_in: bool, stepped_up: bool) -> Result<(), String> {
         match (self.model, is_remote(backend)) {
             (ModelAccess::None, _) => Err("this profile has no model".to_string()),

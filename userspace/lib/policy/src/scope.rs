@@ -9,7 +9,7 @@ use capos_plural::count;
 use crate::arguments;
 use crate::path::PathRules;
 
-/// Why arguments are out of scope, in words.
+/// Why arguments are out of scope.
 pub type ScopeError = String;
 
 /// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.

@@ -22,8 +22,8 @@ pub struct ServiceEnds(BTreeMap<String, ServiceEnd>);
 pub(crate) enum Ending {
     /// No session may bring it about; why.
     Refused(String),
-    /// Something is lost by it, or nobody knows that nothing is: it is to be permitted as what destroys; what the person
-    /// is told.
+    /// Something is lost by it, or that is unknown: it needs the permission of a destructive call. The text for the
+    /// person.
     Loses(String),
     /// Nothing is lost by it; what the person is told.
     Harmless(String),
@@ -35,8 +35,8 @@ impl ServiceEnds {
         Self(services.into_iter().map(|service| (service.name.clone(), service)).collect())
     }
 
-    /// What a call that ends a service means; none where it ends none that is known. Whoever serves the call refuses names
-    /// that nobody has.
+    /// What a call that ends a service means; `None` if it does not end a known one. The server of the call rejects
+    /// unknown names.
     pub(crate) fn of(&self, question: &ToolQuestion, category: Category) -> Option<Ending> {
         if question.interface_id != ServiceSupervisorClient::INTERFACE_ID || category == Category::ReadOnly {
             return None;

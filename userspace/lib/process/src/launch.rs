@@ -148,7 +148,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Which of the texts that a process begins with has a zero byte in it, in words: C's texts end at one.
+/// Which of the texts that a process begins with contains a zero byte: C's texts end at one.
 fn with_zero(arguments: &[String], environment: &[String]) -> Option<String> {
     let of = |what: &str, texts: &[String]| {
         let at = texts.iter().position(|text| text.contains('\0'))?;
@@ -161,7 +161,7 @@ impl Launch<'_> {
     /// Makes the process and starts its first thread.
     ///
     /// # Errors
-    /// In words, with the step that failed. Nothing of the process is left then.
+    /// The step that failed, and why. The process is then removed completely.
     pub async fn start(self) -> Result<Started, Error> {
         let name = self.name;
         if let Some(which) = with_zero(&self.arguments, &self.environment) {
@@ -208,8 +208,8 @@ impl Launch<'_> {
             Granted::new("table", &table),
         ]);
         if self.limits.threads > 1 {
-            // Not MANAGE, which would let it grant and end itself, nor GRANT: nobody else is to start
-            // threads in it.
+            // Not MANAGE, which would let it grant and end itself, nor GRANT: no other process is to
+            // start threads in it.
             let rights = Rights::CALL.union(Rights::EXECUTE);
             own.push(Granted { rights, ..Granted::new("process", process) });
         }
@@ -251,7 +251,7 @@ impl Launch<'_> {
     }
 }
 
-/// Entries for completions of a program that may hold so many capabilities.
+/// Completion entries of a program that may hold this many capabilities.
 fn completion_entries(capabilities: u32) -> u32 {
     (capabilities / 2).clamp(COMPLETION_ENTRIES, MOST_COMPLETION_ENTRIES).next_power_of_two()
 }

@@ -29,7 +29,7 @@ const QUESTION: &str = "? ";
 /// How a line begins that calls a tool.
 const CALL: &str = "call ";
 
-/// An answer as it stands in a file: text, then a line for each call.
+/// An answer in the notation of a file: text, then a line for each call.
 pub fn answer_text(entry: &Entry) -> String {
     let mut text = entry.text.clone();
     for call in &entry.calls {
@@ -41,7 +41,7 @@ pub fn answer_text(entry: &Entry) -> String {
     text
 }
 
-/// The reverse of [`answer_text`]; the error is in words.
+/// The reverse of [`answer_text`]; the error is a message.
 pub fn answer(lines: &[&str]) -> Result<(String, Vec<Call>), String> {
     let mut text: Vec<&str> = Vec::new();
     let mut calls = Vec::new();

@@ -33,7 +33,7 @@ pub enum Event {
     Crash(Crash),
     /// The worker goes silent: nothing more comes until the stream is cancelled. Always the last event.
     Hang,
-    /// The worker answers nothing any more, whoever asks and whatever: a cancel neither. Always the last event.
+    /// The worker stops answering every caller, also to a cancel. Always the last event.
     Deaf,
 }
 

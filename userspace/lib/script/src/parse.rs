@@ -1,4 +1,4 @@
-//! Reads a script, and says in words what is wrong with it.
+//! Parses a script, and says what is wrong with it.
 
 #![deny(clippy::arithmetic_side_effects)]
 

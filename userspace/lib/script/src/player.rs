@@ -14,8 +14,8 @@ use crate::turn::{Script, Selection, Step, Turn};
 /// Plays one script for the life of a worker process.
 ///
 /// At each request, the first line from the top that is still available and whose condition holds gives the answer.
-/// A line is available until it has answered, or until a later line has answered while it could not; a line with
-/// `repeat`, and every line of a stateless script, is always available.
+/// A line is available until it has answered, or until a later line answers instead of it. A line with `repeat`, and
+/// every line of a stateless script, is always available.
 #[derive(Debug)]
 pub struct Player {
     script: Script,

@@ -220,7 +220,7 @@ impl Response {
             Step::Text { text, times } => {
                 self.repeated(*times);
                 if text.is_empty() {
-                    // Said as it stands, so that repeating it is never a loop without an event.
+                    // An empty text is one event, so that repeating it is never a loop without an event.
                     self.pending.push_back(Event::Text(String::new()));
                 }
                 self.say(text);

@@ -304,7 +304,7 @@ fn is_of(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// The type of a value, but for whole numbers.
+/// The type of a value, except whole numbers.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// References that lead nowhere, and alternatives that multiply, end in words.
+    /// References that lead nowhere, and alternatives that multiply, end with an error message.
     #[test]
     fn work_is_bounded() {
         assert!(check(r##"{"$ref":"#"}"##, "1").is_err_and(|why| why.contains("too deep")));

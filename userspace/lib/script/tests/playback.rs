@@ -537,7 +537,7 @@ fn b07_temperature_response_schema_and_nonce_can_be_told_apart() {
     assert!(error.what.contains("\"temperature\" is a number"), "{error}");
 }
 
-/// B18: an answer that ends by itself keeps to the schema, or is an error in words.
+/// B18: an answer that ends by itself conforms to the schema, or is an error with a message.
 #[test]
 fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
     let with = |line: &str, change: fn(&mut RequestView<'static>)| {

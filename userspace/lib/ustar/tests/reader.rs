@@ -1,4 +1,4 @@
-//! Archives that lie: each is refused in words, or read without a panic.
+//! Malicious archives: each is rejected with an error message, or read without a panic.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 

@@ -15,9 +15,9 @@ struct Cached {
 
 /// Checks single blocks of a file against its signed digest, with the help of the tree.
 ///
-/// The caller reads data and tree blocks (asynchronously, as it likes) and hands them in; tree
-/// blocks that have proven right stay in a bounded cache, least recently used out first, so that
-/// most checks need no tree block from the caller. One way to use it:
+/// The caller reads data and tree blocks (asynchronously, as it likes) and passes them in. Verified
+/// tree blocks stay in a bounded cache, least recently used out first, so that most checks need no
+/// tree block from the caller. One way to use it:
 ///
 /// ```
 /// # use capos_verity::*;

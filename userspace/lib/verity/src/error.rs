@@ -1,4 +1,4 @@
-//! Everything that can be wrong, in words.
+//! Everything that can be wrong, with the message.
 
 use alloc::string::String;
 use core::fmt;

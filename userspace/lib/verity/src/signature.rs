@@ -29,9 +29,9 @@ const DOMAIN: &[u8] = b"capOS file signature v1\0";
 /// signature: <128 hexadecimal digits>
 /// ```
 ///
-/// What is signed is a binary form of the facts: the 24 bytes `capOS file signature v1\0`, then
-/// purpose and name, each with its length in bytes before it (32 bits, little endian), the size
-/// (64 bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id.
+/// The signature covers a binary form of the facts. It is the 24 bytes `capOS file signature v1\0`,
+/// then purpose and name, each after its length in bytes (32 bits, little endian). The size (64
+/// bits, little endian), the 32 bytes of the digest and the 16 bytes of the key id follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSignature {
     purpose: String,
@@ -139,11 +139,11 @@ impl FileSignature {
         self.key
     }
 
-    /// Believes the signature, or says why not: the key must be in the store for the expected
+    /// Accepts the signature, or returns why not. The key must be in the store for the expected
     /// purpose, the signature must be by it, and purpose, name and size must be those expected.
     ///
     /// # Errors
-    /// [`Refusal`], in words.
+    /// A [`Refusal`] with the reason.
     pub fn verify(&self, trust: &TrustStore, expected: &Expected<'_>) -> Result<VerifiedFile, Refusal> {
         if self.purpose != expected.purpose {
             let (expected, found) = (owned(expected.purpose), self.purpose.clone());

@@ -88,8 +88,8 @@ impl<'m> Generation<'m> {
     /// Takes a request, whose new tokens have to be as `constraint` says, if there is one.
     ///
     /// # Errors
-    /// [`EngineError`] if it cannot be run: the model generates no text, the prompt is empty or too long, the
-    /// vocabulary lacks one of its tokens, or a sampler setting is out of range.
+    /// [`EngineError`] if it cannot be run: the model generates no text, the prompt is empty or too long, or
+    /// has unknown tokens, or a sampler setting is out of range.
     pub fn submit(
         &mut self,
         request: Request,

@@ -1,5 +1,5 @@
-//! Products with few rows of activations: each row of weights is used as soon as it is unpacked. The types that common
-//! files have are unpacked in registers, all others through memory.
+//! Products with few rows of activations: each row of weights is used immediately after unpacking. The types that
+//! common files have are unpacked in registers, all others through memory.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;

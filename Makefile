@@ -6,7 +6,7 @@ CAPOS := target/debug/capos
 BUILD := $(CARGO) build --workspace --bin capos
 
 # If a variable is given more than once, make keeps the last value. MODEL may name several models, so this reads all of
-# them from make's own command line: make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf
+# them from make's own command line. So make iso MODEL=one.gguf MODEL=two.gguf is the same as make iso MODEL='one.gguf
 # two.gguf'.
 MODELS := $(shell tr '\0' '\n' < /proc/$$PPID/cmdline 2>/dev/null | \
     awk '/^MODEL:?=/ { sub(/^MODEL:?=/, ""); all = n++ ? all " " $$0 : $$0 } END { if (n > 1) print all }')

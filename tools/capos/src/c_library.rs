@@ -1,5 +1,5 @@
-//! What the guest's programs on `std` are linked against: the C library as one object whose only visible names are
-//! C's, the toolchain's `std`, the compiler's own unwinder, and stubs for the other names that `std` links.
+//! The link inputs of the guest's programs on `std`. These are the C library as one object whose only visible names are
+//! C's, the toolchain's `std`, the compiler's own unwinder, and stubs for other names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

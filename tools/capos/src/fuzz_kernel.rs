@@ -1,7 +1,7 @@
 //! `capos fuzz kernel`: random operations of processes that attack the kernel, with any number of seeds.
 //!
 //! The attacks are those of the scenario `hostile` whose argument is a seed. The tests run them with some seeds; this
-//! runs them with others, for as long as it is told to.
+//! runs them with others, until its time is up.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

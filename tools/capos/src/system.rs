@@ -216,7 +216,7 @@ fn sources_named(sources: &[&Path]) -> String {
 }
 
 impl Parts {
-    /// The kernel's file as it is packed on an image.
+    /// The kernel's file as packed on an image.
     pub fn kernel(&self) -> &Path {
         &self.kernel
     }

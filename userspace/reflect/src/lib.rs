@@ -1,9 +1,9 @@
 //! Calls by reflection: the parameters of any method from JSON, and its results as JSON.
 //!
-//! A model's output is data. [`parse`] takes its text (no duplicate names, limited size and depth).
-//! [`encode_params`] makes a message that says exactly what the text says, or rejects it with the
-//! path of the error. [`decode_results`] turns the answer into JSON. [`validate`] checks a value
-//! against a JSON Schema.
+//! A model's output is data. The function [`parse`] takes its text (no duplicate names, limited
+//! size and depth). A message that says exactly what the text says is made by [`encode_params`],
+//! which rejects other texts with the path of the error. The answer becomes JSON with
+//! [`decode_results`]. Values are checked against a JSON Schema by [`validate`].
 //!
 //! # The JSON form
 //!

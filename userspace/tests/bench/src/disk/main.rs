@@ -17,8 +17,8 @@ use capos_schema::system::SystemStatusClient;
 
 use touch::touch;
 
-/// A file that is large enough, of which only the first page is in the page cache: a new memory
-/// object has a cache of its own.
+/// A file that is large enough. Only its first page is in the page cache: a new memory object has a
+/// cache of its own.
 const FILE: &str = "boot/boot.tar";
 /// The debug-exit device, and what says that all went well.
 const EXIT_PORT: u16 = 0xf4;

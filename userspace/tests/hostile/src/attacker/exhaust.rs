@@ -381,7 +381,7 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
 }
 
 /// Keeps the objects that a dead process made. Only they are missing from this one's account, in every
-/// resource, and each part returns as soon as it is released.
+/// resource, and each part returns when it is released.
 pub async fn kept_objects(kit: &Kit) -> Result<(), Error> {
     // The first time, this process's runtime makes what it then keeps.
     drop(keep_objects(kit).await);

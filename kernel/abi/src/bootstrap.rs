@@ -45,7 +45,7 @@ pub struct ThreadArea {
 
 impl ThreadArea {
     /// The area for thread-local storage of this size and alignment (a power of two, at most a page), laid out as ELF
-    /// has it on this processor. `None` where it is larger than memory can be.
+    /// has it on this processor. `None` if it is larger than memory can be.
     #[must_use]
     pub const fn new(storage: u64, align: u64) -> Option<Self> {
         if !align.is_power_of_two() || align > 4096 {

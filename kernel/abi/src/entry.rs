@@ -37,9 +37,9 @@
 //!
 //! All their other fields are zero. A word's address is 4-byte aligned and not 0.
 //!
-//! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 where the length or count is 0.
-//! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long
-//! as the larger of the two counts: what is sent is read from it, what is received is written to it.
+//! Lengths are in bytes. All other addresses are 8-byte aligned, or 0 if the length or count is 0.
+//! Fields marked 0 must be zero. A caps address points to an array of [`crate::CapSlot`], as long as
+//! the larger of the two counts: what is sent is read from it, what is received is written to it.
 
 /// The largest message, in bytes, that a CALL or RETURN carries inline. Bulk data travels as
 /// MemoryObjects.
@@ -111,7 +111,7 @@ pub struct Buffer {
 /// A capability array that an entry names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CapArray {
-    /// First slot; 8-byte aligned, 0 where both counts are 0.
+    /// First slot; 8-byte aligned, 0 if both counts are 0.
     pub address: u64,
     /// How many slots are sent.
     pub sent: u8,
@@ -138,7 +138,7 @@ pub enum Operation {
     Notify { notification: u64, bits: u64 },
     /// See [`Opcode::Wait`].
     Wait { cap: u64 },
-    /// See [`Opcode::WaitWord`]. Ends at once with [`crate::Status::Changed`] where the 32-bit word at
+    /// See [`Opcode::WaitWord`]. Ends at once with [`crate::Status::Changed`] if the 32-bit word at
     /// `address` does not hold `expected`; comparing and beginning to wait are one step for every wake.
     WaitWord { address: u64, expected: u32 },
     /// See [`Opcode::WakeWord`]. The oldest waits of the process for this word end, `count` at most; the
@@ -147,7 +147,7 @@ pub enum Operation {
     /// See [`Opcode::ThreadPointer`].
     ThreadPointer { address: u64 },
     /// See [`Opcode::ReturnRecv`]. The endpoint and the buffer's length are judged first; then the answer is given as by
-    /// RETURN. Where one of the two is refused, that is the completion, and nothing is received. Capabilities that come
+    /// RETURN. If one of the two is refused, that is the completion, and nothing is received. Capabilities that come
     /// with the next call are written where those of the answer were read.
     ReturnRecv { reply: u64, endpoint: u64, exception: u8, results: Buffer, buffer: Buffer, caps: CapArray },
 }
@@ -383,13 +383,14 @@ impl Entry {
     /// Judges an entry. The bytes must be the judge's own copy: ring memory can change meanwhile.
     ///
     /// # Errors
-    /// The tag and the reason, where the entry is not well formed.
+    /// The tag and the reason, if the entry is not well formed.
     #[inline]
     pub fn decode(raw: &RawEntry) -> Result<Self, EntryError> {
         Self::decode_as(raw, u8_at(raw, 0))
     }
 
-    /// The same for an entry whose first byte is `opcode`: where that is a constant, only what such an entry needs is done.
+    /// The same for an entry whose first byte is `opcode`: if that is a constant, only what such an entry needs is
+    /// done.
     ///
     /// # Errors
     /// As [`Entry::decode`].

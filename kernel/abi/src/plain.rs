@@ -49,7 +49,7 @@ pub struct PlainReturnRecv {
     pub caps: CapArray,
 }
 
-/// A buffer, where its shape is good.
+/// A buffer, if its shape is good.
 #[inline(always)]
 fn buffer(address: u64, length: u64) -> Option<Buffer> {
     let fits = length <= MAX_MESSAGE as u64 && address & 7 == 0 && (address == 0) == (length == 0);
@@ -61,8 +61,8 @@ fn buffer(address: u64, length: u64) -> Option<Buffer> {
 const COUNT: u64 = 2 * MAX_CAPS as u64 - 1;
 const _: () = assert!(MAX_CAPS.is_power_of_two());
 
-/// The array that an entry's last two words name, where its shape is good and it sends no more than `most`: all bits that the
-/// count can have.
+/// The array that an entry's last two words name, if its shape is good and it sends no more than `most`: all bits that
+/// the count can have.
 #[inline(always)]
 fn array(address: u64, last: u64, most: u8) -> Option<CapArray> {
     // Above the buffer's length: how many are sent, how many accepted, and what is reserved.

@@ -40,7 +40,7 @@ pub const NO_DEADLINE: u64 = u64::MAX;
 /// `rdi`, `rsi`, `r8`, `r9` and `r10` are lost as well.
 pub const INVOKE: u64 = 2;
 
-/// `INVOKE`'s outcome where the method was called.
+/// `INVOKE`'s outcome if the method was called.
 pub const INVOKE_DONE: u64 = 0;
-/// `INVOKE`'s outcome where nothing has happened.
+/// `INVOKE`'s outcome if nothing has happened.
 pub const INVOKE_NOT: u64 = 1;

@@ -146,7 +146,7 @@ impl<H> Forest<H> {
         let generation = self.next_generation();
         let node = self.node_mut(id.index)?;
         let holder = node.holder.take();
-        // From now on the identifier is dead, also where a joint stays.
+        // From now on the identifier is dead, also if a joint stays.
         node.generation = generation;
         if node.kind == Kind::Attachment {
             let parent = node.parent;
@@ -222,7 +222,7 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Begins to count what is below a node; its first child. `None` where it was counted in this round.
+    /// Begins to count what is below a node; its first child. `None` if it was counted in this round.
     fn begin_count(&mut self, index: u32, round: Round) -> Option<u32> {
         let node = self.node_mut(index).filter(|node| node.round != round.0)?;
         (node.round, node.count) = (round.0, 0);

@@ -68,7 +68,7 @@ impl<T> KeyedList<T> {
         self.length == 0
     }
 
-    /// Appends an element. `None`, and the value is lost, where there is no memory for it.
+    /// Appends an element. `None`, and the value is lost, if there is no memory for it.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
@@ -83,7 +83,7 @@ impl<T> KeyedList<T> {
         Some(ListKey { index, generation })
     }
 
-    /// Puts an element before all others. `None`, and the value is lost, where there is no memory for it.
+    /// Puts an element before all others. `None`, and the value is lost, if there is no memory for it.
     #[inline(always)]
     pub fn push_first(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
@@ -120,7 +120,7 @@ impl<T> KeyedList<T> {
         Some((index, generation))
     }
 
-    /// Makes sure that one more element finds room, as long as none is added. False where there is no memory for it.
+    /// Makes sure that one more element finds room, as long as none is added. False if there is no memory for it.
     #[inline(always)]
     pub fn make_room(&mut self) -> bool {
         self.free != NIL || self.grow().is_some()

@@ -63,7 +63,7 @@ impl<T> Queues<T> {
         self.next
     }
 
-    /// Appends to the queue `key`. `None`, and the value is lost, where there is no memory for it.
+    /// Appends to the queue `key`. `None`, and the value is lost, if there is no memory for it.
     pub fn push(&mut self, key: u64, value: T) -> Option<QueueKey> {
         let key = QueueKey { key, age: self.next };
         let rank = mix(key.age.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed);

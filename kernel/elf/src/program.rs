@@ -80,7 +80,7 @@ pub struct ThreadLocal {
 pub struct Program {
     /// Where its first thread starts.
     pub entry: u64,
-    /// Its thread-local storage, where it has any.
+    /// Its thread-local storage, if it has any.
     pub thread_local: Option<ThreadLocal>,
     segments: [Segment; MAX_SEGMENTS],
     count: usize,

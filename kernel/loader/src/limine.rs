@@ -114,7 +114,7 @@ fn number(image: &[u8], at: usize, index: usize) -> Option<u64> {
 }
 
 impl Requests {
-    /// Looks for requests at every eighth byte of the loaded image, between the markers where there are any.
+    /// Looks for requests at every eighth byte of the loaded image, between the markers if there are any.
     pub fn find(image: &[u8]) -> Result<Self> {
         let places = || (0..image.len()).step_by(8);
         let start = places().rfind(|&at| matches(image, at, &START_MARKER)).unwrap_or(0);

@@ -30,7 +30,7 @@ impl Block {
         ((within / 64) as usize, 1_u64.wrapping_shl((within % 64) as u32))
     }
 
-    /// Takes the frame that is held for a page. False where none is any more.
+    /// Takes the frame that is held for a page. False if none is any more.
     #[must_use]
     pub fn take(&mut self, page: u64) -> bool {
         let (word, bit) = Self::place(page);

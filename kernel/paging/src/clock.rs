@@ -42,7 +42,7 @@ impl<K: Copy> Clock<K> {
         self.live == 0
     }
 
-    /// Makes room for `count` entries, which are inserted or taken back later. False where there is no memory.
+    /// Makes room for `count` entries, which are inserted or taken back later. False if there is no memory.
     #[must_use]
     pub fn expect(&mut self, count: usize) -> bool {
         let most = self.live.saturating_add(self.expected).saturating_add(count);
@@ -91,7 +91,7 @@ impl<K: Copy> Clock<K> {
 
     /// The next entry to go, which stays in until it is removed: the hand passes over those that
     /// `spared` says were used since it last passed (which must clear that mark). After two rounds
-    /// the next one goes whatever is said; `None` only where the clock is empty.
+    /// the next one goes whatever is said; `None` only if the clock is empty.
     pub fn victim(&mut self, mut spared: impl FnMut(&K) -> bool) -> Option<(Slot, K)> {
         let rounds = self.entries.len().saturating_mul(2);
         for step in 0..=rounds.saturating_add(self.entries.len()) {

@@ -23,7 +23,7 @@ const fn place(page: u64, shift: u32) -> usize {
 /// Pages in a row, the first of which is a multiple of their number.
 #[derive(Debug)]
 struct Group<L, R> {
-    /// What a page is, where its bit is set in `loading`, or in `resident`.
+    /// What a page is, if its bit is set in `loading`, or in `resident`.
     requests: [L; FAN],
     frames: [R; FAN],
     loading: u32,
@@ -140,7 +140,7 @@ impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
 pub struct Pages<L, R> {
     count: u64,
     root: Option<Node<L, R>>,
-    /// Pages that a child of the root stands for, as an exponent; 0 where the root is a group.
+    /// Pages that a child of the root stands for, as an exponent; 0 if the root is a group.
     shift: u32,
     resident: u64,
 }
@@ -175,7 +175,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         }
     }
 
-    /// The state of a page; `None` where it is absent or past the end.
+    /// The state of a page; `None` if it is absent or past the end.
     #[must_use]
     #[inline]
     pub fn get(&self, page: u64) -> Option<PageState<L, R>> {

@@ -108,7 +108,7 @@ impl<T: Clone + Keyed> Regions<T> {
         self.by_start.range(..=address).next_back().map(|(_, region)| region).filter(|region| address < region.end())
     }
 
-    /// As [`Self::find`], and faster where the region is the one that was found so before.
+    /// As [`Self::find`], and faster if the region is the one that was found so before.
     #[must_use]
     pub fn find_again(&mut self, address: u64) -> Option<&Region<T>> {
         let (start, end) = self.recent;

@@ -59,7 +59,7 @@ impl SharedConsumer<'_> {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Slots that are filled and not yet read; none where the indices of a ring of `entries` cannot be.
+    /// Slots that are filled and not yet read; none if the indices of a ring of `entries` cannot be.
     #[inline]
     #[must_use]
     pub fn unread(self, entries: u32) -> u32 {

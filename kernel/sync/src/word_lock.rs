@@ -8,7 +8,7 @@ const TAKEN: u32 = 1;
 /// Taken, and somebody may sleep.
 const AWAITED: u32 = 2;
 
-/// The lock, free where its word is 0.
+/// The lock, free if its word is 0.
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(transparent))]
 pub struct WordLock(AtomicU32);
@@ -33,7 +33,7 @@ impl WordLock {
         }
     }
 
-    /// Takes the lock, where it is free.
+    /// Takes the lock, if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
         self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -1,4 +1,4 @@
-//! Which accelerator QEMU is to use: KVM where it really runs 64-bit guests at speed, TCG otherwise.
+//! Which accelerator QEMU is to use: KVM if it really runs 64-bit guests at speed, TCG otherwise.
 //!
 //! That `/dev/kvm` can be opened says little: under some hosts KVM emulates most of what a booting guest does, and a
 //! boot loader never gets done. So a guest of one sector is run. It counts to twenty million before paging is on,
@@ -15,7 +15,7 @@ use crate::tool;
 /// QEMU's accelerators for guests of this kind: everywhere, on Linux, on macOS, on Windows, on NetBSD.
 const NAMES: [&str; 5] = ["tcg", "kvm", "hvf", "whpx", "nvmm"];
 
-/// The name of an accelerator, or nothing, where the probe is to choose.
+/// The name of an accelerator, or nothing, if the probe is to choose.
 ///
 /// # Errors
 /// QEMU has none of that name; says which there are. Said where options are read, before anything is built.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub struct Chain {
     /// Its chat template, by its path from the scenario's folder.
     pub template: PathBuf,
-    /// Its template for conversations with tools, where it has one for these.
+    /// Its template for conversations with tools, if it has one for these.
     pub tool_template: Option<PathBuf>,
     /// Its control tokens.
     #[serde(default)]

@@ -47,7 +47,7 @@ pub struct Call {
     pub decision: Option<String>,
     /// One of the nine outcomes.
     pub outcome: String,
-    /// Whether it had an effect, which has a record before and one after it. Left out, it had one where its outcome is
+    /// Whether it had an effect, which has a record before and one after it. Left out, it had one if its outcome is
     /// `ok`, `executionError` or `timedOut`.
     pub effect: Option<bool>,
     /// Found in its error.
@@ -192,12 +192,12 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// A text member of a record; empty where it has none.
+/// A text member of a record; empty if it has none.
 pub fn member<'a>(record: &'a Record, name: &str) -> &'a str {
     record.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field of a general record; empty where it has none.
+/// A field of a general record; empty if it has none.
 fn field<'a>(record: &'a Record, name: &str) -> &'a str {
     record.get("fields").and_then(|fields| fields.get(name)).and_then(Value::as_str).unwrap_or_default()
 }

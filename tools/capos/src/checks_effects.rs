@@ -33,7 +33,7 @@ struct Count {
     unsure: usize,
 }
 
-/// Compares what the system's log tells with what the audit log tells. Where the audit log was `restarted`, what the
+/// Compares what the system's log tells with what the audit log tells. If the audit log was `restarted`, what the
 /// earlier one told is not known here: then only its last chain's effects have to be in the system's log.
 pub fn check(log: &[u8], records: &[Record], restarted: bool, failures: &mut Vec<String>) {
     let log = String::from_utf8_lossy(log);

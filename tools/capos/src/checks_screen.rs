@@ -37,11 +37,11 @@ const STILL_SENT: usize = 64;
 /// Where the terminal's bytes end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Where the machine ended by itself.
+    /// If the machine ended by itself.
     Whole,
     /// Wherever they were when the machine was stopped, which can be within one of the terminal service's sequences.
     Cut,
-    /// The same where a person stopped it in the terminal, with QEMU's word on that.
+    /// The same if a person stopped it in the terminal, with QEMU's word on that.
     Quit,
 }
 

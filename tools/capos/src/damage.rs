@@ -364,7 +364,7 @@ fn text_segment(items: &mut Items) -> Result<(&mut Vec<u8>, usize)> {
 }
 
 impl Case {
-    /// The scenario for it: what is said ends it where the machine does not end by itself.
+    /// The scenario for it: what is said ends it if the machine does not end by itself.
     fn scenario(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
         if matches!(self.damage, Damage::Loading(_) | Damage::System(_) | Damage::Unreadable(_) | Damage::Beside) {
@@ -378,8 +378,8 @@ impl Case {
         Ok(scenario)
     }
 
-    /// Writes the damaged medium. Its folder of programs holds the scenario's files only where no case gets so far as
-    /// to start one.
+    /// Writes the damaged medium. Its folder of programs holds the scenario's files only if no case gets so far as to
+    /// start one.
     fn image(&self, parts: &Parts, scenario: &Scenario, out: &Path) -> Result<()> {
         let mut items = parts.boot_items()?;
         match self.damage {

@@ -32,7 +32,7 @@ const TITLE: &[u8] = b"capOS synthetic";
 pub struct ExtraModel {
     /// Its file's name in `/boot/models`.
     pub name: String,
-    /// What it calls itself; in at most 15 bytes where it is no handbook.
+    /// What it calls itself; in at most 15 bytes if it is no handbook.
     pub title: Option<String>,
     /// Its size.
     #[serde(default = "default_size")]

@@ -2,8 +2,8 @@
 //! both ends of a curve.
 //!
 //! The baseline is `docs/bench/baseline.json`: for each figure its value and why it was last moved, and what built and
-//! counted it. Another compiler makes other instructions of the same source, so where one differs figures are told and
-//! not judged; curves are judged always, since both ends come from one run.
+//! counted it. Another compiler makes other instructions of the same source, so if one differs figures are told and not
+//! judged; curves are judged always, since both ends come from one run.
 
 use std::collections::BTreeMap;
 use std::path::Path;

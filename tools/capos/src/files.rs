@@ -80,7 +80,7 @@ pub fn mirror(wanted: &[(String, PathBuf)], to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies `from` to `to` where that is older or missing. A hard link is made where it can be: models are large.
+/// Copies `from` to `to` if that is older or missing. A hard link is made if possible: models are large.
 ///
 /// The new file is written under another name and then renamed. So no reader finds half of it, and nothing is ever
 /// written through a link that leads back to `from`.

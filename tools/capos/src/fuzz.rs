@@ -31,7 +31,7 @@ pub struct Args {
     /// The first seed of the kernel's operations, in hexadecimal; one by the clock when left out.
     #[arg(long, value_name = "SEED", value_parser = hexadecimal)]
     seed: Option<u64>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
@@ -91,7 +91,7 @@ fn parsers(system: &System, args: &Args, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The targets that there are: what the program prints where it is told of none.
+/// The targets that there are: what the program prints if it is told of none.
 fn names(program: &Path) -> Result<Vec<String>> {
     let output = Command::new(program).env_remove(TARGET).output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;

@@ -79,7 +79,7 @@ mod tests {
         let words = words(log, 0x1a, "the machine ended with 0x11", Path::new("target/fuzz/kernel"));
         assert!(words.contains("random-operations:1b with pager:honest: what was taken"), "{words}");
         assert!(words.ends_with("make fuzz TARGET=kernel FUZZ_SEED=1b"), "{words}");
-        // Where the machine ended before it could say which, all of its seeds are tried again.
+        // If the machine ended before it could say which, all of its seeds are tried again.
         let silent = super::words("init: ok nothing\n", 0x1a, "it stopped", Path::new("here"));
         assert!(silent.ends_with("FUZZ_SEED=1a"), "{silent}");
         assert_eq!(command_line(0x1a), "fuzz=10 seed=1a");

@@ -146,7 +146,7 @@ fn graft(place: &str, folder: &Path) -> Result<OsString> {
     Ok(format!("/{}={}", escape(place), escape(text)).into())
 }
 
-/// The date that an image made now carries: `SOURCE_DATE_EPOCH` where it is set, so that the same input gives the same
+/// The date that an image made now carries: `SOURCE_DATE_EPOCH` if it is set, so that the same input gives the same
 /// bytes.
 pub fn build_date() -> Result<Date> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {

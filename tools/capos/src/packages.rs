@@ -18,7 +18,7 @@ pub struct Program {
     pub test: bool,
     /// Whether it stands on `std` and the C library, or on the runtime alone.
     pub std: bool,
-    /// How large its file on the image may be, in KiB, where its package says so.
+    /// How large its file on the image may be, in KiB, if its package says so.
     pub max_kib: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ struct Notes {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OurNotes {
-    /// Whether the package stands on `std`, where its folder does not say so.
+    /// Whether the package stands on `std`, if its folder does not say so.
     #[serde(default)]
     std: bool,
     /// How large each of its programs may be on the image, in KiB.

@@ -97,7 +97,7 @@ pub const MEDIUM: &str = "medium";
 
 /// Where COM1 leads to.
 pub enum Line<'a> {
-    /// A socket at which somebody already listens, with a place for a socket of QEMU's own where the machine is to be
+    /// A socket at which somebody already listens, with a place for a socket of QEMU's own if the machine is to be
     /// changed while it runs ([`crate::monitor`]).
     Socket(&'a Path, Option<&'a Path>),
     /// A terminal, as a person sits at.
@@ -305,7 +305,7 @@ impl Machine {
     }
 }
 
-/// QEMU, to be killed should this program die: `setpriv`, where it is there, asks for that and becomes QEMU.
+/// QEMU, to be killed should this program die: `setpriv`, if it is there, asks for that and becomes QEMU.
 fn mortal(qemu: Command) -> Command {
     let Ok(setpriv) = tool::find(&["setpriv"], "util-linux") else { return qemu };
     let mut command = Command::new(setpriv);

@@ -271,7 +271,7 @@ enum Blocks {
 impl Blocks {
     /// Of numbers around nothing whose spread is the inverse root of the columns.
     fn new(block: usize, columns: u64, what: What) -> Self {
-        // What quants, scales and minimums come to on the whole, where all bits are drawn.
+        // What quants, scales and minimums come to on the whole, if all bits are drawn.
         const SPREAD_Q4_K: f32 = 255.0;
         const MEAN_Q4_K: f32 = 7.5;
         const SPREAD_Q6_K: f32 = 42.5;

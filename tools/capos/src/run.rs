@@ -23,7 +23,7 @@ pub struct Args {
     /// Boot this image in place of building one.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Firmware of the machine.

@@ -147,7 +147,7 @@ impl Scenario {
     }
 }
 
-/// Checks what the scripted model is to say, where a scenario has that: in the guest a mistake would be told late.
+/// Checks what the scripted model is to say, if a scenario has that: in the guest a mistake would be told late.
 fn model(file: &Path) -> Result<()> {
     match std::fs::read(file) {
         Ok(bytes) => {
@@ -173,7 +173,7 @@ pub struct Report {
     pub accelerator: String,
     /// Files that the guest exported.
     pub exported: usize,
-    /// The guest's own result, where it gave one.
+    /// The guest's own result, if it gave one.
     pub guest: Option<serde_json::Value>,
 }
 
@@ -243,7 +243,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
     Ok(report)
 }
 
-/// Starts the machine and takes its terminal, and where it is to be changed QEMU's monitor.
+/// Starts the machine and takes its terminal and, if it is to be changed, QEMU's monitor.
 fn start(
     machine: &Machine,
     log: &Path,
@@ -381,7 +381,7 @@ fn finish(
     })
 }
 
-/// Adds how the machine ended to the reason of a failure, where it did by itself.
+/// Adds how the machine ended to the reason of a failure, if it did by itself.
 fn explain(reason: String, running: &mut Running) -> Result<String> {
     Ok(match running.ended()? {
         Some(End::PoweredOff) => format!("{reason}\n(the machine had switched itself off)"),

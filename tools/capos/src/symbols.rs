@@ -71,7 +71,7 @@ pub struct Symbols {
     open: BTreeMap<String, Option<Loader>>,
     /// A line's program, as the kernel and the log name it.
     program: Regex,
-    /// An address, with the word before it and what `std` says where it has no name. Behind `address` it is one of data.
+    /// An address, with the word before it and what `std` says if it has no name. Behind `address` it is one of data.
     address: Regex,
 }
 
@@ -94,7 +94,7 @@ impl Symbols {
         })
     }
 
-    /// Opens a program's file, where there is one.
+    /// Opens a program's file, if there is one.
     fn load(&mut self, program: &str) -> Result<Option<&Loader>> {
         if !self.open.contains_key(program) {
             let file = self.files.get(program).map_or(program, String::as_str);
@@ -139,7 +139,7 @@ impl Symbols {
     }
 }
 
-/// An address that was found, with its name where it has one.
+/// An address that was found, with its name if it has one.
 fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     let text = |group: &str| found.name(group).map_or("", |part| part.as_str());
     let (before, address, unknown) = (text("exact"), text("address"), text("unknown"));

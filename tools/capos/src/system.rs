@@ -23,8 +23,8 @@ const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
 /// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
 const MANIFEST: &str = "etc/manifest.toml";
-/// The models in `iso_root`. They go on an image signed, and only where they are asked for: sessions begin with the
-/// first model of an image.
+/// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
+/// model of an image.
 const MODELS: &str = "boot/models/";
 /// What the model's key may sign.
 const PURPOSE: &str = "model-weights";

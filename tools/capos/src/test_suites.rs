@@ -39,7 +39,7 @@ pub struct Args {
     /// Run the tests whose suite or name contains this only.
     #[arg(value_name = "PART")]
     only: Option<String>,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
     /// Boot with the Limine binary release in this folder.
@@ -105,8 +105,8 @@ struct Package {
     name: String,
 }
 
-/// Which packages' host tests are wanted, as options of `cargo test`; nothing where none are. `host` means all of them, and
-/// `host/NAME` one.
+/// Which packages' host tests are wanted, as options of `cargo test`; nothing if none are. `host` means all of them,
+/// and `host/NAME` one.
 fn host_options(packages: &[Package], wanted: &dyn Fn(&str) -> bool) -> Vec<String> {
     let of_all = wanted("host");
     let some = packages.iter().filter(|package| wanted(&format!("host/{}", package.name)));
@@ -292,7 +292,7 @@ fn upstream_tests(results: upstream::Results, tally: &mut Tally) {
     }
 }
 
-/// The line of a program all of whose tests passed; none where there were no tests.
+/// The line of a program all of whose tests passed; none if there were no tests.
 fn passed_line(name: &str, count: &Count) -> Option<String> {
     (count.failures.is_empty() && count.passed > 0).then(|| format!("ok      {name}: {} tests", count.passed))
 }

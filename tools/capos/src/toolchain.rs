@@ -38,7 +38,7 @@ pub fn metadata(root: &Path, options: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Writes `program` without what only debuggers read to `stripped`, where that is not done yet.
+/// Writes `program` without what only debuggers read to `stripped`, if that is not done yet.
 pub fn strip(program: &Path, stripped: &Path) -> Result<()> {
     if files::up_to_date(stripped, &[program.to_owned()])? {
         return Ok(());
@@ -65,7 +65,7 @@ fn has_core(compiler: &str, target: &str) -> bool {
     })
 }
 
-/// The folder of the standard library's source beside a compiler, where it is installed.
+/// The folder of the standard library's source beside a compiler, if it is installed.
 fn library_beside(compiler: &str) -> Option<PathBuf> {
     let output = Command::new(compiler).args(["--print", "sysroot"]).output();
     let output = output.ok().filter(|output| output.status.success())?;
@@ -79,7 +79,7 @@ fn library_beside(compiler: &str) -> Option<PathBuf> {
 pub struct LibrarySource {
     /// The folder `library`.
     pub path: PathBuf,
-    /// The compiler, where it is not the active one.
+    /// The compiler, if it is not the active one.
     pub compiler: Option<&'static str>,
 }
 
@@ -93,7 +93,7 @@ pub fn library_source() -> Result<LibrarySource> {
     )
 }
 
-/// Finds out how to build for the bare target, installing it with rustup where that is quick.
+/// Finds out how to build for the bare target, installing it with rustup if that is quick.
 pub fn bare() -> Result<Bare> {
     if has_core("rustc", BARE) {
         return Ok(Bare::Prebuilt);
@@ -189,7 +189,7 @@ pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
 }
 
 /// Builds the program that fuzzes parsers, with these flags and for its own target, so that they are not those of what
-/// runs while it is built, and says where it is.
+/// runs while it is built, and says if it is.
 pub fn build_fuzzer(root: &Path, folder: &Path, flags: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--profile", "fuzz", "--target", USER, "-p", "capos-fuzz", "--features", "libfuzzer"]);

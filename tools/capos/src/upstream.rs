@@ -37,7 +37,7 @@ pub struct Args {
     /// Write the lock files again, after the list or its crates have changed.
     #[arg(long)]
     relock: bool,
-    /// QEMU's accelerator; without it, KVM where it works and TCG otherwise.
+    /// QEMU's accelerator; without it, KVM if it works and TCG otherwise.
     #[arg(long, value_name = "NAME", env = "ACCEL", value_parser = accel::name)]
     accel: Option<String>,
 }
@@ -142,7 +142,7 @@ fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Result
         }
         let gone: Vec<&&str> = skip.iter().filter(|test| !tests.contains(**test)).collect();
         if tests.is_empty() {
-            // Where a program did not name its tests, that is told of the program.
+            // If a program did not name its tests, that is told of the program.
             if counts.values().all(|count| count.failures.is_empty()) {
                 results.broken.push((suite.name.clone(), "it has no tests".into()));
             }

@@ -204,7 +204,7 @@ mod tests {
             let failures = count(&log(ONE, [OK[0], end])).failures;
             assert_eq!(failures, failed(RUN, &format!("no test failed, and the program did not end well: {end}")));
         }
-        // Its end tells nothing more where a test has failed.
+        // Its end tells nothing more if a test has failed.
         let failures = count(&log(ONE, ["test one ... FAILED", "exited with code 101"])).failures;
         assert_eq!(failures, failed("one", "see the log"));
     }

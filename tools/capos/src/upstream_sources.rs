@@ -32,7 +32,7 @@ pub struct Workspace<'a> {
     pub target: PathBuf,
     /// Its lock file in the source.
     pub lock: PathBuf,
-    /// The standard library's source, where its tests are in it.
+    /// The standard library's source, if its tests are in it.
     pub std_source: Option<LibrarySource>,
     /// Its members: the suite and its manifest.
     pub members: Vec<(&'a Suite, PathBuf)>,

@@ -19,7 +19,7 @@ struct List {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// The crate, one of `tests/upstream/Cargo.toml`; a name alone where the tests are the standard library's.
+    /// The crate, one of `tests/upstream/Cargo.toml`; a name alone if the tests are the standard library's.
     pub name: String,
     /// Test targets to run, `lib` for the tests in the library itself; all when left out.
     #[serde(default)]

@@ -18,7 +18,7 @@ use crate::weights::read_trust;
 /// whatever systems with that trust store accept.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the key and the trust store; made where it does not exist.
+    /// Where to put the key and the trust store; made if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// What the key may sign: `model-weights`, `program`, or another word.

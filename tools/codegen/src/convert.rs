@@ -19,7 +19,7 @@ pub const CAP: &str = "::capos_schema::cap";
 pub enum Hold {
     /// Its own type.
     Plain,
-    /// `Option`, absent where the pointer is null.
+    /// `Option`, absent if the pointer is null.
     Optional,
     /// `Option<Box>`, since the struct holds itself.
     Boxed,
@@ -218,7 +218,7 @@ fn read_default(schema: &Schema, field: &Field, path: &str, default: &Value) -> 
     })
 }
 
-/// The default that a scalar's bits lie relative to, where it is not zero.
+/// The default that a scalar's bits lie relative to, if it is not zero.
 fn scalar_default(schema: &Schema, field: &Field) -> Result<Option<String>> {
     Ok(match (&field.default, &field.kind) {
         (Some(Value::Enum(ordinal)), _) => Some(format!("{ordinal}_u16")),

@@ -135,7 +135,7 @@ impl Generator {
     }
 }
 
-/// Writes a file where its text differs, so that unchanged files keep their time.
+/// Writes a file if its text differs, so that unchanged files keep their time.
 fn write_changed(path: &Path, text: &str) -> Result<()> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());

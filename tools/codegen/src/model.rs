@@ -77,7 +77,7 @@ pub struct Field {
     pub name: String,
     /// Doc comment.
     pub doc: String,
-    /// Value of the discriminant where the field is part of the union.
+    /// Value of the discriminant if the field is part of the union.
     pub discriminant: Option<u16>,
     /// Its type; a group is a struct of its own that has no pointer.
     pub kind: Kind,
@@ -301,7 +301,7 @@ impl Schema {
         self.any(kind, &mut BTreeSet::new(), &|ty| matches!(ty, Type::Float(_)))
     }
 
-    /// Bytes of a message that holds a value of this struct and nothing else, where that is always the
+    /// Bytes of a message that holds a value of this struct and nothing else, if that is always the
     /// same: no text, data or list is in it.
     pub fn fixed_bytes(&self, id: u64) -> Option<u32> {
         let mut words = 1_u32;

@@ -24,7 +24,7 @@ PROMPTS = 16
 STANDARD_ERRORS = 3
 # How much the logarithm of the ratio differs between draws, at least: few draws may be alike by chance.
 ONE_DRAW = 0.06
-# Tokens are nearly as likely as each other where their logits are no more of llama.cpp's own errors apart than this.
+# Tokens are nearly as likely as each other if their logits are no more of llama.cpp's own errors apart than this.
 NEAR = 5
 # llama.cpp leaves out the sliding window of this architecture.
 UNLIKE = ["phi3-window"]

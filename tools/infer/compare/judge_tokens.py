@@ -18,7 +18,7 @@ FAMILIES = """
 """.split()
 OTHERS = ["sentence_piece", "sentence_piece_bare", "sentence_piece_without_bytes", "word_piece"]
 
-# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. Where one token stands for
+# Texts where capos-infer does what the models' own tokenizer does, and llama.cpp does not. If one token stands for
 # several characters of a Hindi, Burmese or Korean word, llama.cpp keeps the first only. It also takes all white space
 # beyond ASCII for one character, which is in none of these families' ranges.
 UNLIKE = {

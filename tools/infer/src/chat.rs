@@ -27,11 +27,11 @@ pub struct Args {
     /// A JSON Schema that an answer without calls keeps to.
     #[arg(long)]
     schema: Option<PathBuf>,
-    /// Most tokens of the answer; as many as fit where none are named.
+    /// Most tokens of the answer; as many as fit if none is named.
     #[arg(long)]
     max_tokens: Option<usize>,
-    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's where none
-    /// is named.
+    /// Choose among tokens by how likely they are, divided by this; at 0 the likeliest is taken. The file's if none is
+    /// named.
     #[arg(long)]
     temperature: Option<f32>,
     /// Where random numbers begin.
@@ -52,10 +52,10 @@ pub struct Args {
     /// Take this text apart as the model's answer, and end there.
     #[arg(long)]
     answer: Option<PathBuf>,
-    /// Seconds since 1970 that count as now, for templates that tell the date. The machine's time where none are named.
+    /// Seconds since 1970 that count as now, for templates that tell the date. The machine's time if none is named.
     #[arg(long)]
     now: Option<i64>,
-    /// Give calls and results to the template as texts, which it may take where it rejects them.
+    /// Give calls and results to the template as texts, which it may take if it rejects them.
     #[arg(long)]
     plain: bool,
 }

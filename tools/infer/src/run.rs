@@ -16,13 +16,13 @@ const TOGETHER: usize = 512;
 /// How a model is run.
 #[derive(clap::Args)]
 pub struct RunOptions {
-    /// Threads; as many as there are processors where none are named.
+    /// Threads; as many as there are processors if none is named.
     #[arg(short = 't', long, global = true)]
     threads: Option<usize>,
-    /// Most tokens of a sequence; as many as the model was made for where none are named.
+    /// Most tokens of a sequence; as many as the model was made for if none is named.
     #[arg(long, global = true)]
     context: Option<usize>,
-    /// Kernels; those that are fastest in a trial where none are named.
+    /// Kernels; those that are fastest in a trial if none is named.
     #[arg(long, global = true, value_parser = kernel::NAMES)]
     kernels: Option<String>,
     /// How keys and values are kept; where nothing is named as the kernels are quickest with, and with 16 bits where the

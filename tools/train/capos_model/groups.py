@@ -20,7 +20,7 @@ CLASSES = {
     "followup": 10,
     "change": 12,
     "absent": 17,
-    # Only where the set has forbidden tools.
+    # Only if the set has forbidden tools.
     "forbidden": 26,
     "denied": 4,
     "error": 5,

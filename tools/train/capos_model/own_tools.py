@@ -18,7 +18,7 @@ TOOLS = {tool.name: tool for tools in PROFILES.values() for tool in tools}
 TOOLS |= {tool.name: tool for tool in PROFILES["operator"]}
 PHRASINGS = {name: phrasing.read(name) for name in TOOLS}
 
-# Where one of these tools is missing, another of its line may still answer, so no example asks for the missing one.
+# If one of these tools is missing, another of its line may still answer, so no example asks for the missing one.
 NEAR = [
     {"service_status", "list_services", "system_status"},
     {"file_info", "list_directory"},

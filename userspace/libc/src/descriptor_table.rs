@@ -32,7 +32,7 @@ impl<T: Clone> DescriptorTable<T> {
         self.place(number).map(|place| place.open.clone())
     }
 
-    /// Gives out the lowest free number that is at least `from`; `None` where there is none.
+    /// Gives out the lowest free number that is at least `from`; `None` if there is none.
     pub fn add(&mut self, open: T, from: usize, close_on_exec: bool) -> Option<i32> {
         let taken = |at: &usize| self.places.get(*at).is_some_and(Option::is_some);
         let at = (from..MAX_DESCRIPTORS).find(|at| !taken(at))?;
@@ -40,8 +40,8 @@ impl<T: Clone> DescriptorTable<T> {
         i32::try_from(at).ok()
     }
 
-    /// Makes a number stand for something. What it stood for before; nothing is done and `Err` given where the number
-    /// is out of range.
+    /// Makes a number stand for something. What it stood for before; nothing is done and `Err` given if the number is
+    /// out of range.
     pub fn set(&mut self, number: i32, open: T, close_on_exec: bool) -> Result<Option<T>, T> {
         match usize::try_from(number).ok().filter(|at| *at < MAX_DESCRIPTORS) {
             Some(at) => Ok(self.put(at, Place { open, close_on_exec }).map(|place| place.open)),
@@ -62,12 +62,12 @@ impl<T: Clone> DescriptorTable<T> {
         Some(place.open)
     }
 
-    /// Whether a number would be closed where a program replaces itself.
+    /// Whether a number would be closed when a program replaces itself.
     pub fn close_on_exec(&self, number: i32) -> Option<bool> {
         self.place(number).map(|place| place.close_on_exec)
     }
 
-    /// Says whether it would; `None` where the number stands for nothing.
+    /// Says whether it would; `None` if the number stands for nothing.
     pub fn set_close_on_exec(&mut self, number: i32, close: bool) -> Option<()> {
         let place = self.places.get_mut(usize::try_from(number).ok()?)?.as_mut()?;
         place.close_on_exec = close;

@@ -10,8 +10,8 @@ use core::arch::asm;
 /// Copies forwards in blocks of 64; then what is left from both of its ends, which may overlap.
 ///
 /// # Safety
-/// `source` readable, `target` writable for `length` bytes; where they overlap, `target` lies
-/// before `source`.
+/// `source` readable, `target` writable for `length` bytes; if they overlap, `target` lies before
+/// `source`.
 #[inline]
 unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: reads and writes exactly `length` bytes; each block is loaded before it is stored,
@@ -96,7 +96,7 @@ unsafe fn copy_forwards(target: *mut u8, source: *const u8, length: usize) {
 /// Copies backwards, from the ends.
 ///
 /// # Safety
-/// As [`copy_forwards`], but where they overlap, `target` lies after `source`.
+/// As [`copy_forwards`], but if they overlap, `target` lies after `source`.
 #[inline]
 unsafe fn copy_backwards(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: the ends are one past the ranges; blocks descend, each is loaded before it is stored.

@@ -18,7 +18,7 @@ pub fn set_enter(enter: Enter) {
 /// deadline. Says how many entries were taken.
 ///
 /// # Panics
-/// Where no kernel is in place.
+/// If no kernel is in place.
 #[expect(clippy::panic, reason = "a test that calls a kernel that it has not made fails")]
 pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     match ENTER.get() {

@@ -41,7 +41,7 @@ pub const fn whole_words(bytes: usize) -> usize {
 /// Turns a completion's status into a result.
 ///
 /// # Errors
-/// The status, where it is a transport error; exceptions count as success here.
+/// The status, if it is a transport error; exceptions count as success here.
 #[inline]
 pub fn transport(completion: &Completion) -> Result<(), Status> {
     if completion.status < 0 {
@@ -64,7 +64,7 @@ pub fn fitting(message: &Message) -> Result<u32, CallError> {
 }
 
 /// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results: `lent.received`,
-/// which is shorter where there is no memory. What the operation names lies in `lent`.
+/// which is shorter if there is no memory. What the operation names lies in `lent`.
 ///
 /// # Errors
 /// The message is larger than one may be; there is no memory for the results.

@@ -66,7 +66,7 @@ impl Ring {
     /// There is no ring at this address.
     ///
     /// # Safety
-    /// As [`Ring::new`], where the address is not 0.
+    /// As [`Ring::new`], if the address is not 0.
     pub unsafe fn at(address: u64) -> Result<Self, Status> {
         let base = usize::try_from(address).ok();
         let base = base.and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
@@ -110,7 +110,7 @@ impl Ring {
         self.submissions().queued()
     }
 
-    /// Queues an entry; `false` where the submission ring is full.
+    /// Queues an entry; `false` if the submission ring is full.
     ///
     /// # Safety
     /// Until the entry completes, the kernel may read and write what it names as buffers: memory that is exposed, valid
@@ -205,7 +205,7 @@ impl Ring {
         enter(self.queued(), minimum, deadline)
     }
 
-    /// Queues an entry of a blocking operation, having the kernel make room for it. `false` where it cannot.
+    /// Queues an entry of a blocking operation, having the kernel make room for it. `false` if it cannot.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -237,8 +237,8 @@ impl Ring {
     }
 
     /// Runs one operation to its end, or until the deadline (nanoseconds since boot); then cancels it and says how it
-    /// ended after all: mostly with [`Status::Cancelled`], and well where it was faster. Completions of others stay
-    /// where they are. Allocates nothing.
+    /// ended after all: mostly with [`Status::Cancelled`], and well if it was faster. Completions of others stay where
+    /// they are. Allocates nothing.
     ///
     /// # Safety
     /// As [`Ring::push`], until this returns.
@@ -301,7 +301,7 @@ impl Ring {
 
     /// Waits until a word of memory is woken or the deadline has passed, unless the word holds something else already.
     pub fn wait_word(&self, address: u64, expected: u32, deadline: u64) -> Completion {
-        // SAFETY: the kernel reads the word, and fails where there is none.
+        // SAFETY: the kernel reads the word, and fails if there is none.
         unsafe { self.run(Operation::WaitWord { address, expected }, deadline) }
     }
 

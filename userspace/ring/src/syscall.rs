@@ -31,8 +31,8 @@ pub fn enter(to_submit: u32, min_complete: u32, deadline: u64) -> u64 {
     taken
 }
 
-/// Calls a method that has no parameters and answers with one number, of an object of the kernel, without the ring. `None`
-/// where nothing has happened: an entry of the ring is answered, or refused with the reason.
+/// Calls a method that has no parameters and answers with one number, of an object of the kernel, without the ring.
+/// `None` if nothing has happened: an entry of the ring is answered, or refused with the reason.
 #[inline]
 #[must_use]
 pub fn invoke(cap: u64, interface: u64, method: u16) -> Option<u64> {

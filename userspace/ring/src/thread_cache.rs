@@ -169,13 +169,13 @@ impl ThreadCache {
         Self::size_for(one).is_some_and(|size| Self::size_for(other) == Some(size))
     }
 
-    /// A block for a layout, where one lies in stock.
+    /// A block for a layout, if one lies in stock.
     #[inline]
     pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.0.get(Self::size_for(layout)?)?.pop()
     }
 
-    /// Takes a block back, where there is room for it; whether there was.
+    /// Takes a block back, if there is room for it; whether there was.
     ///
     /// # Safety
     /// As [`ThreadCache::release`].
@@ -188,7 +188,7 @@ impl ThreadCache {
         true
     }
 
-    /// A block for a layout that [is kept](ThreadCache::keeps); `None` where there is no memory for one.
+    /// A block for a layout that [is kept](ThreadCache::keeps); `None` if there is no memory for one.
     #[inline]
     pub fn allocate(&self, source: &impl BlockSource, layout: Layout) -> Option<NonNull<u8>> {
         let number = Self::size_for(layout)?;

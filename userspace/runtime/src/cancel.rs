@@ -91,7 +91,7 @@ impl CancelToken {
         .await;
     }
 
-    /// An error where it was cancelled.
+    /// An error if it was cancelled.
     ///
     /// # Errors
     /// [`Cancelled`].

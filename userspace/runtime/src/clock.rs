@@ -20,7 +20,7 @@ impl Clock {
         Self { timer }
     }
 
-    /// Nanoseconds since boot; never goes back. 0 where the timer was revoked.
+    /// Nanoseconds since boot; never goes back. 0 if the timer was revoked.
     #[must_use]
     pub fn now(&self) -> u64 {
         wait_for(self.timer.now()).unwrap_or(0)
@@ -34,7 +34,7 @@ impl Clock {
         wait_for(self.timer.wall_clock())
     }
 
-    /// Waits until this time. Ends at once where the timer was revoked.
+    /// Waits until this time. Ends at once if the timer was revoked.
     pub async fn sleep_until(&self, nanoseconds: u64) {
         drop(self.timer.sleep_until(nanoseconds).await);
     }

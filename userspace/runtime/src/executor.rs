@@ -124,7 +124,7 @@ impl Executor {
         task
     }
 
-    /// Ends a task: its future is dropped here, or when its poll returns where it ends itself.
+    /// Ends a task: its future is dropped here, or when its poll returns if it ends itself.
     pub(crate) fn cancel(&self, task: TaskId) {
         let future = {
             let mut slots = self.slots.borrow_mut();
@@ -138,7 +138,7 @@ impl Executor {
         drop(future);
     }
 
-    /// Polls one task that is ready. `false` where none is.
+    /// Polls one task that is ready. `false` if none is.
     fn step(&self) -> bool {
         let Some(task) = self.ready.queue.lock().pop_front() else { return false };
         let taken = {

@@ -1,4 +1,4 @@
-//! Lines to the log: through the process's `logger`, or to the kernel's log where it holds `log`.
+//! Lines to the log: through the process's `logger`, or to the kernel's log if it holds `log`.
 //!
 //! ```ignore
 //! capos_rt::log::warning!("disk {} answers late", name);

@@ -35,7 +35,7 @@ mod library {
         pub(super) safe fn capos_thread_ring() -> u64;
         /// Where the launch record lies; its length is written to the argument.
         pub(super) safe fn capos_launch_record(length: &mut usize) -> *const u8;
-        /// Takes a range of this many bytes, in whole pages, for a mapping; 0 where none is free.
+        /// Takes a range of this many bytes, in whole pages, for a mapping; 0 if none is free.
         pub(super) safe fn capos_take_addresses(length: u64) -> u64;
         /// Gives back a range that nothing is mapped at any more.
         pub(super) safe fn capos_give_addresses(start: u64, length: u64);
@@ -90,7 +90,7 @@ pub fn block_on<T, E: From<Error>>(main: impl Future<Output = Result<T, E>>) -> 
     with(|rt| rt.block_on(main)).unwrap_or_else(|| Err(Error::new("the thread is about to end")))?
 }
 
-/// The runtime of the calling thread. `None` where the thread has no ring or is about to end.
+/// The runtime of the calling thread. `None` if the thread has no ring or is about to end.
 pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
     let runtime = PLACE.try_with(|place| place.get_or_init(make).clone()).ok().flatten()?;
     Some(act(&runtime))
@@ -111,7 +111,7 @@ pub(crate) fn here() -> u64 {
     library::capos_thread_ring()
 }
 
-/// The calling thread's ring, where its executor does not run: calls hold up the thread then.
+/// The calling thread's ring, if its executor does not run: calls hold up the thread then.
 pub(crate) fn idle_ring() -> Option<Ring> {
     if PLACE.try_with(|place| place.get().and_then(Option::as_ref).is_some_and(|rt| rt.is_running())).unwrap_or(false) {
         return None;

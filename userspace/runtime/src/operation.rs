@@ -40,7 +40,7 @@ pub(crate) async fn run(lent: Box<Lent>, operation: entry::Operation) -> (Comple
 }
 
 impl Pending {
-    /// Queues an operation that borrows nothing; runs it to its end where the thread's executor does not run.
+    /// Queues an operation that borrows nothing; runs it to its end if the thread's executor does not run.
     pub(crate) fn start(operation: entry::Operation) -> Self {
         Self::start_as(Class::of(&operation), Box::default(), operation, None)
     }

@@ -54,8 +54,8 @@ impl Pool {
         }
     }
 
-    /// What an operation lends, with a buffer of at least this many bytes to receive into, and an array for capabilities
-    /// where one is left over.
+    /// What an operation lends, with a buffer of at least this many bytes to receive into, and an array for
+    /// capabilities if one is left over.
     #[inline]
     pub(crate) fn lend(&mut self, bytes: usize) -> Box<Lent> {
         if bytes > BELOW * 8

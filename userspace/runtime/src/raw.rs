@@ -14,7 +14,7 @@ use crate::runtime;
 /// The bit of the user data that keeps an entry apart from the runtime's own.
 pub const TAG: u64 = 1 << 63;
 
-/// Queues an unchecked entry; `false` where the submission ring is full.
+/// Queues an unchecked entry; `false` if the submission ring is full.
 ///
 /// # Safety
 /// Until the entry completes, the kernel may read and write what it names as buffers: memory that
@@ -43,7 +43,7 @@ pub fn pop() -> Option<Completion> {
 }
 
 /// The thread's rings themselves, for who does without the executor altogether: a completion that is taken from them is
-/// lost to the runtime. `None` where the thread has none.
+/// lost to the runtime. `None` if the thread has none.
 ///
 /// # Safety
 /// They are used by the thread that asks for them, as long as it runs, and only between the runtime's own turns.

@@ -315,8 +315,8 @@ impl Reactor {
         }
     }
 
-    /// Gives up an operation. Returns what can be dropped at once, with the completion where it
-    /// had already come.
+    /// Gives up an operation. Returns what can be dropped at once, with the completion if it had
+    /// already come.
     pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Box<Lent>, Option<Completion>, bool)> {
         let operation = self.operation(key)?;
         if let State::Done(completion) = operation.state {
@@ -374,7 +374,7 @@ impl Reactor {
         self.in_flight == 0 && self.is_caught_up()
     }
 
-    /// Reads completions up to the next one that leaves something to be done; `None` where there are no more.
+    /// Reads completions up to the next one that leaves something to be done; `None` if there are no more.
     pub(crate) fn next_ended(&mut self, ring: &Ring) -> Option<Ended> {
         while let Some(completion) = ring.pop() {
             if completion.user_data & crate::raw::TAG != 0 {

@@ -30,7 +30,7 @@ impl Door {
         core::ptr::from_ref(self.knocks.word()).expose_provenance() as u64
     }
 
-    /// Wakes the loop, where the caller is another thread. What it is to find is in place already.
+    /// Wakes the loop, if the caller is another thread. What it is to find is in place already.
     pub(crate) fn knock(&self) {
         let here = here();
         if here == self.home {

@@ -201,7 +201,7 @@ impl Runtime {
         self.turning.get()
     }
 
-    /// Marks that the loop runs; `false` where it does already.
+    /// Marks that the loop runs; `false` if it does already.
     pub(crate) fn begin(&self) -> bool {
         !self.turning.replace(true)
     }

@@ -404,9 +404,9 @@ impl Server {
     }
 }
 
-/// Polls a future that becomes a task of its own where it waits; it is polled by that again. Were the receiver woken in its
-/// place, it would get its turn before the receivers of earlier calls. So what wakes must wake all who wait, or those that were
-/// polled last: a future that is told of a turn once and forgets it would wait for good.
+/// Polls a future that becomes a task of its own if it waits; it is polled by that again. Were the receiver woken in
+/// its place, it would get its turn before the receivers of earlier calls. So what wakes must wake all who wait, or
+/// those that were polled last: a future that is told of a turn once and forgets it would wait for good.
 fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     work.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -516,8 +516,8 @@ fn received(completion: &Completion, lent: Box<Lent>) -> Received {
     Received { header, message: IncomingMessage { words, caps }, reply, lent }
 }
 
-/// Answers a call with results that have no capabilities, and receives the next one. `None` where that has to be tried again
-/// by itself; the call is answered all the same.
+/// Answers a call with results that have no capabilities, and receives the next one. `None` if that has to be tried
+/// again by itself; the call is answered all the same.
 async fn answer_and_receive(
     mut reply: Reply,
     results: Vec<Word>,

@@ -106,7 +106,7 @@ struct Kernel {
     caps: BTreeMap<u64, Held>,
     endpoints: Vec<Endpoint>,
     notifications: Vec<Notification>,
-    /// Calls that a server has and has not answered; `None` where the caller has given up.
+    /// Calls that a server has and has not answered; `None` if the caller has given up.
     delivered: BTreeMap<u64, Option<Call>>,
     /// Waits for the end of these calls.
     watches: BTreeMap<u64, u64>,
@@ -432,7 +432,7 @@ impl Kernel {
         }
     }
 
-    /// Moves or copies capabilities from one array to another. `None` where they do not fit.
+    /// Moves or copies capabilities from one array to another. `None` if they do not fit.
     fn transfer(&mut self, from: CapArray, to: CapArray) -> Option<u8> {
         if from.sent > to.accepted {
             return None;

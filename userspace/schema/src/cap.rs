@@ -200,7 +200,7 @@ pub enum Begun {
 
 /// What carries calls: the runtime's handle of a capability. Dropping it releases the capability.
 pub trait CapTransport {
-    /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. Where the call is
+    /// Begins to call a method, by interface and ordinal, with room for `results` bytes of results. If the call is
     /// [kept](Begun::Kept), `context` is woken when it ends.
     fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
 
@@ -270,15 +270,15 @@ impl Cap {
         self.call_sized(interface, method, params, RESULTS)
     }
 
-    /// The same, where the results are known to have at most `results` bytes.
+    /// The same, if the results are known to have at most `results` bytes.
     #[inline]
     pub fn call_sized(&self, interface: u64, method: u16, params: Message, results: u32) -> Call {
         let (transport, method) = (self.transport.clone(), (interface, method));
         Call { transport, method, params, results, state: CallState::New, future: None }
     }
 
-    /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` where it has
-    /// to be called with a message; nothing has happened then.
+    /// Calls a method of an object of the kernel that has no parameters and answers at once with one number. `None` if
+    /// it has to be called with a message; nothing has happened then.
     #[inline]
     #[must_use]
     pub fn invoke(&self, interface: u64, method: u16) -> Option<u64> {
@@ -311,7 +311,7 @@ pub struct Call {
     params: Message,
     results: u32,
     state: CallState,
-    /// The call, where it is one of its own.
+    /// The call, if it is one of its own.
     future: Option<LocalBoxFuture<'static, CallResult>>,
 }
 
@@ -400,13 +400,13 @@ pub trait Client: AsCap + Sized {
     /// The interface's name.
     const NAME: &'static str;
 
-    /// Takes a capability to be of this interface; calls fail where it is not.
+    /// Takes a capability to be of this interface; calls fail if it is not.
     fn from_cap(cap: Cap) -> Self;
 
     /// The capability.
     fn into_cap(self) -> Cap;
 
-    /// The same capability taken to be of another interface; calls fail where it is not.
+    /// The same capability taken to be of another interface; calls fail if it is not.
     fn cast<T: Client>(self) -> T {
         T::from_cap(self.into_cap())
     }

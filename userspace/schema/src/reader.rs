@@ -38,7 +38,7 @@ pub trait Number: Copy + Default {
     /// Its bytes.
     const SIZE: usize;
 
-    /// Takes it from the start of these bytes; where they are too few, as an older schema's may be, it is its default.
+    /// Takes it from the start of these bytes; if they are too few, as an older schema's may be, it is its default.
     fn from_start(bytes: &[u8]) -> Self;
 
     /// The same with every bit turned that is set in the other: values lie in messages relative to their default.
@@ -212,7 +212,7 @@ impl<'a> PointerReader<'a> {
         self.depth.checked_sub(1).ok_or_else(|| WireError::new(path, "it is nested too deeply"))
     }
 
-    /// The struct that it leads to; one of defaults where it leads nowhere.
+    /// The struct that it leads to; one of defaults if it leads nowhere.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -231,7 +231,7 @@ impl<'a> PointerReader<'a> {
         Ok(StructReader { segment, data: found, first: start.wrapping_add(data), pointers, depth })
     }
 
-    /// The words in which the bytes lie that it leads to, and how many bytes they are; none where it leads nowhere.
+    /// The words in which the bytes lie that it leads to, and how many bytes they are; none if it leads nowhere.
     #[inline]
     fn words_of_bytes(self, path: &'static str) -> Result<(&'a [u8], usize), WireError> {
         let pointer = self.raw();
@@ -246,7 +246,7 @@ impl<'a> PointerReader<'a> {
         Ok((words.as_flattened(), length))
     }
 
-    /// The bytes that it leads to, none where it leads nowhere.
+    /// The bytes that it leads to, none if it leads nowhere.
     ///
     /// # Errors
     /// It leads out of the message, or to something else.
@@ -313,7 +313,7 @@ impl<'a> PointerReader<'a> {
         found.map(String::from).map_err(|_| WireError::new(path, "the text is not UTF-8"))
     }
 
-    /// The list that it leads to, an empty one where it leads nowhere.
+    /// The list that it leads to, an empty one if it leads nowhere.
     fn list(self, path: &'static str) -> Result<ListReader<'a>, WireError> {
         let (segment, pointer) = (self.segment, self.raw());
         if pointer == 0 {

@@ -86,7 +86,7 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// Its doc comment.
     pub doc: &'static str,
-    /// The tool's name, where a model may be offered it.
+    /// The tool's name, if a model may be offered it.
     pub tool: Option<&'static str>,
     /// What it does to the world.
     pub category: Option<Category>,

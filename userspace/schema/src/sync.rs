@@ -29,18 +29,18 @@ pub enum Completion {
 pub struct Answer {
     /// Whether the results are there.
     pub completion: Completion,
-    /// The results: one segment. Empty where they are pending.
+    /// The results: one segment. Empty if they are pending.
     pub words: Vec<Word>,
     /// Capability `n` of the message is the one for which the `order[n]`th [`capability`] was written.
     pub order: Vec<usize>,
 }
 
-/// The results of [`call_in`], where they are small: in the caller's own memory.
+/// The results of [`call_in`], if they are small: in the caller's own memory.
 #[derive(Debug)]
 pub struct Output<'a> {
     /// Whether the results are there.
     pub completion: Completion,
-    /// The results: one segment. Empty where they are pending.
+    /// The results: one segment. Empty if they are pending.
     pub bytes: &'a [u8],
     /// As [`Answer::order`].
     pub order: Vec<usize>,

@@ -226,7 +226,7 @@ impl World {
         Ok(self.get(process, id)?.node.unwrap())
     }
 
-    /// One step of it; none where nothing is left to do.
+    /// One step of it; none if nothing is left to do.
     pub fn step(&mut self, node: NodeId) -> Option<Step> {
         Some(match self.forest.pop_descendant(node)? {
             Holder::Slot(process, id) => {

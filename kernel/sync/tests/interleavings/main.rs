@@ -229,7 +229,7 @@ fn a_task_sees_what_was_done_before_it_was_woken_also_in_vain() {
     });
 }
 
-/// The executor's loop, which sleeps where there is nothing to do: [`Flag`] and [`Knocks`] as it uses them.
+/// The executor's loop, which sleeps if there is nothing to do: [`Flag`] and [`Knocks`] as it uses them.
 #[test]
 fn an_executor_that_sleeps_hears_every_knock() {
     explore(6, || {

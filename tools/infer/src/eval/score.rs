@@ -39,7 +39,7 @@ impl Count {
         (self.all > 0).then(|| f64::from(self.right) / f64::from(self.all))
     }
 
-    /// Wilson's interval; all of it where nothing was counted.
+    /// Wilson's interval; all of it if nothing was counted.
     fn interval(self) -> (f64, f64) {
         let Some(share) = self.share() else { return (0.0, 1.0) };
         let (count, square) = (f64::from(self.all), DEVIATIONS * DEVIATIONS);

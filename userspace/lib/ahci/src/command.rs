@@ -85,7 +85,7 @@ impl fmt::Display for ListError {
     }
 }
 
-/// The list of memory for `bytes` of data from `skip` bytes into `pieces` on, of `most` entries at most; `wide` where the
+/// The list of memory for `bytes` of data from `skip` bytes into `pieces` on, of `most` entries at most; `wide` if the
 /// controller reaches addresses of 64 bits.
 ///
 /// # Errors

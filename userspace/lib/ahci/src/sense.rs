@@ -29,7 +29,7 @@ pub enum Meaning {
 }
 
 impl Sense {
-    /// Reads the answer to REQUEST SENSE, of either format; none where it is of neither.
+    /// Reads the answer to REQUEST SENSE, of either format; none if it is of neither.
     #[must_use]
     pub fn parse(answer: &[u8]) -> Option<Self> {
         let at = |place: usize| answer.get(place).copied();

@@ -110,12 +110,12 @@ impl Chain {
     /// Records a tool call.
     ///
     /// # Errors
-    /// `Full` where it, and the ends of all effects that have begun, do not fit, `Share` where its session's would not. `Invalid` for an end without its
-    /// beginning, an end that differs from its call, or a second beginning or rejection of one call. Also for a
-    /// decision other than the recorded one, an error or reason longer than [`ERROR_LIMIT`], or a label longer than
-    /// [`LABEL_LIMIT`]. Also for arguments of a call that never ran longer than [`ARGUMENTS_LIMIT`], or cut arguments
-    /// of one that did. A late end may come without its beginning, which was lost with an earlier chain; it then says 0
-    /// for the sequence of the record before.
+    /// `Full` if it, and the ends of all effects that have begun, do not fit, `Share` if its session's would not.
+    /// `Invalid` for an end without its beginning, an end that differs from its call, or a second beginning or
+    /// rejection of one call. Also for a decision other than the recorded one, an error or reason longer than
+    /// [`ERROR_LIMIT`], or a label longer than [`LABEL_LIMIT`]. Also for arguments of a call that never ran longer than
+    /// [`ARGUMENTS_LIMIT`], or cut arguments of one that did. A late end may come without its beginning, which was lost
+    /// with an earlier chain; it then says 0 for the sequence of the record before.
     pub fn append_tool(&mut self, time: u64, mut event: ToolEvent) -> Result<Head, AppendError> {
         if event.error.len() > ERROR_LIMIT || event.reason.len() > ERROR_LIMIT {
             let what = format!("its error or reason is longer than {ERROR_LIMIT} bytes");
@@ -188,9 +188,9 @@ impl Chain {
     /// Records something else.
     ///
     /// # Errors
-    /// `Full` or `Share` where it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters, digits, `.`
-    /// and `-`, and for a field name that occurs twice. Also for a decision on a call that already has a decision or an
-    /// outcome.
+    /// `Full` or `Share` if it does not fit. `Invalid` for a kind that is empty, `tool`, or not made of letters,
+    /// digits, `.` and `-`, and for a field name that occurs twice. Also for a decision on a call that already has a
+    /// decision or an outcome.
     pub fn append_general(&mut self, time: u64, event: GeneralEvent) -> Result<Head, AppendError> {
         let plain = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
         if event.kind.is_empty() || event.kind == "tool" || !plain(&event.kind) {
@@ -245,7 +245,7 @@ impl Chain {
         Record::new(self.head(), time, event)
     }
 
-    /// Appends a record of this length, where the bytes that it needs fit; `kept` of them were kept for it.
+    /// Appends a record of this length, if the bytes that it needs fit; `kept` of them were kept for it.
     fn push(&mut self, record: Record, length: usize, needed: usize, kept: usize) -> Result<Head, AppendError> {
         let (taker, spared) = taker(&record.event);
         let all = |before: usize| before.saturating_sub(kept).saturating_add(needed);

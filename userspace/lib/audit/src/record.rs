@@ -33,7 +33,7 @@ pub enum Event {
 /// Where a chain ends. Kept apart from the records, it shows that none was cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Sequence of the last record; 0 where there is none.
+    /// Sequence of the last record; 0 if there is none.
     pub sequence: u64,
     /// Hash of the last record.
     pub hash: [u8; 32],

@@ -23,14 +23,14 @@ pub struct Deed {
     pub time: u64,
     pub turn: u64,
     pub tool: String,
-    /// The tool's category, as its descriptor has it; empty where there is no such tool.
+    /// The tool's category, as its descriptor has it; empty if there is no such tool.
     pub category: String,
     pub arguments: String,
-    /// Empty where the person made the call.
+    /// Empty if the person made the call.
     pub model: String,
-    /// `None` where the call was turned away before anybody decided on it.
+    /// `None` if the call was turned away before anybody decided on it.
     pub decision: Option<String>,
-    /// `None` where the effect began and no end is recorded.
+    /// `None` if the effect began and no end is recorded.
     pub outcome: Option<String>,
     pub error: String,
     pub reason: String,

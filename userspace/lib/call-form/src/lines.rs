@@ -4,7 +4,7 @@
 pub const INVOKE: &str = "<|invoke|>";
 /// Stands between what a tool does and its name.
 pub const AS: &str = "<|as|>";
-/// Stands there where the tool is forbidden.
+/// Stands there if the tool is forbidden.
 pub const FORBIDDEN: &str = "<|forbidden|>";
 /// Begins text.
 pub const SAY: &str = "<|say|>";

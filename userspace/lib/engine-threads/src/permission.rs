@@ -1,6 +1,6 @@
 //! Permission to use the tiles of AMX, which a system may want to be asked for.
 
-/// Asks the system for the tiles, and tells the engine where they are granted, so that it may choose the kernels `amx`.
+/// Asks the system for the tiles, and tells the engine if they are granted, so that it may choose the kernels `amx`.
 /// All threads of the process have them then. On systems that are not known to grant them nothing is asked or told.
 pub fn permit_tiles() -> bool {
     let granted = granted();
@@ -11,7 +11,7 @@ pub fn permit_tiles() -> bool {
     granted
 }
 
-/// Linux grants a process the tiles where the stacks of its signal handlers have room for them.
+/// Linux grants a process the tiles if the stacks of its signal handlers have room for them.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "a system call")]
 fn granted() -> bool {

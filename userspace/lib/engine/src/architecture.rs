@@ -29,7 +29,7 @@ pub enum Activation {
 pub enum Presence {
     /// It must be.
     Required,
-    /// It is used where it is there.
+    /// It is used if it is there.
     Optional,
     /// It is not looked for.
     Absent,
@@ -51,7 +51,7 @@ pub enum NormPlace {
 pub enum WindowPattern {
     /// None, whatever the file says.
     Never,
-    /// All, where the file names a window.
+    /// All, if the file names a window.
     Every,
     /// All but the last of every N.
     AllButLastOf(usize),
@@ -62,7 +62,7 @@ pub enum WindowPattern {
 pub enum AttentionScale {
     /// The size of a head.
     HeadSize,
-    /// The size of a head, except in the model with this many layers, where it is the width by the number of heads.
+    /// The size of a head, except in the model with this many layers, if it is the width by the number of heads.
     HeadSizeUnlessLayers(usize),
 }
 
@@ -99,11 +99,11 @@ pub struct Architecture {
     pub soft_caps: bool,
     /// Layers with a window.
     pub window: WindowPattern,
-    /// Base of the rotary embedding in layers with a window, where it is another.
+    /// Base of the rotary embedding in layers with a window, if it is another.
     pub window_rope_base: Option<f32>,
     /// Scale of attention.
     pub attention_scale: AttentionScale,
-    /// Queries far behind the trained context are made larger, where the file says by how much.
+    /// Queries far behind the trained context are made larger, if the file says by how much.
     pub attention_temperature: bool,
     /// Tokens see those behind them as well. Such a model embeds texts and writes none: it has no output matrix.
     pub encoder: bool,
@@ -202,7 +202,7 @@ impl Architecture {
     /// The architecture of this name.
     ///
     /// # Errors
-    /// [`EngineError::Architecture`] where the engine knows none, with the names of all that it knows.
+    /// [`EngineError::Architecture`] if the engine knows none, with the names of all that it knows.
     pub fn of(name: &str) -> Result<Self, EngineError> {
         let found = KNOWN.iter().find(|known| known.name == name);
         found.copied().ok_or_else(|| EngineError::Architecture { found: name.into() })

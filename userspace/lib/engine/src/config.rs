@@ -97,9 +97,9 @@ pub struct Config {
     pub logit_cap: Option<f32>,
     /// What embeddings are multiplied by.
     pub embedding_scale: f32,
-    /// How a text's vector is made; none where the model is to rank texts and not to embed them.
+    /// How a text's vector is made; none if the model is to rank texts and not to embed them.
     pub pooling: Option<Pooling>,
-    /// Types of tokens, where the file says how many there are.
+    /// Types of tokens, if the file says how many there are.
     pub token_types: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Config {
     /// Reads the metadata of a file.
     ///
     /// # Errors
-    /// [`EngineError`] where a key is missing or its value cannot be.
+    /// [`EngineError`] if a key is missing or its value cannot be.
     pub fn of(header: &Header<'_>) -> Result<Self, EngineError> {
         let key = "general.architecture";
         let name = match header.get(key) {
@@ -232,7 +232,7 @@ const ORIGINAL: &str = "rope.scaling.original_context_length";
 /// How many types of tokens there are.
 pub(crate) const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
 
-/// The number that a list has for every layer, where it is the same one.
+/// The number that a list has for every layer, if it is the same one.
 fn same_in_all(value: &Value<'_>) -> Option<u64> {
     let mut counts = value.as_array()?.iter().map(|value| value.as_u64());
     let first = counts.next()??;

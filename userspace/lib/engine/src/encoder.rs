@@ -61,7 +61,7 @@ impl<'m> Encoder<'m> {
     /// [`Model::cache_type`] has it. With a clock, in nanoseconds since a time that stays the same, pieces are over within some 40 ms.
     ///
     /// # Errors
-    /// [`EngineError::EmbedsNothing`] where the model is not for this.
+    /// [`EngineError::EmbedsNothing`] if the model is not for this.
     pub fn new(
         model: &'m Model<'m>,
         machine: Machine<'m>,
@@ -86,8 +86,8 @@ impl<'m> Encoder<'m> {
     /// Takes texts, each of which is one list of tokens. Those that were on their way are forgotten.
     ///
     /// # Errors
-    /// [`EngineError`] where a text has no tokens, more than the context holds, or one that the vocabulary does not
-    /// have, or there is no memory for all.
+    /// [`EngineError`] if a text has no tokens, more than the context holds, or one that the vocabulary does not have,
+    /// or there is no memory for all.
     pub fn begin(&mut self, texts: &[Vec<u32>]) -> Result<(), EngineError> {
         self.texts = None;
         let config = &self.model.config;
@@ -126,7 +126,7 @@ impl<'m> Encoder<'m> {
     /// Does a bounded piece of work. Once all is done, and with texts only, it gives a vector of length one for each.
     ///
     /// # Errors
-    /// [`EngineError::NoVector`] where a vector has something else than numbers in it. The texts are then forgotten.
+    /// [`EngineError::NoVector`] if a vector has something else than numbers in it. The texts are then forgotten.
     pub fn step(&mut self) -> Result<Option<Vec<Vec<f32>>>, EngineError> {
         let Some(texts) = &mut self.texts else { return Ok(None) };
         let pace = match texts.stage {
@@ -149,7 +149,7 @@ impl<'m> Encoder<'m> {
     }
 }
 
-/// What there is no room for where a text is too long.
+/// What there is no room for if a text is too long.
 const BETWEEN: &str = "what passes between the layers; embed shorter texts";
 
 /// Room for some numbers of each token.

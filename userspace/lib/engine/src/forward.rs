@@ -53,7 +53,7 @@ impl Forward {
     /// each token that asks for them.
     ///
     /// # Errors
-    /// [`EngineError`] where the batch cannot be run, or the model writes nothing; the caches are then as they were.
+    /// [`EngineError`] if the batch cannot be run, or the model writes nothing; the caches are then as they were.
     pub fn pass(
         &mut self,
         model: &Model<'_>,

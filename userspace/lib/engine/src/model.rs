@@ -27,7 +27,7 @@ impl<'a> Model<'a> {
     /// Reads a whole file. Sequences are to have at most `context` tokens, or as many as the model was made for.
     ///
     /// # Errors
-    /// [`EngineError`] where the file is malformed, or not one that the engine can run.
+    /// [`EngineError`] if the file is malformed, or not one that the engine can run.
     pub fn open(file: &'a [u8], context: Option<usize>) -> Result<Self, EngineError> {
         let header = Header::parse(file, file.len() as u64)?;
         Self::new(&header, file, context)
@@ -94,8 +94,9 @@ impl<'a> Model<'a> {
         self.weights.head.is_some()
     }
 
-    /// How keys and values are kept where nothing else is asked for: as the kernels are quickest with. Where the layers'
-    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all else.
+    /// How keys and values are kept if nothing else is asked for: as the kernels are quickest with. If the layers'
+    /// weights are floating point numbers, keys and values are too, since bytes would be far less precise than all
+    /// else.
     pub fn cache_type(&self, kernels: &dyn Kernels) -> CacheType {
         let is_float = |layer: &Layer<'_>| {
             [&layer.query, &layer.key, &layer.value, &layer.output].iter().all(|linear| linear.matrix.kind().is_float())

@@ -3,8 +3,8 @@
 /// Nanoseconds that a pass may take, so that whoever cancels or waits for the next token waits no longer.
 const PASS: u64 = 40_000_000;
 
-/// Tokens of a pass at least: six take about three times as long as one, which cannot be divided, where a pass takes
-/// long, that is where the processor is emulated.
+/// Tokens of a pass at least: six take about three times as long as one, which cannot be divided, if a pass takes long,
+/// that is if the processor is emulated.
 const LEAST: usize = 6;
 
 /// Tokens of the first pass, before it is known how long one takes.

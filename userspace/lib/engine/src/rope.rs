@@ -60,7 +60,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Works out the angles; `factors` divide them pair by pair, where the file has any.
+    /// Works out the angles; `factors` divide them pair by pair, if the file has any.
     pub fn new(config: &RopeConfig, factors: Option<&[f32]>) -> Self {
         let dimensions = config.dimensions as f64;
         let base = f64::from(config.base);

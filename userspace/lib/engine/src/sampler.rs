@@ -10,7 +10,7 @@ use crate::EngineError;
 use crate::mask::Mask;
 
 /// The token with the largest logit, of equals the first. What is not a number is never chosen,
-/// except where nothing is one: then the first token is.
+/// except if nothing is one: then the first token is.
 pub fn greedy(logits: &[f32]) -> u32 {
     largest(candidates(logits, None)).map_or(0, |candidate| candidate.id)
 }
@@ -96,7 +96,7 @@ impl Sampler {
         Ok(Self { sampling, random, candidates: Vec::new(), penalised: Vec::new() })
     }
 
-    /// The next token of a sequence whose tokens so far are `tokens`, by the logits behind them. None where no allowed
+    /// The next token of a sequence whose tokens so far are `tokens`, by the logits behind them. None if no allowed
     /// token has a logit that is a number.
     pub fn choose(&mut self, logits: &[f32], allowed: Option<&Mask>, tokens: &[u32]) -> Option<u32> {
         let sampling = self.sampling;

@@ -19,7 +19,7 @@ use support::{distance, exact_kernels, files, folder, kernels, numbers, tokens};
 /// How much further from the reference vectors may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// The same where they decide which experts a token goes through.
+/// The same if they decide which experts a token goes through.
 const OF_EXPERTS: f64 = 1e-1;
 
 /// Most tokens of a piece.

@@ -480,7 +480,7 @@ fn tokens_without_a_choice_go_through_the_model_in_one_pass() {
     let before = [&so_far[..], &[found.tokens[4]]].concat();
     assert_eq!(found.tokens[5..], likeliest(&model, SCALAR, &before, 1));
 
-    // Those that follow the prompt at once go with it, also where a pass has no room for all.
+    // Those that follow the prompt at once go with it, also if a pass has no room for all.
     for prefill in [512, 23, 22, 21, 4] {
         let mut generation = Generation::new(&model, SCALAR, Options { prefill, ..Options::default() });
         let (constraint, _) = script(&[&[3], &[4], &[5]]);

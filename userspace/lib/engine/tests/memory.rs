@@ -43,6 +43,6 @@ fn a07_no_model_takes_more_than_its_shape_says() {
             assert!(cache.bytes() as u64 <= 300 * token_bytes(config), "{name}: {} bytes", cache.bytes());
         }
     }
-    // What is said is of use only where it is not far from what is so.
+    // What is said is of use only if it is not far from what is so.
     assert!((1.0..16.0).contains(&least), "the nearest is {least} times what is used");
 }

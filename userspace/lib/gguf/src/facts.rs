@@ -26,9 +26,9 @@ pub struct Facts<'a> {
     /// The kind of quantisation as engines call it, such as `Q4_K_M`: by `general.file_type`,
     /// or else the type that most bytes of tensor data are of.
     pub quantisation: &'static str,
-    /// `tokenizer.chat_template`, where it says something.
+    /// `tokenizer.chat_template`, if it says something.
     pub chat_template: Option<&'a str>,
-    /// `tokenizer.chat_template.tool_use`, where it says something: the template that tells of tools, of files that keep
+    /// `tokenizer.chat_template.tool_use`, if it says something: the template that tells of tools, of files that keep
     /// it apart.
     pub tool_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.

@@ -55,7 +55,7 @@ pub const MAGIC: [u8; 4] = *b"GGUF";
 /// The version that is written.
 pub const VERSION: u32 = 3;
 
-/// Alignment of tensor data where the metadata names none, in bytes.
+/// Alignment of tensor data if the metadata names none, in bytes.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
 /// What bounds the work and memory that a file can cause.

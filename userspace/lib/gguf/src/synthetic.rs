@@ -59,7 +59,7 @@ struct Shape {
     /// Width inside the feed-forward part, or inside an expert.
     feed_forward: u64,
     layers: u64,
-    /// Experts of a layer; none where the layer is dense.
+    /// Experts of a layer; none if the layer is dense.
     experts: u64,
     /// Values of all heads' keys of a token, and as many values.
     keys: u64,
@@ -143,7 +143,7 @@ impl Synthetic {
     /// Plans a file of exactly `size` bytes.
     ///
     /// # Errors
-    /// [`SyntheticError`] where there is no such file.
+    /// [`SyntheticError`] if there is no such file.
     pub fn new(size: u64, seed: u64) -> Result<Self, SyntheticError> {
         Self::with_entries(size, seed, &[])
     }
@@ -242,7 +242,7 @@ impl Synthetic {
 /// file's, and small numbers that depend on a seed only. It says nothing sensible.
 ///
 /// # Errors
-/// [`GgufError::Tensor`] where the vocabulary has more tokens than a tensor can have rows.
+/// [`GgufError::Tensor`] if the vocabulary has more tokens than a tensor can have rows.
 pub fn small_model(other: &Header<'_>, template: Option<&str>, seed: u64) -> Result<Vec<u8>, GgufError> {
     let vocabulary = other.facts().vocabulary;
     let shape = Shape { embedding: 64, feed_forward: 128, layers: 1, experts: 0, keys: 64, head: HEAD };

@@ -47,7 +47,7 @@ impl ValueType {
         self as u32
     }
 
-    /// Bytes of a value, where they are always the same.
+    /// Bytes of a value, if they are always the same.
     fn size(self) -> Option<u64> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),

@@ -2,7 +2,7 @@
 //!
 //! Text stays free. From the mark on that calls begin with, only what continues a call can follow: the name of a tool of
 //! this turn, and arguments that keep to its schema. The same is so from the arguments on of a call that has no mark
-//! ([`capos_chat::unmarked`]). Where the answer itself has a schema, it is a call with its mark or keeps to that.
+//! ([`capos_chat::unmarked`]). If the answer itself has a schema, it is a call with its mark or keeps to that.
 //! [`crate::line_grammar`] does so for the form that is no JSON.
 
 use std::fmt::Write;
@@ -56,7 +56,7 @@ impl Grammars {
     /// Prepares the vocabulary; done once for a model.
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where no token ends an answer.
+    /// [`ChatError::Grammar`] if no token ends an answer.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         let vocabulary = tokenizer.vocabulary();
         let ends = vocabulary.answer_ends();
@@ -92,7 +92,7 @@ impl Grammars {
     /// schema no grammar can hold calls to is held less closely ([`Grammar::loose`]).
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where the answer's own schema asks for what grammars cannot hold to.
+    /// [`ChatError::Grammar`] if the answer's own schema asks for what grammars cannot hold to.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
         let Rules { form, tools, schema, said } = rules;
         if form == Some(CallForm::Lines) {
@@ -364,10 +364,10 @@ impl Grammar {
         &self.loose
     }
 
-    /// The tokens that can come next; those that end the answer, where it is complete.
+    /// The tokens that can come next; those that end the answer, if it is complete.
     ///
     /// # Errors
-    /// [`ChatError::Grammar`] where the work would go past its bounds.
+    /// [`ChatError::Grammar`] if the work would go past its bounds.
     pub fn allowed(&mut self) -> Result<Allowed, ChatError> {
         match &mut self.held {
             Held::Objects(matcher) => {

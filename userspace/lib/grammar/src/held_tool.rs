@@ -25,7 +25,7 @@ pub struct HeldTool<'t> {
 }
 
 impl<'t> HeldTool<'t> {
-    /// Held as closely as that. Fails where the schema cannot be read; says why.
+    /// Held as closely as that. Fails if the schema cannot be read; says why.
     pub fn new(tool: &'t Tool, closeness: Closeness) -> Result<Self, String> {
         let unresolved = match closeness {
             Closeness::Schema => Unresolved::Refuse,
@@ -50,7 +50,7 @@ impl<'t> HeldTool<'t> {
         self.spaced(schema)
     }
 
-    /// The schema of the arguments, where they stand by themselves.
+    /// The schema of the arguments, if they stand by themselves.
     pub fn arguments(&self) -> Value {
         self.spaced(self.object())
     }

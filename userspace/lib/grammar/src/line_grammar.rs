@@ -39,7 +39,7 @@ pub struct LineTokens {
 }
 
 impl LineTokens {
-    /// Finds them in a vocabulary; there are none where it lacks a mark.
+    /// Finds them in a vocabulary; there are none if it lacks a mark.
     pub fn new(tokenizer: &Tokenizer) -> Option<Self> {
         let vocabulary = tokenizer.vocabulary();
         let mark = |text| vocabulary.find(text).filter(|id| vocabulary.kind(*id) == Some(TokenKind::Control));
@@ -82,7 +82,7 @@ impl LineTokens {
 
 /// A tool's line in tokens.
 struct LineProgram {
-    /// What the tool does, and its name with the brace behind it; only what it does where it is forbidden.
+    /// What the tool does, and its name with the brace behind it; only what it does if it is forbidden.
     begin: Vec<u32>,
     forbidden: bool,
     parameters: Vec<Member>,
@@ -179,8 +179,8 @@ enum InString {
 }
 
 impl LineGrammar {
-    /// The grammar of answers with calls of these lines, whose strings are held to what was said, where that is given,
-    /// and whose text to the schema.
+    /// The grammar of answers with calls of these lines, whose strings are held to what was said, if that is given, and
+    /// whose text to the schema.
     pub fn new(
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
@@ -359,7 +359,7 @@ impl LineGrammar {
         choice(branches)
     }
 
-    /// The lines that a call can be of; or, where the answer has neither calls nor a schema, a refusal.
+    /// The lines that a call can be of; or, if the answer has neither calls nor a schema, a refusal.
     fn line_choice(&self) -> Vec<Branch> {
         let refusals = !self.calls && self.schema.is_none();
         let lines = self.lines.iter().enumerate().filter(|(_, line)| refusals || !line.forbidden);

@@ -21,7 +21,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// What these texts say, as they are and, where they are JSON, as what its strings mean.
+    /// What these texts say, as they are and, if they are JSON, as what its strings mean.
     pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
         let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
             [id] => Some(id),

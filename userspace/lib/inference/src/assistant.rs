@@ -24,7 +24,7 @@ pub struct Assistant<'m> {
 /// An answer that is being made.
 struct Answer<'m> {
     reader: AnswerReader<'m>,
-    /// Looks for repetition in its text, where it is to end then.
+    /// Looks for repetition in its text, if it is to end then.
     repetition: Option<Repetition>,
     /// Whether it has ended for that.
     endless: bool,
@@ -37,8 +37,8 @@ impl<'m> Assistant<'m> {
         Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
-    /// Takes a conversation. Tools that the model cannot be told of are left out. Where the conversation is too long,
-    /// the oldest turns are.
+    /// Takes a conversation. Tools that the model cannot be told of are left out. If the conversation is too long, the
+    /// oldest turns are.
     ///
     /// # Errors
     /// [`InferenceError`] if the model's template rejects the conversation, the last turn is too long, the answer's
@@ -61,7 +61,7 @@ impl<'m> Assistant<'m> {
         let constraint = grammar.map(|grammar| Box::new(Held(grammar)) as Box<dyn Constraint>);
         let id = self.generation.submit(wanted, constraint)?;
         self.untold.extend(loose.into_iter().map(|loose| (id, Event::Loose(loose))));
-        // Where a schema says what an answer is, it says where it ends: a sequence inside would leave half of it.
+        // A schema that describes an answer also says where it ends: a stop sequence inside would cut it in half.
         let stops: Vec<String> = match request.schema {
             Some(_) => Vec::new(),
             None => request.stop_sequences.iter().cloned().chain(model.stops()).collect(),
@@ -76,7 +76,7 @@ impl<'m> Assistant<'m> {
     /// What an answer is held to.
     fn grammar(&self, request: &Request, prompt: &Prompt) -> Result<Option<capos_grammar::Grammar>, InferenceError> {
         let (model, schema) = (self.model, request.schema.as_ref());
-        // An answer of the built-in model has a form without calls, too. Others are free where there are no tools, and no
+        // An answer of the built-in model has a form without calls, too. Others are free if there are no tools, and no
         // grammar is made for nothing.
         let has_form = |form: &CallForm| *form == CallForm::Lines || !request.tools.is_empty();
         let form = model.form().filter(|form| request.grammar != Grammar::Free && has_form(form));

@@ -52,7 +52,7 @@ impl<'m> Embedder<'m> {
     /// clock count.
     ///
     /// # Errors
-    /// [`InferenceError::Engine`] where the model is not for this.
+    /// [`InferenceError::Engine`] if the model is not for this.
     pub fn new(
         model: &'m Model<'m>,
         tokenizer: &'m Tokenizer,
@@ -83,7 +83,7 @@ impl<'m> Embedder<'m> {
     /// Takes texts. None is cut: what does not fit is refused, here or by a step.
     ///
     /// # Errors
-    /// [`InferenceError::TextBytes`] where a text has too many of them.
+    /// [`InferenceError::TextBytes`] if a text has too many of them.
     pub fn request(&mut self, texts: Vec<String>) -> Result<EmbeddingId, InferenceError> {
         let most = self.text_bytes();
         for (place, text) in (1usize..).zip(&texts) {

@@ -24,7 +24,7 @@ impl<'f> LanguageModel<'f> {
     /// Reads a whole file. Conversations have at most `context` tokens, or as many as the model was made for.
     ///
     /// # Errors
-    /// [`InferenceError`] where the file is malformed, or not one that can be run and talked to.
+    /// [`InferenceError`] if the file is malformed, or not one that can be run and talked to.
     pub fn open(file: &'f [u8], context: Option<usize>) -> Result<Self, InferenceError> {
         let header = Header::parse(file, file.len() as u64)?;
         let model = Model::new(&header, file, context)?;

@@ -14,9 +14,9 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The tools of this turn.
     pub tools: Vec<Tool>,
-    /// Most tokens of the answer; as many as fit where none are named.
+    /// Most tokens of the answer; as many as fit if none is named.
     pub limit: Option<usize>,
-    /// How tokens are chosen; as the file says where it is not named, and the likeliest each time where that says nothing.
+    /// How tokens are chosen; as the file says if it is not named, and the likeliest each time if that says nothing.
     pub sampling: Option<Sampling>,
     /// Texts before which the answer ends.
     pub stop_sequences: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Request {
     pub grammar: Grammar,
     /// Whether an answer ends that repeats itself: whose newest 192 tokens of text are a block of up to 64, again and again.
     pub end_repetition: bool,
-    /// Seconds since 1970, where the model may be told the time.
+    /// Seconds since 1970, if the model may be told the time.
     pub now: Option<i64>,
     /// Whether calls and results are given to the template as texts: a form that those take which reject them.
     pub plain: bool,

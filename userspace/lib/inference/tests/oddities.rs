@@ -183,7 +183,7 @@ fn filled_as_plain(parts: &Parts) -> Vec<u8> {
     file
 }
 
-/// What is needed to run a model is refused where it is not UTF-8, with the entry's name; in a list as well.
+/// What is needed to run a model is refused if it is not UTF-8, with the entry's name; in a list as well.
 #[test]
 fn text_that_is_needed_has_to_be_utf8() {
     let file = plain();

@@ -57,7 +57,8 @@ impl Document {
 pub struct Property {
     /// What it comes to, for people.
     pub says: String,
-    /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, where it is left out.
+    /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, if it is left
+    /// out.
     pub of: Option<Vec<String>>,
     /// Those that are left out of these.
     #[serde(default)]
@@ -183,7 +184,7 @@ pub struct Limits {
     pub processes: u32,
     /// Other kernel objects.
     pub objects: u32,
-    /// CPU time that it may use in all, in seconds; no limit where it is left out.
+    /// CPU time that it may use in all, in seconds; no limit if it is left out.
     pub cpu_seconds: Option<u64>,
     /// The highest priority that its threads may take.
     pub priority: i8,

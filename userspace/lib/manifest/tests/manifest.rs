@@ -501,7 +501,7 @@ fn each_shipped_property_is_broken_by_what_it_is_there_for() {
     for ((holder, from, more), says) in given.into_iter().zip(properties) {
         let (before, after) = SHIPPED.split_once(holder).unwrap();
         let grant = format!("{{ name = \"more\", from = \"{from}\"{more} }},");
-        // Into the holder's own grants, or into new ones where it has none.
+        // Into the holder's own grants, or into new ones if it has none.
         let own = after.find("\n[").map_or(after, |end| &after[..end]);
         let changed = match own.find("grants = [") {
             Some(at) => format!("{before}{holder}{}{grant}{}", &after[..at + 10], &after[at + 10..]),

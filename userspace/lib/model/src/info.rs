@@ -57,7 +57,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// The most tokens of one answer of a model: what one call may have, and no more than the context where that is known.
+/// The most tokens of one answer of a model: what one call may have, and no more than the context if that is known.
 #[must_use]
 pub fn output_tokens(info: &ModelInfo, per_call: u32) -> u32 {
     match (writes(info), info.context_tokens) {

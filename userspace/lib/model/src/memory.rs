@@ -65,7 +65,7 @@ impl Need {
     /// multiple of [`STEP`] below it.
     ///
     /// # Errors
-    /// The bytes that the shortest takes, where they are more.
+    /// The bytes that the shortest takes, if they are more.
     pub fn tokens(&self, bytes: u64) -> Result<u32, u64> {
         if self.bytes(self.context) <= bytes {
             return Ok(self.context);

@@ -10,8 +10,8 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The members with these names of the JSON object `text`, each as the text that it is, or `None` where it is something else. Of
-/// members with one name the last one is meant.
+/// The members with these names of the JSON object `text`, each as the text that it is, or `None` if it is something
+/// else. Of members with one name the last one is meant.
 ///
 /// # Errors
 /// It is no JSON object.

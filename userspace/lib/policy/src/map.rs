@@ -16,7 +16,7 @@ pub struct Permission {
     pub suppressed: bool,
 }
 
-/// The mode where no manifest says another.
+/// The mode if no manifest says another.
 ///
 /// | category | operator | guest | anonymous |
 /// |---|---|---|---|

@@ -203,7 +203,7 @@ impl Attempts {
         bytes
     }
 
-    /// The count that was kept; nothing where nothing was.
+    /// The count that was kept; nothing if nothing was.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {

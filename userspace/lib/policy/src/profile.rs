@@ -11,7 +11,7 @@ pub enum ModelAccess {
     None,
     /// Models that run on this machine.
     Local,
-    /// Remote ones too, after a step-up and only where the session has opted in.
+    /// Remote ones too, after a step-up and only if the session has opted in.
     Remote,
 }
 

@@ -169,7 +169,7 @@ impl SessionPolicy {
         self.gate_at_least(question, PermissionMode::Auto)
     }
 
-    /// The same, where the runner asks for more than the map does. It cannot ask for less.
+    /// The same, if the runner asks for more than the map does. It cannot ask for less.
     #[must_use]
     pub fn gate_at_least(&self, question: &ToolQuestion, mode: PermissionMode) -> Gate {
         let shut = |reason: String| Gate::Shut { reason };
@@ -216,8 +216,8 @@ impl SessionPolicy {
         }
     }
 
-    /// What a call takes, before anybody is asked about it: a mode, why where that is forbidden, and what the person is to be
-    /// told before they agree, which may be nothing. Nothing is decided by it.
+    /// What a call takes, before anybody is asked about it: a mode, why if that is forbidden, and what the person is to
+    /// be told before they agree, which may be nothing. Nothing is decided by it.
     #[must_use]
     pub fn review(&self, question: &ToolQuestion) -> (PermissionMode, String, String) {
         let category = self.tools.get(&(question.interface_id, question.tool.clone())).map(|entry| entry.category);

@@ -718,7 +718,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
     ] {
         assert_eq!(session.review(&restart(service)), (mode, String::new(), note.into()), "{service}");
         let decision = if mode == StepUp { Decision::StepUpFailed } else { Decision::Consented };
-        // A yes is enough only where nothing is lost, whatever the runner believes.
+        // A yes is enough only if nothing is lost, whatever the runner believes.
         assert_eq!(session.decide(&restart(service), Consent, Answer::Yes(Span::Session)).0, decision, "{service}");
     }
     // Whoever only looks is told nothing and refused nothing.

@@ -142,7 +142,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(process) = self.0.take() {
-            // Where it cannot be ended it has ended.
+            // If it cannot be ended it has ended.
             drop(capos_rt::spawn(async move { drop(process.kill("its start was given up").await) }));
         }
     }

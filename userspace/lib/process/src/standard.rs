@@ -1,4 +1,4 @@
-//! Where a program writes whose output somebody collects: always ready, never a screen.
+//! If a program writes whose output somebody collects: always ready, never a screen.
 
 use alloc::string::String;
 use alloc::vec::Vec;

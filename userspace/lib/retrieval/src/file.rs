@@ -24,7 +24,7 @@ const CONTEXT: u32 = 65_536;
 pub struct Title<'a> {
     /// `general.name`.
     pub name: &'a str,
-    /// `general.license`; empty where none is given.
+    /// `general.license`; empty if none is given.
     pub license: &'a str,
 }
 

@@ -263,7 +263,7 @@ impl Steps {
         }
     }
 
-    /// A whole call, which gets the next index and an id of its own where none is given, or a piece of one.
+    /// A whole call, which gets the next index and an id of its own if none is given, or a piece of one.
     fn call(&mut self, value: &Value, whole: bool) -> Parsed<()> {
         let call = object(value, "a call")?;
         known(call, "a call", &["index", "id", "name", "handle", "arguments", "times"])?;

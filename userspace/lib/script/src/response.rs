@@ -26,7 +26,7 @@ pub struct Response {
     budget: Budget,
     text: TextGate,
     arguments: ArgumentGate,
-    /// What the answer is compared with where it ends by itself.
+    /// What the answer is compared with if it ends by itself.
     form: Option<Form>,
     step: usize,
     /// Progress within the step: repetitions done, or bytes said.
@@ -84,7 +84,7 @@ impl Response {
     pub fn new(turn: Arc<Turn>, request: &RequestView<'_>) -> Self {
         let limit = (turn.obey && request.max_tokens > 0).then(|| u64::from(request.max_tokens));
         let schema = (turn.obey && !request.response_schema.is_empty()).then(|| Schema::parse(request.response_schema));
-        // A schema says where an answer ends: a sequence inside would leave half of it.
+        // A schema says where an answer ends: a stop sequence inside would cut it in half.
         let stops: &[&str] = if turn.obey && schema.is_none() { &request.stop_sequences } else { &[] };
         let resolved = turn.steps.iter().map(|step| Resolved::of(step, request)).collect();
         let prompt = request.messages.iter().map(|message| count_tokens(message.content)).sum();

@@ -186,7 +186,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether a value keeps to a schema, where it need not; an error where that could not be found out.
+    /// Whether a value keeps to a schema, if it need not; an error if that could not be found out.
     fn fits(&mut self, schema: &Value, value: &Value) -> Result<bool, String> {
         let (depth, place) = (self.depth, self.place.len());
         let found = self.value(schema, value);

@@ -1,4 +1,4 @@
-//! Who calls whom, by the encoded manifest: checked where a boot package is made, and again by the first process, which
+//! Who calls whom, by the encoded manifest: checked when a boot package is made, and again by the first process, which
 //! cannot know that what it reads was made so.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -58,8 +58,8 @@ struct Symbol {
 type Candidate = Reverse<(u32, usize, Part, Part, Part)>;
 
 impl BytePair {
-    /// Reads what belongs to a byte-level vocabulary; tells also whether text begins with the begin token where the
-    /// file does not say.
+    /// Reads what belongs to a byte-level vocabulary; tells also whether text begins with the begin token if the file
+    /// does not say.
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<(Self, bool), TokenizerError> {
         let name = match header.get(PRE) {
             Some(value) => {
@@ -162,8 +162,8 @@ impl BytePair {
         }
     }
 
-    /// Appends the token of a symbol; those of its bytes, where it is no token. A byte without a token is left out, or
-    /// is the unknown token where the file has one.
+    /// Appends the token of a symbol; those of its bytes, if it is no token. A byte without a token is left out, or is
+    /// the unknown token if the file has one.
     fn append(&self, symbol: &Symbol, word: &[u8], vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
         if let Some(id) = symbol.part.filter(|part| *part < self.tokens) {
             ids.push(id);

@@ -22,7 +22,7 @@ pub struct Family {
     pub steps: &'static [Step],
     /// Whether a word that is itself a token is encoded as that token, whatever the merges would make of it.
     pub whole_words: bool,
-    /// Whether text begins with the begin token where the file does not say.
+    /// Whether text begins with the begin token if the file does not say.
     pub add_begin: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct SentencePiece {
     unmerged: Vec<u32>,
 }
 
-/// A piece of the text that is being merged; gone where it ends as it starts.
+/// A piece of the text that is being merged; gone if it ends as it starts.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,

@@ -22,7 +22,7 @@ enum Model {
 }
 
 impl Model {
-    /// The tokens of a token's text, where no marks are looked for in it.
+    /// The tokens of a token's text, if no marks are looked for in it.
     fn encode_alone(&self, written: &str, vocabulary: &Vocabulary) -> Vec<u32> {
         let mut ids = Vec::new();
         match self {
@@ -67,7 +67,7 @@ impl Tokenizer {
     /// Takes the tokenizer out of a file's metadata.
     ///
     /// # Errors
-    /// [`TokenizerError`] where the metadata does not hold together or names a tokenizer that is not known here.
+    /// [`TokenizerError`] if the metadata does not hold together or names a tokenizer that is not known here.
     pub fn new(header: &Header<'_>) -> Result<Self, TokenizerError> {
         let name = header
             .get(MODEL)
@@ -113,12 +113,12 @@ impl Tokenizer {
         &self.vocabulary
     }
 
-    /// The token that text begins with, where the file says that it does.
+    /// The token that text begins with, if the file says that it does.
     pub fn begin(&self) -> Option<u32> {
         self.begin
     }
 
-    /// The token that text ends with, where the file says that it does.
+    /// The token that text ends with, if the file says that it does.
     pub fn end(&self) -> Option<u32> {
         self.end
     }

@@ -106,7 +106,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the vocabulary of a file; `defaults` are the roles that hold where the file names none.
+    /// Reads the vocabulary of a file; `defaults` are the roles that hold if the file names none.
     pub(crate) fn new(header: &Header<'_>, defaults: Roles) -> Result<Self, TokenizerError> {
         let tokens = texts(header, TOKENS, limits::TOKENS)?
             .ok_or(TokenizerError::Missing { key: TOKENS, what: "which lists the vocabulary" })?;
@@ -187,7 +187,7 @@ impl Vocabulary {
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();
         let fills: Vec<u32> = FILLS.iter().filter_map(|text| self.find(text)).collect();
-        // So is what begins texts and lies between them, where it looks like it.
+        // So is what begins texts and lies between them, if it looks like it.
         let named = [self.roles.begin, self.roles.end, self.roles.separator].into_iter().flatten();
         let roles: Vec<u32> = named.filter(|id| self.text(*id).is_some_and(looks_like_mark)).collect();
         for id in all.iter().chain(&message_end).chain(&fills).chain(&roles) {
@@ -247,7 +247,7 @@ impl Vocabulary {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// How much a token is preferred to others; 0 where the file does not tell.
+    /// How much a token is preferred to others; 0 if the file does not tell.
     pub fn score(&self, id: u32) -> f32 {
         usize::try_from(id).ok().and_then(|id| self.scores.get(id)).copied().unwrap_or(0.0)
     }

@@ -106,7 +106,7 @@ impl WordPiece {
         }
     }
 
-    /// Appends the tokens of a word, which begins with `▁`; the unknown token where they do not make up all of it.
+    /// Appends the tokens of a word, which begins with `▁`; the unknown token if they do not make up all of it.
     fn encode_word(&self, word: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
         let before = ids.len();
         let mut rest = word;

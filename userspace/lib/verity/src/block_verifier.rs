@@ -102,9 +102,8 @@ impl BlockVerifier {
     ///
     /// # Errors
     /// [`VerityError::DataMismatch`] or [`VerityError::TreeMismatch`] where bytes differ from
-    /// what was signed; [`VerityError::TreeBlockMissing`] where a tree block is needed that is
-    /// not there; [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong
-    /// requests.
+    /// what was signed; [`VerityError::TreeBlockMissing`] if a tree block is needed that is not
+    /// there; [`VerityError::BlockOutOfRange`], [`VerityError::DataLength`] for wrong requests.
     pub fn verify_block(&mut self, block: u64, data: &[u8], tree_blocks: &[(u64, &[u8])]) -> Result<(), VerityError> {
         let expected = self.geometry.block_length(block)?;
         if data.len() != expected && data.len() != BLOCK_SIZE {

@@ -46,8 +46,8 @@ impl fmt::Debug for FileDigest {
 
 /// The digest of a file of `size` bytes whose tree has this root hash.
 ///
-/// The root hash is the hash of the tree's first block; of the only data block where the file
-/// has just one; and all zeros where the file is empty.
+/// The root hash is the hash of the tree's first block; of the only data block if the file has just
+/// one; and all zeros if the file is empty.
 pub fn file_digest(size: u64, root: &Hash) -> FileDigest {
     let mut hasher = Sha256::new();
     // Version 1, hash algorithm 1 (SHA-256), log2 of the block size 12, no salt.

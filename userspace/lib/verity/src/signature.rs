@@ -63,7 +63,7 @@ impl FileSignature {
     /// Signs a file's facts. The purpose is the key's.
     ///
     /// # Errors
-    /// [`FormatError::Value`] where the name is not one printable path component.
+    /// [`FormatError::Value`] if the name is not one printable path component.
     pub fn sign(key: &SigningKey, name: &str, size: u64, digest: FileDigest) -> Result<Self, FormatError> {
         check_name(name).map_err(bad(0, "name"))?;
         let mut facts = Self {

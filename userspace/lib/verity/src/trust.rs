@@ -81,7 +81,7 @@ impl TrustStore {
     /// Lets a key sign for one more purpose.
     ///
     /// # Errors
-    /// [`FormatError::Value`] where the purpose is not a word of lower-case letters, digits and
+    /// [`FormatError::Value`] if the purpose is not a word of lower-case letters, digits and
     /// hyphens; [`FormatError::UnexpectedLine`] past 256 keys.
     pub fn allow(&mut self, key: PublicKey, purpose: &str) -> Result<(), FormatError> {
         check_purpose(purpose).map_err(bad(0, "purposes"))?;

@@ -62,12 +62,12 @@ impl Description {
         self.flags() & libc::O_NONBLOCK == 0
     }
 
-    /// Fails where it was not opened to read.
+    /// Fails if it was not opened to read.
     pub fn may_read(&self) -> Result<()> {
         if self.flags() & libc::O_ACCMODE == libc::O_WRONLY { Err(Errno(libc::EBADF)) } else { Ok(()) }
     }
 
-    /// Fails where it was not opened to write.
+    /// Fails if it was not opened to write.
     pub fn may_write(&self) -> Result<()> {
         if self.flags() & libc::O_ACCMODE == libc::O_RDONLY { Err(Errno(libc::EBADF)) } else { Ok(()) }
     }

@@ -69,7 +69,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or where a
+    /// At most as many bytes as there are in `buffer`, from `offset` on: fewer only at the end of the file, or if a
     /// call failed after others had given some.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0_usize;
@@ -97,7 +97,7 @@ impl OpenFile {
         Ok(done)
     }
 
-    /// Writes at an offset. How many bytes were written: fewer only where a call failed after others had succeeded.
+    /// Writes at an offset. How many bytes were written: fewer only if a call failed after others had succeeded.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let Open::ToWrite(file) = &self.open else { return Err(Errno(libc::EBADF)) };
         let file: FileClient = file.client();
@@ -146,7 +146,7 @@ impl OpenFile {
         wait(file.client::<FileClient>().set_modified(milliseconds)).map_err(failed)
     }
 
-    /// The file as memory that its server pages in; `None` where the server has no such thing.
+    /// The file as memory that its server pages in; `None` if the server has no such thing.
     pub fn memory(&self) -> Result<Option<ReadOnlyFileMemoryResults>> {
         use capos_abi::ExceptionKind;
         use capos_schema::cap::CallError;

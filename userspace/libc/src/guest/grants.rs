@@ -53,7 +53,7 @@ pub fn grants() -> Option<&'static Grants> {
 }
 
 impl Grants {
-    /// A granted capability, where there is one of this name and interface.
+    /// A granted capability, if there is one of this name and interface.
     pub fn cap<C: Client>(&self, name: &str) -> Option<C> {
         let grant = self.caps.get(name).filter(|grant| grant.interface == C::INTERFACE_ID)?;
         // SAFETY: every thread's block tells its ring.

@@ -31,7 +31,7 @@ impl Handle {
         self.id == other.id
     }
 
-    /// The capability, where the process was started with it.
+    /// The capability, if the process was started with it.
     pub fn granted_id(&self) -> Option<u64> {
         (!self.owned).then_some(self.id)
     }
@@ -42,7 +42,7 @@ impl Handle {
         unsafe { BlockingCap::borrowed(thread_block::here, self.id) }
     }
 
-    /// The same, where the answer is known to have few bytes, although the schema allows for many.
+    /// The same, if the answer is known to have few bytes, although the schema allows for many.
     pub fn client_within<C: Client>(&self, results: u32) -> C {
         // SAFETY: as in `client`.
         unsafe { BlockingCap::borrowed_within(thread_block::here, self.id, results) }

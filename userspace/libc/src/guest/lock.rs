@@ -4,7 +4,7 @@ use capos_sync::WordLock;
 
 use crate::guest::futex::Kernel;
 
-/// A lock on one word, free where that is 0.
+/// A lock on one word, free if that is 0.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Raw(WordLock);

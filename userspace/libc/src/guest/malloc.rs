@@ -86,7 +86,7 @@ unsafe impl GlobalAlloc for Memory {
             if !moved.is_null() || !thread_region::give_up() {
                 return moved;
             }
-            // SAFETY: the same; it is untouched where it could not be moved.
+            // SAFETY: the same; it is untouched if it could not be moved.
             return unsafe { self.0.realloc(pointer, layout, size) };
         }
         // SAFETY: the caller's allocation; both blocks have the bytes that are copied.

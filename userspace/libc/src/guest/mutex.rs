@@ -18,7 +18,7 @@ const ORDINARY: c_int = libc::PTHREAD_MUTEX_NORMAL;
 unsafe fn lock<'a>(mutex: *mut libc::pthread_mutex_t) -> Result<&'a Raw, c_int> {
     // SAFETY: the caller's; the kind is not changed after the mutex was set up.
     let kind = unsafe { mutex.cast::<c_int>().add(KIND).read() };
-    // SAFETY: the caller's; its first word is used as the lock alone, and all its bytes are 0 where it is free.
+    // SAFETY: the caller's; its first word is used as the lock alone, and all its bytes are 0 if it is free.
     if kind == ORDINARY { Ok(unsafe { &*mutex.cast::<Raw>() }) } else { Err(libc::ENOTSUP) }
 }
 

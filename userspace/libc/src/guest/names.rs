@@ -61,7 +61,7 @@ unsafe extern "C" fn mkdirat(directory: c_int, path: *const c_char, _mode: libc:
 
 fn remove_file(place: &Place) -> Result<c_int> {
     if place.path.directory {
-        // Fails with ENOTDIR where it is none.
+        // Fails with ENOTDIR if it is none.
         metadata::of_place(place, true)?;
         return Err(Errno(libc::EISDIR));
     }
@@ -188,8 +188,8 @@ unsafe extern "C" fn readlinkat(directory: c_int, path: *const c_char, buffer: *
     }
 }
 
-/// A path without links, of something that exists. A link is read as its server reads it: from the granted directory
-/// where it starts with a slash.
+/// A path without links, of something that exists. A link is read as its server reads it: from the granted directory if
+/// it starts with a slash.
 fn real(path: Path) -> Result<Path> {
     metadata::of_place(&Place { target: namespace::find(&path)?, path: path.clone() }, true)?;
     let mut waiting: Vec<String> =
@@ -224,7 +224,7 @@ fn real(path: Path) -> Result<Path> {
     Ok(done)
 }
 
-/// Copies a path with its zero: into the caller's buffer, or into a new one where there is none.
+/// Copies a path with its zero: into the caller's buffer, or into a new one if there is none.
 ///
 /// # Safety
 /// `buffer` is null or `length` writable bytes.
@@ -371,8 +371,8 @@ extern "C" fn fchmod(number: c_int, mode: libc::mode_t) -> c_int {
     answer(descriptor::get(number).and_then(|open| change_mode(&metadata::of_open(&open.object)?, mode)))
 }
 
-/// Milliseconds since 1970 that a pair of times sets as the time of the last change; `None` where it sets none. The
-/// time of the last reading is not kept.
+/// Milliseconds since 1970 that a pair of times sets as the time of the last change; `None` if it sets none. The time
+/// of the last reading is not kept.
 ///
 /// # Safety
 /// `times` is null or points to two.

@@ -63,7 +63,7 @@ static WORKING: Mutex<Option<Path>> = Mutex::new(None);
 /// Where they start before.
 static FIRST: Once<Path> = Once::new();
 
-/// The environment's `PWD`, where it names a directory that was granted; else the top.
+/// The environment's `PWD`, if it names a directory that was granted; else the top.
 fn first() -> Path {
     let environment = grants::grants().map(|grants| grants.environment.as_slice()).unwrap_or_default();
     let named = environment.iter().find_map(|line| line.strip_prefix("PWD=")).filter(|path| path.starts_with('/'));
@@ -97,7 +97,7 @@ fn granted_file(name: &str) -> Option<u64> {
     grants::grants()?.all::<ReadOnlyFileClient>().find(|(granted, _)| *granted == name).map(|(_, id)| id)
 }
 
-/// What a path leads to. `ENOENT` where nothing of its first name was granted.
+/// What a path leads to. `ENOENT` if nothing of its first name was granted.
 pub fn find(path: &Path) -> Result<Target> {
     let Some((root, inside)) = path.split() else { return Ok(Target::Top) };
     let grants = grants::grants().ok_or(Errno(libc::ENOENT))?;
@@ -120,7 +120,7 @@ pub fn find(path: &Path) -> Result<Target> {
     }
 }
 
-/// A path of C. `EILSEQ` where it is not UTF-8: names on capOS are text. It is copied once and judged on the copy: another
+/// A path of C. `EILSEQ` if it is not UTF-8: names on capOS are text. It is copied once and judged on the copy: another
 /// thread of the program may change it meanwhile.
 ///
 /// # Safety

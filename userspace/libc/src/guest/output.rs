@@ -59,7 +59,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Writes all, or what there is room for where it may not block.
+    /// Writes all, or what there is room for if it may not block.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         match self.0.given() {
             Some(given) => given.write(bytes, blocks),
@@ -76,7 +76,7 @@ impl Writer {
         self.0.given()?.asked()
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         self.0.given()?.terminal()
     }

@@ -35,7 +35,7 @@ fn ends() -> (PipeReader, PipeWriter) {
     (PipeReader(pipe.clone()), PipeWriter(pipe))
 }
 
-/// Tries until it is done or, where it may not block, once.
+/// Tries until it is done or, if it may not block, once.
 fn until<T>(blocks: bool, mut attempt: impl FnMut() -> Option<Result<T>>) -> Result<T> {
     loop {
         let seen = poll::seen();
@@ -78,7 +78,7 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes all, or what there is room for where it may not block. `EPIPE` once the readers are gone.
+    /// Writes all, or what there is room for if it may not block. `EPIPE` once the readers are gone.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {

@@ -132,7 +132,7 @@ unsafe extern "C" fn ppoll(
     time: *const libc::timespec,
     _mask: *const libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's time, where there is one.
+    // SAFETY: the caller's time, if there is one.
     let time = unsafe { time.as_ref() }.map(clock::nanoseconds).transpose();
     // SAFETY: the caller's array.
     answer(time.and_then(|time| poll_for(unsafe { array(watched, count) }?, time)))

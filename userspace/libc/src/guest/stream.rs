@@ -23,7 +23,7 @@ const ANSWER_ROOM: u32 = 512;
 /// Columns and rows of a terminal.
 pub type Size = (u16, u16);
 
-/// What a call to a stream's server says where that is gone: for the program it is as if the other side were.
+/// What a call to a stream's server says if that is gone: for the program it is as if the other side were.
 fn gone(error: CallError) -> Errno {
     if error.is_disconnected() { Errno(libc::EPIPE) } else { Errno::from(error) }
 }
@@ -117,7 +117,7 @@ impl Input {
         asked::<StandardInputClient>(self.id?, |client| drop(wait(client.ready(true))))
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         let screen = wait(self.client(0)?.screen()).ok().filter(|screen| screen.terminal)?;
         Some((screen.columns, screen.rows))
@@ -142,7 +142,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// The grant of a name; the other, where there is only one for both streams.
+    /// The grant of a name; the other, if there is only one for both streams.
     pub fn granted(name: &str, other: &str) -> Option<Self> {
         let second = grants::id::<StandardClient>(other);
         match grants::id::<StandardClient>(name) {
@@ -155,7 +155,7 @@ impl Output {
         Handle::granted(self.id).client_within(ANSWER_ROOM)
     }
 
-    /// Writes all, or what there is room for where it may not block. `EPIPE` once no process reads from it any more.
+    /// Writes all, or what there is room for if it may not block. `EPIPE` once no process reads from it any more.
     pub fn write(&self, bytes: &[u8], blocks: bool) -> Result<usize> {
         let mut done = 0_usize;
         for piece in bytes.chunks(MAX_TRANSFER) {
@@ -195,13 +195,13 @@ impl Output {
         asked::<StandardClient>(self.id, |client| drop(wait(client.ready(true))))
     }
 
-    /// The terminal's size, where it is one.
+    /// The terminal's size, if it is one.
     pub fn terminal(&self) -> Option<Size> {
         let screen = wait(self.client().screen()).ok().filter(|screen| screen.terminal)?;
         Some((screen.columns, screen.rows))
     }
 
-    /// Says that nothing more is written, where nothing else of the process writes there.
+    /// Says that nothing more is written, if nothing else of the process writes there.
     pub fn close(&self) {
         if self.alone {
             // One that is gone is closed.

@@ -73,7 +73,7 @@ static LEFT: Mutex<Detached> = Mutex::new(Detached(Vec::new()));
 /// What `pthread_attr_t` holds here.
 #[repr(C)]
 struct Attributes {
-    /// Lowest address of the stack; 0 where it is not made yet.
+    /// Lowest address of the stack; 0 if it is not made yet.
     stack: u64,
     stack_bytes: u64,
 }

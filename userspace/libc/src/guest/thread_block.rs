@@ -22,7 +22,7 @@ pub struct ThreadBlock {
     /// Lowest address of its stack, and the stack's bytes.
     pub stack: Cell<(u64, u64)>,
     pub values: [Cell<*mut core::ffi::c_void>; KEYS],
-    /// Free blocks of memory; none where all is zero.
+    /// Free blocks of memory; none if all is zero.
     pub cache: ThreadCache,
     /// What others know of the thread; null for the first one.
     pub thread: Cell<*const crate::guest::thread::Thread>,

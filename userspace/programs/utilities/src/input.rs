@@ -14,7 +14,7 @@ pub enum Failure {
     Output(io::Error),
 }
 
-/// Opens the files that are named, or standard input where none is, one after the other.
+/// Opens the files that are named, or standard input if none is, one after the other.
 pub fn each(
     files: &[String],
     mut read: impl FnMut(&str, &mut dyn BufRead) -> Result<(), Failure>,

@@ -22,7 +22,7 @@ unsafe impl Sync for Memory {}
 #[global_allocator]
 static MEMORY: Memory = Memory { heap: Heap::new(), first: ThreadCache::new() };
 
-/// Bytes of the allocation that was refused last; 0 where none was. No allocation is empty.
+/// Bytes of the allocation that was refused last; 0 if none was. No allocation is empty.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// The allocation that was refused last, in bytes.
@@ -56,7 +56,7 @@ impl Memory {
         is_first_thread().then_some(&self.first)
     }
 
-    /// A block, where none lies in stock.
+    /// A block, if none lies in stock.
     ///
     /// # Safety
     /// As [`GlobalAlloc::alloc`].
@@ -141,7 +141,7 @@ unsafe impl GlobalAlloc for Memory {
             if !ThreadCache::keeps(layout) && !ThreadCache::keeps(wanted) {
                 let mut moved = self.heap.realloc(pointer, layout, size);
                 if let (true, Some(stock)) = (moved.is_null(), self.stock()) {
-                    // It is untouched where it could not be moved.
+                    // It is untouched if it could not be moved.
                     stock.give_back(&self.heap);
                     moved = self.heap.realloc(pointer, layout, size);
                 }

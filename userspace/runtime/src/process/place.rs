@@ -21,7 +21,7 @@ pub(super) fn install(runtime: Runtime) {
     unsafe { *PLACE.0.get() = Some(runtime) };
 }
 
-/// The runtime, where it is in place: for the process's first thread. Any other has none.
+/// The runtime, if it is in place: for the process's first thread. Any other has none.
 #[inline]
 pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
     if !is_first_thread() {

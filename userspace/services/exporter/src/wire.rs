@@ -21,7 +21,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The port, set up; `None` where the machine has none.
+    /// The port, set up; `None` if the machine has none.
     ///
     /// # Errors
     /// The capability does not cover it.

@@ -128,7 +128,7 @@ impl Function {
         Ok(None)
     }
 
-    /// Lets a vector send this message: by MSI-X, or by MSI where the device has no other.
+    /// Lets a vector send this message: by MSI-X, or by MSI if the device has no other.
     async fn program(&self, vector: u16, address: u64, data: u32) -> Result<(), CallError> {
         if let Some(at) = self.capability(MSIX).await? {
             return self.program_table(at, vector, address, data).await;

@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// Notes a process that was started for the service in its life of this number. False where that life is over.
+    /// Notes a process that was started for the service in its life of this number. False if that life is over.
     fn adopt(self: &Rc<Self>, process: &ProcessClient, life: u32) -> bool {
         if self.starts() != life || self.running.borrow().is_none() {
             return false;

@@ -139,7 +139,7 @@ impl System {
         self.supervise(service).await;
     }
 
-    /// Ends a service for good, where the system cannot go on.
+    /// Ends a service for good, if the system cannot go on.
     pub async fn give_up(&self, service: &Service) {
         service.wish.set(Wish::Stop);
         end(service, "the system cannot start").await;
@@ -162,7 +162,7 @@ impl System {
 pub struct Supervisor(pub Rc<System>);
 
 impl Supervisor {
-    /// The service, where a session may stop it. A trusted one records what sessions did, or counts what they may still
+    /// The service, if a session may stop it. A trusted one records what sessions did, or counts what they may still
     /// do: a session that could restart it could make it forget.
     fn find_untrusted(&self, name: &str) -> Result<Rc<Service>, CallError> {
         let service = find(&self.0, name)?;

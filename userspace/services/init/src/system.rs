@@ -207,7 +207,7 @@ impl System {
     async fn boot(self: Rc<Self>) -> Result<(), Error> {
         let (first, others): (Vec<_>, Vec<_>) =
             self.services.iter().cloned().partition(|service| service.entry.program.starts_with("boot:"));
-        // Each with what this machine lacks for it, where it does.
+        // Each with what this machine lacks for it, if it does.
         let (mut needed, mut drivers, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
         for service in &first {
             let absent = match self.device_of(&service.entry) {

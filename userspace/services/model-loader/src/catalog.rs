@@ -145,7 +145,7 @@ impl Catalog {
         ModelInfo { output_tokens: capos_model::output_tokens(info, per_call), ..info.clone() }
     }
 
-    /// The worker of a model, where it has one that may be called.
+    /// The worker of a model, if it has one that may be called.
     ///
     /// # Errors
     /// The policy in force does not allow the model's backend.
@@ -179,7 +179,7 @@ impl Catalog {
         }
     }
 
-    /// The worker of a model that `serves` what is asked of it; it is started where there is none.
+    /// The worker of a model that `serves` what is asked of it; it is started if there is none.
     async fn worker(
         &self,
         id: &str,

@@ -41,7 +41,7 @@ const ORDER: &str = "etc/models";
 /// A trust store or an order larger than this is not read.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// In which order models are offered, where the image says so.
+/// In which order models are offered, if the image says so.
 async fn order(medium: &DirectoryClient) -> Result<String, Error> {
     if medium.open(ORDER).await.is_err() {
         return Ok(String::new());
@@ -49,7 +49,7 @@ async fn order(medium: &DirectoryClient) -> Result<String, Error> {
     String::from_utf8(medium::read_file(medium, ORDER, MAX_TEXT).await?).context(ORDER)
 }
 
-/// The script that workers play: the scenario's where there is one.
+/// The script that workers play: the scenario's if there is one.
 async fn script(medium: &DirectoryClient) -> Result<Option<(MemoryObjectClient, u64)>, Error> {
     for path in SCRIPTS {
         if let Ok(file) = medium.open(path).await {

@@ -8,7 +8,7 @@ use capos_schema::storage::{DirectoryClient, ReadOnlyFileClient};
 /// Bytes of one read.
 const PIECE: u32 = 32 * 1024;
 
-/// Reads `bytes` of a file from `offset` on, or less where it ends before.
+/// Reads `bytes` of a file from `offset` on, or less if it ends before.
 ///
 /// # Errors
 /// The medium's, or there is no memory for that many bytes.

@@ -27,7 +27,7 @@ const CACHED_TREE_BLOCKS: usize = 128;
 const MAX_HEADER: usize = 10 << 20;
 /// How much of the file the header is first looked for in.
 const FIRST_HEADER: usize = 128 * 1024;
-/// How many times as much is read where a header did not end in what was read. The part read before leaves a gap in the
+/// How many times as much is read if a header did not end in what was read. The part read before leaves a gap in the
 /// heap that is too small for more, so it must be small in comparison.
 const MORE: usize = 10;
 

@@ -79,7 +79,7 @@ pub struct Worker {
     /// Whether its backend plays the script; no other gets it.
     scripted: bool,
     limits: Limits,
-    /// Tokens of a conversation, where the machine gives fewer than the file says.
+    /// Tokens of a conversation, if the machine gives fewer than the file says.
     context: Option<u32>,
     weights: Rc<VerifiedWeights>,
     memory: MemoryObjectClient,
@@ -226,8 +226,8 @@ impl Worker {
         self.given_up.get()
     }
 
-    /// Ends the process, also one that is just being started; none follows it. Where there is one, what it used has
-    /// been given back when this is done.
+    /// Ends the process, also one that is just being started; none follows it. If there is one, what it used has been
+    /// given back when this is done.
     pub async fn stop(&self, reason: &str) {
         self.given_up.set(true);
         let process = self.process.borrow().clone();
@@ -238,7 +238,8 @@ impl Worker {
         }
     }
 
-    /// Ends the process, which another one follows; that counts for no bound on restarts. Where none runs, one is being started.
+    /// Ends the process, which another one follows; that counts for no bound on restarts. If none runs, one is being
+    /// started.
     pub async fn renew(&self, reason: &str) {
         // One that is just being started is looked at by `spawn`.
         self.renewed.set(self.process.borrow().is_some());

@@ -1,4 +1,4 @@
-//! The model worker: it serves `LanguageModel` (0) and, where the engine runs the model, `TextEmbedder` (1).
+//! The model worker: it serves `LanguageModel` (0) and, if the engine runs the model, `TextEmbedder` (1).
 //!
 //! It holds its weights, memory, its endpoint, a clock, entropy and, for the scripted backend, a script:
 //! nothing else. Its arguments are the model's id, the lengths of the weights and the script in bytes, the most tokens

@@ -31,7 +31,7 @@ pub fn ended() -> CallError {
 pub struct Reading<'a>(&'a Cell<bool>);
 
 impl<'a> Reading<'a> {
-    /// Begins a read where none is under way.
+    /// Begins a read if none is under way.
     ///
     /// # Errors
     /// One is.

@@ -37,7 +37,7 @@ impl Weights {
         &self.mapping
     }
 
-    /// What the file says of itself, where one call may have `max_tokens` tokens and a conversation `context`, and the
+    /// What the file says of itself, if one call may have `max_tokens` tokens and a conversation `context`, and the
     /// backend that it asks for.
     ///
     /// # Errors

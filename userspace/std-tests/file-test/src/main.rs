@@ -28,7 +28,7 @@ fn told<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Passes where an operation failed, and in this way.
+/// Passes if an operation failed, and in this way.
 fn fails<T>(result: io::Result<T>, kind: io::ErrorKind, what: &str) -> Outcome {
     match result {
         Ok(_) => Err(format!("{what} was done")),

@@ -62,7 +62,7 @@ fn told<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + use<'_, E> {
     move |error| format!("{what}: {error}")
 }
 
-/// Passes where an operation was refused with this number of C's, and no other.
+/// Passes if an operation was refused with this number of C's, and no other.
 fn refused<T>(result: io::Result<T>, number: i32, what: &str) -> Outcome {
     let wanted = || io::Error::from_raw_os_error(number);
     match result {

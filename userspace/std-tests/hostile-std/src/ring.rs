@@ -235,7 +235,7 @@ pub fn system_call_instruction(number: &str) -> Outcome {
     let number = u64::from_str_radix(number, 16).map_err(told("the number"))?;
     let mut text = *b"text\n";
     let mut answer = number;
-    // SAFETY: the kernel takes numbers, and ends the process if it does not know the call. Where it reads a count of
+    // SAFETY: the kernel takes numbers, and ends the process if it does not know the call. If it reads a count of
     // completions and a time in the past, it accesses no memory.
     unsafe {
         asm!(

@@ -53,7 +53,7 @@ fn say(text: &str) -> Outcome {
     writeln!(io::stdout(), "{text}").map_err(Into::into)
 }
 
-/// Writes to standard error, which is the terminal also where the other two are pipes: in one piece.
+/// Writes to standard error, which is the terminal also if the other two are pipes: in one piece.
 fn tell(text: std::fmt::Arguments<'_>) {
     // If this fails, the rest of the test reports it.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());

@@ -311,7 +311,7 @@ fn hashes_are_seeded() -> Outcome {
     check(RandomState::new().hash_one(1) != RandomState::new().hash_one(1), "two seeds are the same")
 }
 
-/// Two threads take turns without ever waiting in the kernel. Where they share a processor, each turn takes what is left
+/// Two threads take turns without ever waiting in the kernel. If they share a processor, each turn takes what is left
 /// of a slice of ten milliseconds.
 fn threads_run_at_once() -> Outcome {
     const TURNS: u32 = 1000;

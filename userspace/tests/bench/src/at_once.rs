@@ -33,8 +33,8 @@ const ALONE: u64 = 2;
 /// The exit code of a process whose call had a wrong answer. No status has this number.
 const WRONG: i32 = 1 << 20;
 
-/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along, where
-/// there is one.
+/// The part of a process that calls until it is refused: its exit code says with which status. `given` is sent along,
+/// if there is one.
 pub fn call_until_refused(env: &Env) -> Result<(), Error> {
     let target: ObjectClient = env.cap("target")?;
     let memory = calls::message();

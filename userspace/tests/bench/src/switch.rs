@@ -30,7 +30,7 @@ impl Side {
         Ok(Self { own, other, shared })
     }
 
-    /// Waits for the first turn, where the other side begins.
+    /// Waits for the first turn, if the other side begins.
     pub fn wait(&self) {
         entries::push(&entries::wait(self.own.as_cap().id()));
         raw::enter(1, 1, NO_DEADLINE);

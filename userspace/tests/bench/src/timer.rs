@@ -27,7 +27,8 @@ const SLICE: u64 = 10_000_000;
 /// What a process may use, and by how much more it may have used when it ends.
 const LIMIT: u64 = 50_000_000;
 const OVER: u64 = 100_000;
-/// How often who uses up such a limit may be interrupted: at the end of each of its turns, and where it has to ask for more.
+/// How often who uses up such a limit may be interrupted: at the end of each of its turns, and if it has to ask for
+/// more.
 const FOR_LIMIT: u64 = 40;
 
 /// What else it may have.

@@ -313,8 +313,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// How long it takes until two clients have their answers, in nanoseconds. Where they wait for the disk it is the host's
-    /// time that counts: the shortest has least of that.
+    /// How long it takes until two clients have their answers, in nanoseconds. If they wait for the disk it is the
+    /// host's time that counts: the shortest has least of that.
     async fn length(&self, service: &str, number: usize) -> Result<u64, Error> {
         let mut length = u64::MAX;
         for _ in 0..MEASURED {

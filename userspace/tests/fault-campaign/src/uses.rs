@@ -119,7 +119,7 @@ impl Uses {
     /// One use of a service by a client of this number.
     ///
     /// # Errors
-    /// As the service's; another kind than `disconnected` where the answer is wrong.
+    /// As the service's; another kind than `disconnected` if the answer is wrong.
     pub async fn one(&self, service: &str, number: usize, client: usize) -> Result<(), CallError> {
         let odd = !number.is_multiple_of(2);
         match service {
@@ -174,7 +174,7 @@ impl Uses {
         self.disk_read(&disk).await
     }
 
-    /// It says so where a port has no drive.
+    /// It says so if a port has no drive.
     async fn no_drive(&self, port: u32) -> Result<(), CallError> {
         match self.drives.open(port).await {
             Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => Ok(()),

@@ -164,7 +164,7 @@ async fn chance_follows_the_request(model: &LanguageModelClient, said: &str, rep
     ensure(answer(with(1.0, &[7])).await? == drawn, "the same nonce makes another answer")?;
     let others = [answer(with(1.0, &[8])).await?, answer(with(1.0, &[8; 16])).await?];
     ensure(!others.contains(&drawn) && others.first() != others.last(), "other nonces make the same answer")?;
-    // Where it is cold, what is likeliest is nearly certain; where it is hot, everything is as likely.
+    // If it is cold, what is likeliest is nearly certain; if it is hot, everything is as likely.
     let cold = answer(with(0.000_1, &[7])).await?;
     ensure(cold == said, format!("with a temperature of nearly 0 it said {cold:?}"))?;
     ensure(answer(with(50.0, &[7])).await? != drawn, "a higher temperature makes no difference")?;
@@ -188,7 +188,7 @@ async fn weights_are_shared(env: &Env, model: &ModelInfo, report: &Report) -> Re
     ensure(second.model.complete(&short).await? == said, "the second worker says something else")?;
     let two = status.statistics().await?;
     let (more, misses) = (lost(&one, &two), two.cache_misses.saturating_sub(one.cache_misses));
-    // Its text comes from the medium once more where it was evicted, and its weights from nowhere.
+    // Its text comes from the medium once more if it was evicted, and its weights from nowhere.
     ensure(more <= 2 * OWN && more < pages, format!("the second worker took {more} frames more"))?;
     ensure(forge.frames().await? == frames, "the weights lie in other frames now")?;
     let own = second.account.usage().await?.usage.frames;

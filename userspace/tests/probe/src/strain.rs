@@ -123,7 +123,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
 /// A call that is made, and looked at again later.
 type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, CallError>> + 'a>>;
 
-/// Makes a call; none where it has ended, which it should not have.
+/// Makes a call; none if it has ended, which it should not have.
 fn begin<'a, T>(call: impl Future<Output = Result<T, CallError>> + 'a) -> Option<Asked<'a, T>> {
     let mut call: Asked<'a, T> = Box::pin(call);
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

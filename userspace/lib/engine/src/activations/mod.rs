@@ -230,7 +230,7 @@ impl Activations {
         self.padded.checked_div(CHUNK).unwrap_or(0).max(1)
     }
 
-    /// Makes tiles of the numbers, and of what these leave where it is asked for.
+    /// Makes tiles of the numbers, and of what these leave if it is asked for.
     fn lay_out_floats(&mut self, rests: bool, kernels: &dyn Kernels, pool: &dyn Pool) {
         let across = self.columns.div_ceil(TILE_COLUMNS).max(1);
         let count = self.rows().div_ceil(FLOAT_ROWS).saturating_mul(across);
@@ -246,12 +246,12 @@ impl Activations {
         });
     }
 
-    /// The tiles of eight rows after the other, a slice of chunks for each, where the kernels' [`Layout`] is such.
+    /// The tiles of eight rows after the other, a slice of chunks for each, if the kernels' [`Layout`] is such.
     pub fn eights(&self) -> impl Iterator<Item = &[Tile]> {
         self.eights.chunks_exact(self.chunks())
     }
 
-    /// The lanes of up to [`LANE_ROWS`] rows after the other, where the kernels' [`Layout`] is such: which rows they are,
+    /// The lanes of up to [`LANE_ROWS`] rows after the other, if the kernels' [`Layout`] is such: which rows they are,
     /// and for each chunk one of each row.
     pub fn lanes(&self) -> impl Iterator<Item = (Range<usize>, &[Lanes])> {
         let chunks = self.chunks();
@@ -261,13 +261,13 @@ impl Activations {
         })
     }
 
-    /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, where the kernels'
+    /// The tiles of the numbers of sixteen rows after the other, a slice of all columns for each, if the kernels'
     /// [`Layout`] is such.
     pub fn floats(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.floats.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }
 
-    /// The same of what these leave of the numbers, where the matrix has numbers of 16 bits.
+    /// The same of what these leave of the numbers, if the matrix has numbers of 16 bits.
     pub fn rests(&self) -> impl Iterator<Item = &[FloatTile]> {
         self.rests.chunks_exact(self.columns.div_ceil(TILE_COLUMNS).max(1))
     }

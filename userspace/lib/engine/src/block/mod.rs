@@ -40,8 +40,8 @@ pub trait Block: Pod + Send + Sync {
     /// Whether groups have a minimum.
     const MINIMA: bool;
 
-    /// Writes [`Self::VALUES`] quants, and for each group a scale and, where the type has them,
-    /// a minimum. The slices have exactly these lengths.
+    /// Writes [`Self::VALUES`] quants, and for each group a scale and, if the type has them, a
+    /// minimum. The slices have exactly these lengths.
     ///
     /// It begins with a copy of the block: without one the compiler has to think that the slices may lie over the
     /// block, and makes no vector code.

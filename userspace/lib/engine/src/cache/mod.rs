@@ -11,7 +11,8 @@ use rows::Rows;
 
 /// Tokens by which the memory of a cache grows at least.
 const STEP: usize = 256;
-/// The part of its tokens by which it grows, where that is more: what it holds is copied then, and what is not used is little.
+/// The part of its tokens by which it grows, if that is more: what it holds is copied then, and what is not used is
+/// little.
 const PART: usize = 8;
 
 /// How keys and values are kept.
@@ -85,7 +86,7 @@ impl Cache {
     /// A cache with the first `length` tokens.
     ///
     /// # Errors
-    /// [`EngineError::Memory`] where there is none for it.
+    /// [`EngineError::Memory`] if there is none for it.
     pub fn copy(&self, length: usize) -> Result<Self, EngineError> {
         let length = length.min(self.length);
         let mut layers = Vec::new();
@@ -149,7 +150,7 @@ impl Cache {
         if end > self.room {
             let more = end.saturating_add(end.checked_div(PART).unwrap_or(0));
             let room = more.checked_next_multiple_of(STEP).unwrap_or(end).min(self.positions);
-            // Where there is no memory for what may come, there may be some for what has.
+            // If there is no memory for what may come, there may be some for what has.
             self.grow(room).or_else(|_| self.grow(end))?;
         }
         Ok(end)

@@ -25,17 +25,17 @@ pub struct RequestId(pub(super) u64);
 
 /// What the new tokens have to be like, such as a grammar.
 pub trait Constraint {
-    /// Leaves in `allowed`, in which all tokens are when it comes, those that may be next. Where one alone is left it
-    /// is taken without the model, and several in a row go through the model together.
+    /// Leaves in `allowed`, in which all tokens are when it comes, those that may be next. If one alone is left it is
+    /// taken without the model, and several in a row go through the model together.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] where it cannot say; the request then fails with it.
+    /// [`EngineError::Constraint`] if it cannot say; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
     /// Tells that a token has been chosen, which is not one of the request's ends.
     ///
     /// # Errors
-    /// [`EngineError::Constraint`] where it must not be; the request then fails with it.
+    /// [`EngineError::Constraint`] if it must not be; the request then fails with it.
     fn accept(&mut self, token: u32) -> Result<(), EngineError>;
 }
 

@@ -29,7 +29,7 @@ pub fn available() -> Vec<&'static dyn Kernels> {
 /// The set of this name.
 ///
 /// # Errors
-/// [`EngineError::Kernels`] where there is none, or none that can run here.
+/// [`EngineError::Kernels`] if there is none, or none that can run here.
 pub fn named(name: &str) -> Result<&'static dyn Kernels, EngineError> {
     let why = match NAMES.contains(&name) {
         true => "the processor, or the system, does not have the instructions",
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(chosen(step), (name(1), TURN * (sets * TRIALS_AT_LEAST + TRIALS - TRIALS_AT_LEAST)));
     }
 
-    /// From how many rows on the set that is chosen takes the way for many, where that of its ways takes `cost` for some
+    /// From how many rows on the set that is chosen takes the way for many, if that of its ways takes `cost` for some
     /// rows: of few or of many.
     fn chosen_way(cost: impl Fn(usize, bool) -> i64) -> Option<usize> {
         let sets = available();

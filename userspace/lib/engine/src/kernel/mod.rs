@@ -118,7 +118,8 @@ pub trait Kernels: Sync {
         None
     }
 
-    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros where nothing is. `rests` are of what the tiles leave of the numbers, or there are none.
+    /// Lays out up to sixteen rows of numbers. All of each tile is written, with zeros if nothing is. `rests` are of
+    /// what the tiles leave of the numbers, or there are none.
     fn lay_out(&self, rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests: &mut [FloatTile]) {
         portable::lay_out(rows, tiles, rests);
     }
@@ -133,7 +134,7 @@ pub trait Kernels: Sync {
     /// a number for each row of the matrix.
     fn product(&self, matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]);
 
-    /// How keys and values are kept so that it is soonest done with them, where the weights are quantised.
+    /// How keys and values are kept so that it is soonest done with them, if the weights are quantised.
     fn cache(&self) -> CacheType {
         CacheType::F16
     }

@@ -1,5 +1,5 @@
 //! Several products in one multiplication of words of 64 bits, in whole numbers as far as it goes, without instructions
-//! of any kind of processor. That is what runs best where a processor is emulated: such a multiplication becomes one of
+//! of any kind of processor. That is what runs best if a processor is emulated: such a multiplication becomes one of
 //! the processor that emulates it, and an instruction on vectors becomes a call.
 
 use alloc::vec::Vec;

@@ -11,7 +11,7 @@ use std::sync::Once;
 use capos_engine::kernel::{self, Kernels};
 use serde_json::Value;
 
-/// All kernels that can run here, those with AMX among them where the system permits it. Of the others a line tells, once
+/// All kernels that can run here, those with AMX among them if the system permits it. Of the others a line tells, once
 /// for each program of tests, which `capos test` repeats behind its count.
 pub fn kernels() -> Vec<&'static dyn Kernels> {
     static TOLD: Once = Once::new();

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 pub struct Expected {
     /// Without marks.
     pub ids: Vec<Vec<u32>>,
-    /// With marks, where that is not the same.
+    /// With marks, if that is not the same.
     marks: BTreeMap<usize, Vec<u32>>,
 }
 

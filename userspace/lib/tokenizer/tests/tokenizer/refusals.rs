@@ -123,7 +123,7 @@ fn merges_go_through_texts_that_are_no_tokens() {
     assert_eq!(one.encode("abc", Marks::All), [0, 1, 2]);
 }
 
-/// A byte without a token is the unknown token where there is one, and else is left out.
+/// A byte without a token is the unknown token if there is one, and else is left out.
 #[test]
 fn bytes_without_tokens() {
     let tokens = || with_tokens(list(&["a", "b", "?"]));

@@ -29,7 +29,7 @@ pub struct Embeddings {
     info: ModelInfo,
     /// Most texts of a call: their vectors go into one answer.
     most: usize,
-    /// Why there is none, where the file cannot be run.
+    /// Why there is none, if the file cannot be run.
     embedder: RefCell<Result<Embedder<'static>, String>>,
     ended: RefCell<Ended>,
 }

@@ -26,7 +26,7 @@ enum ModelOf {
 }
 
 impl Ready {
-    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens where that is said.
+    /// Opens a file of a backend that the engine runs, for conversations of at most `context` tokens if that is said.
     /// The process may use `own` bytes, and keeps what it has read of conversations in a part of them.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Ready {
         Ok(Self { model, machine: Machine { kernels, pool: Box::leak(Box::new(pool)) }, options })
     }
 
-    /// What answers conversations; none where the model writes nothing.
+    /// What answers conversations; none if the model writes nothing.
     pub fn assistant(&self) -> Option<Assistant<'static>> {
         match self.model {
             ModelOf::Language(model) => Some(Assistant::new(model, self.machine, self.options)),

@@ -17,7 +17,7 @@ use super::{cannot_be_run, conversation};
 /// no other time. So an unread answer does not grow, except by the steps of others, which the answer's own limit
 /// bounds.
 pub struct Requests {
-    /// Why there is none, where the file cannot be run.
+    /// Why there is none, if the file cannot be run.
     assistant: RefCell<Result<Assistant<'static>, String>>,
     unread: RefCell<BTreeMap<RequestId, VecDeque<Event>>>,
 }
@@ -41,7 +41,7 @@ impl Requests {
         Ok(Answer::new(self.clone(), id))
     }
 
-    /// What was said next to a request; none where the engine has not got there.
+    /// What was said next to a request; none if the engine has not got there.
     pub fn take(&self, id: RequestId) -> Option<Event> {
         self.unread.borrow_mut().get_mut(&id)?.pop_front()
     }

@@ -197,7 +197,7 @@ pub fn submit(entries: &[RawEntry]) -> u64 {
     raw::enter(u32::try_from(queued).unwrap_or(u32::MAX), 0, 0)
 }
 
-/// Queues an entry; false where there is no place for it.
+/// Queues an entry; false if there is no place for it.
 pub fn queue(entry: &RawEntry) -> bool {
     // SAFETY: attacks name their own leaked pages, or memory of others. The kernel's reaction is
     // what the test checks; it must not write where Rust code of this process relies on memory.

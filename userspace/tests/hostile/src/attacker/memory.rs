@@ -27,8 +27,8 @@ pub fn touch(address: u64) -> u8 {
 
 /// Writes a byte. An address that is not writable ends the process, which is the point.
 pub fn poke(address: u64) {
-    // SAFETY: as in `touch`. Where the address is writable after all, the attack has succeeded and
-    // the process says so and ends.
+    // SAFETY: as in `touch`. If the address is writable after all, the attack has succeeded and the
+    // process says so and ends.
     unsafe { asm!("mov byte ptr [{a}], 0x5a", a = in(reg) address, options(nostack)) };
 }
 

@@ -52,7 +52,7 @@ fn read_only() -> [Bad; 2] {
 }
 
 /// A conversation with the own endpoint: CALL, RECV and RETURN, one of which is bad. What each was
-/// answered with; `None` where it was not sent or had to be cancelled.
+/// answered with; `None` if it was not sent or had to be cancelled.
 struct Conversation {
     call: Option<i32>,
     receive: Option<i32>,

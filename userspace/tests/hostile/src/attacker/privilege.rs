@@ -14,7 +14,7 @@ fn survived(what: &str) -> Result<(), Error> {
 
 /// Ends the process by one forbidden instruction.
 pub fn instruction(name: &str) -> Result<(), Error> {
-    // SAFETY: each of these ends the process. Where one does not, the attack has succeeded and the
+    // SAFETY: each of these ends the process. If one does not, the attack has succeeded and the
     // process says so; nothing that it then does is relied on.
     unsafe {
         match name {
@@ -229,7 +229,7 @@ fn segments() -> Result<(), Error> {
     if taken == 0 { Ok(()) } else { Err(Error::new("an ENTER with null segments took entries")) }
 }
 
-/// Sets its own GS base and enters the kernel: by a system call first, then by a fault. Where the
+/// Sets its own GS base and enters the kernel: by a system call first, then by a fault. If the
 /// processor does not let it, it dies of the first instruction.
 pub fn gs_base() -> Result<(), Error> {
     // SAFETY: this program uses no gs; the last instruction ends the process.
@@ -250,7 +250,7 @@ pub fn gs_base() -> Result<(), Error> {
     }
 }
 
-/// Reads what user-mode instruction prevention hides, where the processor has it.
+/// Reads what user-mode instruction prevention hides, if the processor has it.
 pub fn tables() -> Result<(), Error> {
     let mut table = [0_u8; 16];
     // SAFETY: the instruction writes ten bytes, or ends the process.

@@ -1,4 +1,4 @@
-//! Random bytes where the kernel reads: entries, and the rings themselves.
+//! Random bytes if the kernel reads: entries, and the rings themselves.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -399,8 +399,8 @@ fn see_counting(word: u64) {
     }
 }
 
-/// Threads that count without ever entering the kernel, on other processors where there are any: once one is ended it
-/// does nothing more, not even for a moment.
+/// Threads that count without ever entering the kernel, on other processors if there are any: once one is ended it does
+/// nothing more, not even for a moment.
 pub async fn ended(kit: &Kit) -> Result<(), Error> {
     const THREADS: u64 = 3;
     let mut crew = Crew::new(kit)?;

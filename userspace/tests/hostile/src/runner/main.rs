@@ -3,8 +3,8 @@
 //!
 //! An attack has passed if three conditions hold. Its process ended as expected. A concurrent process answered all the
 //! time. The machine's free memory, the kernel's heap and the runner's account are unchanged to the byte. The last line
-//! is `N passed, N failed`; then the machine is ended through the debug-exit device, with value 0x10 where all passed
-//! and 0x11 otherwise.
+//! is `N passed, N failed`; then the machine is ended through the debug-exit device, with value 0x10 if all passed and
+//! 0x11 otherwise.
 #![cfg_attr(capos_guest, no_std, no_main)]
 extern crate alloc;
 

@@ -43,7 +43,7 @@ pub enum Size {
 pub const LITTLE_TIME: u64 = 300_000_000;
 
 impl Size {
-    /// The account's limits, where this many frames are left.
+    /// The account's limits, if this many frames are left.
     pub fn limits(self, frames: u64) -> Limits {
         let ordinary = Limits {
             frames: 2048,

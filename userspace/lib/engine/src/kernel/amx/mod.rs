@@ -1,4 +1,4 @@
-//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. Where there are few
+//! AMX: products of whole tiles, of 16 rows of weights with 16 of activations, whose numbers are BF16. If there are few
 //! rows, and for all that is no product, these are the kernels of AVX-512.
 //!
 //! A number of BF16 has eight bits, so a weight and a value are off by at most a 256th of their size. On the whole that
@@ -39,7 +39,7 @@ impl Amx {
         Self(Avx512::new(many))
     }
 
-    /// The kernels, where the processor can run them and the program may ([`super::permit_tiles`]).
+    /// The kernels, if the processor can run them and the program may ([`super::permit_tiles`]).
     pub fn get() -> Option<&'static Self> {
         let set = SETS.iter().find(|set| set.0.many() == USUAL_MANY);
         set.filter(|_| super::detect::features().amx)

@@ -74,7 +74,7 @@ pub unsafe fn lay_out(rows: ChunksExact<'_, f32>, tiles: &mut [FloatTile], rests
     }
 }
 
-/// The first numbers of a row, and zeros where it has no more.
+/// The first numbers of a row, and zeros if it has no more.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 #[inline]
 fn part(row: &[f32]) -> Numbers {

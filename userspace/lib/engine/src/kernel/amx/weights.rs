@@ -29,7 +29,7 @@ pub type Strip = [WeightTile; ACROSS];
 pub struct Panel {
     /// The nearest numbers.
     pub nearest: Vec<Strip>,
-    /// What these leave; there are none where they leave nothing that counts.
+    /// What these leave; there are none if they leave nothing that counts.
     pub rests: Vec<Strip>,
 }
 

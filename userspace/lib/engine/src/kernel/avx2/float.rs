@@ -136,7 +136,7 @@ struct Panel([Column; COLUMNS]);
 #[inline]
 pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let values: Vec<&[f32]> = (0..out.len()).map(|index| activations.row(index).values).collect();
-    // A copy of the last columns where they are fewer, so that in the loop no place can be beyond the end.
+    // A copy of the last columns if they are fewer, so that in the loop no place can be beyond the end.
     let mut copies = Vec::new();
     if !matrix.columns().is_multiple_of(COLUMNS) {
         for values in &values {
@@ -188,7 +188,7 @@ pub fn tile_products<F: Widen>(matrix: &Tensor<'_>, activations: &Activations, o
     }
 }
 
-/// Widens columns of up to sixteen rows and lays them out; zeros where there are none.
+/// Widens columns of up to sixteen rows and lays them out; zeros if there are none.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn fill<F: Widen>(panel: &mut Panel, rows: &[&[F]; ROWS]) {

@@ -34,7 +34,7 @@ static SETS: [Avx2; MANY_FROM.len()] = {
 };
 
 impl Avx2 {
-    /// The kernels, where the processor can run them.
+    /// The kernels, if the processor can run them.
     pub fn get() -> Option<&'static Self> {
         let set = SETS.iter().find(|set| set.many == USUAL_MANY);
         set.filter(|_| super::detect::features().avx2)

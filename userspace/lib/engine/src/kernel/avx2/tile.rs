@@ -24,11 +24,11 @@ struct Panel {
     /// Four quants of each row, for every four columns.
     quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
     scales: [Column; GROUPS],
-    /// With what the type's offset comes to, where that is multiplied.
+    /// With what the type's offset comes to, if that is multiplied.
     minima: [Column; GROUPS],
     /// Groups that there are.
     count: usize,
-    /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: where it
+    /// How many times four columns a group has. The compiler does not know it, and leaves a loop over them one: if it
     /// makes none of it, it needs more registers than there are.
     fours: usize,
 }

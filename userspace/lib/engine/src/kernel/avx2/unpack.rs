@@ -196,7 +196,7 @@ impl Unpack for Q6K {
     }
 }
 
-/// The scales of up to eight blocks; zeros where there are no blocks.
+/// The scales of up to eight blocks; zeros if there are no blocks.
 #[inline(always)]
 pub unsafe fn all_scales<B: Flat>(blocks: &[B]) -> __m256 {
     let at = |place: usize| blocks.get(place).map_or(0, |block| i16::from_le_bytes(block.scale()));
@@ -212,7 +212,7 @@ unsafe fn unpack_flat<B: Flat>(blocks: &[B], chunk: &mut Chunk) {
         for (block, to) in blocks.iter().zip(chunk.quants.as_chunks_mut().0) {
             store_bytes(to, block.quants());
         }
-        // No place need be looked for where there are all eight.
+        // No place need be looked for if there are all eight.
         let scales = match blocks.first_chunk::<{ CHUNK / GROUP }>() {
             Some(blocks) => all_scales(blocks),
             None => all_scales(blocks),
@@ -267,7 +267,7 @@ pub unsafe fn nibbles(bytes: &[u8; 32]) -> [__m256i; 2] {
     }
 }
 
-/// Adds 16 where the byte of `fifth` has the bit of `bit`.
+/// Adds 16 if the byte of `fifth` has the bit of `bit`.
 #[inline(always)]
 pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
@@ -277,7 +277,7 @@ pub unsafe fn with_fifth(quants: __m256i, fifth: __m256i, bit: __m256i) -> __m25
     }
 }
 
-/// Adds 16 where the bits say so, one for each byte.
+/// Adds 16 if the bits say so, one for each byte.
 #[inline(always)]
 unsafe fn with_fifth_of(quants: __m256i, bits: [u8; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.

@@ -156,8 +156,8 @@ unsafe fn load_by_memory<B: Block>(blocks: &[B]) -> Registers {
     }
 }
 
-/// Unpacks up to eight blocks of 32 values pair by pair; where there are fewer, the groups that are missing have scales
-/// of zero.
+/// Unpacks up to eight blocks of 32 values pair by pair; if there are fewer, the groups that are missing have scales of
+/// zero.
 ///
 /// # Safety
 /// The processor has what is needed. A block begins with its scale of 16 bits, and has more than four bytes.

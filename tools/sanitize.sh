@@ -1,5 +1,5 @@
 #!/bin/sh
-#Runs the host tests of crates that hold unsafe code under AddressSanitizer, and under Miri if the toolchain has it.
+# Runs the host tests of crates that hold unsafe code under AddressSanitizer, and under Miri if the toolchain has it.
 set -eu
 
 target=x86_64-unknown-linux-gnu

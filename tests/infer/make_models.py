@@ -37,7 +37,7 @@ class Maker:
         self.arch = arch
 
     def matrix(self, name, *shape, scale=1.0, quiet=0):
-        # The spread keeps what goes through the layers about as large as it came.
+        # The spread keeps the values that pass through the layers about as large as they came.
         values = self.rng.standard_normal(shape).astype(np.float32) * np.float32(scale / shape[-1] ** 0.5)
         values[:quiet] *= np.float32(0.2)
         kind = self.types[self.taken % len(self.types)]

@@ -25,7 +25,7 @@ pub const HEAP_START: u64 = 0x0000_1000_0000_0000;
 pub const MAP_START: u64 = 0x0000_2000_0000_0000;
 /// Where the first thread's own area is mapped, in programs that have thread-local storage.
 pub const FIRST_THREAD_AREA: u64 = 0x0000_7ffc_0000_0000;
-/// Room behind a thread pointer for the block that the language's runtime keeps there, in bytes. Its first word is its
+/// Room after a thread pointer for the block that the language's runtime keeps there, in bytes. Its first word is its
 /// own address.
 pub const THREAD_BLOCK_BYTES: u64 = 4096;
 /// Thread pointers are multiples of this at least.

@@ -63,7 +63,7 @@ pub enum Opcode {
     Recv = 2,
     /// Answer a received call.
     Return = 3,
-    /// Give up a capability.
+    /// Release a capability.
     Release = 4,
     /// Cancel an operation of this thread that is in flight.
     Cancel = 5,
@@ -164,7 +164,7 @@ pub struct Entry {
 /// Why an entry is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryError {
-    /// The tag, so that the refusal can be told.
+    /// The tag, so that the rejection can be reported.
     pub user_data: u64,
     /// The reason.
     pub status: crate::Status,

@@ -109,7 +109,7 @@ impl RingLayout {
     }
 }
 
-/// How many entries lie between a reader's own index and the writer's published one.
+/// How many entries are between a reader's own index and the writer's published one.
 ///
 /// # Errors
 /// `Err(())`-like `None` if the distance is more than the ring holds: the other side's index is corrupt.

@@ -1,4 +1,4 @@
-//! The capability table and what goes with it, as pure logic.
+//! The capability table and related structures, as pure logic.
 //!
 //! [`Table`] maps identifiers with generations to capabilities: one per process. The [`Forest`] is the derivation tree
 //! over all processes, so that revoking a capability finds all that derive from it. A [`KeyedList`] is the queue of an

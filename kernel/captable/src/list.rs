@@ -29,8 +29,8 @@ struct Element<T> {
 /// Places that an empty list keeps.
 const KEPT: usize = 8;
 
-/// The list. Elements lie in one allocation that is reused, so a list that stays short allocates no
-/// more; one that was long gives its memory back when it is empty again.
+/// The list. Elements are in one allocation that is reused, so a list that stays short allocates no
+/// more; one that was long frees its memory when it is empty.
 pub struct KeyedList<T> {
     elements: Vec<Element<T>>,
     /// The generation that is given out next; none is ever given out twice.

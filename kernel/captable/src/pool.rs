@@ -1,4 +1,4 @@
-//! Storage for elements that come and go: an index for each, and memory that goes back.
+//! Storage for short-lived elements: an index for each, and memory that is freed.
 
 use alloc::vec::Vec;
 
@@ -161,7 +161,7 @@ impl<T> Pool<T> {
         Some(())
     }
 
-    /// The first element at this index or behind it, with its index.
+    /// The first element at this index or after it, with its index.
     #[must_use]
     pub fn at_or_after(&self, index: u32) -> Option<(u32, &T)> {
         let (first, mut offset) = split(index);

@@ -184,7 +184,7 @@ mod tests {
         queues.nodes.get(tree).map_or(0, |node| 1 + depth(queues, node.left).max(depth(queues, node.right)))
     }
 
-    /// Keys that rise, that fall, and that are all the same make no deep tree.
+    /// Keys that rise, that fall, and that are all equal make no deep tree.
     #[test]
     fn orders_of_arrival_do_not_matter() {
         for keys in [|at: u64| at, |at: u64| u64::MAX - at, |_| 7, |at: u64| at.reverse_bits()] {

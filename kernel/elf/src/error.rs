@@ -23,7 +23,7 @@ pub enum ElfError {
     NoSegments,
     /// Segment `index`: more bytes in the file than in memory, or arithmetic that overflows.
     BadSize(usize),
-    /// Segment `index`: its part of the file lies outside the file.
+    /// Segment `index`: its part of the file is outside the file.
     OutsideFile(usize),
     /// Segment `index`: not in user memory.
     OutsideMemory(usize),

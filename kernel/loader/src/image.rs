@@ -114,7 +114,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// How the segments are to be mapped when the image lies at the physical address `phys`.
+    /// How the segments are to be mapped when the image is at the physical address `phys`.
     pub fn mappings(&self, phys: u64) -> impl Iterator<Item = Mapping> {
         let base = self.base;
         self.segments().map(move |segment| {
@@ -129,7 +129,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// True when `address` lies in an executable segment.
+    /// True when `address` is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments().any(|s| s.execute && address.checked_sub(s.address).is_some_and(|offset| offset < s.size))
     }

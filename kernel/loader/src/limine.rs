@@ -70,7 +70,7 @@ pub struct File<'a> {
     pub size: u64,
     /// Its name below `/boot/`.
     pub name: &'a [u8],
-    /// The string that goes with it.
+    /// The string that belongs to it.
     pub text: &'a [u8],
 }
 
@@ -78,7 +78,7 @@ pub struct File<'a> {
 pub struct Facts<'a> {
     /// The kernel's file; its text is the kernel's command line.
     pub kernel: File<'a>,
-    /// Where the kernel's image lies: physical and virtual address.
+    /// Where the kernel's image is: physical and virtual address.
     pub placed: (u64, u64),
     /// The modules handed on.
     pub modules: &'a [File<'a>],
@@ -245,7 +245,7 @@ fn put_file(file: &File, arena: &mut Arena) -> Result<u64> {
     let path = arena.put_text(&[b"/boot/", file.name])?;
     let text = arena.put_text(&[file.text])?;
     let address = HHDM.saturating_add(file.address);
-    // After the strings: medium, network and partition fields, nine words, none of which Multiboot2 tells.
+    // After the strings: medium, network and partition fields, nine words, none of which Multiboot2 has.
     arena.put_numbers(&[0, address, file.size, path, text, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 

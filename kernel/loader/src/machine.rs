@@ -209,7 +209,7 @@ impl Write for Console {
 
 /// Prints a sentence and stops.
 pub fn refuse(reason: impl fmt::Display) -> ! {
-    // The console cannot fail; there would be nowhere to say so.
+    // The console cannot fail; there is no other place to report to.
     let _ = write!(Console::open(), "\r\ncapOS does not start. {reason}\r\n");
     loop {
         // SAFETY: interrupts are off; the processor sleeps for good.

@@ -75,7 +75,7 @@ pub enum Firmware {
     Uefi64,
 }
 
-/// The information structure, its tags already known to lie within it.
+/// The information structure, its tags already known to be within it.
 #[derive(Debug, Clone, Copy)]
 pub struct Information<'a> {
     tags: &'a [u8],

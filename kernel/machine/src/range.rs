@@ -28,7 +28,7 @@ impl Range {
         self.start >= self.end
     }
 
-    /// The whole pages that lie in it.
+    /// The whole pages that are in it.
     #[must_use]
     pub fn inner_pages(self) -> Self {
         Self {

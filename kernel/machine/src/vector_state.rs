@@ -1,4 +1,4 @@
-//! Which sets of registers threads have, and how many bytes it takes to keep them: what XCR0 and XSAVE are told.
+//! Which sets of registers threads have, and how many bytes saving them takes: the values for XCR0 and XSAVE.
 //!
 //! The sets are numbered as the processor does it: 0 and 1 are x87 and SSE, 2 is AVX, 5 to 7 are the three parts of AVX-512.
 
@@ -59,7 +59,7 @@ mod tests {
         let sets = enabled(0xe7);
         assert_eq!(sets, 0xe7);
         assert_eq!(area(sets, part(&XEON)), 0xa80);
-        // The area of each of the three parts lies within it, and none over another.
+        // The area of each of the three parts is within it, and none over another.
         let mut places: Vec<_> = XEON.iter().filter(|(set, ..)| sets >> set & 1 == 1).collect();
         places.sort_by_key(|(_, _, place)| *place);
         assert!(places.windows(2).all(|pair| pair[0].1 + pair[0].2 <= pair[1].2));
@@ -89,7 +89,7 @@ mod tests {
         let nothing = |_| (0, 0);
         assert_eq!(area(BASE, nothing), 576);
         assert_eq!(area(BASE | AVX, part(&XEON)), 832);
-        // A processor may put AVX-512 where another has something else, and the last set need not lie last.
+        // A processor may put AVX-512 where another has something else, and the last set need not be last.
         let other = |set| match set {
             2 => (256, 576),
             5 => (64, 2368),

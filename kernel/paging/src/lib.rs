@@ -1,5 +1,5 @@
 //! Memory bookkeeping without memory: which regions an address space holds, which pages of a paged
-//! object are in, and which cached page goes next. No unsafe, tested on the host.
+//! object are present, and which cached page is evicted next. No unsafe, tested on the host.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]

@@ -85,7 +85,7 @@ enum Node<L, R> {
 }
 
 impl<L: Copy + Default, R: Copy + Default> Node<L, R> {
-    /// Changes what is known of a page in a part of which each child stands for `1 << shift` pages; what it was.
+    /// Changes the state of a page in a part where each child stands for `1 << shift` pages; returns the old state.
     fn set(node: &mut Option<Self>, shift: u32, page: u64, state: Option<PageState<L, R>>) -> Option<PageState<L, R>> {
         if node.is_none() && state.is_none() {
             return None;
@@ -162,7 +162,7 @@ impl<L: Copy + Default, R: Copy + Default> Pages<L, R> {
         self.count
     }
 
-    /// The group that a page lies in, where not all of it is absent.
+    /// The group of a page, unless all of it is absent.
     #[inline]
     fn group(&self, page: u64) -> Option<&Group<L, R>> {
         let (mut node, mut shift) = (self.root.as_ref().filter(|_| page < self.count)?, self.shift);

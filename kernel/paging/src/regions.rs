@@ -13,7 +13,7 @@ pub enum RangeError {
     OutOfBounds,
     /// Something is mapped there.
     Overlap,
-    /// There is no memory to note what goes.
+    /// There is no memory to record what is removed.
     NoMemory,
 }
 
@@ -36,7 +36,7 @@ pub struct Region<T> {
     pub start: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Offset in the content that lies at `start`.
+    /// Offset in the content that is at `start`.
     pub offset: u64,
     /// What is mapped.
     pub content: T,
@@ -70,7 +70,7 @@ pub struct Regions<T> {
 }
 
 impl<T: Clone + Keyed> Regions<T> {
-    /// No regions; they may lie in `low..high`.
+    /// No regions; they may be in `low..high`.
     #[must_use]
     pub const fn new(low: u64, high: u64) -> Self {
         Self { by_start: BTreeMap::new(), by_content: BTreeSet::new(), recent: (0, 0), low, high }

@@ -10,7 +10,7 @@ pub struct Step(AtomicU32);
 impl Step {
     const AHEAD: u32 = 0;
     const DONE: u32 = 1;
-    /// Ahead, and somebody waits for it.
+    /// Ahead, and a thread waits for it.
     const AWAITED: u32 = 2;
 
     const_unless_loom! {

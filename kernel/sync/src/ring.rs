@@ -104,7 +104,7 @@ impl Consumer {
         distance(self.head, tail, entries).ok_or(tail)
     }
 
-    /// The next slot has been taken: says so to the process.
+    /// The next slot has been taken: publishes that to the process.
     #[inline]
     pub fn advance(&mut self, head: &AtomicU32) {
         self.head = self.head.wrapping_add(1);
@@ -142,7 +142,7 @@ impl Producer {
         distance(head, self.tail, entries).ok_or(head)
     }
 
-    /// The next slot has been filled: says so to the process.
+    /// The next slot has been filled: publishes that to the process.
     #[inline]
     pub fn publish(&mut self, tail: &AtomicU32) {
         self.tail = self.tail.wrapping_add(1);

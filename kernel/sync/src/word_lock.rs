@@ -5,7 +5,7 @@ use crate::primitives::{AtomicU32, Ordering, const_unless_loom};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep.
+/// Taken, and a thread may sleep.
 const AWAITED: u32 = 2;
 
 /// The lock, free if its word is 0.
@@ -42,7 +42,7 @@ impl WordLock {
     /// Gives the lock up. The caller must have taken it.
     #[inline]
     pub fn unlock(&self, futex: &impl Futex) {
-        // Who takes it next may free its memory.
+        // The next holder may free its memory.
         let word = core::ptr::from_ref(&self.0);
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
             futex.wake(word, 1);

@@ -23,7 +23,7 @@ const DISK: &str = "disk";
 const PROCESSORS: &str = "processors";
 const DECODE: &str = "decode";
 const SYSTEM: &str = "system";
-/// Where they lie.
+/// Where they are.
 const SCENARIOS: &str = "tests/bench";
 /// Where those lie that are tests as well: the kernel alone, and the start of programs.
 const TESTS: &str = "tests/scenarios";
@@ -41,7 +41,7 @@ pub struct Args {
     /// figure. Any number of times.
     #[arg(long, value_name = "FIGURE", requires = "because", conflicts_with = "record")]
     move_baseline: Vec<String>,
-    /// Why, in a sentence; it is written beside the figure.
+    /// Why, in a sentence; it is written next to the figure.
     #[arg(long, value_name = "REASON", requires = "move_baseline")]
     because: Option<String>,
 }

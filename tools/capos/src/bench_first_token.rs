@@ -2,8 +2,8 @@
 //! prompt has been read. A minimal Linux with llama.cpp and the same prompt runs in the same kind of virtual machine,
 //! which counts instructions.
 //!
-//! Times when all wait are left out where kernels tell of them: capOS to the nanosecond, Linux to a hundredth of a second;
-//! what the firmware waits for is in both.
+//! Idle times are left out if kernels report them: capOS to the nanosecond, Linux to a hundredth of a second. Both
+//! include the firmware's waits.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

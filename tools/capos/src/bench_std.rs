@@ -1,5 +1,5 @@
-//! `capos bench-std`: what operations of `std` cost, beside their nearest on the bare runtime and beside the same program
-//! on Linux, into `target/bench-std.json` and as a table.
+//! `capos bench-std`: what operations of `std` cost, compared with their nearest on the bare runtime and with the same
+//! program on Linux, into `target/bench-std.json` and as a table.
 //!
 //! All three run in the same virtual machine, whose time-stamp counter counts instructions. The program on `std` is one
 //! source, built for capOS and for Linux.

@@ -1,4 +1,4 @@
-//! `capos bench-token`: what a token costs in the worker, beside what the same token costs the same engine on Linux.
+//! `capos bench-token`: what a token costs in the worker, compared with the same engine on Linux.
 //!
 //! Both answer from the same file of random numbers, on one thread, in a virtual machine whose time-stamp counter counts
 //! instructions.

@@ -25,7 +25,7 @@ pub struct Chain {
     pub says: Vec<Vec<String>>,
 }
 
-/// Tokens that are always there, and behind them one for each byte.
+/// Tokens that are always there, and after them one for each byte.
 const FIRST: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Values in a head, and inside the feed-forward part.
 const SMALL: u64 = 32;

@@ -13,7 +13,7 @@ use crate::checks_home::{self, Home};
 use crate::checks_screen;
 use crate::checks_timing::{self, Timing};
 
-/// The file beside `terminal.txt`.
+/// The file next to `terminal.txt`.
 pub const FILE: &str = "check.toml";
 
 /// Everything that `check.toml` may say. What it does not know it refuses.

@@ -38,8 +38,8 @@ pub struct Audit {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Its id in the conversation; `$nonce` is the id by which the model tells the nonce of the request that it was
-    /// sent, and so the nonce that the record has to hold; `$direct` that of any call that the person made.
+    /// Its id in the conversation; The value `$nonce` is the id by which the model repeats the nonce of its request,
+    /// which the record must hold; `$direct` that of any call that the person made.
     pub id: String,
     /// What the model calls the tool.
     pub tool: String,
@@ -211,7 +211,7 @@ fn number(record: &Record, name: &str) -> Option<u64> {
     record.get(name).and_then(Value::as_u64)
 }
 
-/// A call as the log tells of it.
+/// A call as the log records it.
 #[derive(Debug)]
 struct Told<'a> {
     first: &'a Record,
@@ -417,7 +417,7 @@ fn decisions(records: &[Record], restarted: bool, untold: usize, failures: &mut 
     }
 }
 
-/// What of a descriptor is not made from the schema. One without an interface stands for a tool that does not exist.
+/// What of a descriptor is not made from the schema. One without an interface is a tool that does not exist.
 fn invented(descriptor: &Value) -> Option<&'static str> {
     let text = |name: &str| descriptor.get(name).and_then(Value::as_str).unwrap_or_default();
     let id = u64::from_str_radix(text("interfaceId").trim_start_matches("0x"), 16).unwrap_or_default();
@@ -460,7 +460,7 @@ fn members(record: &Record, failures: &mut Vec<String>) {
                     complain(format!("says nothing in {name}"));
                 }
             }
-            // A call that the person made has no model in it, and says so by all of these.
+            // A call that the person made has no model, which all of these show.
             let said = |name: &&str| !member(record, name).is_empty();
             let of_person = member(record, "callId").starts_with(DIRECT) && !MODEL.iter().any(&said);
             for name in MODEL.iter().filter(|name| !of_person && !said(name)) {
@@ -643,7 +643,7 @@ mod tests {
         assert_eq!(check(&[made(1, "a", "denied"), call(2, "a")]), 1);
         assert_eq!(check(&[made(1, "a", "auto"), made(2, "a", "auto"), call(3, "a")]), 1);
         assert_eq!(check(&[made(1, "c", "auto")]), 1);
-        // What was decided in a chain that is lost is told late, and only in a chain after it.
+        // A decision in a chain that was lost is recorded late, and only in a chain after it.
         let orphan = record(1, "after", "d", json!({"decision": "auto", "late": true, "before": 0, "outcome": "ok"}));
         let restarted = |records: &[Record]| {
             let mut failures = Vec::new();

@@ -31,7 +31,7 @@ const START: &[u8] = b"\x1b[?2004h";
 /// also within one of the terminal service's sequences; the rest of that sequence may follow.
 const ENDED: &[u8] = b"QEMU: Terminated";
 
-/// Bytes that a machine still sends behind that at most, which is what its serial port holds.
+/// Bytes that a machine still sends after that at most, which is what its serial port holds.
 const STILL_SENT: usize = 64;
 
 /// Where the terminal's bytes end.

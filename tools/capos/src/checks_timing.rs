@@ -16,8 +16,8 @@ pub const FILE: &str = "terminal.timing";
 /// A piece of what a terminal got: when it came, since the machine was started, and its bytes.
 pub type Piece = (Duration, usize);
 
-/// What has to have appeared bit by bit. Each is a regular expression, which is found behind the one before, and counts from when
-/// the last letter that it matches was there.
+/// What has to have appeared bit by bit. Each is a regular expression, which is found after the one before, and counts
+/// from when the last letter that it matches was there.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
@@ -43,7 +43,7 @@ pub fn lines(pieces: &[Piece]) -> String {
     pieces.iter().map(line).collect()
 }
 
-/// The pieces that such a file tells of.
+/// The pieces in such a file.
 fn parse(text: &str) -> Option<Vec<Piece>> {
     let mut time = Duration::ZERO;
     let piece = |line: &str| {
@@ -54,7 +54,7 @@ fn parse(text: &str) -> Option<Vec<Piece>> {
     text.lines().map(piece).collect()
 }
 
-/// What appeared on a terminal, and when it had come so far.
+/// The text that appeared on a terminal, with times.
 struct Timed {
     text: String,
     /// Lengths of the text in bytes, each with the time at which the text reached it; both grow.

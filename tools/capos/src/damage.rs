@@ -38,13 +38,14 @@ enum Damage {
     Package(fn(&mut Vec<u8>) -> Result<()>),
     /// The image.
     Disc(fn(&mut Disc) -> Result<()>),
-    /// The image, so that the boot loader does not get to the system. It waits for somebody then.
+    /// The image, so that the boot loader does not get to the system. It then waits for a person.
     Loading(fn(&mut Disc) -> Result<()>),
     /// The image of the whole system, which runs as far as it can.
     System(fn(&mut Disc) -> Result<()>),
     /// A byte of the whole system's disc in an optical drive, in whose sector every read fails.
     Unreadable(fn(&Disc) -> Result<usize>),
-    /// A virtio disk beside the disc in an optical drive that was booted. It has another boot package, and no programs.
+    /// A virtio disk next to the disc in an optical drive that was booted. It has another boot package, and no
+    /// programs.
     Beside,
 }
 
@@ -114,7 +115,7 @@ pub const CASES: &[Case] = &[
         name: "negative-size",
         damage: Damage::Package(|package| {
             let header = header_of(package, "virtio-blk")?;
-            // The digits' sum stays what it was, so that the checksum does not tell.
+            // The sum of the digits stays the same, so that the checksum stays valid.
             let size: Vec<u8> = package.get(header + 124..header + 135).context("the header is cut")?.to_vec();
             let sum: u32 = size.iter().map(|digit| u32::from(*digit)).sum();
             let mut changed = *b"-0000000000";

@@ -14,7 +14,7 @@ pub struct Disc {
 impl Disc {
     /// Where the primary volume descriptor begins.
     pub const DESCRIPTOR: usize = 16 * SECTOR;
-    /// Where the root directory's record lies in it.
+    /// Where the root directory's record is in it.
     pub const ROOT_RECORD: usize = Self::DESCRIPTOR + 156;
 
     /// Reads an image.

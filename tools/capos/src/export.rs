@@ -1,4 +1,5 @@
-//! What a guest sends over its third serial port at the end of a scenario: a line that says so, and a ustar archive.
+//! What a guest sends over its third serial port at the end of a scenario: a line that announces it, and a ustar
+//! archive.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Models that a scenario has on its image beside the built-in one: good ones, and such as have to be refused.
+//! Models that a scenario has on its image besides the built-in one: good ones, and ones that must be rejected.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::weights::{parse_size, read_key, read_trust, signature_path, tree_path
 use crate::weights_handbook;
 use crate::weights_sign::sign;
 
-/// Where models lie on the image.
+/// Where models are on the image.
 const FOLDER: &str = "boot/models";
-/// Where the trust store lies on the image.
+/// Where the trust store is on the image.
 const TRUST: &str = "etc/trust";
 /// The metadata by which a model says that it can call tools.
 const TEMPLATE: &[u8] = b"tokenizer.chat_template";
@@ -48,7 +48,7 @@ pub struct ExtraModel {
     pub hostile: Option<String>,
     /// What it says, token by token, in place of size, seed and tools; the engine runs it.
     pub chain: Option<Chain>,
-    /// Of the shape of a model that people have, with random weights, in place of size and tools; the engine runs it.
+    /// Has the shape of a common model, with random weights, instead of size and tools; the engine runs it.
     pub random: Option<Random>,
     /// Whether its answers come from a script; otherwise the engine computes them.
     #[serde(default = "default_scripted")]
@@ -56,7 +56,7 @@ pub struct ExtraModel {
     /// Whether its layers are of many experts, of which each token reads few; the engine runs it then.
     #[serde(default)]
     pub experts: bool,
-    /// Whether keys and values of each of its tokens are large beside its weights; the engine runs it then.
+    /// Whether keys and values of each of its tokens are large compared with its weights; the engine then runs it.
     #[serde(default)]
     pub wide_heads: bool,
     /// Whether it says that it can call tools.

@@ -2,8 +2,8 @@
 //! both ends of a curve.
 //!
 //! The baseline is `docs/bench/baseline.json`: for each figure its value and why it was last moved, and what built and
-//! counted it. Another compiler makes other instructions of the same source, so if one differs figures are told and not
-//! judged; curves are judged always, since both ends come from one run.
+//! counted it. Another compiler generates other instructions for the same source, so figures are then printed and not
+//! judged. Curves are always judged, since both ends come from one run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub const BASELINE: &str = "docs/bench/baseline.json";
 const OVER: u64 = 2;
 /// How much over its first point any other point of a curve may be, in hundredths of it.
 const GROWTH: u64 = 3;
-/// What stands for every figure.
+/// A placeholder for every figure.
 pub const ALL: &str = "all";
 
 /// What figures of instructions depend on besides the source.
@@ -49,7 +49,7 @@ impl Tools {
     }
 }
 
-/// Of `QEMU emulator version 7.2.22 (…)`, `7.2`.
+/// The `7.2` of `QEMU emulator version 7.2.22 (…)`.
 fn series(said: &str) -> Option<String> {
     let version = said.split_once("version ")?.1.split([' ', '\n', '(']).next()?;
     let mut parts = version.split('.');
@@ -176,7 +176,7 @@ fn compare(name: &str, seen: u64, base: &Base) -> Outcome {
 /// How a figure, or a curve, was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its name; a curve's is that of its figure, with its axis behind `@`.
+    /// Its name; a curve's is that of its figure, with its axis after `@`.
     pub name: String,
     /// What there is to say.
     pub outcome: Outcome,
@@ -225,7 +225,7 @@ fn flat(points: &Points) -> Outcome {
     }
 }
 
-/// Judges what the kernel's benchmark has told: each figure, and each curve.
+/// Judges the results of the kernel's benchmark: each figure, and each curve.
 pub fn judge(root: &Path, measured: &Figures) -> Result<Vec<Verdict>> {
     let (baseline, tools) = (Baseline::read(root)?, Tools::here(root)?);
     let mut verdicts = baseline.judge(measured, &tools);

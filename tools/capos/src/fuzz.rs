@@ -15,12 +15,12 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
 
-/// What tells the program its target, and the folder of its corpus.
+/// The variable with the program's target, and that with the folder of its corpus.
 const TARGET: &str = "CAPOS_FUZZ_TARGET";
 const CORPUS: &str = "CAPOS_FUZZ_CORPUS";
 
-/// Give parsers inputs that libFuzzer makes up, and tell of the first at which one panics, hangs or takes too much memory;
-/// give the kernel random operations.
+/// Give parsers inputs that libFuzzer makes up, and report the first at which one panics, hangs or takes too much
+/// memory; give the kernel random operations.
 #[derive(clap::Args)]
 pub struct Args {
     /// The targets, `kernel` among them; all of them when left out.
@@ -91,7 +91,7 @@ fn parsers(system: &System, args: &Args, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The targets that there are: what the program prints if it is told of none.
+/// The targets: what the program prints if none is given.
 fn names(program: &Path) -> Result<Vec<String>> {
     let output = Command::new(program).env_remove(TARGET).output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;

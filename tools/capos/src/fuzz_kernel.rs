@@ -19,7 +19,7 @@ const SCENARIO: &str = "tests/scenarios/hostile";
 /// Seeds of one run of the machine.
 const SEEDS: u64 = 10;
 
-/// Gives the kernel random operations for so long, from this seed on.
+/// Gives the kernel random operations for this long, from this seed on.
 ///
 /// # Errors
 /// An attack did not end as it must. The message names its seed, and how it is tried again.
@@ -44,7 +44,7 @@ pub fn run(system: &System, folder: &Path, limit: Duration, first: u64, accelera
     Ok(())
 }
 
-/// What tells the guest which seeds to take.
+/// The file that names the seeds for the guest.
 fn command_line(first: u64) -> String {
     format!("fuzz={SEEDS} seed={first:x}")
 }

@@ -26,7 +26,7 @@ pub struct Args {
     /// The boot package, made by `capos boot-package`.
     #[arg(long, value_name = "FILE")]
     boot_package: PathBuf,
-    /// Files of the image, as `DIR` or `PLACE=DIR`: the folder's content goes to the top or to PLACE on the image.
+    /// Files of the image, as `DIR` or `PLACE=DIR`: the folder's content is copied to the top or to PLACE on the image.
     #[arg(long, value_name = "[PLACE=]DIR", value_parser = parse_tree)]
     tree: Vec<(String, PathBuf)>,
     /// The kernel's command line.
@@ -79,7 +79,7 @@ pub struct Recipe<'a> {
     pub out: &'a Path,
 }
 
-/// Builds the image beside its place and moves it there when it is whole.
+/// Builds the image next to its final place and moves it there when it is complete.
 pub fn build(recipe: &Recipe) -> Result<()> {
     let scratch = scratch_folder(recipe.out)?;
     let result = build_in(recipe, &scratch);
@@ -87,7 +87,7 @@ pub fn build(recipe: &Recipe) -> Result<()> {
     result.and(removed)
 }
 
-/// An empty folder beside `out`, named after it and this process.
+/// An empty folder next to `out`, named after it and this process.
 fn scratch_folder(out: &Path) -> Result<PathBuf> {
     let name = out.file_name().with_context(|| format!("{} is no file name", out.display()))?;
     let mut scratch_name = OsString::from(".");

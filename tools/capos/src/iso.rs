@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(files(&[&blank]), [blank.as_str()]);
         assert_eq!(files(&[&format!(" {plain} {blank}  {plain}")]), [plain.as_str(), &blank, &plain]);
         assert_eq!(files(&[&blank, &plain]), [blank.as_str(), &plain]);
-        // What is not there is told by the name that was meant.
+        // A missing file is reported by the name that was given.
         assert_eq!(files(&["my model.gguf other.gguf"]), ["my model.gguf", "other.gguf"]);
         assert_eq!(files(&["no model"]), ["no model"]);
         assert_eq!(files(&[&two]), [plain.as_str(), "other.gguf"]);

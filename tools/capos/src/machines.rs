@@ -5,7 +5,7 @@ use crate::scenario::Scenario;
 
 /// A machine on which the boot scenario runs.
 struct Kind {
-    /// What it is about, behind what every name says.
+    /// Its subject, after the common part of the name.
     about: &'static str,
     board: Board,
     firmware: Firmware,

@@ -67,8 +67,7 @@ fn names(files: &[PathBuf]) -> String {
     names.join(" with ")
 }
 
-/// A graph of Graphviz's language as a picture, which says in its metadata what it is drawn from: where things lie in
-/// it may differ from one time to the next.
+/// A graph of Graphviz's language as a picture, whose metadata holds its source: the layout may differ from run to run.
 fn picture(dot: &str) -> Result<String> {
     let graph = DotParser::new(dot).process().map_err(|reason| anyhow!("the graph cannot be read: {reason}"))?;
     let mut builder = GraphBuilder::new();

@@ -14,7 +14,7 @@ use crate::files::{self, write_whole};
 use crate::weights::name_of;
 use crate::weights_sign::sign;
 
-/// Where models lie on the image.
+/// Where models are on the image.
 const FOLDER: &str = "boot/models";
 /// Where the image says in which order models are offered: their files' names, one a line.
 const ORDER: &str = "etc/models";
@@ -86,8 +86,8 @@ impl PackedModels {
 /// Most tensors that are named of those which nothing computes with.
 const UNUSED_NAMED: usize = 4;
 
-/// Whether a backend of the system can serve a file: better it is told here than by the worker. Gives the names of tensors that
-/// it does so without.
+/// Whether a backend of the system can serve a file: better an error here than from the worker. Gives the names of
+/// tensors that it does so without.
 fn servable(path: &Path) -> Result<Vec<String>> {
     let file = std::fs::read(path).context("it cannot be read")?;
     ensure!(!file.is_empty(), "it is empty; fetch it again");
@@ -112,8 +112,8 @@ fn named(tensors: &[&str]) -> Vec<String> {
     names
 }
 
-/// Renders sample conversations with a model's template. What it rejects beyond a question is told; the model can be used
-/// without.
+/// Renders sample conversations with a model's template. What it rejects beyond a question is reported; the model can
+/// be used without.
 fn try_out(path: &Path, model: &LanguageModel<'_>) -> Result<()> {
     for rejected in model.format().try_out()? {
         eprintln!("warning: {}: {rejected}", path.display());
@@ -147,7 +147,7 @@ mod tests {
             ])
             .args(models.iter().map(|model| format!("MODEL={model}")))
             .arg("shown")
-            // What a make around this test was told is none of its business.
+            // The settings of a make around this test must not affect it.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL")
             .env_remove("MODEL");

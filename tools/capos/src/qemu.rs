@@ -88,8 +88,8 @@ pub struct Machine {
     pub icount: bool,
 }
 
-/// The byte of Ctrl-], behind which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to the
-/// guest.
+/// The byte of Ctrl-], after which QEMU listens in a terminal that it shares with the guest; Ctrl-A and Ctrl-C go to
+/// the guest.
 pub const ESCAPE: &str = "0x1d";
 
 /// What QEMU calls the image's drive.
@@ -97,8 +97,8 @@ pub const MEDIUM: &str = "medium";
 
 /// Where COM1 leads to.
 pub enum Line<'a> {
-    /// A socket at which somebody already listens, with a place for a socket of QEMU's own if the machine is to be
-    /// changed while it runs ([`crate::monitor`]).
+    /// A socket with a listener, and a path for QEMU's own socket if the machine is to be changed while it runs
+    /// ([`crate::monitor`]).
     Socket(&'a Path, Option<&'a Path>),
     /// A terminal, as a person sits at.
     Terminal(OwnedFd),
@@ -106,7 +106,7 @@ pub enum Line<'a> {
     Nowhere,
 }
 
-/// Where OVMF lies on the distributions.
+/// Where OVMF is on the distributions.
 const OVMF: [&str; 5] = [
     "/usr/share/ovmf/OVMF.fd",
     "/usr/share/edk2/ovmf/OVMF_CODE.fd",
@@ -116,7 +116,7 @@ const OVMF: [&str; 5] = [
 ];
 
 impl Machine {
-    /// The machine that `make run` and scenarios use unless told otherwise.
+    /// The default machine of `make run` and of scenarios.
     pub fn new(image: &Path, accelerator: &str) -> Self {
         Self {
             board: Board::Q35,
@@ -204,7 +204,7 @@ impl Machine {
             }
             (None, Medium::Sata) => {
                 arguments.push("-drive".into());
-                // QEMU has no SATA disk that cannot be written, so what is written goes elsewhere.
+                // QEMU has no SATA disk that cannot be written, so writes go elsewhere.
                 let image = image.replace("readonly=on", "snapshot=on");
                 arguments.push(format!("if=none,id={MEDIUM},{image}"));
                 arguments.push("-device".into());
@@ -252,8 +252,8 @@ impl Machine {
         Ok(command)
     }
 
-    /// A command that runs the machine with COM1 in the terminal that the command is started in, which is QEMU's own as
-    /// well behind [`ESCAPE`], and COM2 written to a file.
+    /// A command that runs the machine with COM1 in the terminal that the command is started in, which controls QEMU as
+    /// well after [`ESCAPE`], and COM2 written to a file.
     pub fn console(&self, log: &Path) -> Result<Command> {
         let mut command = self.command()?;
         command.args(["-echr", ESCAPE, "-serial", "mon:stdio", "-serial"]);

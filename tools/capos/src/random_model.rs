@@ -269,7 +269,7 @@ enum Blocks {
 }
 
 impl Blocks {
-    /// Of numbers around nothing whose spread is the inverse root of the columns.
+    /// Numbers around zero whose spread is the inverse root of the columns.
     fn new(block: usize, columns: u64, what: What) -> Self {
         // What quants, scales and minimums come to on the whole, if all bits are drawn.
         const SPREAD_Q4_K: f32 = 255.0;
@@ -307,13 +307,13 @@ impl Blocks {
     }
 }
 
-/// Bytes of a block of Q6_K with the low and the high bits of its numbers. Behind them are the scales of sixteen groups, and
-/// the scale of these.
+/// Bytes of a block of Q6_K with the low and the high bits of its numbers. After them are the scales of sixteen groups,
+/// and the scale of these.
 const LOW: usize = 128;
 const HIGH: usize = 64;
 
-/// Puts numbers into the first columns of a row of the embedding. The thirteen behind them, which share their scale, are
-/// nothing, and the rest of the block stays random.
+/// Puts numbers into the first columns of a row of the embedding. The thirteen after them, which share their scale, are
+/// zero, and the rest of the block stays random.
 fn steer(row: &mut [u8], steer: Steer, width: u64) -> Result<()> {
     const MOST: u8 = 127;
     let block = row.as_chunks_mut::<{ Q6_K.1 }>().0.first_mut().context("a row is too short")?;

@@ -49,7 +49,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// `normal` tokens before the marks, and unused ones behind them until there are `all`.
+    /// `normal` tokens before the marks, and unused ones after them until there are `all`.
     ///
     /// # Errors
     /// There are fewer than bytes and marks are.

@@ -12,7 +12,7 @@ use crate::iso::{Limine, Models, limine_dir};
 use crate::qemu::{Board, Firmware, Machine, Medium};
 use crate::system::{System, Variant};
 
-/// Memory of the machine beside models that are named, in MiB.
+/// Memory of the machine for other things than the named models, in MiB.
 const MEMORY: u32 = 512;
 /// Processors that it takes of a computer with more.
 const MOST_CPUS: usize = 4;
@@ -59,7 +59,7 @@ fn log_file(target: Option<PathBuf>) -> Result<PathBuf> {
     Ok(folder.join("capos-run.log"))
 }
 
-/// Processors of the machine unless told otherwise.
+/// Default number of processors.
 fn processors() -> u32 {
     let there = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     u32::try_from(there.min(MOST_CPUS)).unwrap_or(1)

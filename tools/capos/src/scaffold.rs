@@ -1,6 +1,6 @@
 //! `capos new-service` and `capos new-app`: the files of a new part of the system, which builds and runs at once.
 //!
-//! Everything is checked before anything is written, so a refusal leaves the source as it was.
+//! Everything is checked before anything is written, so an error leaves the source unchanged.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ const KEYWORDS: [&str; 44] = [
     "try", "type", "use",
 ];
 
-/// Folders that cargo makes beside what it builds, and that no program may be named like.
+/// Folders that cargo makes next to its output, and after which no program may be named.
 const CARGO_FOLDERS: [&str; 4] = ["build", "deps", "examples", "incremental"];
 /// Modules of `capos-schema` that are not made of a schema file.
 const SCHEMA_MODULES: [&str; 9] =
@@ -306,7 +306,7 @@ fn manifest_with(root: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<()
     Ok((path, document.to_string()))
 }
 
-/// An entry of the manifest, behind the others of its kind.
+/// An entry of the manifest, after the others of its kind.
 fn add_entry(document: &mut DocumentMut, kind: &str, name: &Name, fill: impl FnOnce(&mut Table)) -> Result<()> {
     for kind in ["service", "program"] {
         let entries = document.get(kind).and_then(Item::as_array_of_tables);

@@ -60,7 +60,7 @@ pub struct Settings {
     pub icount: bool,
     /// The value the guest is to write to the debug-exit device, for guests that end that way.
     pub debug_exit: Option<u32>,
-    /// Models that lie on the image beside the built-in one.
+    /// Models on the image besides the built-in one.
     pub model: Vec<ExtraModel>,
     /// Programs to boot alone in place of the system; the first of them is the first process, whose log says which tests
     /// passed. A manifest in the folder is then the whole manifest.
@@ -147,7 +147,7 @@ impl Scenario {
     }
 }
 
-/// Checks what the scripted model is to say, if a scenario has that: in the guest a mistake would be told late.
+/// Checks the script of a scenario's model: in the guest a mistake would be found late.
 fn model(file: &Path) -> Result<()> {
     match std::fs::read(file) {
         Ok(bytes) => {
@@ -205,7 +205,7 @@ pub fn run(scenario: &Scenario, machine: &Machine, out: &Path) -> Result<Report>
         }
         Some(Stop::Failed(reason)) => Some(explain(reason, &mut running)?),
     };
-    // The machine is gone with it, and so the line closes behind the last of what it said.
+    // The machine has ended with it, so the line closes after its last output.
     drop(running);
     terminal.drain(deadline);
     let seconds = started.elapsed().as_secs_f64();
@@ -251,7 +251,7 @@ fn start(
     changed: bool,
     deadline: Instant,
 ) -> Result<(Terminal, Running, Option<Monitor>)> {
-    // A socket's path must be short, so it does not lie in the output folder.
+    // A socket's path must be short, so it is not in the output folder.
     let folder = std::env::temp_dir().join(format!("capos-{}-{:p}", std::process::id(), &raw const *machine));
     std::fs::create_dir_all(&folder)?;
     let result = (|| {

@@ -24,7 +24,7 @@ pub enum Step {
     Quit,
 }
 
-/// A step and the line it stands on.
+/// A step and its line.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// Counted from one.

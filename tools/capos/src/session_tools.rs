@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::manifest;
 use crate::system::System;
 
-/// Where the manifest lies below the source folder.
+/// Where the manifest is below the source folder.
 pub const MANIFEST: &str = "iso_root/etc/manifest.toml";
 
 /// Print the tools that sessions of each profile show a model.

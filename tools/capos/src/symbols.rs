@@ -1,7 +1,8 @@
 //! `capos symbols`: names the addresses of backtraces in a log.
 //!
-//! Programs lie on an image without names, so the kernel and panicking programs tell addresses only. Each is found in
-//! the file that the linker made, which stays below `target`: its function, file and line, and what was inlined there.
+//! Programs are packed on an image without names, so the kernel and panicking programs print addresses only. Each is
+//! found in the file that the linker made, which stays below `target`: its function, file and line, and what was
+//! inlined there.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,7 +16,7 @@ use regex_lite::{Captures, Regex};
 use crate::manifest;
 use crate::system::System;
 
-/// Where programs lie as they were linked, below the source folder.
+/// Where programs are as they were linked, below the source folder.
 const FOLDERS: [&str; 3] = [
     "target/std/x86_64-unknown-linux-gnu/std",
     "target/guest/x86_64-unknown-linux-gnu/guest",
@@ -71,7 +72,7 @@ pub struct Symbols {
     open: BTreeMap<String, Option<Loader>>,
     /// A line's program, as the kernel and the log name it.
     program: Regex,
-    /// An address, with the word before it and what `std` says if it has no name. Behind `address` it is one of data.
+    /// An address, with the word before it and what `std` says if it has no name. After `address` it is one of data.
     address: Regex,
 }
 
@@ -112,7 +113,7 @@ impl Symbols {
     }
 
     /// The function of a program that an address is in: with `inlined` the innermost one that was inlined there, otherwise
-    /// the one that stands in the program by itself.
+    /// the one that contains it.
     pub fn function(&mut self, program: &str, address: u64, inlined: bool) -> Result<Option<String>> {
         let Some(loader) = self.load(program)? else { return Ok(None) };
         let outer = || loader.find_symbol(address).map(|symbol| demangle_auto(symbol.into(), None).into_owned());
@@ -124,7 +125,7 @@ impl Symbols {
         Ok(inner.or_else(outer))
     }
 
-    /// A line with a name behind each address of its program: of this one, or the one that the line is of.
+    /// A line with a name after each address of its program: of this one, or the one that the line is of.
     pub fn named(&mut self, line: &str, program: Option<&str>) -> Result<String> {
         let of_line = || {
             let found = self.program.captures(line)?;
@@ -155,7 +156,7 @@ fn replaced(root: &Path, loader: &Loader, found: &Captures<'_>) -> String {
     }
 }
 
-/// What lies at an address: the function, after those that were inlined into it there. Files of the source folder are
+/// What is at an address: the function, after those that were inlined into it there. Files of the source folder are
 /// named from there on.
 fn at(root: &Path, loader: &Loader, address: u64) -> Option<String> {
     let mut functions = Vec::new();
@@ -190,7 +191,7 @@ mod tests {
         line!()
     }
 
-    /// The symbols of this test's own program under the name `tests`, and where the function lies in it.
+    /// The symbols of this test's own program under the name `tests`, and where the function is in it.
     fn own() -> (Symbols, u64) {
         let path = std::env::current_exe().unwrap();
         let mut symbols = Symbols::open(System::find().unwrap().root(), &[]).unwrap();

@@ -21,7 +21,7 @@ const MODEL: &str = "scripted.gguf";
 /// Size of the scripted model in bytes, and what its content depends on.
 const MODEL_SIZE: u64 = 64 << 20;
 const MODEL_SEED: u64 = 1;
-/// The manifest's source in `iso_root`. It goes into the boot package, encoded, and not on the image.
+/// The manifest's source in `iso_root`. It is encoded into the boot package, not copied to the image.
 const MANIFEST: &str = "etc/manifest.toml";
 /// The models in `iso_root`. They go on an image signed, and only if they are asked for: sessions begin with the first
 /// model of an image.
@@ -56,7 +56,7 @@ pub struct Parts {
 pub struct Variant {
     /// A Limine release to boot with, in place of GRUB.
     pub limine: Option<PathBuf>,
-    /// A folder whose content goes over the image's own.
+    /// A folder whose content is laid over the image's own.
     pub over: Option<PathBuf>,
     /// A scenario's folder, put at `/scenario`.
     pub scenario: Option<PathBuf>,
@@ -114,7 +114,7 @@ impl System {
         Ok(Parts { kernel, loader, boot_package, manifest, stripped, stage, test_stage, keys, date })
     }
 
-    /// A program without its debugging information, which stays beside the original.
+    /// A program without its debugging information, which stays next to the original.
     fn strip(&self, program: &Path, name: &str) -> Result<PathBuf> {
         let stripped = self.target().join("stripped").join(name);
         toolchain::strip(program, &stripped)?;
@@ -252,7 +252,7 @@ impl Parts {
         }
     }
 
-    /// Makes the folder `over` that puts these models of a scenario's on an image beside the built-in one.
+    /// Makes the folder `over` that puts these models of a scenario's on an image besides the built-in one.
     pub fn models(&self, models: &[ExtraModel], scenario: &Path, over: &Path) -> Result<()> {
         extra_models::make(models, scenario, &self.keys, &self.stage, over)
     }

@@ -30,7 +30,7 @@ const KERNEL: [&str; 2] = ["kernel-tests", "refusals"];
 /// The scenario that is run on every damaged medium.
 const DAMAGED: &str = "damaged";
 
-/// Runs that take longer than this say so: they are what all tests together wait for.
+/// A run that takes longer than this prints that: all tests together wait for such runs.
 const WORTH_TELLING: Duration = Duration::from_secs(20);
 
 /// Run every test.
@@ -47,7 +47,7 @@ pub struct Args {
     limine: Option<Limine>,
 }
 
-/// What has been counted so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 struct Tally {
     passed: u64,
@@ -377,7 +377,7 @@ fn all_runs(folder: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> 
     Ok(runs)
 }
 
-/// A run of a scenario whose medium is as it was built.
+/// A run of a scenario with an undamaged medium.
 fn as_run((name, scenario): (String, Scenario)) -> Run {
     Run { name: format!("qemu/{name}"), scenario, damaged: None }
 }

@@ -15,7 +15,7 @@ const STEPS: u64 = 2_000_000_000;
 const SUBCOMMAND: &str = "compute";
 /// How many work at once.
 const AT_ONCE: [u64; 3] = [1, 2, 4];
-/// The figure of capOS, and that of the host, by the number of processes behind them.
+/// The figure of capOS, and that of the host, by the number of processes.
 const GUEST: &str = "compute_throughput";
 const HOST: &str = "host_compute_throughput";
 

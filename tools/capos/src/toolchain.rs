@@ -65,7 +65,7 @@ fn has_core(compiler: &str, target: &str) -> bool {
     })
 }
 
-/// The folder of the standard library's source beside a compiler, if it is installed.
+/// The folder of the standard library's source that comes with a compiler, if it is installed.
 fn library_beside(compiler: &str) -> Option<PathBuf> {
     let output = Command::new(compiler).args(["--print", "sysroot"]).output();
     let output = output.ok().filter(|output| output.status.success())?;
@@ -83,7 +83,7 @@ pub struct LibrarySource {
     pub compiler: Option<&'static str>,
 }
 
-/// Finds the standard library's source: beside the active compiler, or beside Debian's.
+/// Finds the standard library's source: that of the active compiler, or Debian's.
 pub fn library_source() -> Result<LibrarySource> {
     let own = library_beside("rustc").map(|path| LibrarySource { path, compiler: None });
     let debian = || library_beside(DEBIAN_RUSTC).map(|path| LibrarySource { path, compiler: Some(DEBIAN_RUSTC) });
@@ -128,7 +128,7 @@ pub fn compilers(root: &Path) -> Result<(String, String)> {
     Ok((version(kernel)?, version("rustc")?))
 }
 
-/// Builds programs for the bare target and gives the folder they lie in.
+/// Builds programs for the bare target and returns their folder.
 pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     let target = root.join("target/kernel");
     let mut command = cargo();
@@ -144,7 +144,7 @@ pub fn build_bare(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     Ok(target.join(BARE).join("kernel"))
 }
 
-/// Builds programs of the guest and gives the folder they lie in.
+/// Builds programs of the guest and returns their folder.
 pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/guest");
     let mut command = cargo();
@@ -157,13 +157,13 @@ pub fn build_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     Ok(target.join(USER).join("guest"))
 }
 
-/// Builds a library of the guest on its own, so that no program's needs change it, and gives the folder it lies in.
+/// Builds a library of the guest on its own, so that no program's needs change it, and returns its folder.
 pub fn build_library(root: &Path, package: &str) -> Result<PathBuf> {
     build_programs(root, &[package.to_owned()])
 }
 
-/// Builds programs of the guest that stand on `std`, once [`c_library::build`](crate::c_library::build) has made what
-/// they are linked against, and gives the folder they lie in.
+/// Builds programs of the guest that use `std`, once [`c_library::build`](crate::c_library::build) has made their
+/// libraries, and returns their folder.
 pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     let target = root.join("target/std");
     relink(&target.join(USER).join("std"), &root.join(c_library::OBJECT), packages)?;
@@ -177,7 +177,7 @@ pub fn build_std_programs(root: &Path, packages: &[String]) -> Result<PathBuf> {
     Ok(target.join(USER).join("std"))
 }
 
-/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and gives the folder it lies in.
+/// Builds a program on `std` for Linux, static and otherwise as those of the guest, and returns its folder.
 pub fn build_linux_program(root: &Path, package: &str) -> Result<PathBuf> {
     let target = root.join("target/linux");
     let flags = format!("target.{USER}.rustflags=['-Ctarget-feature=+crt-static', '-Cforce-frame-pointers=yes']");

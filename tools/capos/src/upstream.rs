@@ -20,7 +20,7 @@ const MACHINE: &str = "tests/upstream/system";
 const PLAN: &str = "suites.jsonl";
 /// Threads of a test program: those that run tests, and those that tests make.
 const THREADS: u32 = 512;
-/// Under which name a failure of the machine is told: no crate is called so.
+/// The name under which a failure of the machine is reported: no crate has it.
 const THE_MACHINE: &str = "(machine)";
 /// Tests that run at the same time in one program.
 const TEST_THREADS: &str = "--test-threads=4";
@@ -124,7 +124,7 @@ struct Run {
     reason: Option<String>,
 }
 
-/// Counts the tests of the programs, and tells what is wrong with the machine and with the suites as a whole.
+/// Counts the tests of the programs, and reports what is wrong with the machine and with the suites as a whole.
 fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Results) {
     if let Some(reason) = &run.reason {
         results.broken.push((THE_MACHINE.into(), reason.clone()));
@@ -142,7 +142,7 @@ fn judge(suites: &[&Suite], planned: &[Planned], run: &Run, results: &mut Result
         }
         let gone: Vec<&&str> = skip.iter().filter(|test| !tests.contains(**test)).collect();
         if tests.is_empty() {
-            // If a program did not name its tests, that is told of the program.
+            // A program that did not name its tests is reported as such.
             if counts.values().all(|count| count.failures.is_empty()) {
                 results.broken.push((suite.name.clone(), "it has no tests".into()));
             }
@@ -173,7 +173,7 @@ fn build<'a>(
                 Err(error) => results.broken.push((suite.name.clone(), format!("{error:#}"))),
             }
         }
-        // Without one nothing could be built, which is told.
+        // Without one nothing could be built, which is reported.
         let locked = std::fs::read(workspace.folder.join("Cargo.lock"));
         if let (true, Ok(locked)) = (relock, locked) {
             files::write_if_changed(&workspace.lock, &locked)?;

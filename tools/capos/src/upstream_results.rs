@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capos_plural::count;
 
-/// Who writes the log's lines: nothing that a test writes begins like this.
+/// The writers of the log's lines; no line of a test begins like this.
 const RUNNER: &str = "suite-runner: ";
 
 /// What is known of one program.
@@ -139,9 +139,9 @@ impl Outcome {
 
 /// What `suite-runner` says of a program that ended as it should.
 const CLEAN: &str = "exited with code 0";
-/// What is said of a program of whose end the log does not tell.
+/// The text for a program whose end is not in the log.
 const CUT_OFF: &str = "the machine ended before it";
-/// Under which names failures of a program stand that are no test's.
+/// Names for failures of a program that are not a test's.
 const RUN: &str = "(run)";
 const LIST: &str = "(list)";
 
@@ -204,7 +204,7 @@ mod tests {
             let failures = count(&log(ONE, [OK[0], end])).failures;
             assert_eq!(failures, failed(RUN, &format!("no test failed, and the program did not end well: {end}")));
         }
-        // Its end tells nothing more if a test has failed.
+        // Its end adds nothing if a test has failed.
         let failures = count(&log(ONE, ["test one ... FAILED", "exited with code 101"])).failures;
         assert_eq!(failures, failed("one", "see the log"));
     }

@@ -1,5 +1,6 @@
 //! Where upstream test suites come from: crates as cargo unpacks them from the registry, and the standard library's
-//! source beside a compiler. Both are made into workspaces below `target`; nothing of them is kept in the repository.
+//! source that comes with a compiler. Both are made into workspaces below `target`; nothing of them is kept in the
+//! repository.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub fn workspaces<'a>(root: &Path, all: &'a [Suite], wanted: &dyn Fn(&Suite) -> 
     Ok(workspaces)
 }
 
-/// The folder, with what tells cargo how to build for capOS.
+/// The folder, with the settings by which cargo builds for capOS.
 fn configured(target: PathBuf, config: &str) -> Result<PathBuf> {
     files::write_if_changed(&target.join(CONFIG), config.as_bytes())?;
     Ok(target)

@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 const PAGE: &str = "docs/reference/unsafe.md";
 /// Folders with code that is ours and runs on an image, or makes one.
 const FOLDERS: &[&str] = &["kernel", "userspace", "tools"];
-/// What stands before and behind the table.
+/// The text before and after the table.
 const BEGIN: &str = "<!-- The table is counted: see tools/capos/tests/unsafe_code.rs. -->\n";
 const END: &str = "<!-- Its end. -->\n";
 
@@ -55,7 +55,7 @@ impl Count {
         }
     }
 
-    /// What stands behind the word.
+    /// The text after the word.
     fn add_unsafe(&mut self, after: &[TokenTree]) {
         let is = |token: Option<&TokenTree>, what: &str| matches!(token, Some(TokenTree::Ident(word)) if word == what);
         let mut after = after.iter().peekable();

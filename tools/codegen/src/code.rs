@@ -30,7 +30,7 @@ impl Code {
         self.depth += 1;
     }
 
-    /// A line before which everything goes one step back out.
+    /// A line before which the indentation decreases by one step.
     pub fn close(&mut self, line: &str) {
         self.depth = self.depth.saturating_sub(1);
         self.line(line);

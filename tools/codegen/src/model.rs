@@ -64,9 +64,9 @@ pub struct Struct {
     pub fields: Vec<Field>,
     /// Words of its data section.
     pub data_words: u16,
-    /// Pointers behind them.
+    /// Pointers after them.
     pub pointers: u16,
-    /// Where its discriminant lies, in units of 16 bits, if it has a union.
+    /// Where its discriminant is, in units of 16 bits, if it has a union.
     pub discriminant: u32,
 }
 
@@ -81,7 +81,7 @@ pub struct Field {
     pub discriminant: Option<u16>,
     /// Its type; a group is a struct of its own that has no pointer.
     pub kind: Kind,
-    /// Where a slot lies: its number among the pointers, or its place in the data section in units of its own size.
+    /// Where a slot is: its number among the pointers, or its place in the data section in units of its own size.
     pub offset: u32,
     /// Explicit default.
     pub default: Option<Value>,

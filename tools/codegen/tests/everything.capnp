@@ -158,7 +158,7 @@ interface Everything {
 
   echo @2 (pointers :Pointers, colour :Colour, data :Data, texts :List(Text), shape :Shape) -> (pointers :Pointers, colour :Colour, data :Data, texts :List(Text), shape :Shape)
     $Notes.tool("echo_all") $Notes.category(readOnly) $Notes.abortable $Notes.timeoutMs(1500) $Notes.untrusted $Notes.label("pii");
-  # Says back what it is told.
+  # Returns its argument.
 
   makeCounter @3 (start :Int64) -> (counter :Counter);
 

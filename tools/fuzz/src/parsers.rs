@@ -135,7 +135,7 @@ pub fn ustar(data: &[u8]) {
     let _ = capos_ustar::find(data, "bin/init");
 }
 
-/// Entries of a submission ring: what is taken for one is written as it was read.
+/// Entries of a submission ring: a decoded entry is encoded to the same bytes.
 pub fn ring_entry(data: &[u8]) {
     for raw in data.as_chunks().0 {
         if let Ok(entry) = capos_abi::Entry::decode(raw) {
@@ -165,7 +165,7 @@ pub fn message(data: &[u8]) {
 pub fn typed_message(data: &[u8]) {
     fn read<T: Wire + std::fmt::Debug>(bytes: &[u8]) {
         let Ok(value) = wire::from_bytes::<T>(bytes) else { return };
-        // What lies in the message more than once may be too much to be written.
+        // A message with shared parts may be too long when written.
         let Ok(written) = wire::to_bytes(&value) else { return };
         // Compared as text, in which NaN equals itself.
         let again = wire::from_bytes::<T>(&written).map(|again| format!("{again:?}"));

@@ -1,4 +1,4 @@
-//! What fuzzing goes out from: good ones of each kind, small.
+//! What fuzzing starts from: good ones of each kind, small.
 
 use anyhow::{Result, anyhow};
 use capos_audit::{Chain, Kind};

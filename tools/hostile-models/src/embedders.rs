@@ -1,4 +1,4 @@
-//! Models that embed texts, or that say so.
+//! Models that embed texts, or claim to.
 
 use capos_gguf::{TensorType, WriterValue};
 

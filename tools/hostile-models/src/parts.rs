@@ -59,7 +59,7 @@ impl Parts {
         Self { entries, tensors, number: 0.0 }
     }
 
-    /// A model with a token for each byte, which is told of tools and calls them.
+    /// A model with a token for each byte, whose template has tools, and which calls them.
     #[must_use]
     pub fn talking() -> Self {
         let marks = ["<unk>", "<s>", "</s>"].map(str::to_owned);

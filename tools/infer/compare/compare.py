@@ -89,7 +89,7 @@ def compare(infer, path, threads, options):
     line["passMillisecondsOfPeer"] = [1e3 * min(found) for found in zip(*passes)]
     for what in ("decode", "prefill"):
         mine, theirs = [found[f"{what}PerSecond"] for found in own], [found[what] for found in other]
-        # Of each round: what lasted longer than a round is in both sides of it.
+        # Per round: a disturbance longer than a round affects both sides of it.
         ratios = [one / two for one, two in zip(mine, theirs)]
         line[what], line[f"{what}OfPeer"] = max(mine), max(theirs)
         line[f"{what}Ratio"] = max(mine) / max(theirs)

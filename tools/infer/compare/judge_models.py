@@ -157,7 +157,7 @@ def judge(infer, names, kernels, draws):
 def beside(infer, name, kernels, draws):
     """Compares one model, and prints a line for each of the kernels."""
     worse = 0
-    # Of flash attention or none, what is nearer to the reference.
+    # With or without flash attention, whichever is nearer to the reference.
     nearer = min((0, 1), key=lambda one: np.mean([np.log(draw.distances[one][way]) for draw in draws for way in WAYS]))
     first = draws[0]
     size = np.mean([np.mean(np.square(case["logits"])) for case in first.cases]) ** 0.5

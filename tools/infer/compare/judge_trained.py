@@ -29,7 +29,7 @@ PROSE = [
 ]
 # How many tokens follow greedily.
 GREEDY = 48
-# Parameters of the largest model that the reference computes: its weights lie in memory with 64 bits each.
+# Parameters of the largest model that the reference computes: its weights are in memory with 64 bits each.
 LARGEST = 400e6
 # How much farther from the reference than llama.cpp the mean of so few prompts may be by chance.
 CHANCE = 1.25

@@ -14,7 +14,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGUFWriter
 from gguf import GGMLQuantizationType as Type
 
-# Where the scales of a block of a type stand: offsets of numbers of 16 bits.
+# Where the scales of a block of a type are: offsets of numbers of 16 bits.
 SCALES = {
     Type.Q8_0: [0],
     Type.Q4_0: [0],

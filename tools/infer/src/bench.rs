@@ -21,7 +21,7 @@ pub struct Args {
     /// Tokens of the prompt.
     #[arg(short, long, default_value_t = 256)]
     prompt: usize,
-    /// Tokens to make behind it.
+    /// Tokens to make after it.
     #[arg(short = 'n', long = "n", default_value_t = 64)]
     count: usize,
     /// How often to measure; the best counts.
@@ -30,7 +30,7 @@ pub struct Args {
     /// Measure also how fast this many sequences are written together.
     #[arg(long, default_value_t = 1)]
     sequences: usize,
-    /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits behind each.
+    /// Measure also how long a pass of 1, 2, and so on up to this many tokens takes, with logits after each.
     #[arg(long, default_value_t = 0)]
     rows: usize,
 }
@@ -111,7 +111,7 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
 fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &Args) -> Result<f64> {
     let options = Options { sequences: args.sequences, ..options.generation() };
     let mut generation = Generation::new(&run.model, run.computer.machine(), options);
-    // Those that begin first are ahead by as many tokens as others begin behind them.
+    // Those that begin first are ahead by as many tokens as others begin after them.
     let limit = args.count.saturating_add(args.sequences);
     for _ in 0..args.sequences {
         generation.submit(Request { prompt: prompt.to_vec(), limit, ..Request::default() }, None)?;
@@ -121,7 +121,7 @@ fn decode_together(run: &Run<'_>, options: &RunOptions, prompt: &[u32], args: &A
         let all_begun = begun.len() == args.sequences;
         let events = generation.step();
         if !all_begun {
-            // Behind the pass, which may have read a prompt to its end.
+            // After the pass, which may have read a prompt to its end.
             began = Instant::now();
         }
         for (id, event) in events {

@@ -52,7 +52,7 @@ pub struct Args {
     /// Take this text apart as the model's answer, and end there.
     #[arg(long)]
     answer: Option<PathBuf>,
-    /// Seconds since 1970 that count as now, for templates that tell the date. The machine's time if none is named.
+    /// Seconds since 1970 that count as now, for templates that state the date. The machine's time if none is named.
     #[arg(long)]
     now: Option<i64>,
     /// Give calls and results to the template as texts, which it may take if it rejects them.

@@ -32,7 +32,7 @@ impl ModelFile {
         &self.mapping
     }
 
-    /// What lies before the tensors.
+    /// What precedes the tensors.
     pub fn header(&self) -> Result<Header<'_>> {
         Header::parse(self.bytes(), self.bytes().len() as u64).with_context(|| self.name.clone())
     }

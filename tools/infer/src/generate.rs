@@ -22,7 +22,7 @@ pub struct Args {
     count: usize,
     #[command(flatten)]
     sampling: SamplingOptions,
-    /// Go on behind a token that ends a text.
+    /// Go on after a token that ends a text.
     #[arg(long)]
     ignore_eos: bool,
 }
@@ -67,7 +67,7 @@ impl SamplingOptions {
     }
 }
 
-/// Metadata entries that name tokens behind which a text has ended.
+/// Metadata entries that name tokens after which a text has ended.
 const ENDS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 
 pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {

@@ -98,7 +98,7 @@ impl<'f> Run<'f> {
         Ok(Self { model, computer, caches, forward: Forward::new() })
     }
 
-    /// Adds tokens to the sequence and gives the logits behind the last.
+    /// Adds tokens to the sequence and gives the logits after the last.
     pub fn feed(&mut self, ids: &[u32]) -> Result<&[f32]> {
         ensure!(!ids.is_empty(), "there are no tokens; name at least one with --ids");
         let machine = self.computer.machine();
@@ -112,7 +112,7 @@ impl<'f> Run<'f> {
         Ok(self.forward.pass(&self.model, machine, &Batch::prompt(left), &mut self.caches)?)
     }
 
-    /// Adds tokens to the sequence in one pass, with logits behind each.
+    /// Adds tokens to the sequence in one pass, with logits after each.
     pub fn feed_rows<'i>(&mut self, ids: impl Iterator<Item = &'i u32>) -> Result<()> {
         let mut batch = Batch::new();
         ids.for_each(|id| batch.push(*id, 0, true));

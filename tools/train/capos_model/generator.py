@@ -29,7 +29,7 @@ CLASSES = {
     "chat": 7,
 }
 
-# Of those conversations that can be about either, how many of a hundred are about tools that no system has.
+# How many of a hundred of those conversations that can be about either are about tools that no system has.
 GENERIC = 45
 
 

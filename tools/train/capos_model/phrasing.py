@@ -32,7 +32,7 @@ _ENDINGS = {
     ROWS: [" pls", " plz", " thx", " ty", " asap", " mate"],
     HELD_OUT: [" right away", " if you can", ", will you", " quickly"],
 }
-# First words of sentences that ask for nothing to be done, so that no courtesy goes before them.
+# First words of sentences that are no requests, so that no courtesy precedes them.
 _NO_ORDER = set("""
     i we it the a an is are was were has what which who how why when where there that this my please no all in and also
     now any number health free total memory status uptime services service log logs files folder file contents content
@@ -200,7 +200,7 @@ def careless(sentence, random):
         if small and len(words) > 3:
             del words[random.choice(small)]
     if random.random() < 0.06:
-        # Not beside a value, so that what is copied has clear ends.
+        # Not next to a value, so that what is copied has clear ends.
         plain = [at for at in range(1, len(words)) if "{" not in words[at - 1] + words[at]]
         if plain:
             words.insert(random.choice(plain), random.choice(_FILLERS))

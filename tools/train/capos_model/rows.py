@@ -17,7 +17,7 @@ LENGTH = 1024
 DECISION = 3.0
 # Conversations that may find no room before a row is held for full.
 _TRIES = 4
-# Some conversations stand apart from their tools, as if there were more between them: how many of a hundred, how far.
+# Some conversations are apart from their tools, as if there were more between them: how many of a hundred, how far.
 _APART, _FARTHEST = 12, 900
 
 

@@ -22,7 +22,7 @@ NEW, TRAINED = "strangers", "strangers-trained"
 _PROFILE = "operator"
 # What results are made from.
 SEED = 90_005
-# What stands for a value where sentences are compared.
+# A placeholder for values when sentences are compared.
 _VALUE = "\0"
 _SLOT = re.compile(r"\{\w+\}")
 

@@ -176,7 +176,7 @@ def _grown(network, optimizer, plan, step, compiled):
 def train(tokenizer, plan, folder, shape=None, every=50, stop=None, threads=1, compiled=True):
     """Trains into a folder, from its checkpoint where it has one. `stop` is a step at which to end before the plan does."""
     torch.set_num_threads(threads)
-    # Most weights of attention come to be next to nothing. Processors take many times as long for numbers that small.
+    # Most weights of attention become nearly zero. Processors take many times as long for numbers that small.
     torch.set_flush_denormal(True)
     torch.manual_seed(plan.seed)
     path = Path(folder) / CHECKPOINT

@@ -121,7 +121,7 @@ class Conversations(unittest.TestCase):
                     for value in call.arguments.values():
                         self.assertTrue(_copied(value, seen), (split, conversation.messages[0].content, call))
                 if message.role != "assistant":
-                    # What JSON hides behind an escape is copied without it.
+                    # Text behind an escape of JSON is copied without the escape.
                     seen += render.shown(message.content).replace("\\n", "\n").replace('\\"', '"') + "\n"
                 seen += "".join(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)
 

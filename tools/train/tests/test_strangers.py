@@ -13,7 +13,7 @@ from capos_model.strangers import matcher, shapes
 from capos_model.values import WORDS
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "chat": CHAT}
-# Requests that no tool does have no call whose values could be told from the sentence.
+# Requests that no tool can do have no call whose values could be read from the sentence.
 SAID = [(pattern, matcher(pattern)) for sections in FILES.values() for pattern in sections[TRAIN]]
 SAID += [(pattern, matcher(pattern, r"\w+")) for pattern in OPEN[TRAIN]]
 MORE = [(pattern, matcher(pattern)) for sections in FILES.values() for pattern in sections[ROWS]]

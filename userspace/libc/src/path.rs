@@ -1,7 +1,7 @@
-//! Paths: whole names from the top of what the process was granted, judged before anybody is asked.
+//! Paths: whole names from the top of what the process was granted, checked before a server is called.
 //!
 //! `.` and `..` are resolved by name, as in Plan 9 and WASI: `a/..` is where `a` is, whether `a` exists or not and
-//! whatever it is. So the name of a granted directory is never left by what stands behind it.
+//! whatever it is. So a path never leaves a granted directory by the names after it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,7 +72,7 @@ impl Path {
         if self.text.is_empty() { "/" } else { &self.text }
     }
 
-    /// The first name, and what stands behind it; `None` for the top.
+    /// The first name, and what stands after it; `None` for the top.
     pub fn split(&self) -> Option<(&str, &str)> {
         let text = self.text.strip_prefix('/')?;
         Some(text.split_once('/').unwrap_or((text, "")))
@@ -97,7 +97,7 @@ pub fn inside(written: &str) -> Option<String> {
     Some(names.join("/"))
 }
 
-/// Whether a name can stand in a path, so that what a server says can be told to the program.
+/// Whether a name can be part of a path, so that a server's names can be passed to the program.
 pub fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && name.len() <= MAX_NAME && !name.contains(['/', '\0'])
 }

@@ -39,9 +39,9 @@ pub use error::ReflectError;
 pub use parse::{MAX_TEXT, parse};
 pub use validate::{check_schema, validate};
 
-/// Deepest nesting of JSON that is taken, told or checked.
+/// Deepest nesting of JSON that is read, written or checked.
 pub const MAX_DEPTH: usize = 64;
-/// Most values in one JSON text that is told: what a message of a few words may claim to hold.
+/// Most values in one JSON text that is written: a message of a few words can claim to hold more.
 pub const MAX_VALUES: usize = 1 << 18;
-/// What stands for a capability in results.
+/// The placeholder of a capability in results.
 pub const CAPABILITY: &str = "<capability>";

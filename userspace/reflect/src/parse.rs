@@ -13,7 +13,7 @@ use crate::error::{ReflectError, short};
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// A JSON value from text. Unlike `serde_json`'s own, an object that names a member twice is refused:
-/// two readers could understand it differently. Members stand in the order of their names, so that one value has one text.
+/// two readers could understand it differently. Members are sorted by name, so that one value has one text.
 ///
 /// # Errors
 /// Not JSON, longer than [`MAX_TEXT`], deeper than [`crate::MAX_DEPTH`], or a duplicate name.

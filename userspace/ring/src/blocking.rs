@@ -24,7 +24,7 @@ use crate::ring::Ring;
 const SHORT_ANSWER: u32 = 512;
 
 /// Gives the address where the kernel has mapped the ring of the thread that calls it, or 0 where it knows of none. It
-/// tells the truth on each thread that it is called on, for as long as that thread lives.
+/// is correct on each thread that calls it, for as long as that thread lives.
 pub type Here = fn() -> u64;
 
 /// A buffer of `bytes` bytes, or an empty one if there is no memory.
@@ -136,7 +136,7 @@ impl BlockingCap {
     /// A handle of a capability that something else keeps.
     ///
     /// # Safety
-    /// `here` tells the truth.
+    /// `here` is correct.
     pub unsafe fn borrowed<C: Client>(here: Here, id: u64) -> C {
         C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: None }))
     }
@@ -149,7 +149,8 @@ impl BlockingCap {
         C::from_cap(Cap::new(Self { id, owned: Cell::new(false), here, results: Some(results) }))
     }
 
-    /// Gives up the handle of a capability and leaves the capability in the table: its identifier, for another handle.
+    /// Drops the handle of a capability and leaves the capability in the table: returns its identifier, for another
+    /// handle.
     #[must_use]
     pub fn into_id(cap: &Cap) -> u64 {
         cap.transport().forget();

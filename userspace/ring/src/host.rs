@@ -1,4 +1,4 @@
-//! The system calls on the host, where a test stands in for the kernel.
+//! The system calls on the host, where a test replaces the kernel.
 
 use core::cell::Cell;
 

@@ -24,7 +24,7 @@ pub struct LastWords {
     pub logger: Option<u64>,
 }
 
-/// What of the kind the launch record names, read where it lies.
+/// What of the kind the launch record names, read in place.
 #[must_use]
 pub fn last_words(record: &[u8]) -> LastWords {
     let [debug, logger] =

@@ -8,8 +8,8 @@
 //! Nothing here keeps state for a thread: the ring's indices are in the ring. So two users of one thread's ring, such
 //! as a C library and a program's own runtime, take turns and recognise their completions by tag.
 //!
-//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: [`enter`] goes to the kernel that the
-//! test has put in place ([`host`]).
+//! Without `cfg(capos_guest)` the crate is an ordinary library for host tests: [`enter`] calls the kernel that the test
+//! has installed ([`host`]).
 #![no_std]
 
 extern crate alloc;

@@ -64,7 +64,7 @@ pub fn fitting(message: &Message) -> Result<u32, CallError> {
 }
 
 /// A CALL of a method of the capability with this identifier, with room for `capacity` bytes of results: `lent.received`,
-/// which is shorter if there is no memory. What the operation names lies in `lent`.
+/// which is shorter if there is no memory. The buffers of the operation are in `lent`.
 ///
 /// # Errors
 /// The message is larger than one may be; there is no memory for the results.

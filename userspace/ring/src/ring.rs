@@ -4,8 +4,8 @@
 //! while a runtime is at work above it. The indices live in the ring alone, so that two users of one
 //! thread's ring, such as a C library and a program's own runtime, can take turns.
 //!
-//! Who keeps operations in flight leaves [`BLOCKING_ROOM`] in the completion ring, and takes its own completions out
-//! whenever it comes back: those that came meanwhile lie there unread, in their order.
+//! A user that keeps operations in flight leaves [`BLOCKING_ROOM`] in the completion ring, and takes its own
+//! completions out whenever it returns: meanwhile they stay there unread, in their order.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,7 @@ impl Ring {
         unsafe { Self::new(base.ok_or(Status::BadAddress)?) }
     }
 
-    /// Where it lies.
+    /// Where it is.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.base.as_ptr().expose_provenance() as u64
@@ -132,13 +132,13 @@ impl Ring {
             return false;
         }
         let offset = self.layout.submission_offset(submissions.index());
-        // SAFETY: the offset lies inside the region, and the kernel has taken what was here before.
+        // SAFETY: the offset is inside the region, and the kernel has taken what was here before.
         unsafe { self.base.as_ptr().add(offset).cast::<[u8; ENTRY_SIZE]>().write(*raw) };
         submissions.publish();
         true
     }
 
-    /// Completions that lie unread.
+    /// Completions that are unread.
     #[inline]
     #[must_use]
     pub fn unread(&self) -> u32 {
@@ -148,7 +148,7 @@ impl Ring {
     #[inline]
     fn completion_at(&self, index: u32) -> NonNull<[u8; COMPLETION_SIZE]> {
         let offset = self.layout.completion_offset(index);
-        // SAFETY: the offset lies inside the region.
+        // SAFETY: the offset is inside the region.
         unsafe { self.base.add(offset).cast() }
     }
 
@@ -177,7 +177,7 @@ impl Ring {
         Some(completion)
     }
 
-    /// Takes the completion with this tag, wherever it lies; the others keep their order.
+    /// Takes the completion with this tag, wherever it is; the others keep their order.
     #[must_use]
     pub fn take(&self, user_data: u64) -> Option<Completion> {
         let head = self.completions().index();
@@ -311,7 +311,7 @@ impl Ring {
         unsafe { self.run(Operation::WakeWord { address, count }, NO_DEADLINE) }
     }
 
-    /// Gives up a capability. One that is gone already is as good as released.
+    /// Releases a capability. One that is gone already is as good as released.
     pub fn release(&self, cap: u64) {
         // SAFETY: RELEASE names no memory.
         unsafe { self.run(Operation::Release { cap }, NO_DEADLINE) };

@@ -33,7 +33,7 @@ pub trait BlockSource {
     unsafe fn give(&self, layout: Layout, next: impl FnMut() -> Option<NonNull<u8>>);
 }
 
-/// What lies at the start of a free block.
+/// What is at the start of a free block.
 struct Free {
     next: Option<NonNull<Free>>,
 }
@@ -169,7 +169,7 @@ impl ThreadCache {
         Self::size_for(one).is_some_and(|size| Self::size_for(other) == Some(size))
     }
 
-    /// A block for a layout, if one lies in stock.
+    /// A block for a layout, if one is in stock.
     #[inline]
     pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.0.get(Self::size_for(layout)?)?.pop()
@@ -205,7 +205,7 @@ impl ThreadCache {
         // SAFETY: the block is new and has the list's size.
         source.take(layout, batch(number), |block| unsafe { list.push(block) });
         if list.length.get() == 0 {
-            // What lies in other sizes may be what the source lacks.
+            // Blocks of other sizes may be the memory that the source lacks.
             self.give_back(source);
             // SAFETY: as above.
             source.take(layout, 1, |block| unsafe { list.push(block) });
@@ -231,7 +231,7 @@ impl ThreadCache {
     #[cold]
     fn empty(source: &impl BlockSource, number: usize, list: &List, left: usize) {
         let Some(layout) = Self::layout(number) else { return };
-        // SAFETY: what lies in a list came from the source with its size's layout.
+        // SAFETY: what is in a list came from the source with its size's layout.
         unsafe { source.give(layout, || if list.length.get() > left { list.pop() } else { None }) };
     }
 

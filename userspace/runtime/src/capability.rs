@@ -50,7 +50,7 @@ impl Drop for Place {
     }
 }
 
-/// Gives up the capability with this identifier.
+/// Releases the capability with this identifier.
 pub(crate) fn release(id: u64) {
     match runtime::idle_ring() {
         Some(ring) => ring.release(id),

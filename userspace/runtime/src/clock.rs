@@ -1,4 +1,4 @@
-//! Time. It takes a `timer` capability: a process without one cannot tell the time.
+//! Time. It takes a `timer` capability: a process without one cannot read the time.
 
 use capos_schema::cap::CallError;
 use capos_schema::kernel::TimerClient;
@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock behind a timer capability.
+    /// The clock of a timer capability.
     #[must_use]
     pub fn new(timer: TimerClient) -> Self {
         Self { timer }

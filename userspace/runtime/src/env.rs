@@ -35,7 +35,7 @@ pub struct Env {
 pub struct ClientInfo {
     /// Its number in the manifest's order.
     pub number: u16,
-    /// Its service's name; empty if the launch record does not tell.
+    /// Its service's name; empty if the launch record does not have it.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! Exit codes that the runtime gives, and the C library, beside 0.
+//! Exit codes of the runtime and the C library, besides 0.
 
 /// `main` failed, and said why.
 pub const FAILURE: i32 = 1;

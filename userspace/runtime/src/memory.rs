@@ -99,7 +99,7 @@ pub fn create(bytes: u64) -> Result<MemoryObjectClient, CallError> {
 /// Maps `length` bytes (whole pages) of a MemoryObject, Mmio or DmaRegion from `offset` on.
 ///
 /// # Errors
-/// The capability does not allow it, the range lies outside, or page tables cannot be paid for.
+/// The capability does not allow it, the range is outside, or page tables cannot be paid for.
 pub fn map(memory: &impl AsCap, offset: u64, length: u64, access: Access) -> Result<Mapping, CallError> {
     let space = space()?;
     let length = length.checked_next_multiple_of(PAGE).filter(|length| *length > 0).ok_or_else(|| {
@@ -173,10 +173,10 @@ impl Mapping {
     /// Copies bytes out.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CallError> {
         let from = self.at(offset, into.len())?;
-        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is readable.
+        // SAFETY: the range is inside the mapping, which lives as long as `self` and is readable.
         // The memory is no Rust object: raw copies of it are foreign accesses on both sides.
         unsafe { core::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) };
         Ok(())
@@ -185,7 +185,7 @@ impl Mapping {
     /// Bytes from `offset` on, copied out.
     ///
     /// # Errors
-    /// They lie outside.
+    /// They are outside.
     pub fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, CallError> {
         self.at(offset, length)?;
         let mut bytes = alloc::vec![0; length];
@@ -196,13 +196,13 @@ impl Mapping {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// They lie outside, or the mapping is not writable.
+    /// They are outside, or the mapping is not writable.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));
         }
         let to = self.at(offset, from.len())?;
-        // SAFETY: the range lies inside the mapping, which lives as long as `self` and is writable.
+        // SAFETY: the range is inside the mapping, which lives as long as `self` and is writable.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Mapping {
     /// Reads one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
     ///
     /// # Errors
-    /// It lies outside or across words.
+    /// It is outside or across words.
     pub fn read_word(&self, offset: u64) -> Result<u32, CallError> {
         let from = self.word(offset)?;
         // SAFETY: aligned and inside the mapping, which lives as long as `self` and is readable.
@@ -220,7 +220,7 @@ impl Mapping {
     /// Writes one 32-bit word in one access, as device registers want it. `offset` is a multiple of 4.
     ///
     /// # Errors
-    /// It lies outside or across words, or the mapping is not writable.
+    /// It is outside or across words, or the mapping is not writable.
     pub fn write_word(&self, offset: u64, value: u32) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));
@@ -241,7 +241,7 @@ impl Mapping {
     /// Fills a range with zeros.
     ///
     /// # Errors
-    /// It lies outside, or the mapping is not writable.
+    /// It is outside, or the mapping is not writable.
     pub fn clear(&self, offset: u64, length: usize) -> Result<(), CallError> {
         if self.access != Access::ReadWrite {
             return Err(CallError::invalid_argument("the mapping is not writable"));

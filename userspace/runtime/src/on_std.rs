@@ -11,9 +11,9 @@
 //! }
 //! ```
 //!
-//! A call holds up its thread, unless it is made inside [`block_on`]: there it is an operation of the thread's
-//! executor, beside the others. Clients stay on the thread that made them; another thread asks for its own with
-//! [`env`].
+//! A call blocks its thread, unless it is made inside [`block_on`]: there it is an operation of the thread's
+//! executor, in parallel with the others. Clients stay on the thread that made them; another thread asks for
+//! its own with [`env`].
 
 use core::future::Future;
 use std::cell::{OnceCell, RefCell};
@@ -33,7 +33,7 @@ mod library {
     unsafe extern "C" {
         /// Where the calling thread's ring is mapped.
         pub(super) safe fn capos_thread_ring() -> u64;
-        /// Where the launch record lies; its length is written to the argument.
+        /// Where the launch record is; its length is written to the argument.
         pub(super) safe fn capos_launch_record(length: &mut usize) -> *const u8;
         /// Takes a range of this many bytes, in whole pages, for a mapping; 0 if none is free.
         pub(super) safe fn capos_take_addresses(length: u64) -> u64;
@@ -60,7 +60,7 @@ pub fn env() -> Result<Env, Error> {
     }
     let mut length = 0;
     let start = library::capos_launch_record(&mut length);
-    // SAFETY: the library tells where the kernel has mapped the record, read-only, for the life of the process.
+    // SAFETY: the library knows where the kernel has mapped the record, read-only, for the life of the process.
     let record = unsafe { core::slice::from_raw_parts(start, length) };
     let env = Env::new(capos_schema::wire::from_bytes::<LaunchRecord>(record).context("the launch record")?);
     ENV.set(Some(env.clone()));
@@ -97,8 +97,8 @@ pub(crate) fn with<R>(act: impl FnOnce(&Runtime) -> R) -> Option<R> {
 }
 
 fn make() -> Option<Rc<Runtime>> {
-    // SAFETY: the library tells the calling thread's ring, which stays while the thread runs; the runtime stays on this
-    // thread, and takes turns with the library.
+    // SAFETY: the library returns the calling thread's ring, which stays while the thread runs; the runtime stays on
+    // this thread, and takes turns with the library.
     let runtime = Runtime::new(unsafe { Ring::at(here()) }.ok()?);
     if let Ok(env) = env() {
         runtime.facts.borrow_mut().learn(&env);

@@ -71,8 +71,8 @@ impl Pool {
         lent
     }
 
-    /// Keeps what was lent for later, or frees it. What was sent is the caller's to drop, while nothing is borrowed:
-    /// capabilities may be anybody's.
+    /// Keeps what was lent for later, or frees it. The caller drops what was sent, while nothing is borrowed:
+    /// capabilities may belong to other code.
     #[inline]
     pub(crate) fn give_lent(&mut self, mut lent: Box<Lent>) -> (Vec<Word>, Vec<CapArg>) {
         let sent = (core::mem::take(&mut lent.sent), core::mem::take(&mut lent.sent_caps));
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(buffer.len(), 512);
         let at = buffer.as_ptr();
         let message = Pool::cut(&mut buffer, 20);
-        // Of its third word only a half would be the message's.
+        // Only a half of its third word would be the message's.
         assert_eq!(message.len(), 2);
         pool.give(buffer);
         let again = pool.take(4096);

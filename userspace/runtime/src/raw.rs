@@ -1,9 +1,9 @@
 //! The thread's rings without the executor: for tests that send what no client would send, and for
 //! measurements of the kernel alone. Programs use the typed clients instead.
 //!
-//! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime tells them from
-//! its own; both may be in flight at once. A thread that the program starts itself has rings that the
-//! runtime knows nothing of: see [`capos_ring::Ring`].
+//! Entries sent from here carry a tag with the bit [`TAG`], by which the runtime distinguishes them
+//! from its own; both may be in flight at once. A thread that the program starts itself has rings
+//! that the runtime knows nothing of: see [`capos_ring::Ring`].
 
 use capos_abi::{Completion, RawEntry};
 use capos_ring::Ring;
@@ -42,8 +42,8 @@ pub fn pop() -> Option<Completion> {
     .flatten()
 }
 
-/// The thread's rings themselves, for who does without the executor altogether: a completion that is taken from them is
-/// lost to the runtime. `None` if the thread has none.
+/// The thread's rings themselves, for programs without the executor: a completion that is taken from them is lost to
+/// the runtime. `None` if the thread has none.
 ///
 /// # Safety
 /// They are used by the thread that asks for them, as long as it runs, and only between the runtime's own turns.

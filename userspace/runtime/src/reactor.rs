@@ -1,9 +1,9 @@
 //! Operations in flight.
 //!
 //! Every buffer that an entry names belongs to the operation here, from before the entry is queued
-//! until its completion has been read. A future that is dropped leaves its operation behind: it is
-//! cancelled, and its buffers live until the kernel says that it has ended. Whatever then still
-//! came in, capabilities or a call to answer, is released.
+//! until its completion has been read. The operation of a dropped future is cancelled, and its
+//! buffers live until the kernel says that it has ended. Whatever then still came in, capabilities
+//! or a call to answer, is released.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -58,7 +58,7 @@ impl Key {
 pub(crate) enum Class {
     /// It ends soon.
     Prompt,
-    /// It may wait long for somebody else.
+    /// It may wait long for another process.
     Slow,
     /// It waits for the end of a received call, and so for what that call still has to wait for.
     Watch,
@@ -99,7 +99,7 @@ struct Slot {
     operation: Option<Operation>,
 }
 
-/// Runs an operation that borrows what `lent` holds to its end, beside a reactor that is at rest.
+/// Runs an operation that borrows what `lent` holds to its end, without the reactor.
 pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> (Completion, Box<Lent>) {
     // SAFETY: what the operation names is kept in `lent` until it has ended.
     let completion = unsafe { ring.run(operation, NO_DEADLINE) };
@@ -109,7 +109,7 @@ pub(crate) fn run(ring: &Ring, lent: Box<Lent>, operation: entry::Operation) -> 
 /// What the end of an operation leaves to be done when the reactor is no longer borrowed.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Somebody waits for it.
+    /// A task waits for it.
     Wake(Waker),
     /// No task waits; this is what the operation held.
     Drop(Box<Lent>),
@@ -315,7 +315,7 @@ impl Reactor {
         }
     }
 
-    /// Gives up an operation. Returns what can be dropped at once, with the completion if it had
+    /// Cancels an operation. Returns what can be dropped at once, with the completion if it had
     /// already come.
     pub(crate) fn abandon(&mut self, ring: &Ring, key: Key) -> Option<(Box<Lent>, Option<Completion>, bool)> {
         let operation = self.operation(key)?;

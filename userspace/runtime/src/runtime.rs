@@ -101,7 +101,7 @@ impl Runtime {
         self.released.borrow_mut().push(cap);
     }
 
-    /// Gives up an operation. What it held is dropped now if it had ended already.
+    /// Cancels an operation. What it held is dropped now if it had ended already.
     pub(crate) fn abandon(&self, key: Key) {
         let Some((lent, completion, receives)) = self.reactor(|reactor, ring| reactor.abandon(ring, key)) else {
             return;
@@ -131,7 +131,7 @@ impl Runtime {
         });
     }
 
-    /// Reads what has completed and wakes who waited for it. Says whether anybody had.
+    /// Reads what has completed and wakes who waited for it. Returns whether there was one.
     pub(crate) fn collect(&self) -> bool {
         let mut any = false;
         // The rest of a turn fills what room there is.

@@ -162,7 +162,7 @@ impl Server {
         self.provided.borrow_mut().insert(ordinal, provided);
     }
 
-    /// Says how to find the objects behind durable capabilities, those of earlier instances of the
+    /// Says how to find the objects of durable capabilities, those of earlier instances of the
     /// service included: `find` gets the key and makes or finds the object.
     pub fn serve_durable(&self, find: impl Fn(u64) -> Option<Rc<dyn Dispatch>> + 'static) {
         *self.durable.borrow_mut() = Some(Box::new(find));
@@ -232,7 +232,7 @@ impl Server {
     pub fn sweep(&self) -> usize {
         let held: BTreeSet<u64> = match self.table.as_ref().map(|table| wait_for(table.list())) {
             Some(Ok(infos)) => infos.into_iter().filter(|info| info.descendants > 0).map(|info| info.id).collect(),
-            // Without its table a process cannot tell, so everything stays.
+            // Without its table a process cannot know, so everything stays.
             _ => return 0,
         };
         let unheld: Vec<Exported> = {
@@ -405,8 +405,8 @@ impl Server {
 }
 
 /// Polls a future that becomes a task of its own if it waits; it is polled by that again. Were the receiver woken in
-/// its place, it would get its turn before the receivers of earlier calls. So what wakes must wake all who wait, or
-/// those that were polled last: a future that is told of a turn once and forgets it would wait for good.
+/// its place, it would get its turn before the receivers of earlier calls. So it must wake all waiting tasks, or those
+/// that were polled last: a future that misses its turn once would wait for ever.
 fn poll_first<T>(work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     work.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -420,7 +420,7 @@ enum Work {
     Going(Handler),
 }
 
-/// Has a handler that waits for something come to its end, and answers.
+/// Makes a waiting handler end and answer.
 async fn finish(work: Handler, reply: Option<Reply>, abortable: bool) {
     let Some(reply) = reply else {
         drop(work.await);
@@ -517,7 +517,7 @@ fn received(completion: &Completion, lent: Box<Lent>) -> Received {
 }
 
 /// Answers a call with results that have no capabilities, and receives the next one. `None` if that has to be tried
-/// again by itself; the call is answered all the same.
+/// again by itself; the call is still answered.
 async fn answer_and_receive(
     mut reply: Reply,
     results: Vec<Word>,
@@ -542,7 +542,7 @@ async fn answer_and_receive(
     None
 }
 
-/// The right to answer one call. Dropping it unused tells the caller that the call was dropped.
+/// The right to answer one call. Dropping it unused reports to the caller that the call was dropped.
 struct Reply {
     id: u64,
     unused: bool,
@@ -606,7 +606,7 @@ struct Gate {
     waiting: RefCell<Vec<core::task::Waker>>,
 }
 
-/// One place behind the gate, given back when dropped.
+/// One place inside the gate, given back when dropped.
 struct Pass(Rc<Gate>);
 
 impl Gate {

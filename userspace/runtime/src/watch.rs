@@ -1,4 +1,4 @@
-//! Whether anybody still waits for the answer to a received call.
+//! Whether the caller of a received call still waits for the answer.
 
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};

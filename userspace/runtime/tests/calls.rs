@@ -201,7 +201,7 @@ fn a_dropped_call_is_cancelled_and_leaks_nothing() {
 fn results_that_nobody_waits_for_are_released() {
     with_log(ServeOptions::default(), |_, log| async move {
         log.logger("warm").await.unwrap();
-        // Abandoned after it was submitted, before its results are read: the capability in them goes.
+        // Abandoned after it was submitted, before its results are read: the capability in them is released.
         for _ in 0..10 {
             let call = std::pin::pin!(log.logger("x"));
             assert!(matches!(select(call, yield_now()).await, Either::Second(())));

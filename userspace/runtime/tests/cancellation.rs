@@ -157,7 +157,7 @@ fn a_handler_can_ask_itself() {
         assert!(matches!(select(logger.write(LogLevel::Info, "asks"), sleep(100)).await, Either::Second(_)));
         settle().await;
         assert_eq!((counts.told.take(), counts.ended.get()), (Some(Ok(())), 1));
-        // One that could be dropped is not where it asks: it is told.
+        // A call that could be dropped is not dropped where it asks: it is informed.
         assert!(matches!(select(read(&reader, "asks", 0, 0), sleep(100)).await, Either::Second(_)));
         settle().await;
         assert_eq!((counts.told.take(), counts.ended.get(), counts.dropped.get()), (Some(Ok(())), 2, 0));

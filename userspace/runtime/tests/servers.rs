@@ -1,5 +1,5 @@
-//! How a server's loop goes from call to call, against the simulated kernel: the order of handlers and of answers, and
-//! what becomes of answers and buffers where something ends.
+//! How a server's loop proceeds from call to call, against the simulated kernel: the order of handlers and of answers,
+//! and what happens to answers and buffers when something ends.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -263,7 +263,7 @@ fn with_process<F: Future<Output = ()>>(test: impl FnOnce(Cap, Rc<Probe>, Box<dy
     });
 }
 
-/// What was begun comes to its end.
+/// Calls that were begun are completed.
 async fn settle() {
     for _ in 0..10 {
         yield_now().await;
@@ -280,7 +280,8 @@ fn a_server_that_is_dropped_has_answered_and_takes_no_call_with_it() {
             let method = if round % 2 == 0 { DROPS } else { AT_ONCE };
             cap.call(PROBE, method, number(round)).await.unwrap();
             {
-                // A call that reached the buffer before it was taken back is told so, and one that comes later waits.
+                // A call that reached the buffer before it was taken back gets an error, and one that comes later
+                // waits.
                 let mut early = pin!(cap.call(PROBE, AT_ONCE, number(round)));
                 if method == AT_ONCE {
                     assert!(early.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -20,7 +20,7 @@ const BYTES: u64 = 2;
 const POINTERS: u64 = 6;
 const COMPOSITE: u64 = 7;
 
-/// Where a struct of a message lies: its first word, and that of its pointers.
+/// Where a struct of a message is: its first word, and that of its pointers.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     data: usize,
@@ -72,7 +72,7 @@ impl Builder {
         let mut all = Vec::with_capacity(words.min(most).max(used));
         all.resize(used, ZERO);
         let mut builder = Self { words: all, caps: Vec::new(), most };
-        // As in `structure`: right behind its pointer, or at it.
+        // As in `structure`: right after its pointer, or at it.
         let distance = if sections == 0 { u64::from(u32::MAX << 2) } else { 0 };
         builder.put(0, distance | u64::from(data) << 32 | u64::from(pointers) << 48);
         (builder, Place { data: 1, pointers: usize::from(data).wrapping_add(1) })
@@ -118,7 +118,7 @@ impl Builder {
     /// The part of a pointer at this word that says where it leads to.
     #[inline]
     fn offset(at: usize, target: usize) -> u64 {
-        // It goes backwards by one word at most, to a struct of no size, and is shorter than the longest message.
+        // It points backwards by one word at most, to a struct of no size, and is shorter than the longest message.
         let distance = target.wrapping_sub(at).wrapping_sub(1);
         u64::from((distance as u32) << 2)
     }
@@ -129,7 +129,7 @@ impl Builder {
     /// The message becomes longer than one may be.
     pub fn structure(&mut self, at: usize, data: u16, pointers: u16) -> Result<Place, WireError> {
         let start = self.grow(usize::from(data).wrapping_add(usize::from(pointers)))?;
-        // One of no size lies at its own pointer, which would lead nowhere otherwise.
+        // A struct of no size is placed at its own pointer, whose offset would be zero otherwise.
         let target = if data == 0 && pointers == 0 { at } else { start };
         self.put(at, Self::offset(at, target) | u64::from(data) << 32 | u64::from(pointers) << 48);
         Ok(Place { data: start, pointers: start.wrapping_add(usize::from(data)) })
@@ -285,7 +285,7 @@ impl Builder {
         }))
     }
 
-    /// A capability that the pointer at this word designates; it travels beside the message.
+    /// A capability that the pointer at this word designates; it travels with the message.
     pub fn cap(&mut self, at: usize, cap: &Cap) {
         let index = self.caps.len() as u64;
         self.caps.push(cap.to_arg());

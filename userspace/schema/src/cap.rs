@@ -204,7 +204,7 @@ pub trait CapTransport {
     /// [kept](Begun::Kept), `context` is woken when it ends.
     fn begin(&self, method: (u64, u16), params: Message, results: u32, context: &mut Context<'_>) -> Begun;
 
-    /// How a call ended that is [kept](Begun::Kept); told once. While it has not, `context` is woken when it does.
+    /// How a call ended that is [kept](Begun::Kept); returned once. While it has not, `context` is woken when it does.
     fn poll_call(&self, number: u64, context: &mut Context<'_>) -> Poll<CallResult> {
         let _ = (number, context);
         Poll::Ready(Err(CallError::Transport(Status::Disconnected)))
@@ -462,7 +462,8 @@ pub trait Dispatch {
 /// How an object answers a call, or another one in its place.
 pub type Answer = LocalBoxFuture<'static, Result<Message, CallError>>;
 
-/// An object that stands before another one: it is what that one is, and what answers its calls is told which one that is.
+/// An object in front of another one: it has the other's interface, and the handler of its calls learns which object
+/// that is.
 pub struct Before<F> {
     object: Rc<dyn Dispatch>,
     answer: F,

@@ -1,4 +1,4 @@
-//! A stand-in for a capability inside a message.
+//! A placeholder for a capability inside a message.
 //!
 //! Messages carry only indexes into the capability array that travels with them.
 

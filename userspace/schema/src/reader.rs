@@ -41,7 +41,8 @@ pub trait Number: Copy + Default {
     /// Takes it from the start of these bytes; if they are too few, as an older schema's may be, it is its default.
     fn from_start(bytes: &[u8]) -> Self;
 
-    /// The same with every bit turned that is set in the other: values lie in messages relative to their default.
+    /// The same, with every bit inverted that is set in the other: values are stored in messages relative to their
+    /// default.
     #[must_use]
     fn relative_to(self, default: Self) -> Self;
 
@@ -231,7 +232,7 @@ impl<'a> PointerReader<'a> {
         Ok(StructReader { segment, data: found, first: start.wrapping_add(data), pointers, depth })
     }
 
-    /// The words in which the bytes lie that it leads to, and how many bytes they are; none if it leads nowhere.
+    /// The words and number of its bytes; none if it leads nowhere.
     #[inline]
     fn words_of_bytes(self, path: &'static str) -> Result<(&'a [u8], usize), WireError> {
         let pointer = self.raw();
@@ -283,7 +284,7 @@ impl<'a> PointerReader<'a> {
         Ok(String::from(default))
     }
 
-    /// Accounts for a value that lies in memory by itself.
+    /// Accounts for a value in an allocation of its own.
     ///
     /// # Errors
     /// It takes too much memory.
@@ -304,7 +305,7 @@ impl<'a> PointerReader<'a> {
             return Err(unended(path));
         }
         self.segment.account_bytes(path, end)?;
-        // Whole words are looked at faster than bytes; behind the text there are mostly zeros.
+        // Whole words are looked at faster than bytes; after the text there are mostly zeros.
         let found = core::str::from_utf8(words).ok().and_then(|text| text.get(..end));
         let found = match found {
             Some(text) => Ok(text),
@@ -345,7 +346,7 @@ impl<'a> PointerReader<'a> {
         let bits = count.saturating_mul(step);
         let words = segment.take(path, start, bits.div_ceil(WORD * 8))?;
         if step == 0 {
-            // Elements of no size are read all the same.
+            // Elements of no size are read, too.
             segment.charge(path, count)?;
         }
         Ok(ListReader { segment, bytes: words.as_flattened(), start, length: count, step, data, pointers, depth })

@@ -17,7 +17,7 @@ pub enum Category {
     Destructive,
     /// Sends data off the machine.
     Outbound,
-    /// Changes the system or somebody's authority.
+    /// Changes the system or a person's authority.
     Admin,
 }
 
@@ -104,7 +104,7 @@ pub struct MethodInfo {
     pub pieces: bool,
     /// Parameters that the runner gives and no model.
     pub runner_params: &'static [&'static str],
-    /// Results that the runner is told and no model.
+    /// Results for the runner that no model sees.
     pub runner_results: &'static [&'static str],
     /// Whether a parameter is a capability, which JSON cannot give.
     pub takes_capabilities: bool,

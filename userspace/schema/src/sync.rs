@@ -1,4 +1,4 @@
-//! What synchronous dispatch stands on: the kernel's side of calls.
+//! The basis of synchronous dispatch: the kernel's side of calls.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! From owned values to messages and back.
 //!
-//! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. What knows its types only at run time, or
-//! writes what no client would, goes through capnp's own readers and builders, by [`encode`] and [`decode`].
+//! Generated code reads by [`crate::reader`] and writes by [`crate::builder`]. Code that knows its types only at run
+//! time, or writes what no client would, uses capnp's own readers and builders, with [`encode`] and [`decode`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -99,7 +99,7 @@ pub trait Wire: Sized {
     type Capnp: Owned;
     /// Words of the struct's data section.
     const DATA: u16;
-    /// Pointers behind them.
+    /// Pointers after them.
     const POINTERS: u16;
 
     /// Reads it.

@@ -395,7 +395,7 @@ fn what_is_answered_in_registers_needs_no_message() {
     assert_eq!(run(timer(Some(9)).now()).unwrap().unwrap(), 9);
     assert_eq!(run(timer(Some(8)).wall_clock()).unwrap().unwrap(), 8);
     assert_eq!(messages.get(), 0);
-    // If they do not answer, a message asks, and tells why not.
+    // If they do not answer, a message asks, and its error says why.
     let refused = run(timer(None).now()).unwrap().unwrap_err();
     assert!(refused.to_string().contains("by a message"), "{refused}");
     assert_eq!(messages.get(), 1);

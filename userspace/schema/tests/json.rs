@@ -272,8 +272,7 @@ fn a_method_is_called_with_json_alone() {
     assert_eq!(decode_results(add, &reply), Ok(json!({"total": 42})));
 }
 
-/// Whether generated code and capnp's own readers make the same of words that anybody may have written: `None` if both
-/// refuse them.
+/// Whether generated code and capnp's own readers agree on any words: `None` if both refuse them.
 fn read_by_both<T: Wire + PartialEq + std::fmt::Debug>(words: Vec<capnp::Word>) -> Option<bool>
 where
     T::Capnp: Introspect,

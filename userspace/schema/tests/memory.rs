@@ -147,15 +147,15 @@ fn lists_of_nothing_are_refused_before_they_are_made() {
 fn what_is_pointed_to_many_times_counts_many_times() {
     let (messages, calls) = (500_u64, 200);
     let (list, mut elements) = of_structs(messages, 1, 4);
-    // A list of calls of no size behind the last message.
+    // A list of calls of no size after the last message.
     let end = elements.len();
     elements.push(to_struct(calls, 0, 0));
     for message in 0..usize::try_from(messages).unwrap() {
-        // The third pointer behind a word of data.
+        // The third pointer after a word of data.
         let at = 1 + message * 5 + 1 + 2;
         elements[at] = to_list((end - at - 1) as u64, 7, 0);
     }
-    // So long that as much may be read.
+    // As long as may be read.
     elements.resize(elements.len() + 30_000, 0);
     let error = read::<InferenceRequest>(&with_list(5, 0, list, &elements)).map(drop).unwrap_err();
     assert!(error.contains("ChatMessage.toolCalls") && error.contains("more memory"), "{error}");
@@ -171,7 +171,7 @@ fn what_is_pointed_to_many_times_counts_many_times() {
 fn a_long_text_is_read_once() {
     let words = 4000_u64;
     let text = |fields: u64| {
-        // Texts of a call, behind its head.
+        // Texts of a call, after its head.
         let mut message = vec![to_struct(0, 0, 4)];
         message.extend((0..4).map(|field| if field < fields { to_list(3 - field, 2, words * 8) } else { 0 }));
         message.extend((1..words).map(|_| u64::from_le_bytes([b'x'; 8])));
@@ -197,7 +197,7 @@ fn every_kind_of_list_is_counted() {
     let (trees, elements) = of_structs(count, 0, 1);
     let error = read::<Tree>(&with_list(2, 1, trees, &elements)).map(drop).unwrap_err();
     assert!(error.contains("Tree.children") && error.contains("more memory"), "{error}");
-    // A list whose elements are each a box of nothing, which lies at its own pointer.
+    // A list whose elements are each a box of nothing, which is at its own pointer.
     let wrapped = [3, 0xffff_fffc].repeat(words);
     let mut json = vec![to_struct(0, 1, 1), 2, to_list(0, 7, count * 2), to_struct(count, 1, 1)];
     json.extend(wrapped);

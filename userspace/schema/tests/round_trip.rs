@@ -215,7 +215,7 @@ fn pointers_that_lead_elsewhere_are_refused() {
         let error = from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).expect_err(reason);
         assert!(error.to_string().contains(reason), "{error}");
     }
-    // What lies behind the text in its last word is not the text's.
+    // Bytes after the text in its last word do not belong to it.
     let words = [to_struct(0, 0, 2), to_list(1, 2, 4), 0, u64::from_le_bytes(*b"abc\0\xff\xff\xff\xff")];
     assert_eq!(from_bytes::<Tree>(&bytes_of(&words)).map(|tree| tree.name).as_deref(), Ok("abc"));
 }

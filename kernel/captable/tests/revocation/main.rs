@@ -1,7 +1,7 @@
 //! Revocation against a reference model: random sequences of deriving, transferring, releasing, calling, mapping, faulting
 //! and dying, while up to two revocations are under way, each a step at a time.
 //!
-//! `SEQUENCES=1000000` runs as many, `SEQUENCE=n` that one alone, telling what it does.
+//! `SEQUENCES=1000000` runs as many, `SEQUENCE=n` that one alone, printing what it does.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
 mod reference;
@@ -78,7 +78,7 @@ impl Sequence {
             self.operate();
             self.compare();
         }
-        // Revocations under way come to their ends, in any order.
+        // Revocations in progress end, in any order.
         while !self.revocations.is_empty() {
             self.step();
             self.compare();
@@ -296,7 +296,7 @@ impl Sequence {
     }
 
     /// One step of a revocation: it ends one living thing that derives from what is revoked, or there is none any more.
-    /// Where what is revoked has been given up meanwhile, or has been revoked itself, it is over.
+    /// A revocation whose capability has been released meanwhile, or revoked itself, is over.
     fn step(&mut self) {
         if self.revocations.is_empty() {
             return;

@@ -12,7 +12,7 @@ enum Holder {
     Call(usize),
 }
 
-/// A slot of a table. `mark` is the test's: it tells capabilities apart.
+/// A slot of a table. `mark` is the test's: it distinguishes capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Capability {
     pub mark: usize,

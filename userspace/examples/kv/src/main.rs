@@ -1,4 +1,4 @@
-//! Example: a key-value store. The values lie in a redb database in the home directory that the program was granted,
+//! Example: a key-value store. The values are in a redb database in the home directory that the program was granted,
 //! and stay there between its runs.
 //!
 //! ```text

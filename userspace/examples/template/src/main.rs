@@ -5,7 +5,7 @@
 //! template /home/letter.txt name=Ada plants=fern,rose
 //! ```
 //!
-//! A value with commas is a list. The text goes to the output.
+//! A value with commas is a list. The text is the output.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

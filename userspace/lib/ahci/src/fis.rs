@@ -54,7 +54,7 @@ impl Fis {
         Self::command(code::IDENTIFY_PACKET_DEVICE, 0, 0)
     }
 
-    /// That a packet follows. With `data` its data come from the drive, by DMA; a drive that has to be told the
+    /// That a packet follows. With `data` its data come from the drive, by DMA; a drive that has to know the
     /// direction wants `direction`.
     #[must_use]
     pub fn packet(data: bool, direction: bool) -> Self {

@@ -25,7 +25,7 @@ pub struct PacketDrive {
     pub model: String,
     /// Whether it reads discs.
     pub optical: bool,
-    /// Whether it must be told in which direction data go.
+    /// Whether it must know the direction of data.
     pub wants_direction: bool,
 }
 

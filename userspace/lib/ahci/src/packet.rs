@@ -65,8 +65,8 @@ impl Packet {
 pub fn capacity(answer: &[u8]) -> Option<u64> {
     let (last, rest) = answer.split_first_chunk()?;
     let bytes = u32::from_be_bytes(*rest.first_chunk()?);
-    // Drives say the length of raw sectors, or nothing, of discs with more than one kind of track; what is read are
-    // sectors of data all the same.
+    // For discs with more than one kind of track, drives report the length of raw sectors, or nothing; sectors of data
+    // are read all the same.
     matches!(bytes, SECTOR | 0 | 2336 | 2340 | 2352).then(|| u64::from(u32::from_be_bytes(*last)).saturating_add(1))
 }
 

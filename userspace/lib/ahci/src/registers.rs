@@ -4,7 +4,7 @@
 pub const CAP: u64 = 0x00;
 /// CAP: the controller reaches addresses of 64 bits.
 pub const CAP_S64A: u32 = 1 << 31;
-/// CAP: drives spin up when they are told to.
+/// CAP: drives spin up on request.
 pub const CAP_SSS: u32 = 1 << 27;
 /// Global host control.
 pub const GHC: u64 = 0x04;

@@ -20,7 +20,7 @@ pub enum Meaning {
     NoMedium,
     /// The medium may be another one than before.
     Changed,
-    /// The drive tells of something that happened before the command, and has not looked at the command.
+    /// The drive reports an event from before the command, and has not executed the command.
     Attention,
     /// The drive is not ready yet.
     NotYet,

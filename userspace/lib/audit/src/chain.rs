@@ -30,7 +30,7 @@ pub struct Chain {
     /// Effects that have begun: sequence of the record before, and what is reserved for the one after.
     open: BTreeMap<u64, usize>,
     calls: Calls,
-    /// The most that the records of one session, or of one service about no session, come to.
+    /// The maximum for the records of one session, or of one service about no session.
     share: usize,
     /// What only the beginnings and ends of sessions take, and ends of effects that have begun.
     spared: usize,
@@ -71,8 +71,8 @@ impl core::error::Error for AppendError {}
 /// what was kept for it.
 pub const ERROR_LIMIT: usize = 2048;
 
-/// The most bytes of arguments that the record of a call that never ran holds. Of longer ones it holds the beginning,
-/// the length and the hash, so that what a model merely proposes cannot fill the log.
+/// The most bytes of arguments that the record of a call that never ran holds. For longer ones it holds the beginning,
+/// the length and the hash, so that a model's mere proposals cannot fill the log.
 pub const ARGUMENTS_LIMIT: usize = 2048;
 
 /// What a record after an effect may have in bytes more than the one before it: outcome, hash, link, a longer label,

@@ -23,7 +23,7 @@ pub struct Record {
     pub event: Event,
 }
 
-/// What a record tells.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Tool(Box<ToolEvent>),

@@ -28,13 +28,13 @@ pub struct Deed {
     pub arguments: String,
     /// Empty if the person made the call.
     pub model: String,
-    /// `None` if the call was turned away before anybody decided on it.
+    /// `None` if the call was rejected before a decision.
     pub decision: Option<String>,
     /// `None` if the effect began and no end is recorded.
     pub outcome: Option<String>,
     pub error: String,
     pub reason: String,
-    /// Whether it ran, as far as the records tell.
+    /// Whether it ran, according to the records.
     pub ran: bool,
     /// Whether the log took its end later than it came.
     pub late: bool,

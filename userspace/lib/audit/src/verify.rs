@@ -43,7 +43,7 @@ impl fmt::Display for Broken {
 impl core::error::Error for Broken {}
 
 /// Checks whole chains, line by line without newlines, oldest first. With `head` the end is checked too; without it a
-/// chain that was cut off cannot be told from a shorter one.
+/// chain that was cut off looks like a shorter one.
 ///
 /// A line is dropped before the next is read, and only hashes of an open effect are kept. So a chain that is read line
 /// by line needs the memory of its longest line, whatever its length.

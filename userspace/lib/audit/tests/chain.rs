@@ -381,7 +381,7 @@ fn a_read_is_no_change_and_a_failure_neither() {
     assert_eq!(Tally::of(&[program, deeds[0].clone()]).to_string(), "2 calls: 1 only read, 1 ran a program");
 }
 
-/// No passphrase, a wrong one and Ctrl-C at the question are told apart.
+/// No passphrase, a wrong one and Ctrl-C at the question are distinguished.
 #[test]
 fn a_step_up_that_failed_says_what_happened() {
     let told = |outcome: Outcome, error: &str| {
@@ -468,7 +468,7 @@ fn a_decision_and_what_became_of_the_call_agree() {
     chain.append_tool(6, before(3, Decision::Auto)).unwrap();
     assert!(chain.append_tool(7, before(3, Decision::Auto)).is_err());
     assert!(chain.append_tool(7, undecided(3)).is_err());
-    // Another decision than the recorded one is not believed, whoever tells of it.
+    // A decision other than the recorded one is rejected, whoever sends it.
     chain.append_general(7, decided(4, "denied")).unwrap();
     let other = chain.append_tool(7, before(4, Decision::Auto)).unwrap_err().to_string();
     assert!(other.contains("\"call-4\" was decided on as denied, not as auto"), "{other}");

@@ -1,6 +1,6 @@
-//! How the families of models write calls, as the templates of their files tell it.
+//! How families of models write calls, according to the templates of their files.
 //!
-//! Whether a model calls tools is told by [`CallForm::of`] alone, to the catalog as to the worker.
+//! Only [`CallForm::of`] decides whether a model calls tools, for the catalog and for the worker.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,9 +14,9 @@ use alloc::vec::Vec;
 
 use names::reads;
 
-/// Stands before the arguments in [`CallForm::MistralArgs`].
+/// Precedes the arguments in [`CallForm::MistralArgs`].
 pub const ARGS: &str = "[ARGS]";
-/// Stands there before the call's id, which is not needed.
+/// Precedes the call's id, which is not needed.
 pub const CALL_ID: &str = "[CALL_ID]";
 
 /// A family's way to write a call, after a mark. It is a JSON object with the tool's name and its arguments, or the
@@ -26,7 +26,7 @@ pub enum CallForm {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once for each call: Hermes, Qwen, SmolLM and others. Small
     /// ones leave the mark away.
     Hermes,
-    /// `{"name": …, "parameters": {…}}` as the whole answer, or behind `<|python_tag|>`: Llama 3.
+    /// `{"name": …, "parameters": {…}}` as the whole answer, or after `<|python_tag|>`: Llama 3.
     Llama3,
     /// `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`: Mistral.
     Mistral,
@@ -42,7 +42,7 @@ pub enum CallForm {
 }
 
 impl CallForm {
-    /// The form that a template speaks of, if it is a known one and the template tells the model of tools.
+    /// The form that a template mentions, if it is a known one and the template lists the tools for the model.
     pub fn of(template: &str) -> Option<Self> {
         Self::mentioned(template).filter(|_| reads(template, "tools"))
     }

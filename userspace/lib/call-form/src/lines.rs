@@ -2,9 +2,9 @@
 
 /// Begins a call, or what is said of a forbidden tool.
 pub const INVOKE: &str = "<|invoke|>";
-/// Stands between what a tool does and its name.
+/// Separates what a tool does from its name.
 pub const AS: &str = "<|as|>";
-/// Stands there if the tool is forbidden.
+/// Marks a forbidden tool.
 pub const FORBIDDEN: &str = "<|forbidden|>";
 /// Begins text.
 pub const SAY: &str = "<|say|>";

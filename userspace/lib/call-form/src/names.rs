@@ -1,4 +1,4 @@
-//! The names that a template's code reads, as far as they can be told without its syntax.
+//! The names that a template's code reads, as far as they can be found without its syntax.
 
 /// Whether the code of a template has a name in it: outside of its text, comments and strings, and not as an attribute.
 pub fn reads(template: &str, name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Permission to use the tiles of AMX, which a system may want to be asked for.
 
-/// Asks the system for the tiles, and tells the engine if they are granted, so that it may choose the kernels `amx`.
-/// All threads of the process have them then. On systems that are not known to grant them nothing is asked or told.
+/// Asks the system for the tiles, and informs the engine if they are granted, so that it may choose the kernels `amx`.
+/// All threads of the process have them then. On systems that are not known to grant them it does nothing.
 pub fn permit_tiles() -> bool {
     let granted = granted();
     #[cfg(target_arch = "x86_64")]

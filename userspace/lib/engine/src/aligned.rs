@@ -30,7 +30,7 @@ impl<T> Default for Aligned<T> {
 }
 
 impl<T: Pod> Aligned<T> {
-    /// Makes it so long. Numbers that were there stay, and others may be any.
+    /// Makes it this long. Numbers that were there stay, and others may be any.
     pub fn resize(&mut self, length: usize) {
         const { assert!(LINE.is_multiple_of(size_of::<T>())) }
         let bytes = length.saturating_mul(size_of::<T>());

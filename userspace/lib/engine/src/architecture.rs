@@ -15,7 +15,7 @@ pub enum RopeLayout {
     None,
 }
 
-/// What the gate of a feed-forward part goes through.
+/// The activation function of the gate of a feed-forward part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x · sigmoid(x)`
@@ -40,9 +40,9 @@ pub enum Presence {
 pub enum NormPlace {
     /// Before attention and feed-forward.
     Before,
-    /// Before and behind them.
+    /// Before and after them.
     Around,
-    /// Of the state, once their results are added: layer norms, with biases.
+    /// Norms of the state after the addition of their results: layer norms, with biases.
     OfSums,
 }
 
@@ -87,7 +87,7 @@ pub struct Architecture {
     pub fused_attention: Presence,
     /// Gate and up in one matrix.
     pub fused_gate: bool,
-    /// What goes into the feed-forward part goes through a gate.
+    /// The input of the feed-forward part passes through a gate.
     pub gated: bool,
     /// Experts in place of the feed-forward part.
     pub experts: bool,
@@ -103,9 +103,9 @@ pub struct Architecture {
     pub window_rope_base: Option<f32>,
     /// Scale of attention.
     pub attention_scale: AttentionScale,
-    /// Queries far behind the trained context are made larger, if the file says by how much.
+    /// Queries far past the trained context are made larger, if the file says by how much.
     pub attention_temperature: bool,
-    /// Tokens see those behind them as well. Such a model embeds texts and writes none: it has no output matrix.
+    /// Tokens attend to later ones as well. Such a model embeds texts and writes none: it has no output matrix.
     pub encoder: bool,
 }
 

@@ -27,7 +27,7 @@ struct Part<'p> {
     tokens: Vec<Token<'p>>,
 }
 
-/// What one token sees, the vectors of its heads, and where what they see goes.
+/// The keys and values that one token sees, the vectors of its heads, and where the results go.
 struct Token<'p> {
     positions: Range<usize>,
     queries: &'p [f32],

@@ -15,7 +15,7 @@ use crate::{EngineError, limits};
 pub struct Experts {
     /// How many there are in a layer.
     pub count: usize,
-    /// How many a token goes through.
+    /// How many of them each token passes through.
     pub used: usize,
 }
 
@@ -308,7 +308,7 @@ impl Entries<'_, '_> {
         })
     }
 
-    /// Whether tokens see those behind them is the architecture's; a file that says otherwise is of another one.
+    /// Whether tokens attend to later ones is the architecture's; a file that says otherwise is of another one.
     fn check_direction(&self, architecture: &Architecture) -> Result<(), EngineError> {
         let key = self.key("attention.causal");
         match self.header.get(&key) {

@@ -1,8 +1,8 @@
 //! Texts become vectors.
 //!
-//! Where tokens see those behind them, no token goes through a layer before the keys of all are there. So texts go
-//! through the model layer by layer, and each half of a layer, that of keys and that of what is found with them, in
-//! pieces of some tokens. Whoever cancels between two pieces waits for one only, however long the texts are.
+//! If tokens attend to later ones, no token passes a layer before the keys of all are there. So texts go through the
+//! model layer by layer, and each half of a layer, that of keys and that of what is found with them, in pieces of some
+//! tokens. Whoever cancels between two pieces waits for one only, however long the texts are.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +24,7 @@ pub struct Encoder<'m> {
     model: &'m Model<'m>,
     machine: Machine<'m>,
     cache: CacheType,
-    /// Of pieces in the two halves of a layer, which do not take the same time.
+    /// Times of pieces in the two halves of a layer, which differ.
     keys_pace: Pace<'m>,
     mixed_pace: Pace<'m>,
     forward: Forward,
@@ -136,7 +136,7 @@ impl<'m> Encoder<'m> {
         let began = pace.now();
         let piece = texts.done..texts.done.saturating_add(pace.tokens()).min(texts.ids.len());
         texts.take(self.model, self.machine, &mut self.forward, piece.clone());
-        // Reading embeddings takes next to no time, which does not tell how long keys take.
+        // Reading embeddings takes almost no time, which says nothing about keys.
         if texts.stage != Stage::Embeddings {
             pace.passed(piece.len(), began);
         }

@@ -48,7 +48,7 @@ pub(crate) fn dense(
             gate.add_bias(gates);
             weights.up.add_bias(ups);
         }
-        // What goes through the activation alone is gated with ones.
+        // Values that pass through the activation alone are gated with ones.
         None => {
             multiply(machine, input, &mut [Product { tensor: &weights.up.matrix, out: &mut *gates }]);
             weights.up.add_bias(gates);

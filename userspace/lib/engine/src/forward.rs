@@ -1,4 +1,4 @@
-//! A pass: a batch goes through all layers.
+//! A pass: a batch passes through all layers.
 
 use alloc::vec::Vec;
 
@@ -265,7 +265,7 @@ impl Forward {
     }
 }
 
-/// What goes into a part: the state, behind a norm if there is one.
+/// The input of a part: the state, after a norm if there is one.
 fn norm_rows(pool: &dyn Pool, state: &[f32], weights: Option<&[f32]>, config: &Config, out: &mut Activations) {
     let width = config.width.max(1);
     let count = state.len().checked_div(width).unwrap_or(0);

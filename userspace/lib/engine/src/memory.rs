@@ -1,5 +1,5 @@
-//! How much memory running a model takes, by what its file says of its shape. Nothing here is less than what is used, so
-//! that whoever grants so much is asked for no more; the weights, which lie in the file's mapping, are not in it.
+//! How much memory running a model takes, by what its file says of its shape. Nothing here is less than the actual use,
+//! so a grant of this size suffices. The weights, which are in the file's mapping, are not counted.
 
 use crate::activations::{CHUNK, FLOAT_ROWS, FloatTile, GROUP, Lanes, TILE_COLUMNS, TILE_ROWS, Tile};
 use crate::attention::{PART_BYTES, SCORES_TOGETHER};
@@ -33,7 +33,7 @@ pub fn token_bytes(config: &Config) -> u64 {
     of(CacheType::F16).max(of(CacheType::Q8_0))
 }
 
-/// Bytes that passes take beside keys and values, where sequences have at most `context` tokens.
+/// Bytes that passes take besides keys and values, if sequences have at most `context` tokens.
 pub fn pass_bytes(config: &Config, vocabulary: u64, load: Load, context: u64) -> u64 {
     let Load { prefill, sequences, threads } = load;
     // Every sequence that is written has a token in each pass.

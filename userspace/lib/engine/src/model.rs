@@ -13,7 +13,7 @@ use crate::rope::Rope;
 use crate::tensor::{Tensor, Tensors};
 use crate::weights::{Layer, Weights};
 
-/// A model whose weights lie in the file's mapping.
+/// A model whose weights are in the file's mapping.
 pub struct Model<'a> {
     pub(crate) config: Config,
     pub(crate) weights: Weights<'a>,
@@ -89,7 +89,7 @@ impl<'a> Model<'a> {
         if known { Ok(()) } else { Err(EngineError::Token { id, vocabulary }) }
     }
 
-    /// Whether it can write: it tells how likely each token is behind others. One that cannot embeds texts.
+    /// Whether it can write: it computes how likely each token is after others. One that cannot embeds texts.
     pub fn writes(&self) -> bool {
         self.weights.head.is_some()
     }

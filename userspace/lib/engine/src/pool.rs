@@ -33,8 +33,8 @@ impl Pool for Single {
 /// for only briefly.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Lets the threads take the parts one after another. What a part comes to must not depend on
-/// which thread takes it.
+/// Lets the threads take the parts one after another. The result of a part must not depend on the
+/// thread that computes it.
 pub(crate) fn share<P: Send>(pool: &dyn Pool, parts: Vec<P>, work: impl Fn(P) + Sync) {
     if pool.threads() < 2 || parts.len() < 2 {
         parts.into_iter().for_each(work);

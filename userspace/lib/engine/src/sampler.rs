@@ -96,7 +96,7 @@ impl Sampler {
         Ok(Self { sampling, random, candidates: Vec::new(), penalised: Vec::new() })
     }
 
-    /// The next token of a sequence whose tokens so far are `tokens`, by the logits behind them. None if no allowed
+    /// The next token of a sequence whose tokens so far are `tokens`, by the logits after them. None if no allowed
     /// token has a logit that is a number.
     pub fn choose(&mut self, logits: &[f32], allowed: Option<&Mask>, tokens: &[u32]) -> Option<u32> {
         let sampling = self.sampling;

@@ -50,7 +50,7 @@ impl<'m> Turns<'m> {
 pub(crate) struct Rotations<'m> {
     model: &'m Model<'m>,
     all: Turns<'m>,
-    /// Of layers with a window, where these are turned otherwise.
+    /// For layers with a window, if these are turned differently.
     windows: Option<Turns<'m>>,
 }
 

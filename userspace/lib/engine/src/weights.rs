@@ -53,7 +53,7 @@ impl Dense<'_> {
     }
 }
 
-/// What stands behind the attention of a layer.
+/// The parts of a layer after the attention.
 pub(crate) enum FeedForward<'a> {
     Dense(Dense<'a>),
     Experts { router: Tensor<'a>, experts: Vec<Dense<'a>> },
@@ -74,11 +74,11 @@ pub(crate) struct LayerNorm {
 /// Norms of a part of a layer.
 #[derive(Default)]
 pub(crate) struct PartNorms {
-    /// Of the state, as it goes in.
+    /// For the state, before the part.
     pub input: Option<Vec<f32>>,
-    /// Of what comes out, before it is added to the state.
+    /// For the result, before it is added to the state.
     pub result: Option<Vec<f32>>,
-    /// Of the state, once that is added.
+    /// For the state, after that is added.
     pub sum: Option<LayerNorm>,
 }
 
@@ -95,15 +95,15 @@ pub(crate) struct Layer<'a> {
 
 /// What an encoder adds to the embedding of a token.
 pub(crate) struct Input<'a> {
-    /// Of the one type of tokens that texts are made of.
+    /// For the one type of tokens that texts are made of.
     pub kind: Option<Vec<f32>>,
     /// A row for each position.
     pub positions: Option<Tensor<'a>>,
-    /// Of the sum.
+    /// For the sum.
     pub norm: LayerNorm,
 }
 
-/// What makes logits of the state behind the last layer.
+/// Computes logits from the state after the last layer.
 pub(crate) struct Head<'a> {
     pub norm: Vec<f32>,
     pub output: Linear<'a>,

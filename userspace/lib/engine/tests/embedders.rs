@@ -139,7 +139,7 @@ fn b03_language_models_embed_too() {
     }
 }
 
-/// Kernels that give the same bits whatever goes through the model together.
+/// Kernels that give the same bits whatever is in the batch.
 fn exact() -> &'static dyn Kernels {
     kernel::named("scalar").unwrap()
 }

@@ -116,7 +116,7 @@ fn no_tensor_of_the_text_is_left_alone() {
             assert!(said.contains(&format!("'{name}'")) && said.contains(architecture), "{said}");
         }
     }
-    // What belongs to others is told.
+    // Tensors of other models are reported.
     let parts = ["v.blk.0.attn_q.weight", "mm.0.weight", "cls.weight"];
     let with = parts.iter().fold(Parts::llama(), |all, name| all.with_tensor(name, TensorType::F32, &[3]));
     let file = with.file().unwrap();
@@ -159,7 +159,7 @@ fn with_tensor(header: &Header<'_>, file: &[u8], name: &str, numbers: &[f32]) ->
     out
 }
 
-/// The logits behind some tokens.
+/// The logits after some tokens.
 fn logits(file: &[u8]) -> Vec<f32> {
     let model = Model::open(file, None).unwrap();
     let machine = Machine { kernels: &kernel::Scalar, pool: &Single };

@@ -127,8 +127,8 @@ fn products_are_those_of_the_reference() {
                 for kernels in kernels().into_iter().flat_map(ways) {
                     activations.prepare(ours, kernels, &Single);
                     let found = product(kernels, &tensor, &activations);
-                    // Of numbers of eight bits each is off by a 256th at most, and not all one way; of sums of two such
-                    // numbers a product is off by a 65536th.
+                    // The rounding error of eight bits is a 256th at most, in both directions; that of sums of two such
+                    // numbers is a 65536th.
                     let tiles = kernels.layout(ours, count) == Some(Layout::Sixteen);
                     let narrow = tiles && !ours.is_float();
                     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -239,7 +239,7 @@ fn what_is_no_number_is_quantised_as_by_the_reference() {
 fn a_row_is_quantised_by_several_threads_as_by_one() {
     let two = Threads::new(2).unwrap();
     for kernels in kernels() {
-        // What is behind the last whole group of 256 is filled up, and what was there before is not seen.
+        // Everything after the last whole group of 256 is filled up, and earlier content has no effect.
         for columns in [1024, 1536, 2080] {
             let seed = columns as u64;
             let expected = activations(&mut Random(seed), kernels, 1, columns);

@@ -1,6 +1,6 @@
-//! The models in `tests/infer/models` beside llama.cpp: logits are no farther from the reference than its own, and greedy
-//! tokens are the same until two are nearly as likely. What llama.cpp said lies in `tests/infer/llama_cpp_models.json`;
-//! `make judge-infer` asks it again, with more prompts.
+//! The models in `tests/infer/models` compared with llama.cpp: logits are no farther from the reference than its own,
+//! and greedy tokens are the same until two are nearly as likely. The answers of llama.cpp are in
+//! `tests/infer/llama_cpp_models.json`; `make judge-infer` asks it again, with more prompts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // Helpers of tests count as tests.
 
@@ -86,7 +86,7 @@ fn check(kernels: &'static dyn Kernels) {
             let mut run = Run::new(&model, kernels);
             let mut next = greedy(&run.feed(&case.ids));
             for ((their, reference), ahead) in tokens(theirs).into_iter().zip(&case.greedy).zip(&case.ahead) {
-                // Behind a near tie, and where llama.cpp leaves the reference, texts differ.
+                // After a near tie, and where llama.cpp leaves the reference, texts differ.
                 if *ahead < near || their != *reference {
                     break;
                 }
@@ -101,7 +101,7 @@ macro_rules! kernels {
     ($($test:ident: $name:literal;)*) => {
         $(#[test]
         fn $test() {
-            // A processor need not have them; then `kernels` says so.
+            // A processor may lack them; then `kernels` says that.
             if let Some(kernels) = kernels().into_iter().find(|kernels| kernels.name() == $name) {
                 check(kernels);
             }

@@ -12,7 +12,7 @@ use support::{distance, files, folder, kernels, read};
 /// How much further from the reference logits may be where keys and values are kept as bytes.
 const OF_BYTES: f64 = 1.5e-2;
 
-/// Checks logits behind the prompt, given at once and token by token, and the tokens that follow.
+/// Checks logits after the prompt, given at once and token by token, and the tokens that follow.
 fn check(name: &str, tolerance: f64) {
     for kernels in kernels() {
         check_with(kernels, name, CacheType::F16, tolerance);
@@ -109,7 +109,7 @@ models! {
     llama_q2_k: "llama-q2_k" within 2e-2;
     llama_q3_k: "llama-q3_k" within 2e-2;
     llama_q4_k: "llama-q4_k" within 2e-2;
-    // Keys kept as bytes change much behind this prompt; with llama.cpp, too.
+    // Keys kept as bytes change much after this prompt; with llama.cpp, too.
     llama_q5_k: "llama-q5_k" within 7e-2;
     llama_q6_k: "llama-q6_k" within 2e-2;
     llama_iq4_xs: "llama-iq4_xs" within 2e-2;

@@ -91,7 +91,7 @@ pub enum GgufError {
         /// What is wrong.
         why: &'static str,
     },
-    /// Two tensors whose data lie over one another.
+    /// Two tensors whose data overlap.
     Overlap {
         /// The tensor that begins first.
         first: String,

@@ -28,8 +28,7 @@ pub struct Facts<'a> {
     pub quantisation: &'static str,
     /// `tokenizer.chat_template`, if it says something.
     pub chat_template: Option<&'a str>,
-    /// `tokenizer.chat_template.tool_use`, if it says something: the template that tells of tools, of files that keep
-    /// it apart.
+    /// `tokenizer.chat_template.tool_use`, if it says something: the separate template for tools.
     pub tool_template: Option<&'a str>,
     /// Tokens in the vocabulary, or 0.
     pub vocabulary: u64,

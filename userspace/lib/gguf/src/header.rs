@@ -7,17 +7,17 @@ use crate::cursor::Cursor;
 use crate::facts::{CHAT_TEMPLATE, TOOL_TEMPLATE};
 use crate::{DEFAULT_ALIGNMENT, Facts, GgufError, MAGIC, TensorInfo, TensorType, Value, ValueType, limits};
 
-/// Key of the entry that tells the alignment of tensor data.
+/// Key of the entry with the alignment of tensor data.
 const ALIGNMENT: &str = "general.alignment";
-/// Key of the entry that tells how many files a model was split into.
+/// Key of the entry with the number of files that a model was split into.
 const PARTS: &str = "split.count";
 
-/// Key of the entry that tells what kind of model it is.
+/// Key of the entry with the kind of model.
 const ARCHITECTURE: &str = "general.architecture";
 /// What the keys of vocabularies begin with, and those of the system's own entries.
 const NEEDED: [&str; 2] = ["tokenizer.ggml.", "capos."];
 
-/// Everything that lies before the tensor data of a file; borrows the bytes it was read from.
+/// Everything before the tensor data of a file; borrows the bytes it was read from.
 #[derive(Clone, Debug)]
 pub struct Header<'a> {
     version: u32,
@@ -106,7 +106,8 @@ impl<'a> Header<'a> {
         wrong.map_or(Ok(()), |(key, _)| Err(GgufError::NotUtf8 { key: key.to_string() }))
     }
 
-    /// What is only a part of a model lacks the others' tensors; better it says so than which of them it misses first.
+    /// A part of a model lacks the others' tensors: an error that says so is better than the name of the first missing
+    /// one.
     fn check_parts(&self) -> Result<(), GgufError> {
         match self.get(PARTS).and_then(|value| value.as_u64()) {
             Some(2..) => Err(GgufError::Entry {
@@ -118,7 +119,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Tensors must lie in the file, apart from one another, and have names of their own.
+    /// Tensors must be in the file, apart from one another, and have names of their own.
     fn check_tensors(&self) -> Result<(), GgufError> {
         let mut sorted: Vec<&TensorInfo<'_>> = self.tensors.iter().collect();
         sorted.sort_unstable_by_key(|tensor| tensor.name);

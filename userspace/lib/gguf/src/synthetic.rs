@@ -164,7 +164,8 @@ impl Synthetic {
         Self::planned(Shape::of_experts(size), size, seed, &[])
     }
 
-    /// A model of which a conversation takes much memory: keys and values of each token are large beside its weights.
+    /// A model of which a conversation takes much memory: keys and values of each token are large compared with its
+    /// weights.
     ///
     /// # Errors
     /// As [`Synthetic::new`].
@@ -297,7 +298,7 @@ fn plan(shape: &Shape, size: u64, seed: u64, entries: &[(&str, &str)]) -> Result
     for (name, kind, dimensions) in tensors(shape, VOCABULARY) {
         writer.tensor(&name, kind, &dimensions).map_err(impossible)?;
     }
-    // The filler's length does not change the header's, so a first try tells the room.
+    // The filler's length does not change the header's, so a first try finds the room.
     const FILLER: &str = "capos.filler";
     let least = 32u64;
     let mut trial = writer;
@@ -363,7 +364,7 @@ fn metadata(writer: &mut Writer, shape: &Shape, seed: u64, entries: &[(&str, &st
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_string);
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
     writer.entry("tokenizer.ggml.tokens", WriterValue::Texts(marks.into_iter().chain(bytes).collect()));
-    // Of this order, all alike: no merges, so that bytes stay bytes.
+    // All alike, in this order: no merges, so that bytes stay bytes.
     writer.entry("tokenizer.ggml.scores", WriterValue::F32s(vec![0.0; 259]));
     // 2: unknown, 3: control, 6: a byte.
     let kinds = [2, 3, 3].into_iter().chain(core::iter::repeat_n(6, 256)).collect();

@@ -89,7 +89,7 @@ pub enum Value<'a> {
     Bool(bool),
     /// Text.
     Text(&'a str),
-    /// Text that is not UTF-8. A file may describe itself in such; no entry that anybody needs has any
+    /// Text that is not UTF-8. A file may describe itself in such; no entry that is needed has any
     /// ([`Header::parse`](crate::Header::parse)).
     Bytes(&'a [u8]),
     /// Values of one type.

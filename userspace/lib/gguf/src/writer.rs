@@ -60,8 +60,8 @@ impl Writer {
         self.entry(key, WriterValue::Text(value.to_string()));
     }
 
-    /// Adds a tensor and gives where its data will lie, from the start of the tensor data, and
-    /// how many bytes it has.
+    /// Adds a tensor and returns where its data will be, from the start of the tensor data, and how
+    /// many bytes it has.
     ///
     /// # Errors
     /// [`GgufError::Tensor`] for shapes that cannot be.

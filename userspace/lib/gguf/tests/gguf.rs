@@ -277,7 +277,7 @@ proptest! {
         let _ = Header::parse(&file, size);
     }
 
-    /// Whatever is changed in the metadata: no panic, and what is accepted lies in the file.
+    /// Whatever is changed in the metadata: no panic, and accepted tensors are inside the file.
     #[test]
     fn mutated_files_are_refused_or_read(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut file = sample();

@@ -21,7 +21,8 @@ use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
 
-/// How much more a grammar may cost than the library has it: where calls may lack a mark, each tool's schema stands in it twice.
+/// How much more a grammar may cost than the library has it: where calls may lack a mark, each tool's schema is in it
+/// twice.
 const COSTS: u32 = 2;
 /// States of the lexer that one answer may need, of some kilobytes each.
 const LEXER_STATES: usize = 20_000;
@@ -134,7 +135,7 @@ impl Grammars {
         objects(matcher, tools.iter().map(|tool| Loose { tool: tool.name.clone(), why: why.into() }).collect())
     }
 
-    /// A tool, held as closely as can be by itself. What cannot be held to is told.
+    /// A tool, held as closely as can be by itself. Constraints that cannot be enforced are reported.
     fn held<'t>(&self, form: CallForm, tool: &'t Tool, loose: &mut Vec<Loose>) -> HeldTool<'t> {
         let try_to = |closeness| {
             let held = HeldTool::new(tool, closeness)?;
@@ -189,7 +190,7 @@ impl Grammars {
         out
     }
 
-    /// Writes the rules of calls, and tells how answers are made of them. In text calls may lack their mark.
+    /// Writes the rules of calls, and returns how answers are made of them. In text calls may lack their mark.
     fn calls(&self, form: CallForm, out: &mut String, tools: &[HeldTool<'_>], in_text: bool) -> Calls {
         let names: Vec<String> = (0..tools.len()).map(|at| format!("call_{at}")).collect();
         for (tool, name) in tools.iter().zip(&names) {
@@ -255,7 +256,7 @@ fn in_short(why: &str) -> String {
 /// How answers are made of calls.
 struct Calls {
     mark: String,
-    /// With text before, between and behind them.
+    /// With text before, between and after them.
     within_text: String,
     /// Without any.
     alone: String,
@@ -279,8 +280,9 @@ fn free(form: CallForm, mark: &str, unmarked: Option<&str>) -> String {
     format!("lead[lazy]: /{any}*{spelled}/{or_unmarked}\n{text}\n")
 }
 
-/// Writes the rules of calls without a mark, where text begins and behind a call. Gives the pattern of what they begin with, up
-/// to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it, within bounds.
+/// Writes the rules of calls without a mark, where text begins and after a call. Gives the pattern of what they begin
+/// with, up to their arguments: at least all that [`capos_chat::unmarked`] finds. White space is as the model likes it,
+/// within bounds.
 fn without_mark(form: CallForm, out: &mut String, tools: &[HeldTool<'_>]) -> String {
     let (space, any) = (r"[ \t\r\n]{0,40}", r"[ \t\r\n]*");
     let close = literally(form.close().unwrap_or_default());
@@ -314,7 +316,7 @@ fn literally(text: &str) -> String {
     })
 }
 
-/// A token's bytes, as the library wants them: marks are told apart by a byte that no text has.
+/// A token's bytes, as the library wants them: a byte that no text has identifies marks.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let mut word = Vec::new();
     match tokenizer.vocabulary().kind(id) {

@@ -50,7 +50,7 @@ impl<'t> HeldTool<'t> {
         self.spaced(schema)
     }
 
-    /// The schema of the arguments, if they stand by themselves.
+    /// The schema of the arguments, if they are separate.
     pub fn arguments(&self) -> Value {
         self.spaced(self.object())
     }
@@ -94,7 +94,7 @@ pub fn answer_schema(schema: &Value) -> Result<Value, String> {
     Ok(document(schema, &definitions, without_space()))
 }
 
-/// JSON without white space but a space behind commas and colons, or none there either.
+/// JSON without white space but a space after commas and colons, or none there either.
 fn without_space() -> Value {
     json!({ "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?" })
 }

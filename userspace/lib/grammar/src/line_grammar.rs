@@ -82,7 +82,7 @@ impl LineTokens {
 
 /// A tool's line in tokens.
 struct LineProgram {
-    /// What the tool does, and its name with the brace behind it; only what it does if it is forbidden.
+    /// What the tool does, and its name with the brace after it; only what it does if it is forbidden.
     begin: Vec<u32>,
     forbidden: bool,
     parameters: Vec<Member>,
@@ -308,7 +308,7 @@ impl LineGrammar {
         }
     }
 
-    /// Keeps the sequences that go on with a token; tells whether there are any.
+    /// Keeps the sequences that continue with a token; returns whether there are any.
     fn choose(&mut self, id: u32) -> bool {
         let Place::Choice { branches, taken, may_end } = &mut self.place else { return false };
         branches.retain(|branch| branch.tokens.get(*taken) == Some(&id));
@@ -386,7 +386,7 @@ impl LineGrammar {
         branches
     }
 
-    /// The ways in which values begin, behind what comes before them.
+    /// The ways in which values begin, after what comes before them.
     fn values(&self, before: &[u32], values: &Values, next: Next, branches: &mut Vec<Branch>) {
         let punctuation = &self.punctuation;
         let mut add = |more: &[u32], then| branches.push(Branch { tokens: [before, more].concat(), then });

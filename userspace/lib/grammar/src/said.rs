@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use capos_tokenizer::{Marks, Tokenizer};
 
-/// In no vocabulary: lies between texts.
+/// In no vocabulary: separates texts.
 const GAP: u32 = u32::MAX;
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.
@@ -136,7 +136,7 @@ impl Repetition {
         places.filter_map(|at| self.said.token(at)).chain(slash).chain(dot)
     }
 
-    /// Takes a token; tells whether the string can go on with it.
+    /// Takes a token; returns whether the string can continue with it.
     pub fn accept(&mut self, token: u32) -> bool {
         let said = &self.said;
         let joined = Some(token) == said.slash && self.may_join();

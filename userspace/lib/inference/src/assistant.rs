@@ -17,7 +17,7 @@ pub struct Assistant<'m> {
     model: &'m LanguageModel<'m>,
     generation: Generation<'m>,
     answers: BTreeMap<RequestId, Answer<'m>>,
-    /// What the next step tells.
+    /// What the next step reports.
     untold: Vec<(RequestId, Event)>,
 }
 
@@ -37,7 +37,7 @@ impl<'m> Assistant<'m> {
         Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
-    /// Takes a conversation. Tools that the model cannot be told of are left out. If the conversation is too long, the
+    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, the
     /// oldest turns are.
     ///
     /// # Errors
@@ -89,12 +89,12 @@ impl<'m> Assistant<'m> {
         Ok(model.grammars()?.answer(model.tokenizer(), rules)?)
     }
 
-    /// Ends a request. A step tells so; one that has ended already is left as it was.
+    /// Ends a request. A step reports that; a request that has ended already is unchanged.
     pub fn cancel(&mut self, id: RequestId) {
         self.generation.cancel(id);
     }
 
-    /// Whether there is nothing to do: every request has ended, and that has been told.
+    /// Whether there is nothing to do: every request has ended, and that has been reported.
     pub fn idle(&self) -> bool {
         self.generation.idle()
     }
@@ -109,7 +109,7 @@ impl<'m> Assistant<'m> {
         self.generation.forget();
     }
 
-    /// Does a bounded piece of work, if there is something to do, and tells what happened.
+    /// Does a bounded piece of work, if there is something to do, and returns what happened.
     pub fn step(&mut self) -> Vec<(RequestId, Event)> {
         let mut events = std::mem::take(&mut self.untold);
         for (id, event) in self.generation.step() {

@@ -28,7 +28,7 @@ pub struct Embedder<'m> {
     encoder: Encoder<'m>,
     context: usize,
     width: usize,
-    /// Most tokens of texts that go through the model together; a text that has more goes alone.
+    /// Most tokens of texts that are computed together; a text that has more is computed alone.
     together: usize,
     /// The first is the one that is worked on.
     requests: VecDeque<Request>,
@@ -111,7 +111,7 @@ impl<'m> Embedder<'m> {
         self.requests.is_empty()
     }
 
-    /// Does a bounded piece of work, if there is something to do, and tells what came of a request that has ended.
+    /// Does a bounded piece of work, if there is something to do, and returns the results of ended requests.
     pub fn step(&mut self) -> Option<(EmbeddingId, Vectors)> {
         let mut request = self.requests.pop_front()?;
         match self.advance(&mut request) {

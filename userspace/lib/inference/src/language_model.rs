@@ -51,7 +51,7 @@ impl<'f> LanguageModel<'f> {
         &self.tokenizer
     }
 
-    /// Whether it can be told of tools, and its calls be read.
+    /// Whether it can be shown tools, and its calls be read.
     pub fn supports_tools(&self) -> bool {
         self.form().is_some()
     }

@@ -7,8 +7,8 @@ const MOST: usize = 192;
 
 /// Looks for a block of tokens that is repeated without end.
 ///
-/// A small model that has lost its way says the same words until its limit. A person who reads that has seen it after a
-/// few rounds, and what has been said so often makes the model say it again, so nothing else will follow.
+/// A small model that has lost its way says the same words until its limit. A person has seen that after a few rounds,
+/// and repeated text makes the model repeat it again, so nothing else will follow.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     /// The newest tokens, in the order of their numbers from `next` on.

@@ -26,7 +26,7 @@ pub struct Request {
     pub grammar: Grammar,
     /// Whether an answer ends that repeats itself: whose newest 192 tokens of text are a block of up to 64, again and again.
     pub end_repetition: bool,
-    /// Seconds since 1970, if the model may be told the time.
+    /// Seconds since 1970, if the model may know the time.
     pub now: Option<i64>,
     /// Whether calls and results are given to the template as texts: a form that those take which reject them.
     pub plain: bool,

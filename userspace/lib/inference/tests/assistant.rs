@@ -182,7 +182,7 @@ fn answers_keep_to_the_tools_and_the_schema() {
     assert_eq!(answer(&model, free).reason(), Reason::Length);
 }
 
-/// One tool that no grammar holds to is told of, and the others are held as ever.
+/// A tool that no grammar can enforce is shown to the model, and the others are enforced as before.
 #[test]
 fn a_tool_that_cannot_be_held_is_told_of() {
     let file = hermes();

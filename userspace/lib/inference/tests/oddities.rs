@@ -18,7 +18,7 @@ const TEXT: u32 = 8;
 const LIST: u32 = 9;
 const F64: u32 = 12;
 
-/// Where each text in a file lies, with its length before it.
+/// Where each text in a file is, with its length before it.
 fn text(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text].concat()
 }
@@ -190,7 +190,7 @@ fn text_that_is_needed_has_to_be_utf8() {
     let latin = text(b"J\xfcrgen");
     let one = |key| (key, laid_out(&file, 32, 0, &[entry(key, TEXT, &latin)]));
     let several = entry("tokenizer.ggml.added_tokens", LIST, &list(TEXT, &[text(b"a"), latin.clone()]));
-    // Of an entry that is there: behind its key, a type and a length.
+    // For an entry that exists: a type and a length after its key.
     let changed = |key: &'static str| {
         let mut file = file.clone();
         let at = file.windows(key.len()).position(|part| part == key.as_bytes()).unwrap();
@@ -212,7 +212,7 @@ fn text_that_is_needed_has_to_be_utf8() {
     }
 }
 
-/// What is one part of several is told apart from a file that lacks something.
+/// A file that is one of several is distinguished from a file that lacks something.
 #[test]
 fn a_part_of_a_model_is_refused_with_what_to_do() {
     let file = plain();

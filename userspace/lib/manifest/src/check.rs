@@ -54,7 +54,7 @@ fn is_driver(process: &Process) -> bool {
         .any(|grant| grant.from.strip_prefix(FIRST).is_some_and(|what| what.strip_prefix('.') == Some(DEVICE)))
 }
 
-/// `of`, where `name` is that with a number behind it.
+/// `of`, if `name` is that with a number after it.
 fn numbered<'n>(name: &str, of: &'n str) -> Option<&'n str> {
     let number = name.strip_prefix(of)?.strip_prefix('-')?;
     (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(of)

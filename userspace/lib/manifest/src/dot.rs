@@ -23,7 +23,7 @@ fn drawn(process: &Service) -> Vec<(&str, bool, u32, Option<&GrantSource>)> {
     let drawn = process.grants.iter().filter(|grant| is_drawn(grant));
     drawn
         .map(|grant| {
-            // Of whom a service knows its clients by number, all of whom are others.
+            // The holders whose clients a service knows by number; these are different clients.
             let hardware = Some(&grant.source).filter(|source| !matches!(source, GrantSource::Service(_)));
             (grant.from.as_str(), grant.read_only, grant.rights, hardware)
         })

@@ -27,7 +27,7 @@ pub fn check(file: &str, properties: &[Property], manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// A capability that somebody holds: what it is called in the manifest, and its interface.
+/// A held capability: its name in the manifest, and its interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Held {
     from: String,
@@ -75,7 +75,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Something that is held, and through whom: the services that are called on the way to it.
+/// A held capability, and the services that are called on the way to it.
 struct Reached {
     held: Held,
     through: Vec<String>,
@@ -150,7 +150,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// How somebody breaks a property with what it holds.
+    /// How a holder violates a property.
     fn broken(property: &Property, reached: &[Reached]) -> Option<String> {
         let verb = if property.reach { "reaches" } else { "holds" };
         let find = |name: &String| reached.iter().find(|reached| Named::new(name).is_in(&reached.held));

@@ -21,7 +21,7 @@ pub const HARDWARE: &[(&str, &str)] = &[("ports", "IoPorts"), ("interrupts", "In
 /// The interface of a device that the first process found: granted with arguments.
 pub const DEVICE: &str = "PciFunction";
 
-/// The interface that has a read-only form, and what stands behind its name if that is meant.
+/// The interface that has a read-only form, and the suffix of its name for that form.
 pub const DIRECTORY: &str = "Directory";
 pub const READ_ONLY: &str = " read-only";
 

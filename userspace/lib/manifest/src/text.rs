@@ -55,7 +55,7 @@ impl Document {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Property {
-    /// What it comes to, for people.
+    /// Its meaning, for people.
     pub says: String,
     /// Whom it is about: `services`, `programs`, `profiles`, names of processes, `profile.NAME`. All, if it is left
     /// out.

@@ -1,4 +1,4 @@
-//! The tools of a profile's sessions, as a model is told of them.
+//! The tools of a profile's sessions, as described to a model.
 
 use capos_schema::manifest::{CategoryMode, SessionGrant, SessionProfile};
 use capos_schema::models::{PermissionMode, ToolDescriptor};

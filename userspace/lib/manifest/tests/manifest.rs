@@ -51,7 +51,7 @@ fn the_shipped_manifest_is_good_and_round_trips() {
 fn services_come_after_those_that_they_call() {
     let manifest = read("m.toml", SMALL).unwrap();
     let names: Vec<&str> = manifest.services.iter().map(|service| service.name.as_str()).collect();
-    // The disk calls the log too, but the log lies on the disk: its lines wait.
+    // The disk calls the log too, but the log is on the disk: its lines wait.
     assert_eq!(names, ["disk", "log", "shell"]);
     assert_eq!(manifest.services[1].clients, ["disk", "shell"]);
     let GrantSource::Service(source) = &manifest.services[2].grants[0].source else { panic!("not a service") };

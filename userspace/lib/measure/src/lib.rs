@@ -29,7 +29,7 @@ impl Samples {
         Self(Vec::with_capacity(samples))
     }
 
-    /// Adds what lies between two counts, without the counting itself.
+    /// Adds what is between two counts, without the counting itself.
     pub fn add(&mut self, from: u64, to: u64, overhead: u64) {
         self.0.push(to.saturating_sub(from).saturating_sub(overhead));
     }

@@ -1,4 +1,4 @@
-//! `ModelInfo`, made from a file and compared with what somebody says of it.
+//! `ModelInfo`, made from a file and compared with a given one.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -169,7 +169,7 @@ mod tests {
         assert!(!calls("{{ tools }}{{ messages }}", &[]), "its calls are in no known form");
         assert!(calls("{{ messages }}", &[SCRIPTED]));
         assert!(!calls("", &[SCRIPTED]));
-        // Some keep the template that tells of tools apart.
+        // Some keep the template for tools apart.
         let apart = |template| [(capos_gguf::TOOL_TEMPLATE, template)];
         assert!(calls("{{ messages }}", &apart("{{ tools }}<tool_call>{{ messages }}")));
         assert!(!calls("{{ messages }}", &apart("{{ tools }}{{ messages }}")), "its calls are in no known form");

@@ -1,4 +1,5 @@
-//! What memory a worker that runs a model needs beside the weights, and how long conversations may be in what it has.
+//! How much memory a worker that runs a model needs besides the weights, and how long conversations may be in the
+//! memory that it has.
 
 use capos_engine::Config;
 use capos_engine::memory::{Load, pass_bytes, token_bytes};
@@ -11,7 +12,7 @@ pub const PASS: usize = 128;
 /// Tokens that lengths of conversations are multiples of where memory decides.
 pub const STEP: u32 = 256;
 
-/// What a worker has beside what follows the model's shape: its program, its heap, and what it keeps of each request.
+/// A worker's memory that does not depend on the model's shape: its program, its heap, and the records of requests.
 const BASE: u64 = 48 << 20;
 /// Bytes for each token of the vocabulary: its text, its places in the tokenizer's tables, and what grammars have of it.
 const VOCABULARY: u64 = 512;
@@ -112,7 +113,8 @@ mod tests {
     fn a07_what_a_worker_needs_follows_the_shape() {
         let (small, large) = (need(256 << 10), need(64 * MIB));
         assert_eq!((small.context, large.context), (8192, 8192));
-        // 8192 tokens of 16 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part beside.
+        // 8192 tokens of 16 layers of 512 keys and values with 16 bits, which a 64 MiB file has, and a part for the
+        // rest.
         let layers = u64::try_from(large.config.layers).unwrap();
         assert!(large.bytes(8192) > 8192 * layers * 2048);
         assert!(large.bytes(8192) < 64 * MIB + 8192 * layers * 2048 * 2, "{} MiB", large.bytes(8192) / MIB);

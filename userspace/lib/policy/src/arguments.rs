@@ -11,7 +11,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The members with these names of the JSON object `text`, each as the text that it is, or `None` if it is something
-/// else. Of members with one name the last one is meant.
+/// else. The last of several members with one name counts.
 ///
 /// # Errors
 /// It is no JSON object.

@@ -36,7 +36,7 @@ impl Used {
         bytes
     }
 
-    /// What was kept, and the bytes behind it.
+    /// The stored bytes, and those after them.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (tokens, rest) = bytes.split_first_chunk()?;

@@ -14,7 +14,7 @@ use capos_schema::authority::{Label, Provenance};
 const TOP: &str = "*";
 /// Bytes of a class's name.
 const CLASS_LIMIT: usize = 64;
-/// The most that the classes of a label may come to, in bytes of their names, each counted with 4 more.
+/// The most bytes that the names of a label's classes may have, each counted with 4 more.
 pub const LABEL_LIMIT: usize = 1024;
 
 /// Whether this names a class: 1 to 64 ASCII letters, digits and `.`, `_`, `-`, `*`, so that it can be shown without
@@ -101,7 +101,7 @@ pub struct Egress {
 }
 
 impl Default for Egress {
-    /// Redacted personal data may leave by a tool that a person agreed to; nothing but public text goes to a remote
+    /// Redacted personal data may leave through a tool that a person agreed to; only public text is sent to a remote
     /// model.
     fn default() -> Self {
         Self { outbound: Label { classes: [String::from("pii.redacted")].into() }, remote_model: Label::default() }

@@ -73,7 +73,7 @@ impl Modes {
     }
 }
 
-/// The least that a category's tools take, whatever anybody configures.
+/// The lower bound of a category's tools, whatever is configured.
 fn floor(category: Category) -> PermissionMode {
     match category {
         Category::Destructive | Category::Admin => PermissionMode::Consent,

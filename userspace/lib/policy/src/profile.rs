@@ -15,7 +15,7 @@ pub enum ModelAccess {
     Remote,
 }
 
-/// How long a model's worker may take over one answer. Time counts while somebody waits for it.
+/// How long a model's worker may take over one answer. Time counts while the person waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Seconds in which it reads no token and writes none.
@@ -25,7 +25,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// An emulated machine reads a prompt in minutes and says so as it goes; a page of a large model may come from a slow disk.
+    /// An emulated machine reads a prompt in minutes and reports its progress; a page of a large model may come from a
+    /// slow disk.
     fn default() -> Self {
         Self { silence_seconds: 300, answer_seconds: 3600 }
     }

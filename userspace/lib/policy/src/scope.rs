@@ -15,7 +15,7 @@ pub type ScopeError = String;
 /// Bounds on the arguments of one tool. Without any, everything that its schema allows is in scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Arguments that are paths, by name, and where they may lie.
+    /// Arguments that are paths, by name, and where they may be.
     pub paths: Vec<(String, PathRules)>,
     /// The longest arguments, in bytes of their JSON text.
     pub max_bytes: Option<usize>,

@@ -25,7 +25,7 @@ pub(crate) enum Ending {
     /// Something is lost by it, or that is unknown: it needs the permission of a destructive call. The text for the
     /// person.
     Loses(String),
-    /// Nothing is lost by it; what the person is told.
+    /// Nothing is lost by it; the text for the person.
     Harmless(String),
 }
 

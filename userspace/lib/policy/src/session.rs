@@ -131,7 +131,7 @@ impl SessionPolicy {
         &self.egress
     }
 
-    /// Consents that stand in this session.
+    /// Consents that are valid in this session.
     pub fn approvals(&mut self) -> &mut Approvals {
         &mut self.approvals
     }
@@ -198,7 +198,7 @@ impl SessionPolicy {
         }
         let own = match self.services.of(question, entry.category) {
             Some(Ending::Refused(reason)) => return shut(reason),
-            // To lose what somebody keeps takes as much as to delete it.
+            // To lose stored data takes the same permission as to delete it.
             Some(Ending::Loses(_)) => {
                 let destroys = self.permission(Category::Destructive, &entry.method, &question.tool);
                 stricter(entry.permission.mode, destroys.mode)
@@ -216,8 +216,8 @@ impl SessionPolicy {
         }
     }
 
-    /// What a call takes, before anybody is asked about it: a mode, why if that is forbidden, and what the person is to
-    /// be told before they agree, which may be nothing. Nothing is decided by it.
+    /// The requirements of a call, before a person is asked about it: a mode, why if that is forbidden, and a text for
+    /// the person, which may be empty. Nothing is decided by it.
     #[must_use]
     pub fn review(&self, question: &ToolQuestion) -> (PermissionMode, String, String) {
         let category = self.tools.get(&(question.interface_id, question.tool.clone())).map(|entry| entry.category);
@@ -252,7 +252,7 @@ impl SessionPolicy {
         }
     }
 
-    /// Ends the session: no consent stands and no tool is granted.
+    /// Ends the session: no consent remains and no tool is granted.
     pub fn end(&mut self) {
         self.approvals.clear();
         self.tools.clear();

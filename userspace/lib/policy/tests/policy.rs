@@ -674,7 +674,8 @@ proptest! {
     }
 }
 
-/// A call that ends a service is permitted by what is lost with it, and a trusted one is refused before anybody is asked.
+/// A call that ends a service is permitted by what is lost with it, and for a trusted one it is rejected without a
+/// question.
 #[test]
 fn what_is_lost_with_a_service_counts_as_destroyed() {
     let end = |name: &str, trusted: bool, loses: &str| ServiceEnd { name: name.into(), trusted, loses: loses.into() };
@@ -713,7 +714,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         ("ramfs", StepUp, "It loses the files of the home directory."),
         ("hello", Consent, "Nothing is lost by it."),
         ("new", StepUp, "What `new` keeps in memory is lost by it; the manifest does not say what that is."),
-        // Who serves the call says that there is none.
+        // The server of the call answers that there is none.
         ("nobody", Consent, ""),
     ] {
         assert_eq!(session.review(&restart(service)), (mode, String::new(), note.into()), "{service}");
@@ -721,7 +722,7 @@ fn what_is_lost_with_a_service_counts_as_destroyed() {
         // A yes is enough only if nothing is lost, whatever the runner believes.
         assert_eq!(session.decide(&restart(service), Consent, Answer::Yes(Span::Session)).0, decision, "{service}");
     }
-    // Whoever only looks is told nothing and refused nothing.
+    // A call that only reads gets no text and is never rejected.
     let status = asked("status", "service_status", Category::ReadOnly, "audit");
     assert_eq!(session.review(&status), (Auto, String::new(), String::new()));
     // A configuration may say that consent is enough for this tool, as for one that destroys; never less.

@@ -128,8 +128,8 @@ impl Maker<'_> {
     }
 }
 
-/// A process that is being made. Who gives up its start, by dropping the future, never learns whether
-/// its first thread ran already: it is ended.
+/// A process that is being made. A caller that gives up its start, by dropping the future, never
+/// learns whether its first thread already ran: it is ended.
 struct Unfinished(Option<ProcessClient>);
 
 impl Unfinished {

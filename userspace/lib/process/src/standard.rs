@@ -1,4 +1,4 @@
-//! If a program writes whose output somebody collects: always ready, never a screen.
+//! The output of a program that is collected: always ready, never a screen.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ pub trait Sink {
     /// Takes these bytes; they may end within a letter.
     ///
     /// # Errors
-    /// The program is told: its write fails.
+    /// The program's write fails.
     async fn take(&self, bytes: &[u8]) -> Result<(), CallError>;
 }
 

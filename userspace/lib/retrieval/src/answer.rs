@@ -9,7 +9,7 @@ use capos_script::{Arguments, Handle, Id, RequestView, Response, Role, Step, Tur
 
 use crate::handbook::{Entry, Handbook};
 
-/// Questions that are told if nothing is found.
+/// Questions that are listed if nothing is found.
 const TOLD: usize = 8;
 
 impl Handbook {

@@ -31,7 +31,7 @@ pub enum Event {
     Exit(u32),
     /// The worker does something that gets its process killed. Always the last event.
     Crash(Crash),
-    /// The worker goes silent: nothing more comes until the stream is cancelled. Always the last event.
+    /// The worker stops sending until the stream is cancelled. Always the last event.
     Hang,
     /// The worker stops answering every caller, also to a cancel. Always the last event.
     Deaf,

@@ -43,7 +43,7 @@ impl Player {
         self.requests
     }
 
-    /// The answer to the next request. A script that has no line for it answers with an exception that says so.
+    /// The answer to the next request. A script that has no line for it answers with an exception.
     pub fn respond(&mut self, request: &RequestView<'_>) -> Response {
         self.requests = self.requests.saturating_add(1);
         let ordinal = self.requests;

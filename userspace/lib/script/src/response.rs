@@ -38,7 +38,7 @@ pub struct Response {
     silent: bool,
 }
 
-/// The schema that an answer has to keep to, and the answer so far.
+/// The schema that an answer has to conform to, and the answer so far.
 #[derive(Debug)]
 struct Form {
     schema: Schema,
@@ -120,8 +120,8 @@ impl Response {
         self.turn.line
     }
 
-    /// Stops the response. The next event is its end, with what was said so far counted; a response that has ended
-    /// stays ended. One that went silent has not ended.
+    /// Stops the response. The next event is its end, with the output so far counted; a response that has ended stays
+    /// ended. One that went silent has not ended.
     pub fn cancel(&mut self) {
         if self.finished && !core::mem::take(&mut self.silent) {
             return;

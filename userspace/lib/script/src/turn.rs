@@ -121,7 +121,7 @@ pub enum Id {
     Literal(String),
 }
 
-/// How an id that tells the request's nonce begins; the nonce follows in hexadecimal digits.
+/// How an id that repeats the request's nonce begins; the nonce follows in hexadecimal digits.
 pub const NONCE_ID: &str = "nonce-";
 
 impl Id {

@@ -567,7 +567,7 @@ fn b18_an_answer_keeps_to_the_response_schema_or_is_an_error() {
     assert!(refused(r#"{"events":[{"textBytes":"ff"}]}"#).contains("it is no text"));
     assert!(refused(r#"{"events":[{"capabilities":true}]}"#).contains("only the worker knows"));
     assert!(refused(r#"{"events":[{"text":"          ","times":200000}]}"#).contains("1 MiB"));
-    // What calls a tool is no answer yet, and what was cut or cancelled is told as that.
+    // A message with a tool call is not an answer yet, and a cut or cancelled one is reported as such.
     assert_eq!(ended(&whole(r#"{"text":"I look.","calls":[{"name":"readFile"}]}"#)).0, Finish::ToolCalls);
     assert_eq!(ended(&with(r#"{"text":"It is"}"#, |request| request.max_tokens = 1)).0, Finish::Length);
     assert_eq!(ended(&whole(r#"{"text":"It is","finish":"contentFilter"}"#)).0, Finish::ContentFilter);

@@ -1,5 +1,5 @@
-//! Who calls whom, by the encoded manifest: checked when a boot package is made, and again by the first process, which
-//! cannot know that what it reads was made so.
+//! The call graph of the encoded manifest. It is checked when a boot package is made, and again by the first process,
+//! which cannot trust its input.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]

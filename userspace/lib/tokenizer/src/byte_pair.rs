@@ -58,7 +58,7 @@ struct Symbol {
 type Candidate = Reverse<(u32, usize, Part, Part, Part)>;
 
 impl BytePair {
-    /// Reads what belongs to a byte-level vocabulary; tells also whether text begins with the begin token if the file
+    /// Reads what belongs to a byte-level vocabulary; also returns whether text begins with the begin token if the file
     /// does not say.
     pub fn new(header: &Header<'_>, vocabulary: &Vocabulary) -> Result<(Self, bool), TokenizerError> {
         let name = match header.get(PRE) {
@@ -176,7 +176,7 @@ impl BytePair {
     }
 }
 
-/// Gives a number to each text that is merged or comes out of a merge: its token, or one behind all tokens.
+/// Gives a number to each text that is merged or comes out of a merge: its token, or one after all tokens.
 struct Parts<'a> {
     vocabulary: &'a Vocabulary,
     others: HashMap<String, Part>,

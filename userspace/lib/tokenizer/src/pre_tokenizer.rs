@@ -78,7 +78,7 @@ impl Prepared {
         begins.map(|_| prepared).map_err(|error| TokenizerError::Rules { why: error.to_string() })
     }
 
-    /// Gives matches and what lies between them.
+    /// Gives matches and what is between them.
     fn split(&self, text: &str, piece: &mut dyn FnMut(&str)) {
         let mut cache = self.caches.get();
         let mut give = |range: Range<usize>| {

@@ -35,7 +35,7 @@ struct Symbol {
     next: usize,
 }
 
-/// A merge that may be made: of what lies between `start` and `end`, by the symbol at `at`, whose right neighbour begins
+/// A merge that may be made: of what is between `start` and `end`, by the symbol at `at`, whose right neighbour begins
 /// at `middle`.
 struct Candidate {
     score: f32,

@@ -127,7 +127,7 @@ impl Special {
     }
 }
 
-/// Ordinary tokens that are marks all the same, in order. They look like marks, and either the template contains them
+/// Ordinary tokens that are marks nevertheless, in order. They look like marks, and either the template contains them
 /// or `encode` never produces them from text, so they were added to an existing vocabulary. Some converters do not
 /// record that.
 pub fn mistyped(

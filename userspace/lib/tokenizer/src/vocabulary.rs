@@ -19,9 +19,9 @@ const KINDS: &str = "tokenizer.ggml.token_type";
 pub enum TokenKind {
     /// A piece of text.
     Normal,
-    /// Stands for what has no token.
+    /// Represents text without a token.
     Unknown,
-    /// A mark that structures a conversation or a document. No text of anybody has it in it.
+    /// A mark that structures a conversation or a document. No text has it.
     Control,
     /// A piece of text that is found before all others.
     UserDefined,
@@ -82,9 +82,9 @@ pub struct Roles {
     pub begin: Option<u32>,
     /// Ends a text.
     pub end: Option<u32>,
-    /// Stands for what has no token.
+    /// Represents text without a token.
     pub unknown: Option<u32>,
-    /// Lies between texts.
+    /// Separates texts.
     pub separator: Option<u32>,
 }
 
@@ -187,7 +187,7 @@ impl Vocabulary {
         let message_end = self.find("<|end|>").filter(|_| harmony);
         let mut all: Vec<u32> = named.filter(|id| Some(*id) != message_end).collect();
         let fills: Vec<u32> = FILLS.iter().filter_map(|text| self.find(text)).collect();
-        // So is what begins texts and lies between them, if it looks like it.
+        // The same holds for a token that begins texts and separates them, if it looks like it.
         let named = [self.roles.begin, self.roles.end, self.roles.separator].into_iter().flatten();
         let roles: Vec<u32> = named.filter(|id| self.text(*id).is_some_and(looks_like_mark)).collect();
         for id in all.iter().chain(&message_end).chain(&fills).chain(&roles) {
@@ -367,7 +367,7 @@ fn kinds(header: &Header<'_>, tokens: usize) -> Result<Vec<TokenKind>, Tokenizer
             }
         };
         match code {
-            // Undefined: written by converters that do not tell kinds apart.
+            // Undefined: written by converters that do not distinguish kinds.
             0 | 1 => Ok(TokenKind::Normal),
             2 => Ok(TokenKind::Unknown),
             3 => Ok(TokenKind::Control),

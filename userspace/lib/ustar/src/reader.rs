@@ -149,8 +149,8 @@ fn header(block: &[u8; BLOCK], at: u64) -> Result<Option<(Name, u64)>, ArchiveEr
     Ok(Some((name, size)))
 }
 
-/// Tells `each` the files of an archive of `length` bytes, in their order, reading its blocks with `read`. Nothing is
-/// told of a file that is not there to its last byte.
+/// Passes the files of an archive of `length` bytes to `each`, in their order, reading its blocks with `read`. A file
+/// that is not complete is not reported.
 ///
 /// # Errors
 /// What is wrong with the archive, or what `read` or `each` says.
@@ -186,7 +186,7 @@ pub fn entries<E: From<ArchiveError>>(
     }
 }
 
-/// Where the file with this name lies in an archive that is read to its end, so that all its headers are known to be
+/// Where the file with this name is in an archive that is read to its end, so that all its headers are known to be
 /// whole.
 ///
 /// # Errors

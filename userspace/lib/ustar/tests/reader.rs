@@ -102,7 +102,7 @@ fn headers_that_were_changed_are_refused() {
 }
 
 proptest! {
-    /// Whatever the bytes, the answer comes, and what is told of lies in the archive.
+    /// Whatever the bytes are, there is an answer, and every reported file is inside the archive.
     #[test]
     fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..2048)) {
         let _ = list(&bytes);

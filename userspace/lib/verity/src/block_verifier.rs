@@ -110,8 +110,8 @@ impl BlockVerifier {
             return Err(VerityError::DataLength { block, expected, found: data.len() });
         }
         let path = self.geometry.path(block)?;
-        // What the next block down must hash to; None stands for the root hash, which is known
-        // only through the file's digest.
+        // What the next block down must hash to; `None` is the root hash, which is known only
+        // through the file's digest.
         let mut wanted: Option<Hash> = None;
         for step in path.steps() {
             wanted = Some(self.hash_in(step.tree_block, step.offset, wanted, tree_blocks)?);

@@ -55,7 +55,7 @@ pub fn file_digest(size: u64, root: &Hash) -> FileDigest {
     // Size of a built-in signature: none.
     hasher.update([0u8; 4]);
     hasher.update(size.to_le_bytes());
-    // The root hash lies in a field of 64 bytes; salt (32) and reserved bytes (144) are zero.
+    // The root hash is in a field of 64 bytes; salt (32) and reserved bytes (144) are zero.
     hasher.update(root);
     hasher.update([0u8; 64 - HASH_SIZE + 32 + 144]);
     const { assert!(4 + 4 + 8 + 64 + 32 + 144 == DESCRIPTOR_SIZE) };

@@ -132,7 +132,7 @@ impl TreeGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     pub tree_block: u64,
-    /// Where in the tree block the hash of the next block on the way lies, in bytes.
+    /// Where in the tree block the hash of the next block on the way is, in bytes.
     pub offset: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What stands behind descriptors: an open file with its position, shared by all that were duplicated from one.
+//! The objects of descriptors: an open file with its position, shared by all duplicates of one.
 
 use alloc::sync::Arc;
 use core::ffi::c_int;

@@ -339,7 +339,7 @@ fn each(
     mut one: impl FnMut(&libc::iovec, Option<u64>) -> Result<usize>,
 ) -> Result<isize> {
     let mut done = 0_usize;
-    // Nothing to do is an operation too: what is wrong with the descriptor is told.
+    // An empty operation is still an operation: errors of the descriptor are reported.
     if pieces.iter().all(|piece| piece.iov_len == 0) {
         let none = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
         return count(one(&none, at)?);
@@ -385,7 +385,7 @@ unsafe fn write_pieces(number: c_int, array: *const libc::iovec, length: c_int, 
     // SAFETY: the caller's array.
     let pieces = unsafe { pieces(array, length) }?;
     let sum = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.iov_len));
-    // What is short enough goes to a pipe in one piece, and is not mixed with what others write.
+    // Data that is short enough is written to a pipe in one piece, and is not mixed with the writes of others.
     if !matches!(open.object, Object::File(_)) && sum <= libc::PIPE_BUF {
         let mut whole = Vec::with_capacity(sum);
         for piece in pieces {

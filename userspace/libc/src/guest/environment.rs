@@ -14,8 +14,8 @@ use crate::guest::output;
 #[unsafe(no_mangle)]
 static environ: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Where errors go to the log, a panic tells there how it was come to: in full, since the short form picks frames by
-/// names, which programs do not carry. Errors of libraries stay as cheap as they are without.
+/// If errors go to the log, a panic writes a full backtrace there, since the short form selects frames by names, which
+/// programs do not contain. Errors of libraries stay as cheap as they are without.
 const BACKTRACES: [&str; 2] = ["RUST_BACKTRACE=full", "RUST_LIB_BACKTRACE=0"];
 
 /// The variables that a program begins with: those it was given, and [`BACKTRACES`].
@@ -66,7 +66,7 @@ fn checked(name: &CStr) -> Result<&[u8]> {
     if name.is_empty() || name.contains(&b'=') { Err(Errno(libc::EINVAL)) } else { Ok(name) }
 }
 
-/// Gives a variable another line, or none. What was there stays in memory: somebody may read it.
+/// Gives a variable another line, or none. The old value stays in memory: the program may still read it.
 ///
 /// # Safety
 /// No other thread reads `environ` at the same time, as C demands.

@@ -17,7 +17,7 @@ use crate::guest::namespace::{self, Place, Target};
 
 /// The most that one read or write of a server carries, in bytes.
 const MAX_TRANSFER: usize = 256 << 10;
-/// Bytes of an answer beside its data.
+/// Bytes of an answer besides its data.
 const OVERHEAD: u32 = 64;
 
 /// The capability of an open file.
@@ -166,7 +166,7 @@ impl Drop for OpenFile {
     }
 }
 
-/// Opens what stands at a place.
+/// Opens the object at a place.
 pub fn open_place(place: Place, flags: c_int) -> Result<Object> {
     let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {

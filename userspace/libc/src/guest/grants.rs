@@ -56,7 +56,7 @@ impl Grants {
     /// A granted capability, if there is one of this name and interface.
     pub fn cap<C: Client>(&self, name: &str) -> Option<C> {
         let grant = self.caps.get(name).filter(|grant| grant.interface == C::INTERFACE_ID)?;
-        // SAFETY: every thread's block tells its ring.
+        // SAFETY: every thread's block contains its ring.
         Some(unsafe { BlockingCap::borrowed(thread_block::here, grant.id) })
     }
 

@@ -38,7 +38,7 @@ impl Handle {
 
     /// To call it from this thread.
     pub fn client<C: Client>(&self) -> C {
-        // SAFETY: every thread's block tells its ring.
+        // SAFETY: every thread's block contains its ring.
         unsafe { BlockingCap::borrowed(thread_block::here, self.id) }
     }
 
@@ -57,7 +57,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a program is told of a call to a file server that failed: its own request is not to blame.
+/// The error number for a failed call to a file server: the program's own request is not at fault.
 pub fn failed(error: CallError) -> Errno {
     match &error {
         _ if error.is_disconnected() => Errno(libc::EIO),

@@ -9,7 +9,7 @@ use crate::guest::futex::Kernel;
 #[repr(transparent)]
 pub struct Raw(WordLock);
 
-/// A value behind such a lock.
+/// A value protected by such a lock.
 pub type Mutex<T> = lock_api::Mutex<Raw, T>;
 
 // SAFETY: whoever changes the word from free holds the lock until it makes it free; loom has gone through it.

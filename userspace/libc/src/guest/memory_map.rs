@@ -16,7 +16,7 @@ use crate::guest::{thread, thread_region};
 
 static ADDRESSES: Mutex<Addresses> = Mutex::new(Addresses::new());
 
-/// Mappings that cannot be written, each from an address to the one behind it. All others can.
+/// Mappings that cannot be written, each from an address to the one after it. All others can.
 static READ_ONLY: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
 /// Whether a part of this range cannot be written.
@@ -46,7 +46,7 @@ pub fn give(start: u64, length: u64) {
 /// New zeroed memory at a fresh address. `length` in whole pages.
 pub fn map_new(length: u64) -> Result<u64> {
     match try_map_new(length) {
-        // What threads that have ended left behind is given up before memory is refused.
+        // The memory of ended threads is freed before memory is refused.
         Err(Errno(libc::ENOMEM)) => {
             thread::reap();
             if thread_region::give_up() { try_map_new(length) } else { Err(Errno(libc::ENOMEM)) }
@@ -119,7 +119,7 @@ fn map_file(length: u64, protection: c_int, flags: c_int, descriptor: c_int, off
     let bytes = unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(pointer), count) };
     let filled = file.status().and_then(|status| {
         let has = status.bytes.saturating_sub(offset).min(length);
-        // Zeros in place of what the file holds would be a lie.
+        // Zeros instead of the file's content would be wrong data.
         if file.read(offset, bytes)? as u64 >= has { Ok(()) } else { Err(Errno(libc::EIO)) }
     });
     if let Err(error) = filled {

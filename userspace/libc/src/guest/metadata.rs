@@ -20,7 +20,7 @@ const COUNTED_BLOCK: i64 = 512;
 pub const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What C is told of a file.
+/// The metadata of a file for C.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// Type and permission bits.
@@ -50,8 +50,8 @@ impl Metadata {
         })
     }
 
-    /// Of a file that was granted alone. The numbers of such files are the process's own: each comes from a server of
-    /// its own, perhaps.
+    /// Of a file that was granted by itself. The numbers of such files are the process's own: each comes from a server
+    /// of its own, perhaps.
     fn of_granted(status: &FileStatus, id: u64) -> Result<Self> {
         Ok(Self { id: id.saturating_add(2), ..Self::of_status(status, 1)? })
     }
@@ -106,7 +106,7 @@ fn inside(directory: &Handle, device: u64, path: &str, follow: bool) -> Result<M
     Metadata::of_status(&answer.status, device)
 }
 
-/// Of what stands at a place.
+/// Of the object at a place.
 pub fn of_place(place: &Place, follow: bool) -> Result<Metadata> {
     let found = match &place.target {
         Target::Top => Metadata::top(),

@@ -110,7 +110,7 @@ fn move_name(from: Place, to: Place) -> Result<c_int> {
             return Err(Errno(libc::ENOTDIR));
         }
     }
-    // A server moves names within one directory that it is asked by, and what lies below it.
+    // A server moves names only within the directory that is called, and the directories below it.
     match (from.target, to.target) {
         (Target::Inside { directory, path, .. }, Target::Inside { directory: other, path: other_path, .. })
             if directory.is(&other) =>
@@ -334,8 +334,8 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
 }
 
-/// Tells whether it is there. Whether a file of a granted directory may be written shows when it is opened to write: only
-/// its server knows.
+/// Returns whether it is there. Whether a file of a granted directory may be written shows when it is opened to write:
+/// only its server knows.
 ///
 /// # Safety
 /// As in C.

@@ -24,7 +24,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether what is written goes to the log.
+    /// Whether output goes to the log.
     pub fn goes_to_log(self) -> bool {
         self.given().is_none()
     }
@@ -38,7 +38,7 @@ impl Stream {
     }
 }
 
-/// What is held back of a stream that goes to the log: the start of a line.
+/// The held-back part of a stream that goes to the log: the start of a line.
 struct Held {
     output: Vec<u8>,
     error: Vec<u8>,
@@ -46,7 +46,7 @@ struct Held {
 
 static HELD: Mutex<Held> = Mutex::new(Held { output: Vec::new(), error: Vec::new() });
 
-/// An open standard stream to write to. Dropping it tells who reads it that nothing more comes.
+/// An open standard stream to write to. Dropping it signals the end of the stream to its reader.
 #[derive(Debug)]
 pub struct Writer(pub Stream);
 
@@ -71,7 +71,7 @@ impl Writer {
         self.0.given().map_or(libc::POLLOUT, |given| given.events())
     }
 
-    /// To be told when something can be written.
+    /// To learn when it can be written.
     pub fn asked(&self) -> Option<Asked> {
         self.0.given()?.asked()
     }

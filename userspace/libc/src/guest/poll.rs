@@ -17,7 +17,7 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// How many threads wait, so that there is no wake-up call without a waiter.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// What has happened so far; to be asked before looking.
+/// The count so far; to be read before looking.
 pub fn seen() -> u32 {
     CHANGES.load(Ordering::SeqCst)
 }
@@ -57,7 +57,7 @@ fn look(watched: &mut [libc::pollfd]) -> c_int {
             // Left out.
             ..0 => 0,
             number => match descriptor::get(number) {
-                // Errors and hang-ups are told unasked.
+                // Errors and hang-ups are always reported.
                 Ok(open) => events(&open.object) & (one.events | libc::POLLERR | libc::POLLHUP),
                 Err(_) => libc::POLLNVAL,
             },

@@ -7,7 +7,7 @@ use crate::guest::output;
 
 /// Exit code of a process whose start failed before anything could be said.
 pub const BROKEN: i32 = 120;
-/// Exit code of `abort`, as a shell on Linux would tell it.
+/// Exit code of `abort`, as on Linux in a shell.
 const ABORTED: i32 = 134;
 
 /// Ends the process at once.

@@ -112,7 +112,7 @@ impl Input {
         }
     }
 
-    /// To be told when something can be read.
+    /// To learn when it can be read.
     pub fn asked(&self) -> Option<Asked> {
         asked::<StandardInputClient>(self.id?, |client| drop(wait(client.ready(true))))
     }
@@ -190,7 +190,7 @@ impl Output {
         }
     }
 
-    /// To be told when something can be written.
+    /// To learn when it can be written.
     pub fn asked(&self) -> Option<Asked> {
         asked::<StandardClient>(self.id, |client| drop(wait(client.ready(true))))
     }

@@ -57,7 +57,7 @@ static FIRST: u8 = 0;
 /// The number of the next thread.
 static NUMBER: AtomicU32 = AtomicU32::new(2);
 
-/// Somebody will join it.
+/// It will be joined.
 const JOINABLE: u32 = 0;
 /// Nobody will.
 const DETACHED: u32 = 1;
@@ -65,7 +65,7 @@ const DETACHED: u32 = 1;
 /// Detached threads that may not have ended yet.
 struct Detached(Vec<*const Thread>);
 
-// SAFETY: what it points to is used by who takes it out alone.
+// SAFETY: only the code that takes a pointer out uses its target.
 unsafe impl Send for Detached {}
 
 static LEFT: Mutex<Detached> = Mutex::new(Detached(Vec::new()));
@@ -183,7 +183,7 @@ fn create_now(stack_bytes: u64, routine: Routine, argument: *mut c_void) -> Resu
 /// The capability of a thread. The thread itself may ask for it before who made it has got it.
 fn client(thread: &Thread) -> ThreadClient {
     thread.known.wait(&Kernel);
-    // SAFETY: every thread's block tells its ring.
+    // SAFETY: every thread's block contains its ring.
     unsafe { BlockingCap::borrowed(thread_block::here, thread.cap.load(Ordering::Acquire)) }
 }
 
@@ -335,7 +335,7 @@ extern "C" fn sched_yield() -> c_int {
     0
 }
 
-/// The calling thread, as C names it: what is known of it, or what stands for the first thread.
+/// The calling thread, as C names it: its record, or the one that represents the first thread.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_self() -> libc::pthread_t {
     let thread = thread_block::current().thread.get();

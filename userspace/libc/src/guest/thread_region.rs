@@ -1,7 +1,7 @@
 //! The mappings in which threads have their stack, their storage and their block.
 //!
 //! Making one costs the kernel a cleared frame for each page of it, so those of threads that have ended serve the next
-//! ones. They are few, and are given up before the process is refused memory.
+//! ones. They are few, and are freed before the process is refused memory.
 
 use capos_ring::unmap;
 use capos_schema::kernel::AddressSpaceClient;
@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 8 << 20;
 struct Region {
     start: u64,
     bytes: u64,
-    /// Whether it has memory. Of one without, only the addresses are left.
+    /// Whether it has memory. Only the addresses remain of one without.
     mapped: bool,
 }
 

@@ -56,7 +56,7 @@ impl Memory {
         is_first_thread().then_some(&self.first)
     }
 
-    /// A block, if none lies in stock.
+    /// A block, if none is in stock.
     ///
     /// # Safety
     /// As [`GlobalAlloc::alloc`].
@@ -97,7 +97,7 @@ impl Memory {
         // SAFETY: a layout that is not empty, since the caller's is not.
         let found = unsafe { self.heap.alloc(layout) };
         if let (true, Some(stock)) = (found.is_null(), self.stock()) {
-            // What lies in stock may be what is lacking.
+            // Kept blocks may be the memory that is lacking.
             stock.give_back(&self.heap);
             // SAFETY: as above.
             return unsafe { self.heap.alloc(layout) };
@@ -111,7 +111,7 @@ impl Memory {
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Mostly one lies in stock.
+        // Mostly one is in stock.
         if let Some(block) = self.stock().and_then(|stock| stock.take(layout)) {
             return block.as_ptr();
         }

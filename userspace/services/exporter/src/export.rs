@@ -38,7 +38,7 @@ impl Records<'_> {
     }
 }
 
-/// The archive, as it goes out.
+/// The archive, as it is sent.
 pub struct Archive<'a> {
     wire: &'a Wire,
 }

@@ -37,7 +37,7 @@ struct Exporter {
     audit: AuditReaderClient,
     home: DirectoryClient,
     power: PowerClient,
-    /// A run is exported once, whoever else tells that a session has ended.
+    /// A run is exported once, whichever other event also reports that a session has ended.
     exported: Cell<bool>,
     /// How many sessions are still to end.
     left: Cell<u32>,

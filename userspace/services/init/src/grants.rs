@@ -28,7 +28,8 @@ pub struct Given {
     pub grants: Vec<Granted>,
     /// The lines.
     pub environment: Vec<String>,
-    /// What tells the labels of all that was read through its directories, for a program that has them with a label.
+    /// Records the labels of everything that was read through its directories, for a program that has them with a
+    /// label.
     pub labelled: BTreeMap<String, DirectoryClient>,
 }
 
@@ -168,7 +169,7 @@ impl System {
     }
 }
 
-/// A capability to a provided interface: the badge tells the service which, and who calls.
+/// A capability to a provided interface: the badge identifies it, and the caller.
 pub async fn mint(endpoint: &EndpointClient, ordinal: u16, client: u16, interface: u64) -> Result<Cap, Error> {
     let badge = u64::from(ordinal) | (u64::from(client) << 16);
     Ok(endpoint.mint(badge, interface).await?.into_cap())

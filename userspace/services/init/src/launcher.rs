@@ -68,7 +68,7 @@ impl Sink for Output {
     }
 }
 
-/// The accounts of programs that run, and of those that have ended and hold something all the same.
+/// The accounts of programs that run, and of ended ones that still hold something.
 #[derive(Default)]
 struct Accounts {
     open: RefCell<Vec<ResourceAccountClient>>,

@@ -21,10 +21,10 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Looks for all functions, behind every root.
+    /// Looks for all functions, below every root.
     ///
     /// # Errors
-    /// The ports are not to be had.
+    /// The ports are not available.
     pub async fn scan(ports: &IoPortsClient) -> Result<Self, Error> {
         let ports = ports.narrow(ADDRESS, 8).await.context("the ports of the PCI bus")?;
         let mut bus = Self { ports, found: Vec::new() };

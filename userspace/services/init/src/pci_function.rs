@@ -65,7 +65,7 @@ impl Function {
         self.bus.write(self.place, COMMAND, command & !MASTER).await
     }
 
-    /// Where a memory window lies, which its register tells when all bits are written.
+    /// Where a memory window is, which its register shows after all bits are written.
     async fn window(&self, index: u8) -> Result<Window, CallError> {
         if index > 5 {
             return Err(CallError::invalid_argument("a device has windows 0 to 5"));

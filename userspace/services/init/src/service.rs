@@ -35,9 +35,9 @@ pub struct Service {
     pub running: RefCell<Option<Started>>,
     /// What is wanted.
     pub wish: Cell<Wish>,
-    /// Whether its next death is one that somebody asked for.
+    /// Whether its next death was requested.
     pub expected: Cell<bool>,
-    /// Told at every change of what is wanted or of the state.
+    /// Notified at every change of the request or of the state.
     pub changed: Signal,
     /// Processes that its present life has had started, by number, until they end.
     pub spawned: RefCell<BTreeMap<u64, ProcessClient>>,
@@ -117,7 +117,7 @@ impl Service {
         self.restarts.borrow_mut().forgive();
     }
 
-    /// What there is to tell of it.
+    /// Its description for clients.
     pub async fn info(&self) -> ServiceInfo {
         let account = self.running.borrow().as_ref().map(|started| started.account.clone());
         let frames = match account {

@@ -129,8 +129,7 @@ impl System {
         }
     }
 
-    /// Starts a service that nothing is absent for; else, with a sentence about that, it rests until somebody asks for
-    /// it.
+    /// Starts a service that lacks nothing. Another one rests, with a sentence about that, until a client asks for it.
     pub async fn begin(self: Rc<Self>, service: Rc<Service>, absent: Option<String>) {
         if let Some(words) = absent {
             service.set_last_exit(words);
@@ -209,7 +208,7 @@ impl ServiceSupervisorServer for Supervisor {
         end(&service, "restarted on request").await;
         let settled = || match service.state() {
             ServiceState::Running => starting || service.starts() > before,
-            // What was before was forgiven; a new failure, or somebody who stops it, takes the wish away again.
+            // Earlier failures no longer count; a new failure, or a client that stops it, withdraws the request.
             ServiceState::Failed | ServiceState::Stopped | ServiceState::Unneeded => service.wish.get() == Wish::Stop,
             _ => false,
         };

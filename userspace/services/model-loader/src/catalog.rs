@@ -172,7 +172,7 @@ impl Catalog {
         // Without the list it is unknown which are held, so none is ended.
         let Ok(held) = self.table.list().await else { return };
         for (worker, given) in workers {
-            // Somebody may have opened it since the list was made, or be about to.
+            // A client may have opened it since the list was made, or be about to.
             if !worker.is_held(&held) && worker.given() == given && !worker.is_being_opened() {
                 worker.stop("nobody holds its model any more").await;
             }

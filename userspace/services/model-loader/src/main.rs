@@ -68,7 +68,7 @@ async fn run(env: Env) -> Result<(), Error> {
     let report = Rc::new(Report::new(env.cap::<AuditWriterClient>("audit")?));
     let trust = medium::read_file(&medium, TRUST, MAX_TEXT).await?;
     let trust = TrustStore::parse(&trust).context(TRUST)?;
-    // All of it: how much of it is free differs from one start to the next, and what is told of a model should not.
+    // All of it: the free part differs from one start to the next, and a model's description should not.
     let status =
         env.cap::<SystemStatusClient>("status")?.statistics().await.context("asking for the memory there is")?;
     let forge = Rc::new(Forge {

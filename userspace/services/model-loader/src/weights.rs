@@ -76,7 +76,7 @@ impl Offer {
     }
 }
 
-/// What stands behind the folders of a path.
+/// The part of a path after its folders.
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -210,7 +210,7 @@ impl PagerServer for VerifiedWeights {
         let data = memory::map(&window, 0, bytes, Access::Read)?.read_vec(0, length)?;
         let checked = self.check_all(offset, &data).await;
         if let Err(error) = &checked {
-            // The kernel asks again for the pages of a refused window, one by one: each block is told once.
+            // The kernel asks again for the pages of a rejected window, one by one: each block is reported once.
             if self.told.borrow_mut().insert(error.words().to_string()) {
                 self.report.refused(&self.path, error.words()).await;
             }

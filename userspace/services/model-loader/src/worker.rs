@@ -22,13 +22,13 @@ use core::ops::Deref;
 
 /// The worker's program on the medium.
 const PROGRAM: &str = "/bin/model-worker";
-/// Restarts within [`WINDOW`] before a worker is given up.
+/// Restarts within [`WINDOW`] before the loader stops restarting a worker.
 const MAX_RESTARTS: usize = 5;
 /// The time in which restarts are counted, in nanoseconds.
 const WINDOW: u64 = 60_000_000_000;
 /// Threads of a worker at most. It has one for each processor that the kernel runs.
 const MOST_THREADS: u32 = 16;
-/// What a worker may use at least: 64 MiB beside the shared weights.
+/// What a worker may use at least: 64 MiB besides the shared weights.
 const LIMITS: Limits = Limits {
     frames: 16_384,
     capabilities: 512,
@@ -56,7 +56,7 @@ pub struct Forge {
     pub spawner: ProcessSpawnerClient,
     /// Pays for endpoints.
     pub account: ResourceAccountClient,
-    /// For revoking what led to a worker that is given up.
+    /// For revoking the capabilities to a worker that is no longer restarted.
     pub table: CapabilityTableClient,
     /// The clock, for restarts and for scripted delays.
     pub timer: TimerClient,
@@ -76,7 +76,7 @@ pub struct Forge {
 pub struct Worker {
     forge: Rc<Forge>,
     model: String,
-    /// Whether its backend plays the script; no other gets it.
+    /// Whether its backend plays the script; others do not get it.
     scripted: bool,
     limits: Limits,
     /// Tokens of a conversation, if the machine gives fewer than the file says.
@@ -86,7 +86,7 @@ pub struct Worker {
     entrance: Entrance,
     process: RefCell<Option<ProcessClient>>,
     starts: RefCell<Vec<u64>>,
-    /// How often it was given to somebody.
+    /// How often it was given to a client.
     given: Cell<u64>,
     /// Callers that are being given it, and hold nothing of it yet.
     openings: Cell<u32>,
@@ -205,18 +205,18 @@ impl Worker {
         self.given.set(self.given.get().wrapping_add(1));
     }
 
-    /// Whether, of these capabilities, one that derives from the worker's is held by somebody.
+    /// Whether one of these capabilities derives from the worker's and has a holder.
     pub fn is_held(&self, held: &[CapabilityInfo]) -> bool {
         let own = [self.entrance.language_model.as_cap().id(), self.entrance.embedder.as_cap().id()];
         held.iter().any(|info| own.contains(&info.id) && info.descendants > 0)
     }
 
-    /// Whether somebody is just being given it.
+    /// Whether a client is being given it.
     pub fn is_being_opened(&self) -> bool {
         self.openings.get() > 0
     }
 
-    /// A number that changes whenever the worker is given to somebody.
+    /// A number that changes whenever the worker is given to a client.
     pub fn given(&self) -> u64 {
         self.given.get()
     }
@@ -233,7 +233,7 @@ impl Worker {
         let process = self.process.borrow().clone();
         self.kill(reason).await;
         if let Some(process) = process {
-            // How it ended is told by who supervises it.
+            // Its supervisor reports how it ended.
             drop(process.wait().await);
         }
     }
@@ -285,8 +285,8 @@ impl Worker {
             .spawn("model-worker", PROGRAM, &arguments, &grants, &self.limits)
             .await
             .context("starting the worker")?;
-        // Until here `stop` and `renew` found no process to end, and from here on they find this one. What they
-        // left undone is done now, so that none serves on that was stopped or was told a limit of an earlier policy.
+        // Until here `stop` and `renew` found no process to end, and from here on they find this one. Pending stops and
+        // limits of an earlier policy are applied now, so that no worker serves with them.
         *self.process.borrow_mut() = Some(process.clone());
         if self.is_given_up() {
             self.kill("it was stopped while it was starting").await;
@@ -306,7 +306,7 @@ impl Worker {
         starts.len() <= MAX_RESTARTS
     }
 
-    /// No process follows. Whoever still holds the model is told at its next call, and does not wait for ever.
+    /// No process follows. A remaining holder of the model gets an error at its next call, and does not wait for ever.
     async fn give_up(&self) {
         self.given_up.set(true);
         if let Err(error) = self.forge.table.revoke(self.entrance.endpoint.as_cap().id()).await {

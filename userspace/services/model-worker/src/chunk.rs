@@ -84,7 +84,7 @@ pub fn raw_finish(number: u16, usage: &TokenUsage) -> Result<Message, CallError>
         let chunk = StreamChunk::Finish(StreamChunkFinish { usage: usage.clone(), reason });
         wire::encode_value(&TokenStreamNextResults { chunk, done: true })
     };
-    // The one byte in which two encodings with the reasons 0 and 1 differ is where the reason lies.
+    // The reason is the one byte in which two encodings with the reasons 0 and 1 differ.
     let mut message = make(FinishReason::Stop)?;
     let other = make(FinishReason::ToolCalls)?;
     let at: Vec<usize> =

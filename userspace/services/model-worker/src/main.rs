@@ -62,7 +62,7 @@ impl LanguageModelServer for Worker {
 
     async fn complete(&self, _cx: &CallContext, req: InferenceRequest) -> Result<InferenceResponse, CallError> {
         let response = self.written.respond(&within_budget(req, self.max_tokens))?;
-        // Whoever cancels a call that is not streamed drops it where it stands.
+        // A caller that cancels a call that is not streamed drops it, even halfway.
         let never = CancelToken::new();
         let mut collected = Collected::default();
         for event in response {

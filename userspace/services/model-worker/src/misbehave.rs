@@ -86,6 +86,6 @@ pub fn crash(how: Crash) -> ! {
         // SAFETY: as above: user code may not touch ports.
         Crash::Port => unsafe { std::arch::asm!("in al, dx", in("dx") 0x60_u16, out("al") _) },
     }
-    // The kernel let it pass: say so by a code that nothing else uses.
+    // The kernel permitted it: reports that by a code that nothing else uses.
     capos_rt::exit(86)
 }

@@ -34,7 +34,7 @@ impl Stage {
             Event::Reach => Ok(Some(Event::Text(misbehave::reach(&self.table).await?))),
             Event::Delay(milliseconds) => {
                 let wait = capos_rt::sleep(u64::from(milliseconds).saturating_mul(MILLISECOND));
-                // Cancelled or not, the next event tells.
+                // Whether cancelled or not, the next event reports it.
                 let _ended = capos_rt::or_cancelled(cancelled, wait).await;
                 Ok(None)
             }

@@ -18,11 +18,11 @@ pub struct Stream {
     ended: Cell<bool>,
     /// A second reader at the same time is refused.
     reading: Cell<bool>,
-    /// Goes to the reader in place of what is read.
+    /// Sent to the reader instead of the next chunk.
     forged: RefCell<Option<Message>>,
 }
 
-/// What a reader is told after the end.
+/// The answer to a reader after the end.
 pub fn ended() -> CallError {
     CallError::invalid_argument("this response has ended")
 }
@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Has a message sent that no value stands for. What is returned is not sent.
+    /// Sends a message that no value represents. What is returned is not sent.
     fn forge(&self, message: Message) -> Result<TokenStreamNextResults, CallError> {
         self.forged.replace(Some(message));
         Ok(TokenStreamNextResults { chunk: StreamChunk::TextDelta(String::new()), done: false })

@@ -1,4 +1,4 @@
-//! Answers that somebody has written down: in a script, or in the handbook of the model's file.
+//! Answers that were written in advance: in a script, or in the handbook of the model's file.
 
 use capos_retrieval::Handbook;
 use capos_schema::cap::CallError;

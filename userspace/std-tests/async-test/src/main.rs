@@ -89,7 +89,7 @@ fn blocking_calls_go_between() -> Outcome {
                 for round in 0..20 {
                     let path = format!("/home/between-{round}");
                     std::fs::write(&path, path.as_bytes()).map_err(io)?;
-                    // While this thread sleeps in std, answers of others come to its ring.
+                    // While this thread sleeps in std, answers of others arrive in its ring.
                     let caller = greeter.clone();
                     let both = spawn(async move { join(caller.greet("a"), caller.greet("b")).await });
                     yield_now().await;
@@ -244,7 +244,7 @@ fn a_panic_takes_the_executor_down() -> Outcome {
             spawn(async move { drop(other.greet("stay").await) });
             greeted(&greeter, "staying 8").await?;
             if call(greeter.greet("panic")).is_ok() {
-                // Lines that are on their way then are given up: what runs next does not wait for them.
+                // Lines in transit are dropped then: the next program does not wait for them.
                 for line in 0..100 {
                     capos_rt::log::info!("{line} before the panic");
                 }

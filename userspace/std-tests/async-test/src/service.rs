@@ -1,4 +1,4 @@
-//! A service on `std`: greets, and tells what became of its callers. What is done for a call depends on the name.
+//! A service on `std`: greets, and reports what happened to its callers. What is done for a call depends on the name.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use capos_rt::Error;
 use capos_schema::cap::{CallContext, CallError, Cap, Client};
 use capos_schema::hello::{GreeterClient, GreeterServer, GreeterService};
 
-/// A number that grows, and who waits for it to.
+/// A number that grows, and the tasks that wait for it.
 #[derive(Default)]
 struct Count {
     value: Cell<u32>,

@@ -41,7 +41,7 @@ fn counters_count(_: &Path) -> Outcome {
     let mut ones = made(2, libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE)?;
     let three = (taken(&mut ones), taken(&mut ones), taken(&mut ones));
     check(three == (Ok(1), Ok(1), Err(NOT_NOW)), &format!("it gave {three:?}"))?;
-    // Who reads waits for who adds, in another thread, with and without `poll`.
+    // A reader waits for a writer in another thread, with and without `poll`.
     let mut waits = made(0, 0)?;
     let mut adds = waits.try_clone().map_err(told("cloning"))?;
     let thread =

@@ -173,7 +173,7 @@ pub fn open_stream(number: c_int) -> io::Result<i64> {
     pointer(unsafe { libc::fdopendir(number) })
 }
 
-/// Maps memory, of a descriptor or of nothing, at a place of the system's choice. Where it lies.
+/// Maps memory, of a descriptor or of nothing, at a place of the system's choice. Where it is.
 pub fn map(length: usize, protection: c_int, flags: c_int, number: c_int, offset: i64) -> io::Result<usize> {
     // SAFETY: without a fixed address nothing that is mapped already is touched; with one it is refused.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, number, offset) };
@@ -275,7 +275,7 @@ impl ChangingPath {
         }
     }
 
-    /// `open` of what stands there while it is read.
+    /// `open` of a path that changes while it is read.
     pub fn open(&self) -> io::Result<i64> {
         // SAFETY: the bytes end with a zero that is never overwritten. That they change meanwhile is the attack, which
         // may harm this program only.

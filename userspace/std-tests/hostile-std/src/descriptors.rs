@@ -1,4 +1,4 @@
-//! Numbers that stand for nothing, for something else, or for something else by now.
+//! Numbers that refer to nothing, to something else, or to a later file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write, pipe};
@@ -156,7 +156,7 @@ pub fn of_the_wrong_kind() -> Outcome {
     c::close(counter).map(drop).map_err(told("closing"))
 }
 
-/// A number that is given out again while somebody waits for what it stood for before.
+/// A number that is reused while a thread waits for its earlier object.
 pub fn reused() -> Outcome {
     let file = mine()?;
     let (mut reader, mut writer) = pipe().map_err(told("making a pipe"))?;
@@ -174,7 +174,7 @@ pub fn reused() -> Outcome {
     // It has the pipe in its hand.
     writer.write_all(b"!").map_err(told("writing"))?;
     begun.recv().map_err(told("waiting"))?;
-    // It reads, or is about to: what it then finds behind the number is the file.
+    // It reads, or is about to: it then finds the file under the number.
     c::dup2(file.as_raw_fd(), number).map_err(told("taking the number"))?;
     let written = writer.write(b"pipe");
     let read = waiting.join().map_err(|_| "a thread panicked".to_owned())?.map_err(told("reading"))?;

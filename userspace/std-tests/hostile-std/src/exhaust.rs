@@ -1,5 +1,5 @@
-//! Asking for more than there is: the answer is an error, what was taken can be given back, and then there is as much
-//! as before.
+//! Asking for more than there is: the answer is an error, the allocations can be freed, and then there is as much as
+//! before.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use crate::{Outcome, c, check, refused, told};
 
 /// How often everything is taken. The first time is not counted: the program's own heap keeps by what it grew then.
 const TIMES: usize = 4;
-/// Nothing is there so often.
+/// Nothing exists that often.
 const MOST: usize = 100_000;
 
 /// Takes until it is refused with this number; how many it got, the same each time after all was given back.
@@ -36,7 +36,7 @@ fn until_refused<T>(what: &str, number: i32, mut take: impl FnMut() -> io::Resul
     Ok(last)
 }
 
-/// Descriptors, which need nothing from anybody.
+/// Descriptors, which need no server.
 pub fn descriptors() -> Outcome {
     let (reader, _writer) = io::pipe().map_err(told("making a pipe"))?;
     let pairs = until_refused("pipes", libc::EMFILE, io::pipe)?;
@@ -121,7 +121,7 @@ pub fn threads() -> Outcome {
         fn drop(&mut self) {
             self.1.wait();
             if let Some(thread) = self.0.take() {
-                // A panic of it is told by the report.
+                // Its panic is visible in the report.
                 let _ = thread.join();
             }
         }
@@ -181,7 +181,7 @@ pub fn deep_recursion() -> Outcome {
     Err(format!("the stack has no end: {}", deep(1)))
 }
 
-/// Uses up another thread's stack, beside which others lie.
+/// Uses up another thread's stack, next to which there are others.
 pub fn deep_recursion_of_a_thread() -> Outcome {
     let neighbours = Arc::new(Barrier::new(3));
     for _ in 0..2 {

@@ -85,7 +85,7 @@ pub fn climbing() -> Outcome {
     fs::remove_dir_all("/home/inner").map_err(told("removing the directory"))
 }
 
-/// Names that mean something elsewhere, or lie close to those that were granted.
+/// Names that mean something elsewhere, or resemble granted ones.
 pub fn other_names() -> Outcome {
     fs::write("/home/mine", "mine").map_err(told("writing"))?;
     let names = fs::read_dir("/").map_err(told("listing the top"))?;

@@ -21,7 +21,7 @@ fn moved<T>(result: io::Result<T>, what: &str) -> Result<Option<T>, String> {
     }
 }
 
-/// Runs something again and again beside something else, until that has ended.
+/// Runs something again and again in parallel with something else, until that has ended.
 fn beside(stirs: impl Fn() -> Outcome + Sync, looks: impl FnOnce() -> Outcome) -> Outcome {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -61,7 +61,7 @@ pub fn renames() -> Outcome {
             if let Some(text) = moved(fs::read_to_string(path("a/diary")), "reading")? {
                 check(text == "mine", || format!("a path in the race led to {text:?}"))?;
             }
-            // What climbs leads nowhere, whatever stands on the way and wherever the open directory is by now.
+            // Paths that climb lead nowhere, whatever is on the way and wherever the open directory is by then.
             let number = libc::ENOENT;
             refused(File::open(path("a/../../../other/diary")), number, "climbing in the race")?;
             refused(OpenOptions::new().write(true).open("/home/race/../../other/diary"), number, "climbing to write")?;

@@ -39,7 +39,7 @@ pub fn grants() -> Outcome {
     refused(fs::rename("/books/shelf", "/books/other"), libc::EROFS, "renaming a directory")?;
     refused(fs::rename(book, "/home/book"), libc::EXDEV, "taking it away")?;
     refused(fs::rename("/home/mine", book), libc::EXDEV, "putting something in its place")?;
-    // Through the directory, open; and through one that lies in it.
+    // Through the open directory; and through one inside it.
     for path in ["/books", "/books/shelf"] {
         let open = File::open(path).map_err(told("opening a directory"))?;
         let there = open.as_raw_fd();

@@ -42,7 +42,7 @@ fn here() -> u64 {
 }
 
 fn ring() -> Result<Ring, String> {
-    // SAFETY: the library tells the thread's own ring.
+    // SAFETY: the library returns the thread's own ring.
     unsafe { Ring::at(here()) }.map_err(|status| format!("the ring: {}", status.words()))
 }
 
@@ -70,7 +70,7 @@ fn expect(ring: &Ring, what: &str, operation: Operation, wanted: &[Status]) -> O
 
 /// Lists a directory through a capability that the program was not given under a name.
 fn listed(id: u64) -> Result<Option<Vec<String>>, String> {
-    // SAFETY: `here` tells the truth on each thread.
+    // SAFETY: `here` is correct on each thread.
     let guessed: DirectoryClient = unsafe { BlockingCap::borrowed(here, id) };
     match wait(guessed.list(".")) {
         Ok(entries) => Ok(Some(entries.into_iter().map(|entry| entry.name).collect())),
@@ -183,7 +183,7 @@ pub fn forged_head() -> Outcome {
     Err(format!("the library went on: {found:?}"))
 }
 
-/// Answers that the library takes for those of its own calls: it is told wrong things, and may fail of them.
+/// Answers that the library takes for those of its own calls: it gets wrong results, and may fail because of them.
 pub fn stolen_answers() -> Outcome {
     let ring = ring()?;
     for round in 0..50 {
@@ -192,7 +192,7 @@ pub fn stolen_answers() -> Outcome {
         if unsafe { ring.push(&entry) } {
             ring.enter(0, 0);
         }
-        // Each may be done, fail, or be told of another.
+        // Each may succeed, fail, or get the answer of another.
         drop(fs::write(format!("/home/stolen-{round}"), "stolen"));
         drop(fs::read("/other/diary"));
         drop(fs::read_dir("/books"));
@@ -268,7 +268,7 @@ pub fn code_in_data() -> Outcome {
 /// Writes over what the launcher said.
 pub fn write_launch_record() -> Outcome {
     let mut length = 0;
-    // SAFETY: a place for the length; the record is not written by anybody, so that this ends the process.
+    // SAFETY: a place for the length; the record is read-only, so that this ends the process.
     unsafe {
         let record = capos_launch_record(&raw mut length).cast_mut();
         record.write_volatile(0);

@@ -1,4 +1,4 @@
-//! Signals, processes, users and system calls: what capOS does not have says so.
+//! Signals, processes, users and system calls: missing functions report that they are missing.
 
 use std::io;
 use std::process::Command;

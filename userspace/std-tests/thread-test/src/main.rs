@@ -277,7 +277,7 @@ fn largest_stack() -> Result<usize, String> {
     Ok((8..64).rev().find(|mebibytes| starts(*mebibytes)).unwrap_or(0))
 }
 
-/// Of 64 MiB the program itself takes less than three, and what threads leave behind is more than that.
+/// The program itself takes less than three of 64 MiB, and threads leave more than that.
 fn what_ended_threads_left_is_given_up() -> Outcome {
     if !cfg!(capos_guest) {
         // Linux does not limit the process.

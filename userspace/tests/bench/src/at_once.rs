@@ -28,7 +28,8 @@ const ROUNDS: u64 = 9;
 const PAIRS: usize = 2;
 /// Processes that call one server and are disturbed: the first sends a capability along each time.
 const CALLERS: u64 = 3;
-/// Processes that call a server of their own and are disturbed, so that their calls stand: the first sends a capability along.
+/// Processes that call a server of their own and are disturbed, so that their calls are bound: the first sends a
+/// capability along.
 const ALONE: u64 = 2;
 /// The exit code of a process whose call had a wrong answer. No status has this number.
 const WRONG: i32 = 1 << 20;
@@ -112,7 +113,7 @@ pub fn poll_until_refused(env: &Env) -> Result<(), Error> {
             Some(0 | SIGNALS) => 0,
             Some(_) => WRONG,
             None => {
-                // Others may have kept the kernel busy. A call by the ring tells.
+                // Others may have kept the kernel busy. A call through the ring.
                 entries::push(&poll);
                 raw::enter(1, 1, NO_DEADLINE);
                 entries::drain()
@@ -143,7 +144,7 @@ enum Disturbance {
 
 const DISTURBANCES: [Disturbance; 3] = [Disturbance::ServerEnded, Disturbance::CallerEnded, Disturbance::None];
 
-/// What the kernel holds: frames that are not free beside those of its heap, and bytes of its heap.
+/// The kernel's memory: frames in use except those of its heap, and bytes of its heap.
 async fn held(machine: &MachineClient) -> Result<(u64, u64), Error> {
     let told = machine.statistics().await?;
     Ok((told.total_frames.saturating_sub(told.free_frames).saturating_sub(told.heap_frames), told.heap_bytes))
@@ -209,7 +210,7 @@ impl Bench {
             Disturbance::None => {}
         }
         self.map_and_unmap(1 + round % 3).await?;
-        // Who calls is refused, whether the call is answered just now, waits in the line, or is yet to be made.
+        // The caller gets an error, whether the call is being answered, waits in the line, or is yet to be made.
         for client in clients {
             table.revoke(client.as_cap().id()).await?;
         }
@@ -237,7 +238,7 @@ impl Bench {
         Ok(())
     }
 
-    /// All rounds, beside pairs that are left alone.
+    /// All rounds, in parallel with undisturbed pairs.
     async fn disturb_all(&self, table: &CapabilityTableClient) -> Result<(), Error> {
         let mut servers = Vec::new();
         let mut undisturbed = Vec::new();
@@ -255,7 +256,7 @@ impl Bench {
             undisturbed.push(self.launch("call", vec![Granted::new("target", &client)]).await?);
         }
         // Two have calls under way with two servers each. One server of the first takes its time, so that the other's calls repeat
-        // and stand meanwhile.
+        // and are bound meanwhile.
         for slow in ["echo-slowly", "echo"] {
             let (one, other) =
                 (self.partner("echo", 0, entries::INTERFACE).await?, self.partner(slow, 0, entries::INTERFACE).await?);

@@ -72,7 +72,7 @@ impl Partner {
     async fn end(self) -> Result<(), Error> {
         self.process.kill("it was measured").await?;
         drop(self.process.wait().await?);
-        // What it held goes back before the next measurement.
+        // Its resources return before the next measurement.
         drop(self.client);
         capos_rt::yield_now().await;
         entries::drain();

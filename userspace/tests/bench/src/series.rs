@@ -35,7 +35,7 @@ impl Series {
         Samples::with_room(self.rounds)
     }
 
-    /// Tells a figure, where each sample is `per` of what is measured.
+    /// Logs a figure, where each sample is `per` operations.
     pub fn tell(&self, name: &str, samples: Samples, per: u64, how: &str) {
         let (value, words) = samples.median(per);
         log::info!("bench {name}{} {value} instructions: {how}; {words}", self.suffix);

@@ -24,7 +24,7 @@ const RINGS: (u32, u32) = (8, 16);
 const LIMITS: Limits =
     Limits { frames: 128, capabilities: 8, threads: 1, processes: 0, objects: 8, priority: 0, cpu_nanoseconds: 0 };
 
-/// A program that ends with the low half of the time-stamp counter, as it was at its first instruction, as its code.
+/// A program that exits at once; its code is the low half of the time-stamp counter at its first instruction.
 const STAMP: [u8; 13] = [
     0x0f, 0x31, // rdtsc
     0x89, 0xc7, // mov edi, eax
@@ -170,7 +170,7 @@ impl Spawner {
         Ok(u64::from(first.wrapping_sub(start)))
     }
 
-    /// Makes a process that waits for ever as soon as it has run, and holds a copy of the capability that all of them get.
+    /// Makes a process that waits for ever once it has run, and holds a copy of the capability that all of them get.
     ///
     /// # Errors
     /// The limits of the measuring process are reached.

@@ -16,7 +16,7 @@ pub struct Side {
     pub own: NotificationClient,
     /// Wakes the other side.
     pub other: NotificationClient,
-    /// Where who gives up the processor says when: shared by both.
+    /// Where a thread that yields the processor records when: shared by both.
     shared: Mapping,
 }
 

@@ -242,7 +242,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Waits until a service is back, and the system as it was: this service was started again so often, no other one was.
+    /// Waits until a service is back, and the rest of the system unchanged: this service was started again this often,
+    /// no other one was.
     async fn back(&self, service: &str, before: &[ServiceInfo], times: u32) -> Result<(), Error> {
         if Uses::known(service) {
             self.once(service, 0).await.with_context(|| format!("`{service}`, after the kill"))?;
@@ -303,7 +304,7 @@ impl Campaign {
         (clients, self.clock.now())
     }
 
-    /// Two clients at once, as beside a kill: what they hold at the same time has had its place then.
+    /// Two clients at once, as during a kill: so their peak use of memory is allocated already.
     async fn used_by_two(&self, service: &str) -> Result<(), Error> {
         for number in 0..USES {
             for task in self.two(service, number).await.0 {

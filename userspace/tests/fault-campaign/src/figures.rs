@@ -116,7 +116,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Begins with what was found before the first kill.
+    /// Begins with the figures before the first kill.
     pub const fn new(before: Rest) -> Self {
         Self { before, later: Vec::new() }
     }

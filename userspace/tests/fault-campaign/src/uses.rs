@@ -58,7 +58,7 @@ fn ensure(holds: bool, words: impl FnOnce() -> String) -> Result<(), CallError> 
     if holds { Ok(()) } else { Err(CallError::failed(words())) }
 }
 
-/// Calls what is not there: the service must say so. For one that does a single thing, and that for good.
+/// Calls a missing object: the service must report that. For one that does a single thing, and that for good.
 async fn refused(cap: &Cap, interface: u64) -> Result<(), CallError> {
     match cap.call(interface, NO_METHOD, Message::default()).await {
         Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::Unimplemented => Ok(()),
@@ -150,7 +150,7 @@ impl Uses {
         ensure(info.blocks > 0 && info.block_bytes > 0, || format!("a disk of {} blocks", info.blocks))
     }
 
-    /// The volume's descriptor and what lies behind it.
+    /// The volume's descriptor and the sectors after it.
     async fn disk_read(&self, disk: &BlockDeviceClient) -> Result<(), CallError> {
         let memory = self.account.create_memory(READ.into()).await?;
         let block_bytes = disk.info().await?.block_bytes.max(1);
@@ -174,7 +174,7 @@ impl Uses {
         self.disk_read(&disk).await
     }
 
-    /// It says so if a port has no drive.
+    /// It reports a port without a drive.
     async fn no_drive(&self, port: u32) -> Result<(), CallError> {
         match self.drives.open(port).await {
             Err(CallError::Exception(exception)) if exception.kind == ExceptionKind::InvalidArgument => Ok(()),

@@ -14,11 +14,11 @@ use crate::{Report, ensure};
 
 /// Tokens of each answer.
 const TOKENS: u32 = 12;
-/// Rounds that are measured, behind one that is not. An odd number, so that one is in the middle.
+/// Rounds that are measured, after one that is not. An odd number, so that one is in the middle.
 const ROUNDS: usize = 11;
 
-/// What all workers are asked. Of the likely tokens one is drawn, always in the same way: the likeliest ones of random weights
-/// soon repeat, and then an answer says little of what was computed.
+/// What all workers are asked. Tokens are drawn, always in the same way: the likeliest ones of random weights soon
+/// repeat, and then an answer says little about the computation.
 fn question() -> InferenceRequest {
     InferenceRequest { max_tokens: TOKENS, temperature: 0.05, nonce: Vec::from([4]), ..request("Say a sentence.") }
 }

@@ -74,7 +74,7 @@ async fn what_does_not_fit_is_refused(embedder: &TextEmbedderClient) -> Result<(
     ensure(embedder.embed(&[]).await?.is_empty(), "of no texts it makes vectors")
 }
 
-/// While texts are embedded others are served, and whoever goes away is worked for no more.
+/// While texts are embedded others are served, and work for a caller that leaves is dropped.
 async fn others_are_served(embedder: &TextEmbedderClient) -> Result<(), Error> {
     let many = vec!["water the plants on monday and feed a cat before you go home".to_string(); 256];
     let info = match capos_rt::select(embedder.embed(&many), embedder.info()).await {

@@ -58,7 +58,7 @@ async fn threads_change_nothing(env: &Env, model: &ModelInfo, report: &Report) -
     let Some(first) = said.first() else { return Err(Error::new("nothing was said")) };
     let cut = first.finish_reason == FinishReason::Length && first.usage.completion_tokens == TOKENS;
     ensure(cut, format!("it ended as {:?}", first.usage))?;
-    // Of a request that was answered before the model has less to read, and the usage is the same.
+    // For a request that was answered before, the model has less to read, and the usage is the same.
     ensure(said.iter().all(|other| other == first), format!("the answers differ: {said:?}"))?;
     report.line("one thread and two say the same");
     Ok(first.message.content.clone())
@@ -275,8 +275,9 @@ pub async fn tokens(env: &Env, report: &Report) -> Result<(), Error> {
 /// Pages that come in with the one that is asked for.
 const WINDOW: u64 = 32;
 
-/// A model that is large beside the machine's memory: it answers, and the same again. Where `fits`, what one answer read
-/// is still there for the next; otherwise pages were given up meanwhile, and are read and verified once more.
+/// A model that is large compared with the machine's memory: it answers, and the same again. If `fits`, the pages that
+/// one answer read are still there for the next; otherwise they were evicted meanwhile, and are read and verified once
+/// more.
 ///
 /// # Errors
 /// What does not hold.
@@ -318,7 +319,7 @@ pub async fn large(env: &Env, fits: bool, report: &Report) -> Result<(), Error> 
 
 /// Tokens that the file of the model `wide` says.
 const OF_FILE: u32 = 8192;
-/// Bytes that a worker would have by its file's size alone, beside the 64 MiB of every worker: an eighth of it.
+/// Bytes that a worker would have by its file's size alone, besides the 64 MiB of every worker: an eighth of it.
 const BY_FILE: u64 = 8;
 
 /// A07: a model has as long a conversation as the machine has memory for, the catalog says how long that is, and it has room.
@@ -356,7 +357,7 @@ pub async fn whole_context(env: &Env, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What does not come to an answer.
+/// Prompts that get no answer.
 ///
 /// # Errors
 /// What does not hold.

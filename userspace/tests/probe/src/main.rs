@@ -2,8 +2,8 @@
 //! a file's memory shared with another process, `workers` two workers of a model, `models` the model service.
 //! `engine-answers`, `engine-weights`, `engine-tokens`, `engine-fits`, `engine-evicts`, `engine-context` and
 //! `engine-ends` check models that the engine runs. `decoding` measures one of them with one thread and with two.
-//! `embedders` checks models that embed texts, and `two-sessions` two sessions that talk to one model. What does not
-//! hold ends it with an error that says so.
+//! `embedders` checks models that embed texts, and `two-sessions` two sessions that talk to one model. A failed check
+//! ends it with an error that says which.
 #![cfg_attr(capos_guest, no_std, no_main)]
 
 extern crate alloc;
@@ -25,7 +25,7 @@ use core::cell::RefCell;
 use capos_rt::{Context, Env, Error};
 use capos_schema::system::StandardClient;
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 pub struct Report(RefCell<String>);
 

@@ -116,7 +116,7 @@ async fn requests_are_heeded(model: &LanguageModelClient) -> Result<(), Error> {
     ensure(with.message.content == "Yes." && without.message.content == "No.", "the tools made no difference")
 }
 
-/// B07: temperature, response schema and nonce reach the backend as they were sent; a script tells them apart.
+/// B07: temperature, response schema and nonce reach the backend as they were sent; a script distinguishes them.
 async fn requests_arrive_whole(model: &LanguageModelClient) -> Result<(), Error> {
     let answer = async |request: InferenceRequest| Ok::<_, Error>(model.complete(&request).await?.message);
     for (temperature, expected) in [(0.0, "It is cold."), (0.75, "It is warm."), (0.5, "It is some other way.")] {
@@ -219,7 +219,7 @@ async fn backends_are_alike(one: &LanguageModelClient, other: &LanguageModelClie
     Ok(())
 }
 
-/// Where the second model lies.
+/// Where the second model is.
 const SECOND: &str = "boot/models/second.gguf";
 
 /// What it takes to load a model.
@@ -286,7 +286,7 @@ async fn models_come_and_go(
     ensure(again.info().await? == *second, "it does not answer as itself")
 }
 
-/// B06, B16: the backend policy is in force for open models too, and what is asked beyond it is cut and told.
+/// B06, B16: the backend policy is in force for open models too, and requests beyond it are cut and reported.
 async fn policies_are_heeded(
     catalog: &ModelCatalogClient,
     admin: &ModelAdminClient,

@@ -20,9 +20,9 @@ use crate::{Report, ensure};
 
 /// Tokens of each answer.
 const TOKENS: u32 = 12;
-/// Tokens of one that is far from its end when another one has come to its own.
+/// Tokens of one that is far from its end when another one has ended.
 const LONG: u32 = 2048;
-/// Somebody who logs in, and what they say, turn by turn.
+/// A person who logs in, and what they say, turn by turn.
 pub struct Person {
     name: &'static str,
     pub first: &'static str,

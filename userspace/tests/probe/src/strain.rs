@@ -99,7 +99,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
         let asked = (LanguageModelClient::INTERFACE_ID, method);
         refused(one.model.as_cap(), asked, &messages, "InferenceRequest.messages").await?;
     }
-    // As many as may be, which would be more on their way to the worker than a message can be.
+    // As many as are permitted, which together exceed the longest message to the worker.
     let most = OF_REQUESTS.saturating_mul(8 * 4) / CHAT_MESSAGE;
     let messages = of_nothing(OF_REQUESTS, true, 6, most);
     let calls = (0..6).map(|_| one.model.as_cap().call(LanguageModelClient::INTERFACE_ID, STREAM, messages.clone()));
@@ -109,7 +109,7 @@ async fn lists_of_nothing_end_nobody(broker: &AuthorityBrokerClient, model: &Mod
             && refused.iter().any(|why| why.contains("larger than the limit")),
         format!("{most} messages of nothing: {refused:?}"),
     )?;
-    // Of arguments nothing is kept but what is looked for, however many values they are.
+    // Only the wanted members of arguments are kept, however many values they have.
     for arguments in ["{},", "[", "{\"a\":"].map(|value| format!("[{}", value.repeat(ARGUMENTS / value.len()))) {
         let question = ToolQuestion { tool: "write_file".into(), arguments, ..ToolQuestion::default() };
         one.session.review(&question).await?;
@@ -144,7 +144,7 @@ async fn a_deaf_worker_keeps_nobody(
     let one = Talk::begin(broker, &ADA, deaf).await?;
     let mut two = Talk::begin(broker, &GRACE, talking).await?;
     let other = one.session.model(&talking.id).await?.model;
-    // One that has begun, whose next piece never comes; the requests behind it are never answered.
+    // One that has begun, whose next piece never comes; the requests after it are never answered.
     let first = one.model.stream(&request("Go deaf.")).await?;
     ensure(matches!(first.next().await?.chunk, StreamChunk::TextDelta(_)), "it was deaf before it said so")?;
     let hello = request("Hello?");
@@ -161,7 +161,7 @@ async fn a_deaf_worker_keeps_nobody(
     ensure(!whole(&other.stream(&request(ADA.first)).await?).await?.text.is_empty(), "a cancelled answer has a place")?;
     asked.extend(begin(one.model.stream(&hello)));
     ensure(!why(other.stream(&hello).await).is_empty(), "five answers are under way")?;
-    // The read that waits for the deaf worker ends all the same.
+    // The read that waits for the deaf worker still ends.
     let end = read.await?;
     let cancelled = matches!(&end.chunk, StreamChunk::Finish(finish) if finish.reason == FinishReason::Cancelled);
     ensure(end.done && cancelled, format!("a cancelled answer of a deaf worker ends with {end:?}"))?;
@@ -227,7 +227,7 @@ async fn records(env: &Env, kind: &str, wanted: &str) -> Result<usize, Error> {
     }
 }
 
-/// A model whose worker is gone answers the next request all the same, whole or in pieces, and the audit log has it.
+/// A model whose worker has ended still answers the next request, whole or in pieces, and the audit log records it.
 async fn a_worker_that_is_gone_is_replaced(
     env: &Env,
     broker: &AuthorityBrokerClient,
@@ -281,7 +281,7 @@ async fn an_answer_outlasts_a_change_of_models(
     )?;
     ensure(one.session.remaining().await? > 0, "nothing is left")?;
     drop(begun);
-    // Answers that were cancelled can be read on, so they are kept as long as they are held: not as many as somebody likes.
+    // Cancelled answers can be read on, so they are kept as long as they are held: in limited number.
     let mut kept = Vec::new();
     let refused = loop {
         match other.stream(&request("Hello?")).await {
@@ -301,7 +301,7 @@ async fn an_answer_outlasts_a_change_of_models(
     Ok(one.session.end().await?)
 }
 
-/// Neither models of a session nor sessions are as many as somebody likes; those that are let go of make place for others.
+/// Models of a session and sessions are limited in number; released ones make room for others.
 async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelInfo) -> Result<(), Error> {
     let mut sessions = Vec::new();
     let refused = loop {
@@ -354,7 +354,7 @@ async fn what_is_held_has_a_bound(broker: &AuthorityBrokerClient, model: &ModelI
     Ok(one.end().await?)
 }
 
-/// The broker takes no more, in KiB, than it is reckoned to (`capos_broker::room`).
+/// The broker uses no more memory, in KiB, than its estimate (`capos_broker::room`).
 async fn at_rest(env: &Env, most: u64) -> Result<(), Error> {
     let services = env.cap::<SystemStatusClient>("status")?.services().await?;
     let broker = services.iter().find(|service| service.name == "broker");

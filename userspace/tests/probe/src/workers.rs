@@ -22,7 +22,7 @@ use crate::{Report, ensure};
 pub const PAGE: u64 = 4096;
 /// Frames that a worker may take besides the weights' pages: its text, heap, stack, rings and page tables.
 pub const OWN: u64 = 1024;
-/// Frames that are asked about at a time: as many as one call may name.
+/// Frames per query: as many as one call may name.
 const BATCH: u32 = 512;
 /// A millisecond in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
@@ -43,7 +43,7 @@ pub struct Forge {
     script: ReadOnlyFileMemoryResults,
 }
 
-/// A worker beside the catalog's.
+/// A worker besides the catalog's.
 pub struct Worker {
     /// The process.
     pub process: ProcessClient,

@@ -1,5 +1,5 @@
-//! Runs upstream test programs, each in a process of its own, one after another, and logs what they say. Which ones,
-//! the file `suites.jsonl` of the boot medium tells. Each program is first asked for its tests, then runs them.
+//! Runs upstream test programs, each in a process of its own, one after another, and logs what they say. The file
+//! `suites.jsonl` of the boot medium names them. Each program is first asked for its tests, then runs them.
 //!
 //! Each line begins with a word that no test program can write: `suite` begins one, `said` is a line of it, `ended`
 //! says how it ended, `done` that all have been run.

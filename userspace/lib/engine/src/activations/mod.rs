@@ -156,7 +156,7 @@ impl Activations {
     fn quantise_rows(&mut self, kernels: &dyn Kernels, pool: &dyn Pool) {
         let (padded, count) = (self.padded.max(CHUNK), self.rows());
         let groups = padded / GROUP;
-        // What is behind the columns has to be zero, and may be left of other rows.
+        // What is after the columns has to be zero, and may be left of other rows.
         self.quants.refill(padded.saturating_mul(count));
         self.scales.refill(groups.saturating_mul(count));
         self.sums.refill(groups.saturating_mul(count));

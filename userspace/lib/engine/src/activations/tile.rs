@@ -1,4 +1,4 @@
-//! Rows of activations laid out for products with many of them: what meets the same weights lies together.
+//! Rows of activations laid out for products with many of them: values that meet the same weights are together.
 
 use super::{CHUNK, GROUP, HALF_GROUP, Row};
 

@@ -155,7 +155,7 @@ impl Block for Q6K {
     }
 }
 
-/// Bytes of four values that lie 32 apart.
+/// Bytes of four values that are 32 apart.
 #[inline(always)]
 fn two_bits(packed: &[[u8; 32]; 2], quants: &mut [u8]) {
     for (to, packed) in quants.chunks_exact_mut(128).zip(packed) {

@@ -1,9 +1,9 @@
-//! How the numbers of a tensor lie in the file, one file for each family of types.
+//! The layout of a tensor's numbers in the file, one file for each family of types.
 //!
 //! A quantised row is a sequence of blocks. A block's values fall into groups that share a scale
 //! and, in some types, a minimum; every value is `scale × (quant − OFFSET) − minimum`. What the
 //! kernels need of a type is only [`Block::unpack`]: the quants as bytes, the scales, the minima.
-//! A value of a float type stands alone ([`Float`]).
+//! A value of a float type has no block ([`Float`]).
 
 mod float;
 mod iq4;
@@ -43,8 +43,8 @@ pub trait Block: Pod + Send + Sync {
     /// Writes [`Self::VALUES`] quants, and for each group a scale and, if the type has them, a
     /// minimum. The slices have exactly these lengths.
     ///
-    /// It begins with a copy of the block: without one the compiler has to think that the slices may lie over the
-    /// block, and makes no vector code.
+    /// It begins with a copy of the block: without one the compiler must assume that the slices overlap the block, and
+    /// vectorises nothing.
     fn unpack(&self, quants: &mut [u8], scales: &mut [f32], minima: &mut [f32]);
 
     /// The values of the block, into a slice of [`Self::VALUES`].
@@ -178,7 +178,7 @@ impl Kind {
         with_block!(self, B => B::GROUP, else 1)
     }
 
-    /// Whether values stand alone, without a shared scale.
+    /// Whether values are separate, without a shared scale.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }

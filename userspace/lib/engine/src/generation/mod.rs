@@ -1,6 +1,6 @@
 //! Requests on their way through one model.
 //!
-//! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and behind these a piece of
+//! Each [`Generation::step`] is one pass: a token of every sequence that is being written, and after these a piece of
 //! the prompts that are being read. A pass is bounded work, so whoever cancels between two of them waits for one only.
 //! A prompt that begins like another sequence takes over that one's keys and values ([`Options::kept`]).
 //!
@@ -115,7 +115,7 @@ impl<'m> Generation<'m> {
         Ok(id)
     }
 
-    /// Ends a request. The next step tells so; one that has ended already is left as it was.
+    /// Ends a request. The next step reports that; a request that has ended already is unchanged.
     pub fn cancel(&mut self, id: RequestId) {
         let all = self.waiting.iter_mut().chain(&mut self.running);
         if let Some(sequence) = all.into_iter().find(|sequence| sequence.id == id) {
@@ -123,7 +123,7 @@ impl<'m> Generation<'m> {
         }
     }
 
-    /// Whether there is nothing to do: every request has ended, and that has been told.
+    /// Whether there is nothing to do: every request has ended, and that has been reported.
     pub fn idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
     }
@@ -138,7 +138,7 @@ impl<'m> Generation<'m> {
         self.prefixes.clear();
     }
 
-    /// Makes one pass, if there is something to do, and tells what happened.
+    /// Makes one pass, if there is something to do, and returns what happened.
     pub fn step(&mut self) -> Vec<(RequestId, Event)> {
         let mut events = Events::new();
         // Those that were cancelled leave room for others.
@@ -155,7 +155,7 @@ impl<'m> Generation<'m> {
         events
     }
 
-    /// Tells of requests that have ended, and keeps what they leave.
+    /// Reports requests that have ended, and keeps what they leave.
     fn retire(&mut self, events: &mut Events) {
         let ended = |sequence: &Sequence| sequence.finish.is_some();
         while let Some(mut sequence) = self.waiting.iter().position(ended).and_then(|at| self.waiting.remove(at)) {
@@ -214,7 +214,8 @@ impl<'m> Generation<'m> {
         count
     }
 
-    /// Adds what must follow a prompt that is about to be read to its end, so that it goes through the model with it.
+    /// Adds what must follow a prompt that is about to be read to its end, so that both pass through the model
+    /// together.
     fn force(&mut self, index: usize, most: usize, events: &mut Events) {
         let (Some(sequence), Some(cache)) = (self.running.get_mut(index), self.caches.get(index)) else { return };
         if sequence.usage.new == 0 && sequence.tokens.len().saturating_sub(cache.length()) <= most {
@@ -292,6 +293,6 @@ struct Share {
     /// The place of the first.
     first: usize,
     count: usize,
-    /// Whether the sequence's last token is in it, behind which the next is chosen.
+    /// Whether the sequence's last token is in it, after which the next is chosen.
     last: bool,
 }

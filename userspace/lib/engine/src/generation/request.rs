@@ -6,14 +6,14 @@ use crate::EngineError;
 use crate::mask::Mask;
 use crate::sampler::Sampling;
 
-/// Tokens that are wanted behind others.
+/// Tokens that are wanted after others.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The tokens to begin with.
     pub prompt: Vec<u32>,
     /// How many new ones to make at most.
     pub limit: usize,
-    /// Tokens behind which nothing follows.
+    /// Tokens after which nothing follows.
     pub ends: Vec<u32>,
     /// How tokens are chosen.
     pub sampling: Sampling,
@@ -32,7 +32,7 @@ pub trait Constraint {
     /// [`EngineError::Constraint`] if it cannot say; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
-    /// Tells that a token has been chosen, which is not one of the request's ends.
+    /// Records that a token has been chosen, which is not one of the request's ends.
     ///
     /// # Errors
     /// [`EngineError::Constraint`] if it must not be; the request then fails with it.
@@ -69,7 +69,7 @@ pub enum Finish {
     Limit,
     /// It was cancelled.
     Cancelled,
-    /// No token fits behind the last one.
+    /// No token fits after the last one.
     Full,
     /// It could not go on.
     Failed(EngineError),

@@ -47,8 +47,8 @@ const COLUMNS: usize = 512;
 /// of them. Then workers that start under load choose the same set, if one is clearly the fastest.
 const TRIALS: usize = 9;
 
-/// After this many trials, a set that has always taken [`HOPELESS`] times as long as the fastest is dropped. One alone
-/// tells little: code that is new to an emulator is translated first.
+/// After this many trials, a set that has always taken [`HOPELESS`] times as long as the fastest is dropped. A single
+/// one says little: an emulator first translates new code.
 const TRIALS_AT_LEAST: usize = 3;
 const HOPELESS: u64 = 2;
 
@@ -79,7 +79,7 @@ impl Trial {
         let mut rows: Vec<&mut [f32]> = self.out.chunks_exact_mut(ROWS).collect();
         let began = now();
         kernels.product(matrix, &self.activations, &mut rows);
-        // A clock that went back tells nothing.
+        // A clock that went back gives no time.
         if let Some(took) = now().checked_sub(began) {
             self.least = took.min(self.least);
         }
@@ -131,7 +131,7 @@ fn with_better_ways(kernels: &'static dyn Kernels, now: &dyn Fn() -> u64) -> &'s
 }
 
 /// The set that is fastest here, found by a trial, for what the processor says it has may be slow: emulated wide
-/// registers are. `now` tells a time in any unit.
+/// registers are. `now` returns a time in any unit.
 pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
     // The bytes make blocks of small numbers, whose scales are numbers.
     let block_bytes = 34;
@@ -145,7 +145,7 @@ pub fn fastest(now: &dyn Fn() -> u64) -> &'static dyn Kernels {
             left.retain(|candidate| candidate.took() <= most);
         }
     }
-    // Of equals the widest.
+    // The widest of equals.
     let best = left.into_iter().reduce(|best, other| if other.took() <= best.took() { other } else { best });
     best.map_or(&Scalar, |best| with_better_ways(best.kernels, now))
 }
@@ -228,7 +228,7 @@ mod tests {
         let sets = available();
         let widest = *sets.last().unwrap();
         widest.many_from(USUAL_MANY)?;
-        // Of equals the widest is chosen, and then each of its ways is tried with each number of rows in turn.
+        // The widest of equals is chosen, and then each of its ways is tried with each number of rows in turn.
         let before = TURN * sets.len() * TRIALS;
         let (looks, time) = (Cell::new(0), Cell::new(1_000_u64));
         let now = || {

@@ -13,7 +13,7 @@ pub const VALUE_GROUPS: usize = CHUNK / crate::activations::GROUP;
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct Chunk {
-    /// Quants. If there are fewer values, those behind them mean nothing.
+    /// Quants. If there are fewer values, those after them mean nothing.
     pub quants: [u8; CHUNK],
     /// A scale for each group; zero if there is none.
     pub scales: [f32; GROUPS],

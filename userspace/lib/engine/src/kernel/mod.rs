@@ -52,7 +52,7 @@ pub use scalar::Scalar;
 pub use sse41::Sse41;
 pub use swar::Swar;
 
-/// The same part of each of some rows that lie one after another.
+/// The same part of each of some rows that are one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a, T> {
     rows: &'a [T],

@@ -203,7 +203,7 @@ pub fn add_q8_0(weights: ChunksExact<'_, f32>, rows: Parts<'_, Q8_0>, out: Chunk
     }
 }
 
-/// The sum of products with what blocks stand for.
+/// The sum of products with the values of blocks.
 #[inline(always)]
 fn dot_row_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
     let mut total = 0.0;
@@ -226,7 +226,7 @@ fn dot_row_q8_0(one: &[f32], other: &[Q8_0]) -> f32 {
     total
 }
 
-/// Adds what blocks stand for, multiplied with `weight`.
+/// Adds the values of blocks, multiplied with `weight`.
 #[inline(always)]
 fn add_row_q8_0(out: &mut [f32], row: &[Q8_0], weight: f32) {
     for (out, block) in out.chunks_mut(GROUP).zip(row) {

@@ -61,7 +61,7 @@ fn in_pairs(heads: ChunksExact<'_, f32>, out: ChunksExactMut<'_, f32>, compute: 
     }
 }
 
-/// Rows of activations that lie in one word.
+/// Rows of activations that are in one word.
 const LANES: usize = 3;
 
 /// Bits of a row's part of a word: a group's sum is less than 32 × 255 × 127, which with its sign has 21 bits.
@@ -131,7 +131,7 @@ impl Scales {
             let size = mantissa >> (most - exponent(bits));
             *whole = if bits & 0x8000 == 0 { size } else { -size };
         }
-        // The exponent of a half is 15 more than it says, and its mantissa has 10 bits behind the point.
+        // The exponent of a half is 15 more than it says, and its mantissa has 10 bits after the point.
         let exponent = 127 - 15 - 10 - MORE + most;
         self.unit = if most == 31 { f32::NAN } else { f32::from_bits(exponent << 23) };
     }
@@ -307,7 +307,7 @@ impl AllPacked {
     }
 }
 
-/// Multiplies rows whose weights are bytes, where they lie: vectors that are moved take longer than the products.
+/// Multiplies rows whose weights are bytes, in place: moving vectors takes longer than the products.
 fn bytes(matrix: &Tensor<'_>, activations: &Activations, out: &mut [&mut [f32]]) {
     let packed = AllPacked::new(activations);
     let mut scales = alloc::vec![Scales::EMPTY; matrix.columns().div_ceil(CHUNK)];
@@ -345,7 +345,7 @@ fn quantised<B: Block>(matrix: &Tensor<'_>, activations: &Activations, out: &mut
     }
 }
 
-/// Multiplies an unpacked row, of whatever type, with all activations. Groups behind a row's end have scales of zero.
+/// Multiplies an unpacked row, of whatever type, with all activations. Groups after a row's end have scales of zero.
 #[inline(never)]
 fn multiply_unpacked<const SIZE: usize, const PER: usize>(
     packed: &AllPacked,

@@ -132,7 +132,7 @@ fn bytes_without_tokens() {
     assert_eq!(unknown.encode("axb", Marks::All), [0, 2, 1]);
 }
 
-/// Converters have written some marks as text of the vocabulary; they are marks all the same.
+/// Converters have written some marks as text of the vocabulary; they are still marks.
 #[test]
 fn known_marks_are_marks() {
     let tokens = with_tokens(list(&["<", "<|fim_prefix|>", "<|im_end|>", "<|other|>"]));

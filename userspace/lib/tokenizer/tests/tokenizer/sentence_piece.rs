@@ -70,7 +70,7 @@ fn white_space_after_marks_is_left_out_where_models_want_it() {
 }
 
 /// Marks whose types say that they are ordinary text are one token in what a template writes, and none in other text, though
-/// merging would come to them.
+/// merging would produce them.
 #[test]
 fn marks_of_ordinary_type_are_marks() {
     let letters = "<start_of_turn>".chars().map(String::from);

@@ -24,7 +24,7 @@ type Ended = BTreeMap<EmbeddingId, Result<Vec<Vec<f32>>, InferenceError>>;
 
 /// The model that texts are embedded with.
 ///
-/// As with answers, a step of the engine is made when somebody waits for vectors and at no other time.
+/// As with answers, the engine makes a step only while a caller waits for vectors.
 pub struct Embeddings {
     info: ModelInfo,
     /// Most texts of a call: their vectors go into one answer.
@@ -41,7 +41,7 @@ struct Underway<'e> {
 }
 
 impl Embeddings {
-    /// Of a file that was made ready, or the reason why it could not be.
+    /// For a prepared file, or the reason why it could not be prepared.
     pub fn new(ready: &Result<Ready, String>, info: ModelInfo) -> Rc<Self> {
         let embedder = ready.as_ref().map_err(String::clone).and_then(Ready::embedder);
         let width = embedder.as_ref().map_or(0, Embedder::width);

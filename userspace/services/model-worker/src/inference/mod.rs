@@ -30,8 +30,8 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Of a file that was made ready; none if it writes nothing. If the engine rejects the file, each caller gets that
-    /// error: this process has no other way to report it.
+    /// For a prepared file; `None` if it writes nothing. If the engine rejects the file, each caller gets that error:
+    /// this process has no other way to report it.
     pub fn new(
         ready: &Result<Ready, String>,
         info: ModelInfo,

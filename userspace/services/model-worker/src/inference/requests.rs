@@ -13,9 +13,8 @@ use super::{cannot_be_run, conversation};
 
 /// The engine with one model, and its output that has not been read yet.
 ///
-/// A step of the engine, which takes all requests further, is made when somebody waits for a piece of an answer and at
-/// no other time. So an unread answer does not grow, except by the steps of others, which the answer's own limit
-/// bounds.
+/// A step of the engine advances all requests. It is made only while a caller waits for a piece of an answer. So an
+/// unread answer does not grow, except by the steps of others, which the answer's own limit bounds.
 pub struct Requests {
     /// Why there is none, if the file cannot be run.
     assistant: RefCell<Result<Assistant<'static>, String>>,
@@ -23,7 +22,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Of what answers, or the reason why nothing does.
+    /// For the model that answers, or the reason why none does.
     pub fn new(assistant: Result<Assistant<'static>, String>) -> Rc<Self> {
         Rc::new(Self { assistant: RefCell::new(assistant), unread: RefCell::default() })
     }
@@ -61,7 +60,7 @@ impl Requests {
         }
     }
 
-    /// Ends the work on a request; the next step tells its end.
+    /// Ends the work on a request; the next step reports its end.
     pub fn cancel(&self, id: RequestId) {
         if let Ok(assistant) = &mut *self.assistant.borrow_mut() {
             assistant.cancel(id);

@@ -39,7 +39,7 @@ enum Part {
 struct Shared {
     /// Whose turn it is.
     turn: AtomicU32,
-    /// The notifications by which each is told.
+    /// The notifications of each.
     notifications: [u64; 2],
     /// What was counted, round by round.
     counts: Vec<AtomicU64>,
@@ -79,7 +79,7 @@ extern "C" fn work(part: u64, shared: u64, rings: u64) -> ! {
         exit_thread(0);
     }
     let shared = core::ptr::with_exposed_provenance::<Shared>(usize::try_from(shared).unwrap_or(0));
-    // SAFETY: who starts threads keeps what they share until they have ended.
+    // SAFETY: the starter of threads keeps their shared data until they have ended.
     let shared = unsafe { &*shared };
     let [first, second] = shared.notifications;
     let mut from = count();

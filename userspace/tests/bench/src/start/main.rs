@@ -77,7 +77,7 @@ impl Bench {
         Ok(to.saturating_sub(from).saturating_sub(idle))
     }
 
-    /// Tells a program's first start, and starts out of the page cache: their median.
+    /// Logs a program's first start, and the median of starts out of the page cache.
     async fn measure(&self, name: &str, path: &str, what: &str) -> Result<u64, Error> {
         let cold = self.start(path).await?;
         log::info!("bench {name}_cold {cold} instructions: {what}, its file read from the disk");

@@ -13,7 +13,7 @@ fn refused<T>(what: &str, result: Result<T, CallError>) -> Result<(), Error> {
     kit::ensure(result.is_err(), || format!("{what} was allowed"))
 }
 
-/// It holds the four ports from 0x80 on, which do nothing, and no other.
+/// It holds only the four ports from 0x80 on, which do nothing.
 async fn ports(kit: &Kit) -> Result<(), Error> {
     let ports: IoPortsClient = kit.env.cap("ports")?;
     ports.write(0x80, 1, 0x55).await?;

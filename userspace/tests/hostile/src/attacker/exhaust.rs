@@ -192,7 +192,7 @@ async fn loop_thread(process: &ProcessClient, number: u64) -> Result<(), CallErr
     process.create_thread(0x40_0000, 0, 0, 0, ring, 2, 2, 0).await.map(drop)
 }
 
-/// Has another process use CPU time for ever, and waits: of its own time, or of so much that it gives the other.
+/// Has another process use CPU time for ever, and waits: with its own time, or with time that it gives the other.
 pub async fn child_spends(kit: &Kit, time: u64) -> Result<(), Error> {
     let process = idle_process(kit).await?;
     if time != 0 {
@@ -479,7 +479,7 @@ pub async fn ring_slots(_kit: &Kit) -> Result<(), Error> {
             break;
         }
     }
-    // 128 were taken at once, and the 64 that lay in the submission ring after that.
+    // 128 were taken at once, and the 64 in the submission ring after that.
     kit::ensure(next == 192, || format!("{next} answers in place of 192"))
 }
 
@@ -500,7 +500,7 @@ pub async fn in_flight(kit: &Kit) -> Result<(), Error> {
     capos_rt::exit(0)
 }
 
-/// All the memory that the machine has, as far as the account goes.
+/// All the memory of the machine that the account permits.
 pub async fn machine(kit: &Kit) -> Result<(), Error> {
     let mut held = Vec::new();
     let mut bytes = 1_u64 << 30;
@@ -524,7 +524,7 @@ pub async fn machine(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Kernel memory through small objects and capabilities, as far as a very large account goes.
+/// Kernel memory through small objects and capabilities, up to the limit of a very large account.
 pub async fn kernel_heap(kit: &Kit) -> Result<(), Error> {
     let mut made = 0_u32;
     'fill: loop {

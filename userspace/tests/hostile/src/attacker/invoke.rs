@@ -66,7 +66,8 @@ fn whole(after: &After, what: &str) -> Result<(), Error> {
     kit::ensure(after.cleared == 0, || format!("{what}: a register shows {:#x} of the kernel's", after.cleared))
 }
 
-/// Every register is as it was or cleared, whatever stack pointer and flags there are, whether the call is answered or not.
+/// Every register is unchanged or cleared, whatever stack pointer and flags there are, whether the call is answered or
+/// not.
 pub async fn registers(kit: &Kit) -> Result<(), Error> {
     let good = [kit::id(&kit.notification), NotificationClient::INTERFACE_ID, u64::from(POLL)];
     let stacks = [0, 8, 0x40_0000, 0x7fff_ffff_fff8, 0x8000_0000_0000, 0xffff_8000_0010_0000, u64::MAX - 7];
@@ -132,7 +133,7 @@ pub async fn refusals(kit: &Kit) -> Result<(), Error> {
     kit.still_served()
 }
 
-/// Anything in the registers, beside all that this process holds.
+/// Anything in the registers, together with all that this process holds.
 pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);
     let caps: Vec<u64> = kit.table.list().await.context("its capabilities")?.iter().map(|info| info.id).collect();

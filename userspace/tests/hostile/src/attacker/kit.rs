@@ -150,7 +150,7 @@ pub fn pointer(address: u64) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))
 }
 
-/// An entry's bytes. Its tag is told from the runtime's own by a bit that [`collect`] removes.
+/// An entry's bytes. A bit that [`collect`] removes distinguishes its tag from the runtime's own.
 pub fn encode(tag: u64, operation: Operation) -> RawEntry {
     Entry { user_data: tag | raw::TAG, operation }.encode()
 }
@@ -204,7 +204,7 @@ pub fn queue(entry: &RawEntry) -> bool {
     unsafe { raw::push(entry) }
 }
 
-/// All completions that lie unread.
+/// All completions that are unread.
 pub fn collect() -> Vec<Completion> {
     let plain = |completion: Completion| Completion { user_data: completion.user_data & !raw::TAG, ..completion };
     core::iter::from_fn(raw::pop).map(plain).collect()

@@ -28,7 +28,7 @@ pub fn touch(address: u64) -> u8 {
 /// Writes a byte. An address that is not writable ends the process, which is the point.
 pub fn poke(address: u64) {
     // SAFETY: as in `touch`. If the address is writable after all, the attack has succeeded and the
-    // process says so and ends.
+    // process reports that and ends.
     unsafe { asm!("mov byte ptr [{a}], 0x5a", a = in(reg) address, options(nostack)) };
 }
 
@@ -73,13 +73,13 @@ pub fn write_record() -> Result<(), Error> {
     survived("writing to", LAUNCH_RECORD)
 }
 
-/// Runs what lies on its stack.
+/// Executes data on its stack.
 pub fn run_stack() -> Result<(), Error> {
     let code = core::hint::black_box([0xc3_u8; 64]);
     jump(code.as_ptr().expose_provenance() as u64)
 }
 
-/// Runs what lies in its heap.
+/// Executes data in its heap.
 pub fn run_heap() -> Result<(), Error> {
     let code = alloc::vec![0xc3_u8; 64];
     jump(core::hint::black_box(&code).as_ptr().expose_provenance() as u64)

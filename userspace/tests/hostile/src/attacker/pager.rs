@@ -254,7 +254,7 @@ pub async fn read_by_kernel(kit: &Kit) -> Result<(), Error> {
     let weights: MemoryObjectClient = kit.env.cap("weights")?;
     let mapping = memory::map(&weights, 0, PAGE, Access::Read)?;
     let entry = kit::patched(kit.usage(5), 32, mapping.address());
-    // What lies there is no Cap'n Proto; that it is answered at all is the point.
+    // The data there is no Cap'n Proto message; the test is that there is an answer at all.
     let status = kit::status_of(&entry)?;
     kit::ensure(status >= 0, || format!("parameters in paged memory: {}", kit::words(status)))?;
     kit.still_served()

@@ -15,7 +15,7 @@ fn survived(what: &str) -> Result<(), Error> {
 /// Ends the process by one forbidden instruction.
 pub fn instruction(name: &str) -> Result<(), Error> {
     // SAFETY: each of these ends the process. If one does not, the attack has succeeded and the
-    // process says so; nothing that it then does is relied on.
+    // process reports that; nothing that it then does is relied on.
     unsafe {
         match name {
             "in-byte" => asm!("in al, dx", in("dx") 0x3f8_u16, out("al") _),
@@ -160,7 +160,7 @@ pub fn states(kit: &Kit) -> Result<(), Error> {
 /// Every register but rax, rcx and r11 survives a system call.
 fn registers() -> Result<(), Error> {
     let mut wrong: u64;
-    // SAFETY: an ENTER that does nothing; all registers that change are told.
+    // SAFETY: an ENTER that does nothing; all registers that change are declared.
     unsafe {
         asm!(
             "push rbx", "push rbp",

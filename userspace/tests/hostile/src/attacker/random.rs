@@ -108,7 +108,7 @@ pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
             plausible(kit, &mut random, round, if round % 5 == 0 { &caps } else { &spare })
         };
         if kit::submit(&[entry]) == 0 {
-            // No room for an answer: make some by reading, and have what lies there taken.
+            // No room for an answer: make some by reading, and have the entries there taken.
             read();
             raw::enter(64, 0, 0);
         }
@@ -131,7 +131,7 @@ pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
             kept.push((endpoint, client, notification));
         }
     }
-    // Random entries that all fail at the same check test nothing behind it.
+    // Random entries that all fail at the same check test nothing after it.
     kit::ensure(seen.len() >= 9 && seen.get(&0).is_some_and(|ok| *ok > 200), || {
         format!("only these answers came: {seen:?}")
     })

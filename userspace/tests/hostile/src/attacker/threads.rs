@@ -27,7 +27,7 @@ const NOPS: u32 = 2048;
 
 /// The word's value that ends [`Part::Revoke`].
 const OVER: u32 = u32::MAX;
-/// Where its words lie behind that: what it may revoke through, what it revokes, how many went, its messages.
+/// Its words after that: the capability to revoke through, what it revokes, how many were revoked, its messages.
 const TABLE: u64 = 16;
 const REVOKED: u64 = 24;
 const WENT: u64 = 32;
@@ -52,7 +52,7 @@ enum Part {
     Count,
     /// Keeps the kernel busy for long until the word changes.
     Busy,
-    /// Revokes what it is told to, each time the word changes, until it is [`OVER`].
+    /// Revokes the capability in its word, each time the word changes, until it is [`OVER`].
     Revoke,
     /// Overwrites the submission entries of the first thread until it is stopped.
     Scribble,
@@ -159,7 +159,7 @@ fn revoke_when_told(ring: &Ring, word: u64) -> ! {
             results: Buffer { address: results, length: 64 },
             caps: CapArray::default(),
         };
-        // SAFETY: the messages lie in the word's page, which is leaked and to which no reference exists.
+        // SAFETY: the messages are in the word's page, which is leaked and to which no reference exists.
         if !unsafe { ring.push(&Entry { user_data: 1, operation: call }) } {
             exit_thread(-2);
         }
@@ -171,7 +171,7 @@ fn revoke_when_told(ring: &Ring, word: u64) -> ! {
 }
 
 /// Revokes the root of a chain of capabilities on one processor, and its middle on another, while calls are in flight
-/// through them and more are derived. Each goes once, and nothing of them is left.
+/// through them and more are derived. Each is revoked once, and nothing of them is left.
 pub async fn revoke_elsewhere(kit: &Kit) -> Result<(), Error> {
     const CHAIN: u32 = 16;
     const ROUNDS: u32 = 300;
@@ -482,7 +482,7 @@ pub async fn copies_elsewhere(kit: &Kit) -> Result<(), Error> {
     crew.kit.still_served()
 }
 
-/// Threads that keep the kernel busy for so long that it lets others in, while translations are taken from them.
+/// Threads that keep the kernel busy for so long that other threads get in, while their mappings are removed.
 pub async fn busy_elsewhere(kit: &Kit) -> Result<(), Error> {
     const THREADS: usize = 2;
     const PLACE: u64 = 0x5300_0000_0000;

@@ -1,5 +1,5 @@
-//! Whoever shares a volume with an attacker on `std`: keeps files there that the attacker was not given, and looks
-//! whether they are as they were.
+//! The user of a volume that it shares with an attacker on `std`: keeps files there that the attacker was not given,
+//! and checks that they are unchanged.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -11,7 +11,7 @@ pub enum Expect {
     Dies(&'static [&'static str]),
     /// Either of the two; random bytes may well mean something.
     ReturnsOrDies,
-    /// By itself, with whatever code, or with a report: it lies to its own library, which may believe it.
+    /// By itself, with any code, or with a report: it deceives its own library, which may believe it.
     Anyhow,
     /// By itself, with this code.
     Exits(i32),
@@ -78,7 +78,7 @@ impl Size {
 pub enum Attacker {
     /// A program on the kernel's interface alone.
     Bare,
-    /// An ordinary program on `std`, beside a neighbour's files.
+    /// An ordinary program on `std`, next to a neighbour's files.
     Std,
 }
 
@@ -140,7 +140,7 @@ const fn paged(attack: &'static str, argument: &'static str, expect: Expect, way
 /// What a touch of a page says when its pager failed.
 const PAGER_GONE: Expect = Dies(&["paged memory object", "at offset 0x0", "pager failed", "is gone"]);
 
-/// 50,000 random operations on everything that a process can hold, beside an honest pager.
+/// 50,000 random operations on everything that a process can hold, with an honest pager.
 const fn operations(seed: &'static str) -> Plan {
     Plan { size: Size::Many, ..paged("random-operations", seed, Returns, "honest", Runs) }
 }

@@ -11,7 +11,7 @@ use crate::kernel::avx512::{load_numbers, transpose};
 /// 32 numbers.
 pub type Numbers = [__m512; 2];
 
-/// Makes numbers BF16, the second 16 behind the first. The compiler's name for the instruction is newer than the oldest
+/// Makes numbers BF16, the second 16 after the first. The compiler's name for the instruction is newer than the oldest
 /// compiler that this is built with.
 ///
 /// # Safety

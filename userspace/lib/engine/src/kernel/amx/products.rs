@@ -98,7 +98,7 @@ fn pair<'a>(all: &[&'a [FloatTile]], index: usize, chunk: usize) -> Option<[&'a 
 /// The sums of a pair of strips with a pair of tiles, in the first four tiles of the processor.
 struct Block<'a> {
     _tiles: &'a Tiles,
-    /// For each tile of activations those of both strips, one behind the other.
+    /// For each tile of activations those of both strips, one after the other.
     sums: [*mut Sums; PAIR],
 }
 

@@ -60,7 +60,7 @@ pub trait Weights {
     /// The processor has what the kernels of `avx512` need.
     unsafe fn chunk(bytes: &[u8]) -> Self::Chunk<'_>;
 
-    /// What a tile has of it, with zeros behind the numbers.
+    /// What a tile has of it, with zeros after the numbers.
     ///
     /// # Safety
     /// The same.

@@ -12,7 +12,7 @@ use crate::kernel::packed::{FEW, MOST, packed};
 /// Vectors that rows are multiplied with at once: this many times [`WIDE`] sums are in registers.
 const TOGETHER: usize = 4;
 
-/// Vectors from which on widening rows costs little beside what is done with them.
+/// Vectors from which on widening rows costs little compared with their use.
 pub const TOGETHER_BEST: usize = 6 * TOGETHER;
 
 /// Registers of each vector that rows are added to at once.

@@ -222,7 +222,7 @@ impl Dot for Q6K {
 /// A scale for each group of a chunk, with that of the activations.
 type Scales = [f32; VALUE_GROUPS];
 
-/// Multiplies scales with those of the activations, and adds what the minima of the groups come to.
+/// Multiplies scales with those of the activations, and adds the sums of the groups' minima.
 #[inline(always)]
 unsafe fn scaled<const N: usize>(
     scales: __m256,

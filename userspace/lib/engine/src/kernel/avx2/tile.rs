@@ -24,7 +24,7 @@ struct Panel {
     /// Four quants of each row, for every four columns.
     quants: [[[u8; 4 * LANES]; WIDE]; CHUNK / 4],
     scales: [Column; GROUPS],
-    /// With what the type's offset comes to, if that is multiplied.
+    /// With the type's offset, if that is multiplied.
     minima: [Column; GROUPS],
     /// Groups that there are.
     count: usize,
@@ -59,7 +59,7 @@ pub fn products<B: Unpack>(matrix: &Tensor<'_>, activations: &Activations, out: 
         for chunk in 0..matrix.columns().div_ceil(CHUNK) {
             let range = chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(row_bytes);
             let parts = rows.chunks_exact(row_bytes).map(|row| row.get(range.clone()).unwrap_or(&[]));
-            // The same chunk of the next strip: so far apart processors do not look ahead.
+            // The same chunk of the next strip: processors do not prefetch that far.
             parts.clone().for_each(|part| prefetch_ahead(part, ROWS * row_bytes));
             fill::<B>(&mut panel, parts);
             let mut left = out.len();

@@ -15,7 +15,7 @@ const LANES: usize = 16;
 /// Vectors that rows are multiplied with at once.
 const TOGETHER: usize = 8;
 
-/// Vectors from which on widening rows costs little beside what is done with them.
+/// Vectors from which on widening rows costs little compared with their use.
 pub const TOGETHER_BEST: usize = 3 * TOGETHER;
 
 /// Rows that are added at once.

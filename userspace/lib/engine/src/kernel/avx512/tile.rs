@@ -62,7 +62,7 @@ pub fn products<B: Load>(matrix: &Tensor<'_>, activations: &Activations, out: &m
             for (lane, row) in lanes.iter_mut().zip(rows.chunks_exact(row_bytes)) {
                 *lane = blocks::<B>(row.get(range.clone()).unwrap_or(&[]));
             }
-            // The same chunk of the next strip: so far apart processors do not look ahead.
+            // The same chunk of the next strip: processors do not prefetch that far.
             lanes.iter().for_each(|blocks| prefetch_ahead(blocks, LANES * row_bytes));
             fill::<B>(&mut panel, &lanes);
             for (tiles, sums) in activations.eights().zip(&mut sums) {

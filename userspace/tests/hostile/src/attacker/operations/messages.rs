@@ -11,7 +11,7 @@ use capos_schema::reflection::{self, InterfaceInfo};
 
 use super::values::{Hint, Values};
 
-/// Structs in structs that are filled; what lies deeper stays null.
+/// Structs in structs that are filled; deeper ones stay null.
 const DEEPEST: u32 = 4;
 /// The most bytes of a text, of data or of a list.
 const LONGEST: u64 = 600;

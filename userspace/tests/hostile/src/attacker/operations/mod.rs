@@ -145,7 +145,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Gives up all but the process's own capabilities, and makes new ones.
+    /// Releases all but the process's own capabilities, and makes new ones.
     async fn renew(&mut self) -> Result<(), Error> {
         for info in self.kit.table.list().await.context("listing what is held")? {
             if !self.is_own(info.id) {
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
         (Operation::Call { cap, interface, method: ordinal, params, results, caps }, Some(at))
     }
 
-    /// A mapping or its end in this process's own address space, at places where nothing of its own lies.
+    /// A mapping or its end in this process's own address space, at places without memory of its own.
     fn map(&mut self, slot: usize) -> Operation {
         let address = MAPS + self.below(32) * PAGE;
         let length = self.below(4) * PAGE + PAGE;
@@ -391,7 +391,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives up what is not needed.
+    /// Releases what is not needed.
     fn release(&mut self) -> Operation {
         let at = usize::try_from(self.below(self.held.len() as u64)).unwrap_or(0);
         match self.held.get(at).copied() {
@@ -439,7 +439,7 @@ impl<'a> World<'a> {
         (entry, None)
     }
 
-    /// Random bytes behind an opcode.
+    /// Random bytes after an opcode.
     fn bytes(&mut self, tag: u64) -> RawEntry {
         let mut entry = [0; ENTRY_SIZE];
         for word in entry.chunks_exact_mut(8) {
@@ -543,7 +543,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Operations that all fail at the same check test nothing behind it.
+    /// Operations that all fail at the same check test nothing after it.
     fn judge(&self) -> Result<(), Error> {
         let total: u32 = self.statuses.values().sum();
         let good = self.statuses.get(&0).copied().unwrap_or(0);
